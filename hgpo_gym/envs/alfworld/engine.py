@@ -1,0 +1,31 @@
+"""What plays an ALFWorld game: the interface that every engine has."""
+
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+
+class GameState(NamedTuple):
+    """What an engine reports after a reset or a command."""
+
+    feedback: str
+    admissible_commands: tuple[str, ...]
+    won: bool
+
+
+class Engine(Protocol):
+    """Plays one game at a time. `load` may be called again to change the game."""
+
+    def load(self, game_file: Path) -> None:
+        """Read a `game.tw-pddl` file. Raises `ValueError` naming the file if it is not a sound game."""
+
+    def reset(self) -> GameState:
+        """Put the game in its initial state."""
+
+    def step(self, command: str) -> GameState:
+        """Send one command; any string is accepted, one that is not admissible changes nothing."""
+
+    def expert_command(self) -> str:
+        """The next command of the engine's expert in the current state."""
+
+    def close(self) -> None:
+        """Release what the engine holds."""

@@ -1,0 +1,156 @@
+"""TextEnv: the contract of a multi-turn text environment.
+
+An environment of your own is one class with two methods and one property:
+
+    class Echo(TextEnv):
+        task_ids = ("cat", "dog")
+
+        def begin_episode(self, task_id):
+            return Turn(f"Say {task_id}.", task=f"Say {task_id}.", admissible_actions=("cat", "dog"))
+
+        def take_action(self, action):
+            return Turn("Done.", reward=float(action == self.task_id), terminated=True, won=action == self.task_id)
+
+`TextEnv` turns these into Gymnasium's `reset` and `step`, chooses tasks, fills `info` and rejects unknown options, so
+that every environment keeps the same promises. `hgpo_gym.envs.checker.check_text_env` tests them.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import gymnasium
+from gymnasium.error import ResetNeeded
+
+from hgpo_gym.envs.spaces import UnicodeText
+from hgpo_gym.suggest import unknown_name
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What an environment says at one turn.
+
+    Attributes:
+        observation: the text that the agent sees.
+        task: the instruction; needed at the start of an episode, kept until its end.
+        admissible_actions: the actions that would change something or answer; empty where actions are open-ended.
+        reward: the reward of the action just taken.
+        terminated: the episode is over (success or failure; step limits are not the environment's business).
+        won: the task is solved.
+        action_valid: the action just taken was understood and admissible.
+        extras: further keys for `info`.
+    """
+
+    observation: str
+    task: str | None = None
+    admissible_actions: tuple[str, ...] = ()
+    reward: float = 0.0
+    terminated: bool = False
+    won: bool = False
+    action_valid: bool = True
+    extras: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TextEnv(gymnasium.Env[str, str]):
+    """A text environment with named tasks. Subclasses implement `task_ids`, `begin_episode` and `take_action`.
+
+    Promises (each one is a function in `hgpo_gym.envs.checker`):
+
+    - `info` has `task_id`, `task_type`, `task`, `admissible_actions`, `won` and, after a step, `action_valid`.
+    - `task_ids` lists the tasks in an order that depends on their content alone.
+    - All randomness comes from `self.np_random`: the same seed and actions give the same text.
+    - An action that cannot be parsed or is not admissible changes nothing and says so; no string raises.
+
+    The step limit is Gymnasium's `TimeLimit`, set by `gymnasium.make(id, max_episode_steps=...)`.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012 - Gymnasium's own attribute
+    max_text_length: ClassVar[int] = 8192
+    """Longest observation and action, in characters."""
+
+    reset_options: ClassVar[frozenset[str]] = frozenset({"task_id"})
+    """Names that `reset(options=...)` understands; a subclass that adds one overrides `choose_task`."""
+
+    task_ids: Sequence[str]
+    """Every task of the split: fixed, machine-independent order; a class attribute or a property."""
+
+    def __init__(self, *, render_mode: str | None = None):
+        if render_mode not in (None, "ansi"):
+            raise ValueError(unknown_name("render_mode", render_mode, ["ansi"]))
+        self.render_mode = render_mode
+        self.observation_space = UnicodeText(self.max_text_length)
+        self.action_space = UnicodeText(self.max_text_length)
+        self.task_id = ""
+        self._task = ""
+        self._observation = ""
+        self._running = False
+
+    @abstractmethod
+    def begin_episode(self, task_id: str) -> Turn:
+        """Set up the task and return the first turn. Randomness: `self.np_random`."""
+
+    @abstractmethod
+    def take_action(self, action: str) -> Turn:
+        """Apply one action and return the next turn. Must accept any string."""
+
+    def task_type(self, task_id: str) -> str:  # noqa: ARG002 - for subclasses
+        """The kind of task, by which results are broken down. One kind by default."""
+        return "all"
+
+    def choose_task(self, options: Mapping[str, Any]) -> str:
+        """The task of the next episode: `options["task_id"]`, or one drawn uniformly from `task_ids`."""
+        task_id = options.get("task_id")
+        if task_id is None:
+            return self.task_ids[int(self.np_random.integers(len(self.task_ids)))]
+        if task_id not in self.task_ids:
+            raise ValueError(unknown_name("task_id", task_id, self.task_ids))
+        return task_id
+
+    def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Begin an episode.
+
+        Raises:
+            ValueError: an option or a `task_id` that does not exist.
+        """
+        super().reset(seed=seed)
+        options = options or {}
+        for name in options.keys() - self.reset_options:
+            raise ValueError(unknown_name("reset option", name, sorted(self.reset_options)))
+        self.task_id = self.choose_task(options)
+        turn = self.begin_episode(self.task_id)
+        if turn.task is None:
+            raise ValueError(f"{type(self).__name__}.begin_episode({self.task_id!r}) must set `task`, the instruction.")
+        self._task, self._observation, self._running = turn.task, turn.observation, not turn.terminated
+        return turn.observation, self._info(turn)
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Take one action. Returns observation, reward, terminated, truncated (always False), info.
+
+        Raises:
+            TypeError: the action is not a string.
+            gymnasium.error.ResetNeeded: the episode has ended.
+        """
+        if not isinstance(action, str):
+            raise TypeError(f"An action is a string; got {type(action).__name__} {action!r}.")
+        if not self._running:
+            raise ResetNeeded(f"The episode of task {self.task_id!r} has ended: call reset() before step().")
+        turn = self.take_action(action)
+        self._observation, self._running = turn.observation, not turn.terminated
+        info = self._info(turn)
+        info["action_valid"] = bool(turn.action_valid)
+        return turn.observation, float(turn.reward), bool(turn.terminated), False, info
+
+    def render(self) -> str | None:  # type: ignore[override]
+        """The latest observation, in render mode `ansi`."""
+        return self._observation if self.render_mode == "ansi" else None
+
+    def _info(self, turn: Turn) -> dict[str, Any]:
+        return {
+            "task_id": self.task_id,
+            "task_type": self.task_type(self.task_id),
+            "task": self._task,
+            "admissible_actions": turn.admissible_actions,
+            "won": bool(turn.won),
+            **turn.extras,
+        }

@@ -1,0 +1,15 @@
+"""Error messages for names that do not exist: the name, the valid ones, the nearest match."""
+
+import difflib
+from collections.abc import Iterable
+
+_LISTED = 20
+
+
+def unknown_name(kind: str, name: object, valid: Iterable[str]) -> str:
+    """`Unknown <kind> 'name'. Did you mean 'nearest'? Valid: a, b, c.`"""
+    names = list(valid)
+    nearest = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+    more = f", ... ({len(names)} in all)" if len(names) > _LISTED else ""
+    return f"Unknown {kind} {str(name)!r}.{hint} Valid: {', '.join(names[:_LISTED])}{more}."
