@@ -4,7 +4,7 @@ Importing the package registers the environment ids. The environments and the me
 in `hgpo_gym.trainers` and need the extra `train`.
 """
 
-from hgpo_gym.envs import TextEnv, Turn, register
+from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
 
 __version__ = "0.1.0"
-__all__ = ["TextEnv", "Turn", "__version__", "register"]
+__all__ = ["TextEnv", "TextVectorEnv", "Turn", "__version__", "register"]

@@ -2,5 +2,6 @@
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.registration import ENVIRONMENTS, register
+from hgpo_gym.envs.vector import TextVectorEnv
 
-__all__ = ["ENVIRONMENTS", "TextEnv", "Turn", "register"]
+__all__ = ["ENVIRONMENTS", "TextEnv", "TextVectorEnv", "Turn", "register"]

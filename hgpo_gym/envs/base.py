@@ -65,7 +65,7 @@ class TextEnv(gymnasium.Env[str, str]):
     The step limit is Gymnasium's `TimeLimit`, set by `gymnasium.make(id, max_episode_steps=...)`.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012 - Gymnasium's own attribute
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - Gymnasium's own attribute
     max_text_length: ClassVar[int] = 8192
     """Longest observation and action, in characters."""
 
@@ -141,7 +141,7 @@ class TextEnv(gymnasium.Env[str, str]):
         info["action_valid"] = bool(turn.action_valid)
         return turn.observation, float(turn.reward), bool(turn.terminated), False, info
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         """The latest observation, in render mode `ansi`."""
         return self._observation if self.render_mode == "ansi" else None
 

@@ -1,0 +1,196 @@
+"""The sub-environments of a TextVectorEnv: in this process, or spread over worker processes that may die."""
+
+import contextlib
+import multiprocessing
+import pickle
+import signal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, NamedTuple, Protocol
+
+import cloudpickle
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+
+ResetResult = tuple[str, dict[str, Any]]
+StepResult = tuple[str, float, bool, bool, dict[str, Any]]
+
+
+class Start(NamedTuple):
+    """What a member's episode starts from: the same task and seed in the whole group, and its place there."""
+
+    task_id: str
+    group_seed: int
+    member: int
+
+
+@dataclass
+class Episode:
+    """All that is needed to bring a deterministic sub-environment back to where it was."""
+
+    start: Start
+    actions: list[str] = field(default_factory=list)
+
+
+class Members(Protocol):
+    """Sub-environments by row number. Requests name the rows they are for; answers come by row."""
+
+    def reset(self, starts: Mapping[int, Start]) -> dict[int, ResetResult]: ...
+
+    def step(self, actions: Mapping[int, str]) -> dict[int, StepResult]: ...
+
+    def close(self) -> None: ...
+
+
+class LocalMembers:
+    """Sub-environments in this process."""
+
+    def __init__(self, envs: Mapping[int, gymnasium.Env[str, str]]):
+        self._envs = dict(envs)
+
+    def reset(self, starts: Mapping[int, Start]) -> dict[int, ResetResult]:
+        return {row: self._reset_one(self._envs[row], start) for row, start in starts.items()}
+
+    def step(self, actions: Mapping[int, str]) -> dict[int, StepResult]:
+        return {row: self._envs[row].step(action) for row, action in actions.items()}  # type: ignore[misc]
+
+    def close(self) -> None:
+        for env in self._envs.values():
+            env.close()
+
+    def replay(self, episodes: Mapping[int, Episode]) -> dict[int, ResetResult]:
+        """Bring rows to where their episodes had come."""
+        answers = self.reset({row: episode.start for row, episode in episodes.items()})
+        for row, episode in episodes.items():
+            for action in episode.actions:
+                self._envs[row].step(action)
+        return answers
+
+    @staticmethod
+    def _reset_one(env: gymnasium.Env[str, str], start: Start) -> ResetResult:
+        result = env.reset(seed=start.group_seed, options={"task_id": start.task_id})
+        # The start is the group's; chance after it is the member's own.
+        env.unwrapped.np_random = np.random.default_rng([start.group_seed, start.member])
+        return result
+
+
+class WorkerDiedError(RuntimeError):
+    """A worker process ended twice at the same request."""
+
+
+class WorkerMembers:
+    """Sub-environments in `workers` processes. A worker that dies is replaced and its episodes are replayed."""
+
+    def __init__(self, spec: EnvSpec, num_envs: int, workers: int):
+        self._spec = spec
+        self._rows = [range(worker, num_envs, workers) for worker in range(workers)]
+        self._episodes: dict[int, Episode] = {}
+        self._workers = [self._start(rows) for rows in self._rows]
+
+    def reset(self, starts: Mapping[int, Start]) -> dict[int, ResetResult]:
+        for row in starts:
+            self._episodes.pop(row, None)
+        answers = self._request("reset", starts)
+        self._episodes.update({row: Episode(start) for row, start in starts.items()})
+        return answers
+
+    def step(self, actions: Mapping[int, str]) -> dict[int, StepResult]:
+        answers = self._request("step", actions)
+        for row, action in actions.items():
+            self._episodes[row].actions.append(action)
+        return answers
+
+    def close(self) -> None:
+        for process, connection in self._workers:
+            connection.close()  # the worker's cue to leave
+            process.join(timeout=5)
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+    @property
+    def processes(self) -> list[BaseProcess]:
+        return [process for process, _ in self._workers]
+
+    def _start(self, rows: Iterable[int]) -> tuple[BaseProcess, Connection]:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(
+            target=_serve, args=(theirs, cloudpickle.dumps(self._spec), list(rows)), daemon=True, name="hgpo_gym-env"
+        )
+        process.start()
+        theirs.close()
+        return process, ours
+
+    def _request(self, kind: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
+        """Send each worker its rows' part, then gather the answers."""
+        parts = {
+            worker: part
+            for worker, rows in enumerate(self._rows)
+            if (part := {row: arguments[row] for row in rows if row in arguments})
+        }
+        for worker, part in parts.items():
+            self._send(worker, kind, part)
+        answers: dict[int, Any] = {}
+        for worker, part in parts.items():
+            answers.update(self._answer(worker, kind, part))
+        return answers
+
+    def _send(self, worker: int, kind: str, part: Mapping[int, Any]) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # seen when the answer is awaited
+            self._workers[worker][1].send((kind, part))
+
+    def _receive(self, worker: int) -> dict[int, Any]:
+        answer = self._workers[worker][1].recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _answer(self, worker: int, kind: str, part: Mapping[int, Any]) -> dict[int, Any]:
+        try:
+            return self._receive(worker)
+        except (EOFError, ConnectionResetError):
+            self._replace(worker)
+        self._send(worker, kind, part)
+        try:
+            return self._receive(worker)
+        except (EOFError, ConnectionResetError):
+            tasks = sorted({self._episodes[row].start.task_id for row in part if row in self._episodes})
+            process = self._workers[worker][0]
+            process.join()
+            raise WorkerDiedError(
+                f"Worker process {worker} ended twice (exit code {process.exitcode}) at the same {kind} of "
+                f"{len(part)} environments, tasks {tasks}. Out of memory? Try fewer workers; workers=0 shows the error."
+            ) from None
+
+    def _replace(self, worker: int) -> None:
+        """A new process for a worker that died, its running episodes replayed to where they were."""
+        process, connection = self._workers[worker]
+        connection.close()
+        process.join()
+        rows = self._rows[worker]
+        self._workers[worker] = self._start(rows)
+        self._send(worker, "replay", {row: self._episodes[row] for row in rows if row in self._episodes})
+        self._receive(worker)
+
+
+def _serve(connection: Connection, pickled_spec: bytes, rows: list[int]) -> None:
+    """A worker process: answers requests until the parent hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    spec = pickle.loads(pickled_spec)
+    members = LocalMembers({row: gymnasium.make(spec, disable_env_checker=True) for row in rows})
+    answer: dict[int, Any] | Exception
+    while True:
+        try:
+            kind, part = connection.recv()
+        except (EOFError, ConnectionResetError):
+            break
+        try:
+            answer = getattr(members, kind)(part)
+        except Exception as error:  # noqa: BLE001 - the parent raises it
+            answer = error
+        connection.send(answer)
+    members.close()

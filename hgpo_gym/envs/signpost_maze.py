@@ -1,0 +1,166 @@
+"""SignpostMaze: a small world in which what to do depends on what was seen before.
+
+A castle is a row of sections. Each has a signpost that names a colour, `distance` bare corridors, and a round hall
+with one door of each colour. The right door leads to the next section (from the last one to the garden: success), a
+wrong one back to the signpost of the same section. Every corridor looks like every other, and so does every hall: only
+the history tells which door is right, and from `distance + 1` observations ago.
+
+The rules are pure functions on a hashable state (`SignpostMaze`), so that the value of every history under a policy
+can be computed exactly; `SignpostMazeEnv` is the Gymnasium environment around them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+from hgpo_gym.envs.base import TextEnv, Turn
+from hgpo_gym.suggest import unknown_name
+
+COLOURS = ("red", "blue", "green", "white", "black", "yellow")
+WALK_ON = "walk on"
+GO_BACK = "go back"
+SUCCESS_REWARD = 10.0
+SPLITS = ("train", "test", "all")
+
+
+class Place(NamedTuple):
+    """Where the agent stands: the section, and the room in it (0 signpost, then `distance` corridors, the hall)."""
+
+    section: int
+    room: int
+
+
+@dataclass(frozen=True)
+class SignpostMaze:
+    """The rules of one maze.
+
+    Attributes:
+        signs: the colour that each section's signpost names; their number is the number of sections.
+        colours: the colours of the doors in every hall.
+        distance: corridors between a signpost and its hall.
+    """
+
+    signs: tuple[str, ...]
+    colours: tuple[str, ...]
+    distance: int
+
+    start = Place(0, 0)
+
+    @property
+    def task(self) -> str:
+        return "Find the way through the castle to the garden."
+
+    def is_garden(self, place: Place) -> bool:
+        return place.section == len(self.signs)
+
+    def observation(self, place: Place) -> str:
+        if self.is_garden(place):
+            return "You step out into the garden."
+        if place.room == 0:
+            return f"You stand at a signpost. It says: take the {self.signs[place.section]} door."
+        if place.room <= self.distance:
+            return "You are in a bare corridor."
+        return f"You are in a round hall. There is {_listing(f'a {colour} door' for colour in self.colours)}."
+
+    def admissible_actions(self, place: Place) -> tuple[str, ...]:
+        if self.is_garden(place):
+            return ()
+        if place.room == 0:
+            return (WALK_ON,)
+        if place.room <= self.distance:
+            return (WALK_ON, GO_BACK)
+        return (*(f"open {colour} door" for colour in self.colours), GO_BACK)
+
+    def next_place(self, place: Place, action: str) -> Place:
+        """Where an admissible action leads. Raises ValueError on any other."""
+        if action not in self.admissible_actions(place):
+            raise ValueError(unknown_name("action", action, self.admissible_actions(place)))
+        if action == WALK_ON:
+            return Place(place.section, place.room + 1)
+        if action == GO_BACK:
+            return Place(place.section, place.room - 1)
+        right_door = action == f"open {self.signs[place.section]} door"
+        return Place(place.section + right_door, 0)
+
+    def expert_action(self, place: Place) -> str:
+        """The first action of the shortest way to the garden."""
+        return WALK_ON if place.room <= self.distance else f"open {self.signs[place.section]} door"
+
+
+class SignpostMazeEnv(TextEnv):
+    """`hgpo_gym/SignpostMaze-v0`: reward 10 in the garden, else 0.
+
+    Args:
+        split: `test` (the tasks whose colour numbers add up to a multiple of `colours`), `train` (the others) or `all`.
+        sections: signposts on the way, 1 or more.
+        colours: doors in every hall, 2 to 6.
+        distance: corridors between a signpost and its hall, 0 or more.
+        expert: put the shortest way's next action into `info["expert_action"]`.
+        render_mode: `ansi` or None.
+
+    Raises:
+        ValueError: a value outside these ranges.
+    """
+
+    def __init__(
+        self,
+        *,
+        split: str = "train",
+        sections: int = 3,
+        colours: int = 3,
+        distance: int = 1,
+        expert: bool = False,
+        render_mode: str | None = None,
+    ):
+        super().__init__(render_mode=render_mode)
+        if split not in SPLITS:
+            raise ValueError(unknown_name("split", split, SPLITS))
+        if sections < 1:
+            raise ValueError(f"sections={sections}: a maze needs at least one section.")
+        if not 2 <= colours <= len(COLOURS):
+            raise ValueError(f"colours={colours}: choose 2 to {len(COLOURS)}.")
+        if distance < 0:
+            raise ValueError(f"distance={distance}: choose 0 or more corridors.")
+        self._colours = COLOURS[:colours]
+        self._distance = distance
+        self._expert = expert
+        self.task_ids = tuple(
+            "-".join(self._colours[number] for number in signs)
+            for signs in product(range(colours), repeat=sections)
+            if split in ("all", "train" if sum(signs) % colours else "test")
+        )
+
+    def maze(self, task_id: str) -> SignpostMaze:
+        """The rules of a task, for exact computations."""
+        return SignpostMaze(tuple(task_id.split("-")), self._colours, self._distance)
+
+    def begin_episode(self, task_id: str) -> Turn:
+        self._maze = self.maze(task_id)
+        self._place = self._maze.start
+        return self._turn()
+
+    def take_action(self, action: str) -> Turn:
+        if action not in self._maze.admissible_actions(self._place):
+            return self._turn(prefix="That is not possible here. ", action_valid=False)
+        self._place = self._maze.next_place(self._place, action)
+        return self._turn()
+
+    def _turn(self, prefix: str = "", action_valid: bool = True) -> Turn:
+        won = self._maze.is_garden(self._place)
+        expert = {"expert_action": "" if won else self._maze.expert_action(self._place)} if self._expert else {}
+        return Turn(
+            observation=prefix + self._maze.observation(self._place),
+            task=self._maze.task,
+            admissible_actions=self._maze.admissible_actions(self._place),
+            reward=SUCCESS_REWARD if won else 0.0,
+            terminated=won,
+            won=won,
+            action_valid=action_valid,
+            extras=expert,
+        )
+
+
+def _listing(items: Iterable[str]) -> str:
+    *first, last = items
+    return f"{', '.join(first)} and {last}"

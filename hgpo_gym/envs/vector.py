@@ -1,0 +1,140 @@
+"""TextVectorEnv: tasks x group members, stepped together, in this process or in worker processes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from hgpo_gym.envs.members import LocalMembers, Members, Start, WorkerMembers
+from hgpo_gym.envs.registration import make
+from hgpo_gym.suggest import unknown_name
+
+RESET_OPTIONS = ("task_ids", "reset_mask")
+
+
+class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
+    """`num_tasks * group_size` copies of a registered text environment; rows of a group are neighbours.
+
+    The members of a group get the same task and the same initial state; what happens by chance afterwards is drawn
+    apart for each member. There is no autoreset: a sub-environment that has ended ignores its action, repeats its last
+    observation with reward 0, and `active` says which still run. With `workers > 0` the sub-environments live in that
+    many processes; a worker that dies is replaced and its episodes are replayed to where they were.
+
+    Args:
+        id: a registered id.
+        num_tasks: groups, each with a task of its own.
+        group_size: members of a group.
+        workers: worker processes; 0 runs everything in this one.
+        options: keyword options of the environment, `max_episode_steps` included.
+    """
+
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 - Gymnasium's own attribute
+
+    def __init__(self, id: str, num_tasks: int, group_size: int = 1, *, workers: int = 0, **options: Any):
+        for name, value, least in (("num_tasks", num_tasks, 1), ("group_size", group_size, 1), ("workers", workers, 0)):
+            if value < least:
+                raise ValueError(f"{name}={value}: must be at least {least}.")
+        self.num_tasks, self.group_size = num_tasks, group_size
+        self.num_envs = num_tasks * group_size
+        first = make(id, **options)
+        self.spec = first.spec
+        self.task_ids = tuple(first.get_wrapper_attr("task_ids"))
+        self.single_observation_space, self.single_action_space = first.observation_space, first.action_space
+        self.observation_space = cast("Any", batch_space(self.single_observation_space, self.num_envs))
+        self.action_space = cast("Any", batch_space(self.single_action_space, self.num_envs))
+        self._members: Members
+        if workers:
+            first.close()
+            self._members = WorkerMembers(cast("Any", self.spec), self.num_envs, min(workers, self.num_envs))
+        else:
+            rest = {row: make(id, **options) for row in range(1, self.num_envs)}
+            self._members = LocalMembers({0: first, **rest})
+        self._observations = [""] * self.num_envs
+        self._terminations = np.ones(self.num_envs, dtype=np.bool_)
+        self._truncations = np.zeros(self.num_envs, dtype=np.bool_)
+        self._env_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+
+    @property
+    def active(self) -> np.ndarray:
+        """bool[num_envs]: the sub-environments whose episode goes on."""
+        return ~(self._terminations | self._truncations)
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """Begin an episode in every sub-environment.
+
+        Args:
+            seed: seeds the choice of tasks and every sub-environment.
+            options: `task_ids`, one for each group (drawn without repetition, as far as there are enough, if absent);
+                `reset_mask`, bool[num_envs], to reset some groups only.
+
+        Raises:
+            ValueError: an unknown option or task, a wrong number of tasks, a mask that splits a group.
+        """
+        super().reset(seed=seed)
+        options = options or {}
+        for name in options.keys() - set(RESET_OPTIONS):
+            raise ValueError(unknown_name("reset option", name, RESET_OPTIONS))
+        groups = self._groups_to_reset(options.get("reset_mask"))
+        task_ids = options.get("task_ids") or self._draw_tasks(len(groups))
+        if len(task_ids) != len(groups):
+            raise ValueError(f"options['task_ids'] has {len(task_ids)} tasks for {len(groups)} groups.")
+        for task_id in set(task_ids) - set(self.task_ids):
+            raise ValueError(unknown_name("task_id", task_id, self.task_ids))
+        group_seeds = self.np_random.integers(2**31, size=len(groups))
+        starts = {}
+        for group, task_id, group_seed in zip(groups, task_ids, group_seeds, strict=True):
+            for member in range(self.group_size):
+                starts[group * self.group_size + member] = Start(task_id, int(group_seed), member)
+        for row, (observation, info) in self._members.reset(starts).items():
+            self._observations[row], self._env_infos[row] = observation, info
+            self._terminations[row] = self._truncations[row] = False
+        return tuple(self._observations), self._collect_infos()
+
+    def step(
+        self, actions: Sequence[str]
+    ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Send one action to each sub-environment; what is sent to one that has ended is ignored.
+
+        Returns observations, rewards float64[num_envs], terminations and truncations bool[num_envs], infos.
+        """
+        if len(actions) != self.num_envs:
+            raise ValueError(f"{len(actions)} actions for {self.num_envs} sub-environments.")
+        rewards = np.zeros(self.num_envs)
+        running = {row: actions[row] for row in np.flatnonzero(self.active).tolist()}
+        for row, (observation, reward, terminated, truncated, info) in self._members.step(running).items():
+            self._observations[row], self._env_infos[row] = observation, info
+            rewards[row], self._terminations[row], self._truncations[row] = reward, terminated, truncated
+        return (
+            tuple(self._observations),
+            rewards,
+            self._terminations.copy(),
+            self._truncations.copy(),
+            self._collect_infos(),
+        )
+
+    def close_extras(self, **kwargs: Any) -> None:  # noqa: ARG002 - Gymnasium's signature
+        self._members.close()
+
+    def _groups_to_reset(self, mask: np.ndarray | None) -> list[int]:
+        if mask is None:
+            return list(range(self.num_tasks))
+        by_group = np.asarray(mask, dtype=np.bool_).reshape(self.num_tasks, self.group_size)
+        if (by_group.any(axis=1) != by_group.all(axis=1)).any():
+            raise ValueError("options['reset_mask'] splits a group: its members start together.")
+        return [int(group) for group in np.flatnonzero(by_group.all(axis=1))]
+
+    def _draw_tasks(self, count: int) -> list[str]:
+        drawn: list[str] = []
+        while len(drawn) < count:
+            drawn.extend(self.task_ids[index] for index in self.np_random.permutation(len(self.task_ids)))
+        return drawn[:count]
+
+    def _collect_infos(self) -> dict[str, Any]:
+        infos: dict[str, Any] = {}
+        for row, info in enumerate(self._env_infos):
+            infos = self._add_info(infos, info, row)
+        return infos
