@@ -1,0 +1,110 @@
+"""Context keys: 64-bit integers that are equal exactly when steps share their observation and the k before it.
+
+Keys are chained. With h(x) a 64-bit hash of the text x and `link` a mixing of two 64-bit numbers,
+
+    key[0](t) = h(o_t)          key[k](t) = link(key[k-1](t-1), h(o_t))          0 where fewer than k steps came before
+
+so a step costs one text hash and one multiplication a level, and no text is kept. Two different windows get the same
+key with probability 2^-64 a pair.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hgpo_gym.suggest import unknown_name
+
+_NO_HISTORY = np.uint64(0)
+
+
+def hash_text(text: str) -> int:
+    """A 64-bit hash of any string, lone surrogates included; the same on every machine, never 0."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") or 1
+
+
+@dataclass(frozen=True)
+class KeyFunction:
+    """What counts as "the observation" when contexts are compared.
+
+    Attributes:
+        canonical: (observation, admissible_actions) -> the text that is compared.
+        with_action: past observations count together with the action that was taken on them.
+    """
+
+    canonical: Callable[[str, tuple[str, ...]], str]
+    with_action: bool = False
+
+
+KEY_FUNCTIONS: dict[str, KeyFunction] = {
+    "observation": KeyFunction(lambda observation, _: observation),
+    "observation+admissible": KeyFunction(lambda observation, admissible: "\n".join((observation, *admissible))),
+    "observation+action": KeyFunction(lambda observation, _: observation, with_action=True),
+}
+
+
+def key_function(key: str | KeyFunction) -> KeyFunction:
+    """The key function of that name; a `KeyFunction` of the user's own is passed through.
+
+    Raises:
+        ValueError: no such name.
+    """
+    if isinstance(key, KeyFunction):
+        return key
+    if key not in KEY_FUNCTIONS:
+        raise ValueError(unknown_name("key function", key, KEY_FUNCTIONS))
+    return KEY_FUNCTIONS[key]
+
+
+class KeyChain:
+    """The context keys of one episode, step by step."""
+
+    def __init__(self, history_length: int):
+        self.keys = np.zeros(history_length + 1, dtype=np.uint64)
+
+    def advance(self, observation_hash: int, action_hash: int | None = None) -> np.ndarray:
+        """Go to the next observation and return its keys, int64[history_length + 1].
+
+        `action_hash` is that of the action which led there, where actions count.
+        """
+        previous = self.keys[:-1] if action_hash is None else link(self.keys[:-1], np.uint64(action_hash))
+        now = np.uint64(observation_hash)
+        self.keys = np.concatenate(([now], link(previous, now)))
+        return self.keys.view(np.int64)
+
+
+def chain_keys(
+    observation_hashes: np.ndarray, starts: np.ndarray, history_length: int, action_hashes: np.ndarray | None = None
+) -> np.ndarray:
+    """The context keys of many episodes at once.
+
+    Args:
+        observation_hashes: uint64[N], episodes one after the other, their steps in order.
+        starts: bool[N], the first steps of episodes.
+        history_length: K, how many earlier observations the deepest level looks at.
+        action_hashes: uint64[N], the action taken at each step, where actions count.
+
+    Returns int64[N, K + 1].
+    """
+    keys = np.zeros((len(observation_hashes), history_length + 1), dtype=np.uint64)
+    keys[:, 0] = observation_hashes
+    for level in range(1, history_length + 1):
+        before = keys[:-1, level - 1]
+        if action_hashes is not None:
+            before = link(before, action_hashes[:-1])
+        keys[1:, level] = np.where(starts[1:], _NO_HISTORY, link(before, observation_hashes[1:]))
+    return keys.view(np.int64)
+
+
+def link(before: np.ndarray, now: np.ndarray | np.uint64) -> np.ndarray:
+    """Mix the key of a shorter window with the hash that comes next; 0, no history, stays 0. uint64 throughout.
+
+    Invertible in either argument, with the multipliers of the SplitMix64 generator (Steele et al., 2014).
+    """
+    mixed = before * np.uint64(0x9E3779B97F4A7C15) + now
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return np.where(before == _NO_HISTORY, _NO_HISTORY, np.maximum(mixed, np.uint64(1)))

@@ -1,0 +1,86 @@
+"""Prompt templates: from a context to the text that a policy reads, and from its answer to an action."""
+
+import re
+import string
+from dataclasses import dataclass, fields
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from hgpo_gym.memory.memory import Context
+from hgpo_gym.suggest import unknown_name
+
+PLACEHOLDERS = {
+    "first": {"task", "observation", "admissible_actions", "step"},
+    "later": {"task", "observation", "admissible_actions", "step", "history", "history_steps"},
+    "past_step": {"observation", "action", "step"},
+}
+
+
+@dataclass(frozen=True)
+class PromptTemplate:
+    """How a step is put to the policy.
+
+    Attributes:
+        first: the prompt where there is no history to show; may use {task}, {observation}, {admissible_actions} and
+            {step} (steps taken before).
+        later: the prompt with history; also {history} and {history_steps} (past steps shown).
+        past_step: one past step of {history}; may use {observation}, {action} and {step} (1 is the first).
+        admissible_separator: what joins the actions of {admissible_actions}.
+        action_pattern: regular expression whose first group is the action in the policy's answer (dot matches line
+            ends). An answer that does not match acts as the empty action, which no environment admits.
+
+    Raises:
+        ValueError: a placeholder that does not exist, a pattern without a group.
+    """
+
+    first: str
+    later: str
+    past_step: str
+    admissible_separator: str
+    action_pattern: str
+
+    def __post_init__(self) -> None:
+        for name, known in PLACEHOLDERS.items():
+            for _, placeholder, _, _ in string.Formatter().parse(getattr(self, name)):
+                if placeholder is not None and placeholder not in known:
+                    raise ValueError(unknown_name(f"placeholder in prompt.{name}", placeholder, sorted(known)))
+        if re.compile(self.action_pattern).groups != 1:
+            raise ValueError(f"prompt.action_pattern={self.action_pattern!r} must have exactly one group, the action.")
+
+    @classmethod
+    def named(cls, name: str) -> "PromptTemplate":
+        """A template of the package, `configs/prompt/<name>.yaml`.
+
+        Raises:
+            ValueError: no such template.
+        """
+        folder = files("hgpo_gym") / "configs" / "prompt"
+        names = sorted(path.name.removesuffix(".yaml") for path in folder.iterdir() if path.name.endswith(".yaml"))
+        if name not in names:
+            raise ValueError(unknown_name("prompt template", name, names))
+        settings: dict[str, Any] = yaml.safe_load((folder / f"{name}.yaml").read_text(encoding="utf-8"))
+        return cls(**{field.name: settings[field.name] for field in fields(cls)})
+
+    def render(self, task: str, context: Context) -> str:
+        """The prompt of one step."""
+        known = {
+            "task": task,
+            "observation": context.observation,
+            "admissible_actions": self.admissible_separator.join(context.admissible_actions),
+            "step": context.step,
+        }
+        if not context.history:
+            return self.first.format(**known)
+        oldest = context.step - len(context.history) + 1
+        history = "".join(
+            self.past_step.format(observation=past.observation, action=past.action, step=oldest + index)
+            for index, past in enumerate(context.history)
+        )
+        return self.later.format(**known, history=history, history_steps=len(context.history))
+
+    def parse_action(self, answer: str) -> str:
+        """The action in the policy's answer, stripped; empty if the answer does not have the form."""
+        match = re.search(self.action_pattern, answer, flags=re.DOTALL)
+        return match.group(1).strip() if match else ""

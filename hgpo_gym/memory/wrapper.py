@@ -1,0 +1,81 @@
+"""ContextWrapper: memory for any Gymnasium vector environment with text observations."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
+
+from hgpo_gym.envs.spaces import UnicodeText
+from hgpo_gym.memory.memory import Context, Memory
+from hgpo_gym.memory.prompts import PromptTemplate
+
+
+class ContextWrapper(VectorWrapper):
+    """Puts the prompt in the observation and the context keys in `info`.
+
+    Observations become the prompts of the current steps; `infos["context_keys"]` is int64[num_envs, K + 1] and
+    `infos["observation"]` keeps what the environment said. Works in every autoreset mode.
+
+    Args:
+        env: a vector environment whose infos have `task` and `admissible_actions`.
+        prompt: a template, or the name of one of the package's.
+        max_prompt_length: bound of the observation space, in characters.
+        memory: options of `Memory`.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        prompt: PromptTemplate | str = "bare",
+        *,
+        max_prompt_length: int = 65536,
+        **memory: Any,
+    ):
+        super().__init__(env)
+        self.prompt = PromptTemplate.named(prompt) if isinstance(prompt, str) else prompt
+        self.single_observation_space = UnicodeText(max_prompt_length)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self._memories = [Memory(**memory) for _ in range(self.num_envs)]
+        self._ended = np.zeros(self.num_envs, dtype=np.bool_)
+        self._prompts = [""] * self.num_envs
+        self._keys = np.zeros((self.num_envs, self._memories[0].history_length + 1), dtype=np.int64)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[tuple[str, ...], dict[str, Any]]:
+        mask = (options or {}).get("reset_mask")
+        observations, infos = self.env.reset(seed=seed, options=options)
+        for row in range(self.num_envs) if mask is None else np.flatnonzero(mask).tolist():
+            self._begin(row, observations, infos)
+        return tuple(self._prompts), self._with_context(observations, infos)
+
+    def step(
+        self, actions: Sequence[str]
+    ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        mode = self.metadata.get("autoreset_mode")
+        observations, rewards, terminations, truncations, infos = self.env.step(actions)
+        ended = terminations | truncations
+        for row in range(self.num_envs):
+            began_anew = self._ended[row] if mode == AutoresetMode.NEXT_STEP else ended[row]
+            if mode != AutoresetMode.DISABLED and began_anew:
+                self._begin(row, observations, infos)
+            elif not self._ended[row] or mode == AutoresetMode.SAME_STEP:
+                self._memories[row].record(actions[row])
+                self._observe(row, observations, infos)
+        self._ended = ended
+        return tuple(self._prompts), rewards, terminations, truncations, self._with_context(observations, infos)
+
+    def _begin(self, row: int, observations: Sequence[str], infos: dict[str, Any]) -> None:
+        self._memories[row].reset()
+        self._ended[row] = False
+        self._observe(row, observations, infos)
+
+    def _observe(self, row: int, observations: Sequence[str], infos: dict[str, Any]) -> None:
+        context: Context = self._memories[row].observe(observations[row], infos["admissible_actions"][row])
+        self._prompts[row] = self.prompt.render(infos["task"][row], context)
+        self._keys[row] = context.keys
+
+    def _with_context(self, observations: Sequence[str], infos: dict[str, Any]) -> dict[str, Any]:
+        return {**infos, "observation": tuple(observations), "context_keys": self._keys.copy()}
