@@ -11,7 +11,7 @@ from hgpo_gym.envs.members import LocalMembers, Members, Start, WorkerMembers
 from hgpo_gym.envs.registration import make
 from hgpo_gym.suggest import unknown_name
 
-RESET_OPTIONS = ("task_ids", "reset_mask")
+RESET_OPTIONS = ("task_ids", "group_seeds", "reset_mask")
 
 
 class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
@@ -69,7 +69,8 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         Args:
             seed: seeds the choice of tasks and every sub-environment.
             options: `task_ids`, one for each group (drawn without repetition, as far as there are enough, if absent);
-                `reset_mask`, bool[num_envs], to reset some groups only.
+                `group_seeds`, an int for each group (drawn if absent); `reset_mask`, bool[num_envs], to reset some
+                groups only, in which case the other two have an entry for each of these.
 
         Raises:
             ValueError: an unknown option or task, a wrong number of tasks, a mask that splits a group.
@@ -79,12 +80,16 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         for name in options.keys() - set(RESET_OPTIONS):
             raise ValueError(unknown_name("reset option", name, RESET_OPTIONS))
         groups = self._groups_to_reset(options.get("reset_mask"))
-        task_ids = options.get("task_ids") or self._draw_tasks(len(groups))
-        if len(task_ids) != len(groups):
-            raise ValueError(f"options['task_ids'] has {len(task_ids)} tasks for {len(groups)} groups.")
+        task_ids, group_seeds = options.get("task_ids"), options.get("group_seeds")
+        if task_ids is None:
+            task_ids = self._draw_tasks(len(groups))
+        if group_seeds is None:
+            group_seeds = self.np_random.integers(2**31, size=len(groups))
+        for name, values in (("task_ids", task_ids), ("group_seeds", group_seeds)):
+            if len(values) != len(groups):
+                raise ValueError(f"options[{name!r}] has {len(values)} entries for {len(groups)} groups.")
         for task_id in set(task_ids) - set(self.task_ids):
             raise ValueError(unknown_name("task_id", task_id, self.task_ids))
-        group_seeds = self.np_random.integers(2**31, size=len(groups))
         starts = {}
         for group, task_id, group_seed in zip(groups, task_ids, group_seeds, strict=True):
             for member in range(self.group_size):

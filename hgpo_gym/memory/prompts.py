@@ -15,6 +15,7 @@ PLACEHOLDERS = {
     "first": {"task", "observation", "admissible_actions", "step"},
     "later": {"task", "observation", "admissible_actions", "step", "history", "history_steps"},
     "past_step": {"observation", "action", "step"},
+    "answer": {"action"},
 }
 
 
@@ -28,6 +29,8 @@ class PromptTemplate:
         later: the prompt with history; also {history} and {history_steps} (past steps shown).
         past_step: one past step of {history}; may use {observation}, {action} and {step} (1 is the first).
         admissible_separator: what joins the actions of {admissible_actions}.
+        answer: the shortest answer that means {action}; what scripted policies, warm starts and constrained generation
+            give.
         action_pattern: regular expression whose first group is the action in the policy's answer (dot matches line
             ends). An answer that does not match acts as the empty action, which no environment admits.
 
@@ -39,6 +42,7 @@ class PromptTemplate:
     later: str
     past_step: str
     admissible_separator: str
+    answer: str
     action_pattern: str
 
     def __post_init__(self) -> None:
@@ -79,6 +83,10 @@ class PromptTemplate:
             for index, past in enumerate(context.history)
         )
         return self.later.format(**known, history=history, history_steps=len(context.history))
+
+    def write_answer(self, action: str) -> str:
+        """The shortest answer that means this action."""
+        return self.answer.format(action=action)
 
     def parse_action(self, answer: str) -> str:
         """The action in the policy's answer, stripped; empty if the answer does not have the form."""

@@ -38,7 +38,7 @@ class ContextWrapper(VectorWrapper):
         self.single_observation_space = UnicodeText(max_prompt_length)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self._memories = [Memory(**memory) for _ in range(self.num_envs)]
-        self._ended = np.zeros(self.num_envs, dtype=np.bool_)
+        self._ended = np.ones(self.num_envs, dtype=np.bool_)
         self._prompts = [""] * self.num_envs
         self._keys = np.zeros((self.num_envs, self._memories[0].history_length + 1), dtype=np.int64)
 

@@ -1,0 +1,89 @@
+"""A policy answers prompts. What it was asked, how it should answer, what it answered."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt to answer.
+
+    Attributes:
+        prompt: the text.
+        answers: the answers that act admissibly, in the form the prompt asks for; empty where actions are open-ended.
+        expert_answer: the answer of the environment's expert, where the environment was asked for one.
+        seed: what the answer's randomness is drawn from, whatever other requests it is batched with.
+    """
+
+    prompt: str
+    answers: tuple[str, ...] = ()
+    expert_answer: str | None = None
+    seed: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn.
+
+    Attributes:
+        temperature: divides the logits; 0 takes the likeliest token.
+        top_p: draw from the likeliest tokens that together have this probability; 1 is all.
+        max_new_tokens: the longest answer.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_new_tokens: int = 512
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0:
+            raise ValueError(f"temperature={self.temperature}: choose 0 (greedy) or more.")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p={self.top_p}: choose a probability in (0, 1].")
+        if self.max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens={self.max_new_tokens}: an answer needs at least one token.")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """The tokens of one prompt and its answer, as they were generated.
+
+    Attributes:
+        prompt_ids: int64[P].
+        token_ids: int64[R], end-of-text token included where there was one.
+        logprobs: float32[R], of the drawn tokens, under the temperature and the constraint they were drawn with.
+        allowed: for a constrained answer, the admissible token ids at each of the R positions; else None.
+    """
+
+    prompt_ids: np.ndarray
+    token_ids: np.ndarray
+    logprobs: np.ndarray
+    allowed: tuple[np.ndarray, ...] | None = None
+
+    @property
+    def choices(self) -> np.ndarray:
+        """int64[C]: the positions at which more than one token was allowed. The others have probability 1."""
+        if self.allowed is None:
+            return np.arange(len(self.token_ids))
+        return np.array([index for index, ids in enumerate(self.allowed) if len(ids) > 1], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.prompt_ids) + len(self.token_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer; `tokens` where a language model gave it."""
+
+    text: str
+    tokens: TokenRecord | None = None
+
+
+class Policy(Protocol):
+    """Anything that answers prompts."""
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
+        """One response a request, in order."""

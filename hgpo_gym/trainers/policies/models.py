@@ -1,0 +1,101 @@
+"""Where a language model comes from: a folder or the hub, or made from scratch for a small environment."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+END_OF_TEXT = "<|endoftext|>"
+
+
+def load_model(path: str, *, device: str = "auto") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A causal language model and its tokenizer, in float32, from a local folder or the Hugging Face hub.
+
+    Args:
+        path: a folder that holds `config.json`, or a hub name like `Qwen/Qwen2.5-1.5B-Instruct`.
+        device: `auto` takes the GPU where there is one.
+
+    Raises:
+        FileNotFoundError: the path looks local and holds no model.
+    """
+    looks_local = path.startswith((".", "/", "~")) or Path(path).exists()
+    if looks_local and not (Path(path).expanduser() / "config.json").exists():
+        raise FileNotFoundError(
+            f"No model in {path}: expected config.json there. Make one with 'hgpo-gym warmstart', or name a hub model."
+        )
+    source = str(Path(path).expanduser()) if looks_local else path
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    return model.to(resolve_device(device)), AutoTokenizer.from_pretrained(source)
+
+
+def resolve_device(device: str) -> torch.device:
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(device)
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer trained on `texts`: common words are one token, and any text survives a round trip."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary_size,
+        special_tokens=[END_OF_TEXT],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        min_frequency=2,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=END_OF_TEXT,
+        pad_token=END_OF_TEXT,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def make_tiny_model(
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    hidden_size: int,
+    layers: int,
+    heads: int,
+    seed: int,
+    max_positions: int = 8192,
+    device: str = "auto",
+) -> PreTrainedModel:
+    """A Qwen2-architecture model with random weights drawn from `seed`, feed-forward width 4 x hidden_size.
+
+    Raises:
+        ValueError: `hidden_size` is not a multiple of `heads`.
+    """
+    if hidden_size % heads:
+        raise ValueError(f"model.hidden_size={hidden_size} must be a multiple of model.heads={heads}.")
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden_size,
+        intermediate_size=4 * hidden_size,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=max_positions,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Qwen2ForCausalLM(config)
+    return model.to(resolve_device(device))

@@ -1,0 +1,33 @@
+"""Policies without a model: uniformly random admissible actions, and the environment's own expert."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hgpo_gym.trainers.policies.base import Request, Response, Sampling
+
+
+class RandomPolicy:
+    """Draws an admissible action uniformly; where actions are open-ended it answers nothing."""
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:  # noqa: ARG002 - Policy
+        return [Response(self._draw(request)) for request in requests]
+
+    @staticmethod
+    def _draw(request: Request) -> str:
+        if not request.answers:
+            return ""
+        return request.answers[np.random.default_rng(request.seed).integers(len(request.answers))]
+
+
+class ExpertPolicy:
+    """Does what the environment's expert says; the environment must be made with `expert=True`."""
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:  # noqa: ARG002 - Policy
+        return [Response(self._follow(request)) for request in requests]
+
+    @staticmethod
+    def _follow(request: Request) -> str:
+        if request.expert_answer is None:
+            raise ValueError("The environment gives no expert_action: it has no expert, or env.expert is not true.")
+        return request.expert_answer

@@ -1,0 +1,148 @@
+"""Rollouts: a policy acts in a vector of environments until every episode has ended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.memory.prompts import PromptTemplate
+from hgpo_gym.memory.wrapper import ContextWrapper
+from hgpo_gym.trainers.batch import StepBatch
+from hgpo_gym.trainers.policies.base import Policy, Request, Response, Sampling, TokenRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """How one episode went. `steps` that were valid: understood and admissible."""
+
+    task_id: str
+    task_type: str
+    won: bool
+    episode_return: float
+    steps: int
+    valid_steps: int
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Episodes, and a row for every step that was taken in them.
+
+    Attributes:
+        batch: the arrays for credit assignment; `trajectory` indexes `episodes`.
+        tokens: the token record of each row, None where no language model answered.
+        episodes: one an environment, in order.
+    """
+
+    batch: StepBatch
+    tokens: tuple[TokenRecord | None, ...]
+    episodes: tuple[Episode, ...]
+
+    @property
+    def success(self) -> float:
+        return float(np.mean([episode.won for episode in self.episodes]))
+
+
+def collect(
+    env: ContextWrapper,
+    policy: Policy,
+    sampling: Sampling,
+    *,
+    task_ids: Sequence[str],
+    seeds: Sequence[tuple[int, ...]],
+    invalid_action_penalty: float = 0.0,
+) -> Rollout:
+    """Run one episode in every sub-environment; nothing is asked of the policy for episodes that have ended.
+
+    Args:
+        env: a `TextVectorEnv` in a `ContextWrapper`.
+        policy: answers the prompts.
+        sampling: how it draws tokens.
+        task_ids: the task of each group. With fewer tasks than groups, the other groups stay idle.
+        seeds: for each group, the numbers that everything random in its episodes is drawn from.
+        invalid_action_penalty: becomes the batch's `penalty` at steps whose action was not valid.
+    """
+    vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
+    prompts, infos = env.reset(
+        options={
+            "task_ids": list(task_ids),
+            "group_seeds": [int(np.random.SeedSequence(seed).generate_state(1)[0]) for seed in seeds],
+            "reset_mask": np.arange(vector.num_envs) < len(task_ids) * vector.group_size,
+        }
+    )
+    first_infos, started, size = infos, vector.active, vector.group_size
+    rows: list[_Row] = []
+    step = 0
+    while acting := np.flatnonzero(vector.active).tolist():
+        requests = [
+            _request(env.prompt, prompts[row], infos, row, (*seeds[row // size], row % size, step)) for row in acting
+        ]
+        responses = policy.generate(requests, sampling)
+        actions = [""] * vector.num_envs
+        for row, response in zip(acting, responses, strict=True):
+            actions[row] = env.prompt.parse_action(response.text)
+        keys = infos["context_keys"]
+        prompts, rewards, _, _, infos = env.step(actions)
+        rows += [
+            _Row(row, step, rewards[row], keys[row], bool(infos["action_valid"][row]), response)
+            for row, response in zip(acting, responses, strict=True)
+        ]
+        step += 1
+    return _rollout(rows, vector, first_infos, infos["won"], started, invalid_action_penalty)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    env: int
+    step: int
+    reward: float
+    keys: np.ndarray
+    valid: bool
+    response: Response
+
+
+def _request(template: PromptTemplate, prompt: str, infos: dict[str, Any], row: int, seed: tuple[int, ...]) -> Request:
+    expert_action = infos["expert_action"][row] if "expert_action" in infos else None
+    return Request(
+        prompt=prompt,
+        answers=tuple(template.write_answer(action) for action in infos["admissible_actions"][row]),
+        expert_answer=None if expert_action is None else template.write_answer(expert_action),
+        seed=seed,
+    )
+
+
+def _rollout(
+    rows: list[_Row],
+    vector: TextVectorEnv,
+    first_infos: dict[str, Any],
+    won: np.ndarray,
+    started: np.ndarray,
+    invalid_action_penalty: float,
+) -> Rollout:
+    envs = np.array([row.env for row in rows], dtype=np.int64)
+    rewards = np.array([row.reward for row in rows])
+    valid = np.array([row.valid for row in rows], dtype=np.bool_)
+    batch = StepBatch(
+        group=envs // vector.group_size,
+        trajectory=envs,
+        step=np.array([row.step for row in rows], dtype=np.int64),
+        reward=rewards,
+        context_keys=np.stack([row.keys for row in rows]),
+        penalty=np.where(valid, 0.0, invalid_action_penalty),
+    )
+    lengths = np.bincount(envs, minlength=vector.num_envs)
+    valid_steps = np.bincount(envs, weights=valid, minlength=vector.num_envs)
+    returns = np.bincount(envs, weights=rewards, minlength=vector.num_envs)
+    episodes = tuple(
+        Episode(
+            task_id=first_infos["task_id"][env],
+            task_type=first_infos["task_type"][env],
+            won=bool(won[env]),
+            episode_return=float(returns[env]),
+            steps=int(lengths[env]),
+            valid_steps=int(valid_steps[env]),
+        )
+        for env in np.flatnonzero(started)
+    )
+    return Rollout(batch, tuple(row.response.tokens for row in rows), episodes)

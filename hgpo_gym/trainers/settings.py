@@ -1,0 +1,99 @@
+"""The settings of a run, one class a section of the configuration. The YAML files in `configs/` hold the defaults and
+say what each key does; the classes check the values, so that a mistake shows before anything runs."""
+
+from dataclasses import dataclass
+
+from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.losses import AGGREGATIONS
+from hgpo_gym.trainers.policies.base import Sampling
+
+WARMSTART_SOURCES = ("none", "expert", "random")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutSettings:
+    num_tasks: int
+    group_size: int
+    workers: int
+    temperature: float
+    max_new_tokens: int
+
+    def __post_init__(self) -> None:
+        _at_least("rollout", self, num_tasks=1, group_size=1, workers=0)
+        if self.temperature <= 0:
+            raise ValueError(f"rollout.temperature={self.temperature}: training needs a temperature above 0.")
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(temperature=self.temperature, max_new_tokens=self.max_new_tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerSettings:
+    iterations: int
+    learning_rate: float
+    weight_decay: float
+    mini_batch_size: int
+    update_epochs: int
+    clip_low: float
+    clip_high: float
+    kl_coef: float
+    entropy_coef: float
+    loss_aggregation: str
+    max_grad_norm: float
+    invalid_action_penalty: float
+    max_batch_tokens: int
+
+    def __post_init__(self) -> None:
+        _at_least("trainer", self, iterations=0, mini_batch_size=1, update_epochs=1, max_batch_tokens=1)
+        _at_least("trainer", self, learning_rate=0, weight_decay=0, clip_low=0, clip_high=0, kl_coef=0)
+        _at_least("trainer", self, entropy_coef=0, invalid_action_penalty=0)
+        if self.max_grad_norm <= 0:
+            raise ValueError(f"trainer.max_grad_norm={self.max_grad_norm}: must be above 0.")
+        if self.loss_aggregation not in AGGREGATIONS:
+            raise ValueError(unknown_name("trainer.loss_aggregation", self.loss_aggregation, AGGREGATIONS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings:
+    every: int
+    split: str
+    decoding_seeds: int
+    temperature: float
+    top_p: float
+    num_envs: int
+
+    def __post_init__(self) -> None:
+        _at_least("evaluation", self, every=0, decoding_seeds=1, num_envs=1)
+
+    def sampling(self, max_new_tokens: int) -> Sampling:
+        return Sampling(temperature=self.temperature, top_p=self.top_p, max_new_tokens=max_new_tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointSettings:
+    every: int
+    keep: int
+
+    def __post_init__(self) -> None:
+        _at_least("checkpoint", self, every=1, keep=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmstartSettings:
+    source: str
+    episodes: int
+    epochs: int
+    learning_rate: float
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        if self.source not in WARMSTART_SOURCES:
+            raise ValueError(unknown_name("warmstart.source", self.source, WARMSTART_SOURCES))
+        _at_least("warmstart", self, episodes=1, epochs=0, learning_rate=0, batch_size=1)
+
+
+def _at_least(section: str, settings: object, **least: float) -> None:
+    for name, bound in least.items():
+        if (value := getattr(settings, name)) < bound:
+            raise ValueError(f"{section}.{name}={value}: must be at least {bound}.")
