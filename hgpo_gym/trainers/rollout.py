@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,9 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers.batch import StepBatch
-from hgpo_gym.trainers.policies.base import Policy, Request, Response, Sampling, TokenRecord
+from hgpo_gym.trainers.policies.base import Policy, Request, Sampling, TokenRecord
+
+SEEN = ("task", "observation", "admissible_actions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,15 @@ class Episode:
     valid_steps: int
 
 
+class Step(NamedTuple):
+    """What was seen and done at one step, in words."""
+
+    task: str
+    observation: str
+    admissible_actions: tuple[str, ...]
+    action: str
+
+
 @dataclass(frozen=True)
 class Rollout:
     """Episodes, and a row for every step that was taken in them.
@@ -32,11 +43,13 @@ class Rollout:
     Attributes:
         batch: the arrays for credit assignment; `trajectory` indexes `episodes`.
         tokens: the token record of each row, None where no language model answered.
+        steps: the text of each row.
         episodes: one an environment, in order.
     """
 
     batch: StepBatch
     tokens: tuple[TokenRecord | None, ...]
+    steps: tuple[Step, ...]
     episodes: tuple[Episode, ...]
 
     @property
@@ -82,10 +95,20 @@ def collect(
         actions = [""] * vector.num_envs
         for row, response in zip(acting, responses, strict=True):
             actions[row] = env.prompt.parse_action(response.text)
-        keys = infos["context_keys"]
+        before = infos
         prompts, rewards, _, _, infos = env.step(actions)
         rows += [
-            _Row(row, step, rewards[row], keys[row], bool(infos["action_valid"][row]), response)
+            _Row(
+                env=row,
+                step=step,
+                reward=rewards[row],
+                keys=before["context_keys"][row],
+                valid=bool(infos["action_valid"][row]),
+                tokens=response.tokens,
+                text=Step(
+                    before["task"][row], before["observation"][row], before["admissible_actions"][row], actions[row]
+                ),
+            )
             for row, response in zip(acting, responses, strict=True)
         ]
         step += 1
@@ -99,7 +122,8 @@ class _Row:
     reward: float
     keys: np.ndarray
     valid: bool
-    response: Response
+    tokens: TokenRecord | None
+    text: Step
 
 
 def _request(template: PromptTemplate, prompt: str, infos: dict[str, Any], row: int, seed: tuple[int, ...]) -> Request:
@@ -145,4 +169,4 @@ def _rollout(
         )
         for env in np.flatnonzero(started)
     )
-    return Rollout(batch, tuple(row.response.tokens for row in rows), episodes)
+    return Rollout(batch, tuple(row.tokens for row in rows), tuple(row.text for row in rows), episodes)

@@ -124,7 +124,7 @@ class PolicyUpdate:
             "clip_fraction": clipped.float(),
         }
         if self.reference is not None:
-            reference = torch.from_numpy(np.concatenate([row.reference for row in rows])).to(device)  # type: ignore[misc]
+            reference = torch.from_numpy(np.concatenate([row.reference for row in rows])).to(device)
             tokens["kl_reference"] = kl_k3(result.logprobs, reference)
             loss = loss + settings.kl_coef * tokens["kl_reference"]
         metrics.add_tokens({"loss": loss, **tokens})

@@ -35,13 +35,17 @@ def load_model(path: str, *, device: str = "auto") -> tuple[PreTrainedModel, Pre
         )
     source = str(Path(path).expanduser()) if looks_local else path
     model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-    return model.to(resolve_device(device)), AutoTokenizer.from_pretrained(source)
+    return _on(model, device), AutoTokenizer.from_pretrained(source)
 
 
 def resolve_device(device: str) -> torch.device:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(device)
+
+
+def _on(model: PreTrainedModel, device: str) -> PreTrainedModel:
+    return model.to(resolve_device(device))  # type: ignore[arg-type]  # transformers' decorator hides the signature
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> PreTrainedTokenizerFast:
@@ -98,4 +102,4 @@ def make_tiny_model(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Qwen2ForCausalLM(config)
-    return model.to(resolve_device(device))
+    return _on(model, device)

@@ -1,0 +1,39 @@
+"""The user's cache directory, and files in it that appear whole or not at all."""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_cache_dir
+
+
+def cache_dir() -> Path:
+    """`$HGPO_GYM_CACHE`, or the platform's cache directory for hgpo_gym."""
+    return Path(os.environ.get("HGPO_GYM_CACHE") or user_cache_dir("hgpo_gym"))
+
+
+def content_key(content: Any) -> str:
+    """16 hexadecimal digits that identify JSON-like content."""
+    canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def make_whole(target: Path, fill: Callable[[Path], None]) -> Path:
+    """Create the folder `target` by `fill(temporary_folder)`, then move it into place in one step.
+
+    Whoever is interrupted leaves no half-made `target`; of several processes that make the same one, the first wins.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        fill(temporary)
+        if not target.exists():
+            temporary.replace(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return target

@@ -1,0 +1,76 @@
+"""Configurations: composed by Hydra from the files in `configs/`, with errors that name what is wrong."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from hgpo_gym.suggest import unknown_name
+
+FOLDER = Path(__file__).parent / "configs"
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be: unknown names, values of the wrong kind."""
+
+
+def groups() -> dict[str, list[str]]:
+    """The choices of every config group, by group."""
+    return {
+        folder.name: sorted(path.stem for path in folder.glob("*.yaml"))
+        for folder in sorted(FOLDER.iterdir())
+        if folder.is_dir() and any(folder.glob("*.yaml"))
+    }
+
+
+def load_config(command: str, overrides: Sequence[str]) -> DictConfig:
+    """The configuration of a command: `configs/<command>.yaml` with `key=value` and `group=choice` overrides.
+
+    Raises:
+        ConfigError: an override that cannot be read, or names no key, group or choice.
+    """
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        _check_groups(parsed)
+        with initialize_config_dir(str(FOLDER), version_base="1.3"):
+            chosen = compose(command, [str(item.input_line) for item in parsed if item.key_or_group in groups()])
+            _check_keys(parsed, chosen)
+            config = compose(command, list(overrides))
+        OmegaConf.resolve(config)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(str(error)) from error
+    if missing := OmegaConf.missing_keys(config):
+        raise ConfigError(f"Set {', '.join(f'{key}=...' for key in sorted(missing))} on the command line.")
+    return config
+
+
+def _check_groups(overrides: Sequence[Override]) -> None:
+    choices = groups()
+    for override in overrides:
+        group = override.key_or_group
+        if group in choices and override.value() is not None and override.value() not in choices[group]:
+            raise ConfigError(unknown_name(group, override.value(), choices[group]))
+
+
+def _check_keys(overrides: Sequence[Override], config: DictConfig) -> None:
+    known = list(_keys(config))
+    for override in overrides:
+        key = override.key_or_group
+        if key not in groups() and key not in known and not override.is_add():
+            raise ConfigError(unknown_name("config key", key, known))
+
+
+def _keys(config: DictConfig, prefix: str = "") -> list[str]:
+    found = []
+    for name in config:
+        key = f"{prefix}{name!s}"
+        found.append(key)
+        value = None if OmegaConf.is_missing(config, name) else config._get_node(name)
+        if isinstance(value, DictConfig):
+            found += _keys(value, f"{key}.")
+    return found

@@ -1,0 +1,82 @@
+"""Play an environment by hand, and see what the memory makes of it."""
+
+from collections import defaultdict
+
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Table
+
+from hgpo_gym.envs.registration import make
+from hgpo_gym.memory.memory import Context, Memory
+
+HELP = "Type an action or its number; /reset begins a new episode, /quit (or Ctrl-D) ends."
+
+
+def play_in_terminal(config: DictConfig, console: Console | None = None) -> None:
+    """Read actions from standard input until it ends.
+
+    After every turn a table shows, for each level of the context keys, at which earlier steps of this sitting the same
+    context came up: the steps that credit assignment would compare with this one.
+    """
+    console = console or Console()
+    options = dict(config.env)
+    env = make(options.pop("id"), **options)
+    memory = Memory(**config.memory)
+    seen: list[defaultdict[int, list[str]]] = [defaultdict(list) for _ in range(memory.history_length + 1)]
+    console.print(HELP, style="dim")
+    episode = 0
+    reset_options = {} if config.task_id is None else {"task_id": config.task_id}
+    while True:
+        episode += 1
+        observation, info = env.reset(seed=config.seed if episode == 1 else None, options=reset_options)
+        memory.reset()
+        console.rule(f"episode {episode}: {info['task_id']}")
+        console.print(f"Task: {info['task']}", style="bold")
+        ended = False
+        while not ended:
+            context = memory.observe(observation, info["admissible_actions"])
+            _show(console, context, seen, f"{episode}.{context.step + 1}")
+            action = _ask(console, context.admissible_actions)
+            if action is None:
+                env.close()
+                return
+            if action == "/reset":
+                break
+            observation, reward, terminated, truncated, info = env.step(action)
+            memory.record(action)
+            ended = terminated or truncated
+            if not info["action_valid"]:
+                console.print("(not a valid action here)", style="yellow")
+            if ended:
+                console.print(observation, markup=False, highlight=False)
+                result = "won" if info["won"] else "out of steps" if truncated else "lost"
+                console.print(f"The episode is over: {result}, reward {reward:g}.", style="bold")
+
+
+def _show(console: Console, context: Context, seen: list[defaultdict[int, list[str]]], name: str) -> None:
+    console.print()
+    console.print(context.observation, markup=False, highlight=False)
+    for number, action in enumerate(context.admissible_actions, start=1):
+        console.print(f"  {number}. {action}", markup=False, highlight=False)
+    table = Table(title=f"step {name}", title_justify="left", show_edge=False, pad_edge=False)
+    for column in ("level", "context key", "same context at"):
+        table.add_column(column)
+    for level, key in enumerate(context.keys.tolist()):
+        if key == 0:
+            table.add_row(str(level), "-", "too early: no such history yet")
+            continue
+        table.add_row(str(level), f"{key & (1 << 64) - 1:016x}", ", ".join(seen[level][key]) or "nowhere yet")
+        seen[level][key].append(name)
+    console.print(table, style="dim")
+
+
+def _ask(console: Console, admissible: tuple[str, ...]) -> str | None:
+    try:
+        text = console.input("> ", markup=False).strip()
+    except EOFError:
+        return None
+    if text == "/quit":
+        return None
+    if text.isdigit() and 1 <= int(text) <= len(admissible):
+        return admissible[int(text) - 1]
+    return text

@@ -1,0 +1,67 @@
+"""Checkpoints: the model as a plain Hugging Face folder, the optimiser, and how far the run had come."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from hgpo_gym.cache import make_whole
+
+_STATE = "state.json"
+
+
+class Checkpoints:
+    """The checkpoints of one run: `iteration_0000` (the weights it began with) and the newest `keep` others."""
+
+    def __init__(self, folder: Path, keep: int):
+        self.folder, self.keep = folder, keep
+
+    def save(
+        self,
+        iteration: int,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        optimizer: torch.optim.Optimizer,
+        state: dict[str, Any],
+    ) -> Path:
+        """Save the state after `iteration` iterations; it appears whole or not at all."""
+
+        def fill(folder: Path) -> None:
+            model.save_pretrained(folder / "model")
+            tokenizer.save_pretrained(folder / "model")
+            torch.save(optimizer.state_dict(), folder / "optimizer.pt")
+            (folder / _STATE).write_text(json.dumps({**state, "iteration": iteration}))
+
+        target = make_whole(self._path(iteration), fill)
+        for old in self._iterations()[1 : -self.keep]:
+            shutil.rmtree(self._path(old))
+        return target
+
+    def newest(self) -> Path | None:
+        """The checkpoint to go on from."""
+        iterations = self._iterations()
+        return self._path(iterations[-1]) if iterations else None
+
+    @property
+    def initial_model(self) -> Path:
+        """The folder of the weights that the run began with."""
+        return self._path(0) / "model"
+
+    def _path(self, iteration: int) -> Path:
+        return self.folder / f"iteration_{iteration:04d}"
+
+    def _iterations(self) -> list[int]:
+        return sorted(int(path.name.removeprefix("iteration_")) for path in self.folder.glob("iteration_*"))
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """What `save` was given as `state`, and `iteration`."""
+    return json.loads((checkpoint / _STATE).read_text())
+
+
+def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
+    """Put the optimiser in the state it was saved in."""
+    optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", weights_only=True))

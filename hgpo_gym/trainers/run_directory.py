@@ -1,0 +1,105 @@
+"""A run directory: config.yaml, metrics.jsonl, checkpoints/, summary.json, curves.png."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from torch.utils.tensorboard import SummaryWriter
+
+RESUME = ("never", "auto", "must")
+MAY_CHANGE = ("resume", "run_dir", "trainer.iterations", "checkpoint.", "evaluation.num_envs", "rollout.workers")
+"""Settings that may differ between a run and its continuation: they do not change its numbers."""
+
+
+class RunDirectory:
+    """The files of one run. `open_run` makes it."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.metrics_path = path / "metrics.jsonl"
+        self.checkpoint_path = path / "checkpoints"
+        self._tensorboard = SummaryWriter(str(path / "tensorboard"))
+
+    def log(self, metrics: dict[str, Any]) -> None:
+        """Append one line to metrics.jsonl, and its numbers to TensorBoard."""
+        with self.metrics_path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(metrics) + "\n")
+        for name, value in metrics.items():
+            if isinstance(value, int | float):
+                self._tensorboard.add_scalar(name, value, metrics["iteration"])
+        self._tensorboard.flush()
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return read_metrics(self.path)
+
+    def forget_after(self, iteration: int) -> None:
+        """Drop the metrics of iterations after this one: they are about to be made again."""
+        kept = [metrics for metrics in self.metrics() if metrics["iteration"] <= iteration]
+        self.metrics_path.write_text("".join(json.dumps(metrics) + "\n" for metrics in kept))
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        (self.path / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+
+    def close(self) -> None:
+        self._tensorboard.close()
+
+
+def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl; empty if there is none. A last line cut short by a kill is left out."""
+    path = run_dir / "metrics.jsonl"
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def read_summary(run_dir: Path) -> dict[str, Any]:
+    """A finished run's summary.json."""
+    return json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
+
+
+def open_run(config: DictConfig) -> RunDirectory:
+    """The run directory of a configuration, new or to go on with.
+
+    Raises:
+        FileExistsError: the directory holds a run and `resume` is never.
+        FileNotFoundError: it holds none and `resume` is must.
+        ValueError: it holds a run with other settings; each difference is named.
+    """
+    path = Path(config.run_dir)
+    saved = path / "config.yaml"
+    if config.resume not in RESUME:
+        raise ValueError(f"resume={config.resume}: choose one of {', '.join(RESUME)}.")
+    if saved.exists():
+        if config.resume == "never":
+            raise FileExistsError(f"{path} already holds a run. Go on with it by resume=auto, or set another run_dir.")
+        _check_same(OmegaConf.load(saved), config, saved)
+    elif config.resume == "must":
+        raise FileNotFoundError(f"resume=must, but there is no run in {path}: expected {saved}.")
+    path.mkdir(parents=True, exist_ok=True)
+    OmegaConf.save(config, saved, resolve=True)
+    return RunDirectory(path)
+
+
+def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
+    """A nested configuration as {'section.key': value}."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _check_same(before: Any, now: DictConfig, path: Path) -> None:
+    old = flatten(OmegaConf.to_container(before, resolve=True))
+    new = flatten(OmegaConf.to_container(now, resolve=True))
+    different = [
+        f"  {key}: {old.get(key)!r} there, {new.get(key)!r} now"
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key) and not key.startswith(MAY_CHANGE)
+    ]
+    if different:
+        raise ValueError(f"The run in {path.parent} has other settings:\n" + "\n".join(different))

@@ -1,0 +1,215 @@
+"""The training loop: collect groups, assign credit, update, log, evaluate, checkpoint."""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+from transformers import PreTrainedModel
+
+from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.trainers.advantages import check_options, estimate
+from hgpo_gym.trainers.assemble import initial_model, make_evaluation_env, make_policy, make_training_env, plain
+from hgpo_gym.trainers.checkpoint import Checkpoints, load_optimizer, read_state
+from hgpo_gym.trainers.evaluate import Census, census
+from hgpo_gym.trainers.policies.models import load_model
+from hgpo_gym.trainers.progress import Report, describe_iteration
+from hgpo_gym.trainers.rollout import Rollout, collect
+from hgpo_gym.trainers.run_directory import RunDirectory
+from hgpo_gym.trainers.schedule import TaskSchedule
+from hgpo_gym.trainers.settings import CheckpointSettings, EvaluationSettings, RolloutSettings, TrainerSettings
+from hgpo_gym.trainers.update import PolicyUpdate
+
+ROLLOUT_STREAM = 2
+SHUFFLE_STREAM = 5
+
+
+class Trainer:
+    """One run of one algorithm.
+
+    All randomness is drawn from (stream, seed, iteration), so a resumed run needs no random state and goes on with the
+    same numbers.
+    """
+
+    def __init__(self, config: DictConfig, run: RunDirectory, report: Report):
+        self.run_dir, self.report, self.seed = run, report, int(config.seed)
+        self.rollout = RolloutSettings(**plain(config.rollout))
+        self.settings = TrainerSettings(**plain(config.trainer))
+        self.evaluation = EvaluationSettings(**plain(config.evaluation))
+        self.checkpoint = CheckpointSettings(**plain(config.checkpoint))
+        self.estimator_options = plain(config.algo)
+        self.estimator = self.estimator_options.pop("name")
+        check_options(self.estimator, self.estimator_options)
+        self.checkpoints = Checkpoints(run.checkpoint_path, self.checkpoint.keep)
+        self.env, self.evaluation_env = make_training_env(config), make_evaluation_env(config)
+        vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
+        self.schedule = TaskSchedule(vector.task_ids, self.seed)
+        newest = self.checkpoints.newest()
+        if newest is None:
+            model, tokenizer = initial_model(config, report)
+        else:
+            model, tokenizer = load_model(str(newest / "model"), device=config.model.device)
+        self.policy = make_policy(config, model, tokenizer)
+        self.optimizer = torch.optim.AdamW(
+            model.parameters(), lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay
+        )
+        self.iteration, self.censuses = 0, []  # type: tuple[int, list[dict[str, Any]]]
+        if newest is None:
+            self._save()
+        else:
+            load_optimizer(newest, self.optimizer)
+            state = read_state(newest)
+            self.iteration, self.censuses = state["iteration"], state["censuses"]
+            run.forget_after(self.iteration)
+            report.line(f"Going on after iteration {self.iteration} from {newest}")
+        self.update = PolicyUpdate(
+            model, self.optimizer, self._reference(config), self.settings, self.rollout.temperature
+        )
+
+    def train(self) -> dict[str, Any]:
+        """Run to `trainer.iterations` and return the summary.
+
+        Raises:
+            KeyboardInterrupt: after a checkpoint of the last finished iteration.
+            NonFiniteError: the checkpoints stay as they were.
+        """
+        try:
+            with self.report.stage(f"{self.estimator} seed {self.seed}") as tick:
+                if not self.censuses:
+                    self._evaluate()
+                while self.iteration < self.settings.iterations:
+                    metrics = self._iterate()
+                    tick(self.iteration, self.settings.iterations, describe_iteration(metrics))
+                    if not self.report.console.is_terminal:
+                        self.report.line(
+                            f"{self.iteration:4d}/{self.settings.iterations}  {describe_iteration(metrics)}"
+                        )
+        except KeyboardInterrupt:
+            self._save()
+            raise
+        summary = self._summary()
+        self.run_dir.write_summary(summary)
+        return summary
+
+    def close(self) -> None:
+        self.env.close()
+        self.evaluation_env.close()
+        self.run_dir.close()
+
+    def _iterate(self) -> dict[str, Any]:
+        began = time.perf_counter()
+        rollout = self._collect()
+        collected = time.perf_counter()
+        advantages = estimate(self.estimator, rollout.batch, **self.estimator_options)
+        assigned = time.perf_counter()
+        with _finish_before_interrupt():
+            updated = self.update(rollout.tokens, advantages, (SHUFFLE_STREAM, self.seed, self.iteration))  # type: ignore[arg-type]
+            self.iteration += 1
+            metrics = {
+                "iteration": self.iteration,
+                **_rollout_metrics(rollout),
+                "advantage_mean": float(advantages.mean()),
+                "advantage_std": float(advantages.std()),
+                "advantage_zero_share": float((advantages == 0).mean()),
+                **updated,
+                "seconds_rollout": collected - began,
+                "seconds_advantage": assigned - collected,
+                "seconds_update": time.perf_counter() - assigned,
+            }
+            last = self.iteration == self.settings.iterations
+            if last or (self.evaluation.every and self.iteration % self.evaluation.every == 0):
+                metrics |= {"evaluation_success": self._evaluate().success}
+            self.run_dir.log(metrics)
+            if last or self.iteration % self.checkpoint.every == 0:
+                self._save()
+        return metrics
+
+    def _collect(self) -> Rollout:
+        return collect(
+            self.env,
+            self.policy,
+            self.rollout.sampling,
+            task_ids=self.schedule.tasks(self.iteration, self.rollout.num_tasks),
+            seeds=[(ROLLOUT_STREAM, self.seed, self.iteration, group) for group in range(self.rollout.num_tasks)],
+            invalid_action_penalty=self.settings.invalid_action_penalty,
+        )
+
+    def _evaluate(self) -> Census:
+        began = time.perf_counter()
+        result = census(
+            self.evaluation_env,
+            self.policy,
+            self.evaluation.sampling(self.rollout.max_new_tokens),
+            range(self.evaluation.decoding_seeds),
+        )
+        self.censuses.append({"iteration": self.iteration, "seconds": time.perf_counter() - began, **result.summary()})
+        return result
+
+    def _save(self) -> None:
+        self.checkpoints.save(
+            self.iteration,
+            self.policy.model,
+            self.policy.tokenizer,
+            self.optimizer,
+            {"censuses": self.censuses},
+        )
+
+    def _reference(self, config: DictConfig) -> PreTrainedModel | None:
+        """The weights that the run began with, where the KL loss needs them."""
+        if self.settings.kl_coef == 0:
+            return None
+        model, _ = load_model(str(self.checkpoints.initial_model), device=config.model.device)
+        return model.eval().requires_grad_(False)
+
+    def _summary(self) -> dict[str, Any]:
+        metrics = self.run_dir.metrics()
+        seconds = {
+            name: sum(line[f"seconds_{name}"] for line in metrics) for name in ("rollout", "advantage", "update")
+        }
+        seconds["evaluation"] = sum(result["seconds"] for result in self.censuses)
+        return {
+            "algorithm": self.estimator,
+            "seed": self.seed,
+            "iterations": self.iteration,
+            "success_before": self.censuses[0]["success"],
+            "success_after": self.censuses[-1]["success"],
+            "iterations_to_80_percent": next(
+                (result["iteration"] for result in self.censuses if result["success"] >= 0.8), None
+            ),
+            "seconds": seconds,
+            "censuses": self.censuses,
+        }
+
+
+def _rollout_metrics(rollout: Rollout) -> dict[str, float]:
+    episodes = rollout.episodes
+    steps = sum(episode.steps for episode in episodes)
+    return {
+        "success": rollout.success,
+        "episode_return": float(np.mean([episode.episode_return for episode in episodes])),
+        "episode_length": steps / len(episodes),
+        "valid_action_rate": sum(episode.valid_steps for episode in episodes) / steps,
+        "steps": steps,
+    }
+
+
+@contextmanager
+def _finish_before_interrupt() -> Iterator[None]:
+    """Let Ctrl-C wait until the block is done, so that weights, metrics and checkpoint belong together."""
+    interrupted = False
+
+    def note(_signal: int, _frame: object) -> None:
+        nonlocal interrupted
+        interrupted = True
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interrupted:
+        raise KeyboardInterrupt
