@@ -1,0 +1,95 @@
+"""ALFWorld: household tasks in text (Shridhar et al., ICLR 2021), on the games of the alfworld package."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hgpo_gym.envs.alfworld.engine import Engine, GameState
+from hgpo_gym.envs.alfworld.games import TASK_MARKER, find_games
+from hgpo_gym.envs.base import TextEnv, Turn
+from hgpo_gym.suggest import unknown_name
+
+SUCCESS_REWARD = 10.0
+
+
+def _textworld(expert: bool) -> Engine:
+    from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
+
+    return TextWorldEngine(expert=expert)
+
+
+ENGINES: dict[str, Callable[[bool], Engine]] = {"textworld": _textworld}
+"""Engines by name; a value takes `expert` and imports what it needs."""
+
+
+class ALFWorldEnv(TextEnv):
+    """One household, one task: find things, clean, heat, cool or light them, put them somewhere.
+
+    Observations are the engine's, unchanged. The reward is 10 on success, which ends the episode, else 0. An action
+    that is not among the admissible ones, up to white space around it, is answered with "Nothing happens.".
+
+    Args:
+        data: the folder of the games; see `games.find_games`. None: $ALFWORLD_DATA, else ~/.cache/alfworld.
+        split: `train`, `valid_seen`, `valid_unseen`, `valid_train` or another folder beside them.
+        task_types: names of the task types to play (`games.TASK_TYPES`); None plays all six.
+        engine: what plays the games, one of `ENGINES`.
+        expert: put the expert's next action in `info["expert_action"]`.
+        render_mode: None or `ansi`.
+
+    Raises:
+        FileNotFoundError: there are no games.
+        ModuleNotFoundError: the engine's packages are missing.
+        ValueError: an unknown option, or a game that is not sound.
+    """
+
+    def __init__(
+        self,
+        *,
+        data: str | os.PathLike[str] | None = None,
+        split: str = "train",
+        task_types: Sequence[str] | None = None,
+        engine: str = "textworld",
+        expert: bool = False,
+        render_mode: str | None = None,
+    ):
+        super().__init__(render_mode=render_mode)
+        if engine not in ENGINES:
+            raise ValueError(unknown_name("ALFWorld engine", engine, ENGINES))
+        self._catalogue = find_games(data, split, task_types)
+        self.task_ids = self._catalogue.task_ids
+        self._expert = expert
+        self._engine = ENGINES[engine](expert)
+        self._loaded_task = ""
+        self._admissible: tuple[str, ...] = ()
+
+    def task_type(self, task_id: str) -> str:
+        """One of `games.TASK_TYPES`."""
+        return self._catalogue.games[task_id].task_type
+
+    def begin_episode(self, task_id: str) -> Turn:
+        """Load the task's game, unless it is the one just played, and open it."""
+        if task_id != self._loaded_task:
+            self._loaded_task = ""
+            self._engine.load(self._catalogue.games[task_id].file)
+            self._loaded_task = task_id
+        state = self._engine.reset()
+        return self._turn(state, task=state.feedback.partition(TASK_MARKER)[2].strip())
+
+    def take_action(self, action: str) -> Turn:
+        """Send the action, without white space around it, to the engine."""
+        command = action.strip()
+        valid = command in self._admissible
+        state = self._engine.step(command)
+        return self._turn(state, reward=SUCCESS_REWARD if state.won else 0.0, terminated=state.won, action_valid=valid)
+
+    def close(self) -> None:
+        """Release the engine. May be called twice."""
+        self._engine.close()
+        super().close()
+
+    def _turn(self, state: GameState, **fields: Any) -> Turn:
+        self._admissible = state.admissible_commands
+        extras = {"expert_action": self._engine.expert_command()} if self._expert else {}
+        return Turn(
+            state.feedback, admissible_actions=state.admissible_commands, won=state.won, extras=extras, **fields
+        )

@@ -1,0 +1,164 @@
+"""ALFWorld's own engine: TextWorld's interpreter of PDDL games, with alfworld's names for things and its expert.
+
+An engine keeps a private copy of Fast Downward's library (34 MB of the temporary folder, unlinked but held until the
+process ends) and about 3 MB of memory. Loading a game takes 0.3 to 0.8 s by the size of the room, a reset as much, a
+step 40 ms. The translator redirects `sys.stdout` while it works: two threads must not load or reset at the same time.
+"""
+
+import random
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hgpo_gym.envs.alfworld.engine import GameState
+from hgpo_gym.envs.alfworld.games import read_game, read_trajectory
+
+try:
+    from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
+    from alfworld.agents.expert import HandCodedAgentFailed, HandCodedAgentTimeout, HandCodedTWAgent
+    from textworld import EnvInfos
+    from textworld.envs.pddl import PddlEnv
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f'ALFWorld\'s engine needs the packages alfworld and textworld ({error}): pip install "hgpo_gym[alfworld]"',
+        name=error.name,
+    ) from error
+
+# A library copy cannot be unloaded: all copies share one registry, whose entries would dangle and crash the
+# interpreter at its exit. So a closed engine leaves its game environment here for the next engine.
+_idle_environments: list[AlfredDemangler] = []
+
+
+class TextWorldEngine:
+    """The `Engine` that alfworld itself uses.
+
+    Args:
+        expert: follow the game with alfworld's hand-coded expert, which needs the facts of every state.
+    """
+
+    def __init__(self, *, expert: bool = False):
+        self._env: Any = _idle_environments.pop() if _idle_environments else AlfredDemangler(PddlEnv(EnvInfos()))
+        self._env.unwrapped.request_infos.facts = expert
+        self._expert = _Expert() if expert else None
+        self._release = weakref.finalize(self, _idle_environments.append, self._env)
+        self._release.atexit = False
+        self._file: Path | None = None
+
+    def load(self, game_file: Path) -> None:
+        """Read a `game.tw-pddl` file. Raises `ValueError` naming the file if it is not a sound game."""
+        env = self._open_env()
+        self._file = None
+        content = read_game(game_file)
+        if self._expert:
+            read_trajectory(game_file)
+        with _reported_as_unsound(game_file), _arguments_kept():
+            env.load(content)
+        self._file = game_file
+
+    def reset(self) -> GameState:
+        """Put the game in its initial state. Raises `RuntimeError` where no game is loaded."""
+        env = self._open_env()
+        if self._file is None:
+            raise RuntimeError("No game is loaded: call load(game_file) before reset().")
+        with _reported_as_unsound(self._file), _arguments_kept():
+            state = env.reset()
+        if self._expert:
+            self._expert.reset(self._file, state)
+        return _game_state(state)
+
+    def step(self, command: str) -> GameState:
+        """Send one command. TextWorld ignores white space around it; anything else must match a command exactly."""
+        state, _, _ = self._open_env().step(command)
+        if self._expert:
+            self._expert.observe(state, command)
+        return _game_state(state)
+
+    def expert_command(self) -> str:
+        """What alfworld's expert would do now; `look` where it has no admissible advice.
+
+        Raises:
+            RuntimeError: the engine was made without `expert=True`.
+        """
+        if self._expert is None:
+            raise RuntimeError("This engine follows no expert: make it with expert=True.")
+        return self._expert.command
+
+    def close(self) -> None:
+        """Hand the game environment back for the next engine. May be called twice."""
+        self._release()
+        self._env = None
+
+    def _open_env(self) -> Any:
+        if self._env is None:
+            raise RuntimeError("This engine is closed: make a new one.")
+        return self._env
+
+
+class _Expert:
+    """alfworld's hand-coded expert, asked as alfworld's `AlfredExpert` asks it, except that it never raises.
+
+    The expert draws from Python's global random stream; here it gets a stream of its own, the same in every episode.
+    """
+
+    max_steps = 200
+    """Steps of an episode after which the expert gives up, as in alfworld."""
+
+    def __init__(self) -> None:
+        self._agent = HandCodedTWAgent(max_steps=self.max_steps)
+        self._random_state = random.Random(0).getstate()
+        self.command = "look"
+
+    def reset(self, game_file: Path, state: Any) -> None:
+        self._random_state = random.Random(0).getstate()
+        self._agent.reset(str(game_file))
+        self._agent.observe(state["feedback"])
+        self.command = "look"
+
+    def observe(self, state: Any, last_command: str) -> None:
+        self.command = "look"
+        if not last_command.strip():
+            # The expert cannot read an empty command; alfworld lets it read the feedback instead.
+            self._agent.observe(state["feedback"])
+            return
+        advice = self._advice(state, last_command)
+        if advice in state["admissible_commands"]:
+            self.command = advice
+
+    def _advice(self, state: Any, last_command: str) -> str:
+        outside = random.getstate()
+        random.setstate(self._random_state)
+        try:
+            return self._agent.act(state, 0, state["won"], last_command)
+        except (HandCodedAgentTimeout, HandCodedAgentFailed, LookupError):
+            # LookupError: the agent strayed so far that the expert's notes lack what it looks for.
+            return "look"
+        finally:
+            self._random_state = random.getstate()
+            random.setstate(outside)
+
+
+def _game_state(state: Any) -> GameState:
+    return GameState(state["feedback"], tuple(state["admissible_commands"]), bool(state["won"]))
+
+
+@contextmanager
+def _reported_as_unsound(file: Path) -> Iterator[None]:
+    """The parsers below raise whatever they stumble over, SystemExit included: name the file instead."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"TextWorld cannot play {file}: {reason}. Restore it with 'alfworld-download -f'.") from error
+
+
+@contextmanager
+def _arguments_kept() -> Iterator[None]:
+    """The translator overwrites `sys.argv`."""
+    arguments = sys.argv
+    try:
+        yield
+    finally:
+        sys.argv = arguments

@@ -1,0 +1,21 @@
+"""Where tests find real data: `../shared/data` beside the repository, or where HGPO_GYM_DATA points."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    return Path(os.environ.get("HGPO_GYM_DATA") or beside)
+
+
+@pytest.fixture(scope="session")
+def alfworld_data(data_root: Path) -> Path:
+    """A folder that holds `json_2.1.1`, with the splits valid_train (200 games) and valid_seen (140)."""
+    folder = data_root / "alfworld"
+    if not folder.is_dir():
+        pytest.skip(f"no ALFWorld games in {folder}: set HGPO_GYM_DATA")
+    return folder
