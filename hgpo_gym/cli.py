@@ -67,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         print(OmegaConf.to_yaml(config), end="")
         return
+    if parsed.command != "play":
+        _quiet_libraries(config.model.threads)
     try:
         if parsed.command == "compare":
             compare(config, parsed.overrides)
@@ -183,6 +185,18 @@ def _mistakes_explained() -> Iterator[None]:
         if _debugging():
             raise
         raise CommandFailed(str(error), 2) from None
+
+
+def _quiet_libraries(threads: int | None) -> None:
+    """Set torch's CPU threads, and keep transformers' bars and tokenizers' warnings out of ours."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    with _mistakes_explained():
+        import torch
+        import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    if threads is not None:
+        torch.set_num_threads(threads)
 
 
 def _debugging() -> bool:

@@ -1,7 +1,8 @@
 """Text environments. This package knows nothing of learning and needs no torch."""
 
 from hgpo_gym.envs.base import TextEnv, Turn
+from hgpo_gym.envs.checker import check_text_env
 from hgpo_gym.envs.registration import ENVIRONMENTS, register
 from hgpo_gym.envs.vector import TextVectorEnv
 
-__all__ = ["ENVIRONMENTS", "TextEnv", "TextVectorEnv", "Turn", "register"]
+__all__ = ["ENVIRONMENTS", "TextEnv", "TextVectorEnv", "Turn", "check_text_env", "register"]

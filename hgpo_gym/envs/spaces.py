@@ -1,11 +1,13 @@
 """A Gymnasium Text space for anything a text environment can print or be told."""
 
+import multiprocessing
 import string
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
 from gymnasium.spaces import Text
+from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 
 _CODE_POINTS = 0x110000
 
@@ -67,3 +69,49 @@ class UnicodeText(Text):
 
     def __repr__(self) -> str:
         return f"UnicodeText({self.min_length}, {self.max_length})"
+
+
+# Gymnasium's AsyncVectorEnv keeps what `read_from_shared_memory` returns and expects it to follow later writes. For
+# arrays that is a view; for its own Text it is a tuple that never changes. Hence a view for texts: a row is a length
+# and that many code points.
+
+
+class _SharedTexts(Sequence[str]):
+    """Texts in shared memory, read anew at every access; a deep copy is a plain tuple."""
+
+    def __init__(self, rows: np.ndarray):
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        row = self._rows[index]
+        return row[1 : row[0] + 1].tobytes().decode("utf-32-le", "surrogatepass")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> tuple[str, ...]:
+        return tuple(self)
+
+
+@create_shared_memory.register
+def _(space: UnicodeText, n: int = 1, ctx: Any = multiprocessing) -> Any:
+    return ctx.Array("i", n * (space.max_length + 1))
+
+
+@write_to_shared_memory.register
+def _(space: UnicodeText, index: int, value: str, shared_memory: Any) -> None:
+    code_points = np.frombuffer(value.encode("utf-32-le", "surrogatepass"), dtype=np.int32)
+    row = _rows(space, shared_memory)[index]
+    row[0] = len(code_points)
+    row[1 : len(code_points) + 1] = code_points
+
+
+@read_from_shared_memory.register
+def _(space: UnicodeText, shared_memory: Any, n: int = 1) -> Sequence[str]:
+    return _SharedTexts(_rows(space, shared_memory)[:n])
+
+
+def _rows(space: UnicodeText, shared_memory: Any) -> np.ndarray:
+    return np.frombuffer(shared_memory.get_obj(), dtype=np.int32).reshape(-1, space.max_length + 1)

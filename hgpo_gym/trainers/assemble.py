@@ -27,6 +27,8 @@ from hgpo_gym.trainers.settings import RolloutSettings, TrainerSettings, Warmsta
 from hgpo_gym.trainers.transcripts import Transcript
 
 WARMSTART_STREAM = 4
+RUNTIME_SETTINGS = ("device", "threads")
+"""Settings of the model group that its weights do not depend on."""
 _FORMAT = 1
 """Goes into the cache keys: raise it when what is cached changes its meaning."""
 
@@ -94,7 +96,8 @@ def initial_model(config: DictConfig, report: Report) -> tuple[PreTrainedModel, 
     if config.model.path is not None and config.warmstart.source == "none":
         return load_model(config.model.path, device=config.model.device)
     settings = {name: plain(config[name]) for name in ("memory", "prompt", "model", "warmstart")}
-    settings["model"].pop("device")
+    for name in RUNTIME_SETTINGS:
+        del settings["model"][name]
     episodes, episodes_key = warmstart_transcripts(config, report)
     folder = cache_dir() / "models" / content_key([_FORMAT, settings, episodes_key])
     if not folder.exists():
@@ -153,7 +156,7 @@ def _make_model(
     pairs = [pair for episode in episodes for pair in episode.prompts(memory, template)]
     if config.model.path is None:
         options = plain(config.model)
-        del options["path"]
+        del options["path"], options["threads"]
         texts = (prompt + answer for prompt, answer in pairs)
         tokenizer: PreTrainedTokenizerBase = train_tokenizer(texts, options.pop("vocabulary_size"))
         model = make_tiny_model(tokenizer, **options)

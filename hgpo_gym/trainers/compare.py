@@ -1,6 +1,5 @@
 """Comparisons: one run for each algorithm and seed, everything else equal, each in a process of its own."""
 
-import os
 import subprocess
 import sys
 import time
@@ -55,11 +54,10 @@ def run_comparison(config: DictConfig, overrides: Sequence[str], report: Report)
 
 
 def _run_all(commands: dict[Path, list[str]], jobs: int, iterations: int, report: Report) -> None:
-    """Run the commands, `jobs` at a time, each with one thread; its output goes to log.txt in its run directory."""
+    """Run the commands, `jobs` at a time; output goes to log.txt in the run directory."""
     waiting = list(commands)
     running: dict[Path, subprocess.Popen[bytes]] = {}
     total = iterations * len(commands)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     try:
         with report.stage(f"{len(commands)} runs") as tick:
             while waiting or running:
@@ -67,7 +65,7 @@ def _run_all(commands: dict[Path, list[str]], jobs: int, iterations: int, report
                     path = waiting.pop(0)
                     path.mkdir(parents=True, exist_ok=True)
                     with (path / "log.txt").open("a") as log:
-                        running[path] = subprocess.Popen(commands[path], stdout=log, stderr=log, env=environment)
+                        running[path] = subprocess.Popen(commands[path], stdout=log, stderr=log)
                 time.sleep(POLL_SECONDS)
                 tick(sum(len(read_metrics(path)) for path in commands), total, _words(running))
                 for path, process in list(running.items()):

@@ -84,10 +84,6 @@ class Trainer:
                 while self.iteration < self.settings.iterations:
                     metrics = self._iterate()
                     tick(self.iteration, self.settings.iterations, describe_iteration(metrics))
-                    if not self.report.console.is_terminal:
-                        self.report.line(
-                            f"{self.iteration:4d}/{self.settings.iterations}  {describe_iteration(metrics)}"
-                        )
         except KeyboardInterrupt:
             self._save()
             raise

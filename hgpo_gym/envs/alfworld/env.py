@@ -30,7 +30,8 @@ class ALFWorldEnv(TextEnv):
 
     Args:
         data: the folder of the games; see `games.find_games`. None: $ALFWORLD_DATA, else ~/.cache/alfworld.
-        split: `train`, `valid_seen`, `valid_unseen`, `valid_train` or another folder beside them.
+        split: `train`, `valid_seen`, `valid_unseen`, `valid_train` or another folder beside them; of several, the first
+            that has games.
         task_types: names of the task types to play (`games.TASK_TYPES`); None plays all six.
         engine: what plays the games, one of `ENGINES`.
         expert: put the expert's next action in `info["expert_action"]`.
@@ -46,7 +47,7 @@ class ALFWorldEnv(TextEnv):
         self,
         *,
         data: str | os.PathLike[str] | None = None,
-        split: str = "train",
+        split: str | Sequence[str] = "train",
         task_types: Sequence[str] | None = None,
         engine: str = "textworld",
         expert: bool = False,

@@ -5,6 +5,7 @@ a split are those that alfworld itself plays (`AlfredTWEnv.collect_game_files`):
 solvable, of one of six task types, neither of movable receptacles nor of sliced objects.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -66,7 +67,9 @@ class GameCatalogue:
 
 
 def find_games(
-    data: str | os.PathLike[str] | None = None, split: str = "train", task_types: Sequence[str] | None = None
+    data: str | os.PathLike[str] | None = None,
+    split: str | Sequence[str] = "train",
+    task_types: Sequence[str] | None = None,
 ) -> GameCatalogue:
     """The games of a split. Reads every game of it once in a process; later calls share the answer.
 
@@ -77,7 +80,8 @@ def find_games(
         data: the folder that holds `json_2.1.1`, or the one that holds `<split>`, or itself a folder of games; these
             are then the split, unless the folder bears the name of another standard split. None: $ALFWORLD_DATA, else
             ~/.cache/alfworld.
-        split: `train`, `valid_seen`, `valid_unseen`, `valid_train` or any other folder beside them.
+        split: `train`, `valid_seen`, `valid_unseen`, `valid_train` or any other folder beside them; of several, the
+            first that has games.
         task_types: which of `TASK_TYPES` to keep; None keeps all.
 
     Raises:
@@ -86,7 +90,7 @@ def find_games(
     """
     chosen = _checked_task_types(task_types)
     root = Path(data if data is not None else os.environ.get("ALFWORLD_DATA") or "~/.cache/alfworld")
-    return _select(_split_folder(root.expanduser().resolve(), split), chosen)
+    return _select(_first_split_folder(root.expanduser().resolve(), split), chosen)
 
 
 def read_game(file: Path) -> dict[str, Any]:
@@ -173,6 +177,14 @@ def _task_id(content: Mapping[str, Any], trajectory: Mapping[str, Any]) -> str:
 
 def _game_files(folder: Path) -> list[Path]:
     return sorted(Path(place, _GAME_FILE) for place, _, names in os.walk(folder) if _GAME_FILE in names)
+
+
+def _first_split_folder(root: Path, split: str | Sequence[str]) -> Path:
+    *preferred, last = [split] if isinstance(split, str) else split
+    for name in preferred:
+        with contextlib.suppress(FileNotFoundError):
+            return _split_folder(root, name)
+    return _split_folder(root, last)
 
 
 def _split_folder(root: Path, split: str) -> Path:
