@@ -1,6 +1,9 @@
 """Where tests find real data: `../shared/data` beside the repository, or where HGPO_GYM_DATA points."""
 
 import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tiny models are fastest with one thread
+
 from pathlib import Path
 
 import pytest

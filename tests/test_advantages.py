@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hgpo_gym.trainers.advantages import estimate
+from hgpo_gym.trainers.advantages import ESTIMATORS, estimate, register_estimator
 from hgpo_gym.trainers.batch import StepBatch
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "advantages.json"
@@ -28,3 +28,125 @@ def test_golden_advantages():
             np.testing.assert_allclose(advantages, expected["advantage"], rtol=0, atol=1e-8, err_msg=str(options))
             checked += len(advantages)
     assert checked > 40_000
+
+
+def batch(history_length: int = 2, **columns) -> StepBatch:
+    return StepBatch.from_records(history_length=history_length, **columns)
+
+
+def two_episodes(**changes) -> dict:
+    columns = {
+        "group": ["g", "g", "g", "g"],
+        "trajectory": ["a", "a", "b", "b"],
+        "step": [0, 1, 0, 1],
+        "observation": ["x", "y", "x", "z"],
+        "reward": [0.0, 10.0, 0.0, 0.0],
+    }
+    return columns | changes
+
+
+def test_formulas_by_hand():
+    records = batch(history_length=1, **two_episodes())
+    # Returns with gamma 0.9: 9, 10 in episode a, 0, 0 in b; only the first steps share an observation.
+    np.testing.assert_allclose(estimate("grpo", records, norm="mean_norm"), [5, 5, -5, -5])
+    np.testing.assert_allclose(estimate("gigpo", records, norm="mean_norm", gamma=0.9), [9.5, 5, -9.5, -5])
+    np.testing.assert_allclose(estimate("hgpo", records, norm="mean_norm", gamma=0.9), [4.5, 0, -4.5, 0], rtol=2e-6)
+    np.testing.assert_allclose(estimate("grpo", records), np.array([1, 1, -1, -1]) / np.sqrt(2), rtol=1e-6)
+
+
+def test_hgpo_prefers_longer_shared_histories():
+    """Four episodes see h after x or after y; alpha moves the weight from 'saw h' to 'saw x, then h'."""
+    records = batch(
+        history_length=1,
+        group=["g"] * 8,
+        trajectory=[name for name in "abcd" for _ in range(2)],
+        step=[0, 1] * 4,
+        observation=["x", "h", "x", "h", "y", "h", "y", "h"],
+        reward=[0, 8, 0, 6, 0, 2, 0, 0],
+    )
+    at_h = [1, 3, 5, 7]
+    same_observation, same_history = np.array([4, 2, -2, -4]), np.array([1, -1, 1, -1])
+    for alpha, weight in ((0, 1), (1, 2), (3, 8)):
+        expected = (same_observation + weight * same_history) / (1 + weight)
+        advantages = estimate("hgpo", records, norm="mean_norm", length_weight_alpha=alpha)
+        np.testing.assert_allclose(advantages[at_h], expected, rtol=2e-6)
+
+
+def test_rows_may_come_in_any_order():
+    generator = np.random.default_rng(0)
+    columns = two_episodes()
+    order = generator.permutation(4)
+    shuffled = {name: [values[row] for row in order] for name, values in columns.items()}
+    for name in ESTIMATORS:
+        straight, mixed = estimate(name, batch(**columns)), estimate(name, batch(**shuffled))
+        np.testing.assert_array_equal(straight[order], mixed)
+
+
+def test_equal_returns_carry_exactly_no_signal():
+    """0.1 + 0.2 rounds; eight equal returns of it must still give 0, not a rounding error divided by 1e-6."""
+    columns = {
+        "group": ["g"] * 16,
+        "trajectory": np.repeat(np.arange(8), 2).tolist(),
+        "step": [0, 1] * 8,
+        "observation": ["x", "y"] * 8,
+        "reward": [0.1, 0.2] * 8,
+    }
+    for name in ESTIMATORS:
+        assert (estimate(name, batch(**columns)) == 0.0).all(), name
+
+
+def test_a_penalty_stays_at_its_step():
+    plain, penalised = batch(**two_episodes()), batch(**two_episodes(penalty=[0, 0, 0.1, 0]))
+    difference = estimate("grpo", penalised, norm="mean_norm") - estimate("grpo", plain, norm="mean_norm")
+    np.testing.assert_allclose(difference, [0, 0, -0.1, 0], atol=1e-12)
+    difference = estimate("hgpo", penalised, norm="mean_norm") - estimate("hgpo", plain, norm="mean_norm")
+    np.testing.assert_allclose(difference, [0.05, 0, -0.05, 0], atol=1e-6)
+
+
+def test_a_lone_episode_keeps_its_return():
+    columns = {"group": ["g"], "trajectory": ["a"], "step": [0], "observation": ["x"], "reward": [7.0]}
+    assert estimate("grpo", batch(**columns)).tolist() == [7.0]
+    assert estimate("hgpo", batch(**columns)).tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("hpgo", {}, "Unknown estimator 'hpgo'. Did you mean 'hgpo'?"),
+        ("grpo", {"gamma": 0.9}, "Unknown option of grpo 'gamma'"),
+        ("gigpo", {"norm": "std"}, "Unknown norm 'std'"),
+        ("gigpo", {"gamma": 1.5}, "gamma=1.5"),
+        ("hgpo", {"weights": "papr"}, "Did you mean 'paper'?"),
+        ("hgpo", {"history_length": 3}, "context keys for levels 0 to 2"),
+        ("grpo", {"episode_statistics": "step"}, "Did you mean 'steps'?"),
+    ],
+)
+def test_unknown_names_and_values_are_refused(name, options, message):
+    with pytest.raises(ValueError, match=message.replace("?", r"\?")):
+        estimate(name, batch(**two_episodes()), **options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"reward": [0.0]}, "reward has 1 entries, group has 4"),
+        ({"step": [0, 2, 0, 1]}, "has step 2 where step 1 should be"),
+        ({"step": [0, 0, 0, 1]}, "has step 0 where step 1 should be"),
+        ({"group": ["g", "h", "g", "g"]}, "lies in more than one group"),
+        ({"key": "observation+action"}, "pass action="),
+    ],
+)
+def test_records_that_cannot_be_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message.replace("+", r"\+")):
+        batch(**two_episodes(**changes))
+
+
+def test_an_estimator_name_cannot_be_taken_twice():
+    with pytest.raises(ValueError, match="'hgpo' is taken"):
+        register_estimator("hgpo", ESTIMATORS["grpo"])
+
+
+def test_an_empty_batch_has_no_advantages():
+    empty = batch(group=[], trajectory=[], step=[], observation=[], reward=[])
+    for name in ESTIMATORS:
+        assert estimate(name, empty).shape == (0,)

@@ -4,12 +4,14 @@
 `gymnasium.make_vec` and the commands of hgpo-gym all find it under the same id.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import load_env_creator
 
 from hgpo_gym.envs.base import TextEnv
 from hgpo_gym.suggest import unknown_name
@@ -52,13 +54,20 @@ def register(id: str, entry_point: str | Callable[..., TextEnv], *, max_episode_
 
 
 def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
-    """`gymnasium.make` for registered text environments, with an error that names the nearest id.
+    """`gymnasium.make` for text environments, with errors that name the nearest id or option.
 
     Raises:
-        ValueError: no such id.
+        ValueError: no such id, or the environment has no such option.
     """
-    if id not in ENVIRONMENTS and id not in gymnasium.registry:
+    if id not in gymnasium.registry:
         raise ValueError(unknown_name("environment", id, sorted(ENVIRONMENTS)))
+    entry_point = gymnasium.spec(id).entry_point
+    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    parameters = inspect.signature(creator).parameters  # type: ignore[arg-type]
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        known = [*parameters, "max_episode_steps"]
+        for name in options.keys() - set(known):
+            raise ValueError(unknown_name(f"option of {id}", name, known))
     return gymnasium.make(id, disable_env_checker=True, **options)
 
 

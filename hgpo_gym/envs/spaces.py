@@ -109,7 +109,7 @@ def _(space: UnicodeText, index: int, value: str, shared_memory: Any) -> None:
 
 
 @read_from_shared_memory.register
-def _(space: UnicodeText, shared_memory: Any, n: int = 1) -> Sequence[str]:
+def _(space: UnicodeText, shared_memory: Any, n: int = 1) -> Any:
     return _SharedTexts(_rows(space, shared_memory)[:n])
 
 

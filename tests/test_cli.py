@@ -1,0 +1,144 @@
+"""The command: what it prints, and what it says to mistakes. Real processes' entry point, called in this one."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from hgpo_gym.cli import main
+from hgpo_gym.config import load_config
+from hgpo_gym.play import play_in_terminal
+
+
+def run(capsys, *arguments):
+    """Exit status, standard output and standard error."""
+    status = 0
+    try:
+        main(arguments)
+    except SystemExit as exit:
+        status = exit.code
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_envs_lists_every_id_with_a_line(capsys):
+    status, out, _ = run(capsys, "envs")
+    assert status == 0
+    assert "hgpo_gym/ALFWorld-v0" in out
+    assert "hgpo_gym/SignpostMaze-v0" in out
+
+
+@pytest.mark.parametrize("command", ["train", "compare", "eval", "warmstart", "play"])
+def test_help_names_the_choices_and_shows_an_example(command, capsys):
+    status, out, _ = run(capsys, command, "--help")
+    assert status == 0
+    assert "gigpo | grpo | hgpo" in out
+    assert f"hgpo-gym {command}" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "env=alfwrld"], "Unknown env 'alfwrld'. Did you mean 'alfworld'?"),
+        (["train", "algo=hpgo"], "Unknown algo 'hpgo'. Did you mean 'hgpo'?"),
+        (["train", "trainer.learnin_rate=1"], "Did you mean 'trainer.learning_rate'?"),
+        (["train", "algo.gama=1"], "Did you mean 'algo.gamma'?"),
+        (["train", "a=b=c"], "a=b=c"),
+        (["train", "rollout.group_size=0"], "rollout.group_size=0: must be at least 1"),
+        (["train", "rollout.group_size=many"], "rollout.group_size"),
+        (["train", "memory.key=obs"], "Unknown key function 'obs'"),
+        (["train", "env.split=tst"], "Unknown split 'tst'. Did you mean 'test'?"),
+        (["train", "trainer.loss_aggregation=mean"], "Unknown trainer.loss_aggregation 'mean'"),
+        (["train", "engine.constrain=some"], "Unknown constrain 'some'"),
+        (["train", "env=alfworld", "env.data=/no/such/place"], "ALFWorld games not found in /no/such/place"),
+        (["train", "model.path=/no/such/model", "warmstart.source=none"], "No model in /no/such/model"),
+        (["eval", "policy=exprt"], "Did you mean 'expert'?"),
+        (["eval", "run=/no/such/run"], "run=/no/such/run has no checkpoint"),
+        (["warmstart"], "Set out=..."),
+        (["compare", "algos=[hgpo,gipo]"], "Did you mean 'gigpo'?"),
+    ],
+)
+def test_mistakes_are_named_with_a_remedy_and_exit_2(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
+    status, _, err = run(capsys, *arguments)
+    assert status == 2, err
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_a_missing_command_is_explained(capsys):
+    status, _, err = run(capsys, "trian")
+    assert status == 2
+    assert "train" in err
+
+
+def test_show_config_prints_the_resolved_settings(capsys):
+    status, out, _ = run(capsys, "train", "algo=gigpo", "seed=4", "--show-config")
+    assert status == 0
+    assert "run_dir: runs/signpost_maze-gigpo-seed4" in out
+
+
+@pytest.mark.parametrize(("policy", "least", "most"), [("expert", 1.0, 1.0), ("random", 0.0, 0.4)])
+def test_eval_without_a_model(policy, least, most, capsys, tmp_path):
+    out = tmp_path / "result.json"
+    status, printed, _ = run(capsys, "eval", f"policy={policy}", f"out={out}", "evaluation.decoding_seeds=2")
+    assert status == 0
+    result = json.loads(out.read_text())
+    assert json.loads(printed[printed.index("{") :]) == result
+    assert result["tasks"] == 9
+    assert result["episodes"] == 18
+    assert least <= result["success"] <= most
+
+
+def test_warmstart_train_eval_and_compare_work_together(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
+    small = ["env.sections=1", "rollout.num_tasks=2", "rollout.group_size=2", "evaluation.decoding_seeds=1"]
+    warm = ["warmstart.source=expert", "warmstart.episodes=30", "warmstart.epochs=3"]
+    status, out, err = run(capsys, "warmstart", *small, *warm, "out=models/signpost")
+    assert status == 0, err
+    assert (tmp_path / "models/signpost/config.json").exists()
+    from_there = [*small, "model.path=models/signpost", "warmstart.source=none", "trainer.iterations=2"]
+    status, out, err = run(capsys, "train", *from_there, "run_dir=runs/one")
+    assert status == 0, err
+    assert "after 2 iterations" in out
+    names = {path.name for path in (tmp_path / "runs/one").iterdir()}
+    assert names >= {"config.yaml", "metrics.jsonl", "summary.json", "curves.png", "checkpoints", "tensorboard"}
+    status, out, err = run(capsys, "eval", *small, "run=runs/one")
+    assert status == 0, err
+    assert '"success_by_task_type"' in out
+    status, out, err = run(capsys, "compare", *from_there, "algos=[grpo,hgpo]", "seeds=[0,1]", "out=runs/both")
+    assert status == 0, err
+    assert "grpo" in out
+    assert "hgpo" in out
+    assert (tmp_path / "runs/both/curves.png").read_bytes().startswith(b"\x89PNG")
+    metrics = (tmp_path / "runs/both/hgpo-seed1/metrics.jsonl").read_text()
+    status, out, err = run(capsys, "compare", *from_there, "algos=[grpo,hgpo]", "seeds=[0,1]", "out=runs/both")
+    assert status == 0, err
+    assert (tmp_path / "runs/both/hgpo-seed1/metrics.jsonl").read_text() == metrics
+
+
+def test_a_person_can_play_and_sees_which_contexts_recur(monkeypatch):
+    lines = iter(["1", "walk on", "fly away", "4", "open red door", "/quit"])
+    console = Console(file=io.StringIO(), width=100)
+    monkeypatch.setattr(console, "input", lambda *_, **__: next(lines))
+    play_in_terminal(load_config("play", ["task_id=red-red-blue"]), console)
+    text = console.file.getvalue()
+    assert "Task: Find the way through the castle to the garden." in text
+    assert "1. walk on" in text
+    assert "not a valid action here" in text
+    assert "same context at" in text
+    assert "1.2" in text
+
+
+def test_play_ends_with_the_input(monkeypatch):
+    console = Console(file=io.StringIO())
+
+    def ended(*_, **__):
+        raise EOFError
+
+    monkeypatch.setattr(console, "input", ended)
+    play_in_terminal(load_config("play", []), console)
+    assert "signpost" in console.file.getvalue()

@@ -1,0 +1,293 @@
+"""The contract of text environments, the built-in one, spaces and vectors."""
+
+import os
+import signal
+from collections import defaultdict
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, check_text_env, register
+from hgpo_gym.envs.members import WorkerDiedError, WorkerMembers
+from hgpo_gym.envs.registration import make
+from hgpo_gym.envs.signpost_maze import Place, SignpostMazeEnv
+from hgpo_gym.envs.spaces import UnicodeText
+
+MAZE = "hgpo_gym/SignpostMaze-v0"
+
+
+class Echo(TextEnv):
+    """Say the word of the task; the one open-ended environment of the tests."""
+
+    task_ids = ("cat", "dog")
+
+    def begin_episode(self, task_id):
+        return Turn(f"Say {task_id}.", task=f"Say {task_id}.")
+
+    def take_action(self, action):
+        if action == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if action == "roll":
+            return Turn(str(self.np_random.integers(10**9)))
+        won = action == self.task_id
+        return Turn("Done." if won else "Say it.", reward=float(won), terminated=won, won=won)
+
+
+register("hgpo_gym_tests/Echo-v0", Echo, max_episode_steps=10, description="for tests")
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"sections": 1, "colours": 2, "distance": 0}, {"split": "test", "expert": True}]
+)
+def test_the_maze_keeps_the_contract(options):
+    check_text_env(gymnasium.make(MAZE, **options))
+    check_env(gymnasium.make(MAZE, render_mode="ansi", **options).unwrapped)
+
+
+def test_an_open_ended_environment_of_a_few_lines_keeps_the_contract():
+    check_text_env(gymnasium.make("hgpo_gym_tests/Echo-v0"))
+
+
+class Forgetful(Echo):
+    def begin_episode(self, task_id):
+        self.words = [*getattr(self, "words", []), task_id]
+        return Turn(" ".join(self.words), task="Count.")
+
+
+class Global(Echo):
+    def begin_episode(self, task_id):
+        return Turn(f"{np.random.random()}", task=task_id)
+
+
+class Fussy(Echo):
+    def begin_episode(self, task_id):
+        return Turn("Go.", task=task_id, admissible_actions=("go",))
+
+    def take_action(self, action):
+        return Turn({"go": "Gone."}[action], admissible_actions=("go",))
+
+
+class Lenient(Fussy):
+    def take_action(self, action):
+        return Turn("Fine.", admissible_actions=("go",))
+
+
+class Doubled(Echo):
+    task_ids = ("cat", "cat")
+
+
+@pytest.mark.parametrize(
+    ("broken", "error", "message"),
+    [
+        (Forgetful, AssertionError, "non-deterministic"),
+        (Global, AssertionError, "non-deterministic|global random"),
+        (Fussy, KeyError, "x00"),
+        (Lenient, AssertionError, "is not in admissible_actions, yet action_valid is True"),
+        (Doubled, AssertionError, "duplicates"),
+    ],
+)
+def test_the_checker_finds_broken_promises(broken, error, message):
+    gymnasium.register("hgpo_gym_tests/Broken-v0", broken)
+    try:
+        with pytest.raises(error, match=message):
+            check_text_env(gymnasium.make("hgpo_gym_tests/Broken-v0", disable_env_checker=True))
+    finally:
+        del gymnasium.registry["hgpo_gym_tests/Broken-v0"]
+
+
+def test_the_random_policy_runs_a_thousand_episodes_and_its_success_is_the_exact_one():
+    """Success of uniformly random actions, by dynamic programming over places and steps left, and by playing."""
+    env = gymnasium.make(MAZE, max_episode_steps=24, disable_env_checker=True)
+    maze = env.unwrapped.maze("red-blue-green")
+    value = defaultdict(float)
+    for left in range(25):
+        for section in range(4):
+            for room in range(3):
+                place = Place(section, room)
+                if maze.is_garden(place):
+                    value[place, left] = 1.0
+                elif left:
+                    actions = maze.admissible_actions(place)
+                    value[place, left] = np.mean(
+                        [value[maze.next_place(place, action), left - 1] for action in actions]
+                    )
+    generator = np.random.default_rng(0)
+    won = 0
+    for episode in range(1000):
+        _, info = env.reset(seed=episode)
+        ended = False
+        while not ended:
+            action = info["admissible_actions"][generator.integers(len(info["admissible_actions"]))]
+            _, reward, terminated, truncated, info = env.step(action)
+            ended = terminated or truncated
+        assert reward == (10.0 if info["won"] else 0.0)
+        won += info["won"]
+    exact = value[maze.start, 24]
+    assert 0.05 < exact < 0.3
+    assert abs(won / 1000 - exact) < 4 * np.sqrt(exact * (1 - exact) / 1000)
+
+
+def test_memory_matters_in_the_maze():
+    """The same hall comes up after different signs, and the right door differs."""
+    right_doors = defaultdict(set)
+    env = SignpostMazeEnv(expert=True)
+    for task_id in env.task_ids:
+        observation, info = env.reset(options={"task_id": task_id})
+        while not info["won"]:
+            right_doors[observation].add(info["expert_action"])
+            observation, *_, info = env.step(info["expert_action"])
+    hall = next(observation for observation in right_doors if "hall" in observation)
+    assert right_doors[hall] == {"open red door", "open blue door", "open green door"}
+
+
+def test_the_splits_of_the_maze_are_fixed_and_apart():
+    splits = {split: SignpostMazeEnv(split=split).task_ids for split in ("train", "test", "all")}
+    assert [len(splits[split]) for split in ("train", "test", "all")] == [18, 9, 27]
+    assert set(splits["train"]) | set(splits["test"]) == set(splits["all"])
+    assert splits["test"][:2] == ("red-red-red", "red-blue-green")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "tset"}, r"Did you mean 'test'\?"),
+        ({"sections": 0}, "sections=0"),
+        ({"colours": 9}, "colours=9: choose 2 to 6"),
+        ({"distance": -1}, "distance=-1"),
+        ({"render_mode": "human"}, "Unknown render_mode 'human'"),
+        ({"colors": 3}, r"Unknown option of hgpo_gym/SignpostMaze-v0 'colors'. Did you mean 'colours'\?"),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        make(MAZE, **options)
+
+
+def test_unknown_ids_tasks_and_taken_names_are_refused():
+    with pytest.raises(ValueError, match=r"Did you mean 'hgpo_gym/SignpostMaze-v0'\?"):
+        make("hgpo_gym/SignpostMaz-v0")
+    with pytest.raises(ValueError, match=r"Did you mean 'red-red-blue'\?"):
+        SignpostMazeEnv().reset(options={"task_id": "red-red-bleu"})
+    with pytest.raises(ValueError, match="is taken"):
+        register(MAZE, SignpostMazeEnv, max_episode_steps=1, description="")
+
+
+def test_a_step_after_the_end_or_of_another_type_is_refused():
+    env = SignpostMazeEnv()
+    env.reset()
+    with pytest.raises(TypeError, match="An action is a string; got int 3"):
+        env.step(3)
+
+
+def test_unicode_text_admits_any_string_and_samples_itself():
+    space = UnicodeText(50, seed=0)
+    for text in ("", "häß", "\ud800", "🦊" * 50):
+        assert text in space
+    assert "a" * 51 not in space
+    assert 3 not in space
+    assert space.sample() in space
+    text = "héllo 🦊"
+    assert gymnasium.spaces.unflatten(space, gymnasium.spaces.flatten(space, text)) == text
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_gymnasiums_own_vectors_work(mode):
+    env = gymnasium.make_vec(MAZE, 3, vectorization_mode=mode, expert=True)
+    observations, infos = env.reset(seed=0)
+    assert observations[0].startswith("You stand at a signpost")
+    observations, *_, infos = env.step(list(infos["expert_action"]))
+    assert observations == ("You are in a bare corridor.",) * 3
+    env.close()
+
+
+def follow_expert(env, steps, on_step=lambda step: None):
+    observations, infos = env.reset(seed=3)
+    seen = [observations]
+    for step in range(steps):
+        on_step(step)
+        observations, rewards, terminations, truncations, infos = env.step(list(infos["expert_action"]))
+        seen.append((observations, rewards.tolist(), terminations.tolist(), truncations.tolist()))
+    return seen
+
+
+def test_groups_share_task_and_start_and_ended_environments_stay():
+    env = gymnasium.make_vec(MAZE, 6, vectorization_mode="vector_entry_point", group_size=3, expert=True)
+    assert isinstance(env, TextVectorEnv)
+    observations, infos = env.reset(seed=1)
+    assert len(set(infos["task_id"][:3])) == len(set(infos["task_id"][3:])) == 1
+    assert infos["task_id"][0] != infos["task_id"][3]
+    assert len(set(observations[:3])) == 1
+    for _ in range(9):
+        observations, rewards, terminations, _, infos = env.step([*infos["expert_action"][:5], "walk on"])
+    assert terminations.tolist() == [True] * 5 + [False]
+    assert rewards.tolist() == [10.0] * 5 + [0.0]
+    after, rewards, terminations, _, _ = env.step(["nonsense"] * 6)
+    assert after[:5] == observations[:5]
+    assert rewards.tolist() == [0.0] * 6
+    assert env.active.tolist() == [False] * 5 + [True]
+
+
+def test_part_of_the_groups_can_be_reset():
+    env = TextVectorEnv(MAZE, num_tasks=2, group_size=2)
+    env.reset(seed=0)
+    env.step(["walk on"] * 4)
+    mask = np.array([False, False, True, True])
+    observations, infos = env.reset(options={"reset_mask": mask, "task_ids": ["red-red-blue"]})
+    assert observations[0] == "You are in a bare corridor."
+    assert observations[2] == "You stand at a signpost. It says: take the red door."
+    assert infos["task_id"][3] == "red-red-blue"
+    with pytest.raises(ValueError, match="splits a group"):
+        env.reset(options={"reset_mask": np.array([True, False, False, False])})
+    with pytest.raises(ValueError, match="has 1 entries for 2 groups"):
+        env.reset(options={"task_ids": ["red-red-blue"]})
+    with pytest.raises(ValueError, match="Unknown reset option"):
+        env.reset(options={"tasks": []})
+
+
+def test_chance_after_the_start_is_each_members_own():
+    env = TextVectorEnv("hgpo_gym_tests/Echo-v0", num_tasks=1, group_size=3)
+    env.reset(seed=0)
+    rolls = env.step(["roll"] * 3)[0]
+    assert len(set(rolls)) == 3
+    env.reset(seed=0)
+    assert env.step(["roll"] * 3)[0] == rolls
+
+
+def test_workers_change_nothing_and_a_killed_one_is_replaced():
+    options = {"num_tasks": 2, "group_size": 2, "expert": True}
+    local = TextVectorEnv(MAZE, **options)
+    expected = follow_expert(local, 9)
+    workers = TextVectorEnv(MAZE, workers=2, **options)
+    assert follow_expert(workers, 9) == expected
+
+    def kill_one(step):
+        if step == 4:
+            members = workers._members
+            assert isinstance(members, WorkerMembers)
+            os.kill(members.processes[0].pid, signal.SIGKILL)
+
+    assert follow_expert(workers, 9, kill_one) == expected
+    workers.close()
+
+
+def test_a_worker_that_dies_at_the_same_step_again_is_an_error_that_names_the_task():
+    env = TextVectorEnv("hgpo_gym_tests/Echo-v0", num_tasks=1, group_size=1, workers=1)
+    env.reset(options={"task_ids": ["dog"]})
+    with pytest.raises(WorkerDiedError, match=r"ended twice.*tasks \['dog'\]"):
+        env.step(["die"])
+    env.close()
+
+
+def test_an_error_inside_a_worker_reaches_the_caller():
+    env = TextVectorEnv(MAZE, num_tasks=1, workers=1)
+    env.reset()
+    with pytest.raises(TypeError, match="An action is a string"):
+        env.step([None])
+    env.close()
+
+
+def test_every_registered_id_is_in_gymnasiums_registry():
+    for record in ENVIRONMENTS.values():
+        assert gymnasium.spec(record.id).max_episode_steps == record.max_episode_steps

@@ -1,0 +1,153 @@
+"""Context keys against a direct comparison of windows, prompts, and the vector wrapper in every autoreset mode."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+from hgpo_gym.envs import TextVectorEnv
+from hgpo_gym.memory import ContextWrapper, KeyFunction, Memory, PromptTemplate, hash_text
+from hgpo_gym.trainers.batch import StepBatch
+
+
+def keys_of(observations, actions=None, **options):
+    memory = Memory(**options)
+    rows = []
+    for step, observation in enumerate(observations):
+        rows.append(memory.observe(observation, ("a", "b")).keys.copy())
+        memory.record(actions[step] if actions else "a")
+    return np.array(rows)
+
+
+def test_keys_are_equal_exactly_when_the_windows_are():
+    generator = np.random.default_rng(1)
+    episodes = [[f"place {n}" for n in generator.integers(3, size=12)] for _ in range(20)]
+    history_length = 4
+    windows, keys = [], []
+    for episode in episodes:
+        for row, step_keys in enumerate(keys_of(episode, history_length=history_length)):
+            keys.append(step_keys)
+            windows.append([tuple(episode[row - k : row + 1]) if row >= k else None for k in range(history_length + 1)])
+    for level in range(history_length + 1):
+        for one in range(len(keys)):
+            if windows[one][level] is None:
+                assert keys[one][level] == 0
+                continue
+            for other in range(one):
+                same = windows[one][level] == windows[other][level]
+                assert (keys[one][level] == keys[other][level]) == same
+
+
+@pytest.mark.parametrize("key", ["observation", "observation+action"])
+def test_a_batch_from_records_has_the_keys_of_the_memory(key):
+    generator = np.random.default_rng(2)
+    observations = [f"place {n}" for n in generator.integers(3, size=30)]
+    actions = [f"go {n}" for n in generator.integers(2, size=30)]
+    records = StepBatch.from_records(
+        group=["g"] * 30,
+        trajectory=[0] * 10 + [1] * 20,
+        step=[*range(10), *range(20)],
+        observation=observations,
+        action=actions,
+        reward=[0.0] * 30,
+        history_length=3,
+        key=key,
+    )
+    one = keys_of(observations[:10], actions[:10], history_length=3, key=key)
+    other = keys_of(observations[10:], actions[10:], history_length=3, key=key)
+    np.testing.assert_array_equal(records.context_keys, np.concatenate((one, other)))
+
+
+def test_key_functions_choose_what_is_compared():
+    def level_1(first_action, admissible, **options):
+        memory = Memory(history_length=1, **options)
+        memory.observe("here", admissible)
+        memory.record(first_action)
+        return memory.observe("there", ("x",)).keys[1]
+
+    assert level_1("a", ("a",)) == level_1("b", ("a", "b"))
+    assert level_1("a", ("a",), key="observation+action") != level_1("b", ("a",), key="observation+action")
+    assert level_1("a", ("a",), key="observation+admissible") != level_1("a", ("a", "b"), key="observation+admissible")
+    first_word = KeyFunction(lambda observation, _: observation[:1])
+    assert level_1("a", (), key=first_word) == keys_of(["home", "tent"], history_length=1, key=first_word)[1, 1]
+
+
+def test_how_far_keys_look_and_what_the_prompt_shows_are_separate():
+    for window, shown in ((0, 0), (2, 2), (None, 5)):
+        memory = Memory(window=window, history_length=3)
+        for step in range(5):
+            memory.observe(f"place {step}")
+            memory.record(f"go {step}")
+        context = memory.observe("place 5")
+        assert [past.observation for past in context.history] == [f"place {n}" for n in range(5 - shown, 5)]
+        assert context.keys.shape == (4,)
+        assert context.step == 5
+
+
+def test_hashes_are_the_same_on_every_machine_and_survive_any_text():
+    assert hash_text("You see a fridge 1.") == 0x374E24ABD7D7D9D3
+    assert len({hash_text(text) for text in ("", " ", "\ud800", "🦊", "a" * 10**6)}) == 5
+
+
+def test_order_of_calls_is_enforced():
+    memory = Memory()
+    with pytest.raises(RuntimeError, match="before observe"):
+        memory.record("x")
+    memory.observe("a")
+    with pytest.raises(RuntimeError, match="without record"):
+        memory.observe("b")
+
+
+def test_prompts_show_history_and_answers_come_back():
+    prompt = PromptTemplate.named("instruct")
+    memory = Memory(window=1)
+    first = prompt.render("Find {it}.", memory.observe("A {room}.", ("go", "stay")))
+    assert "Find {it}." in first
+    assert "A {room}." in first
+    assert "go, stay" in first
+    memory.record("go")
+    later = prompt.render("Find it.", memory.observe("Outside.", ("stay",)))
+    assert "Step 1. You saw: A {room}. You did: go" in later
+    assert prompt.parse_action("<think>hm\n</think> so <action> go to\n1 </action>") == "go to\n1"
+    assert prompt.parse_action("go") == ""
+    assert prompt.parse_action(prompt.write_answer("go")) == "go"
+    bare = PromptTemplate.named("bare")
+    assert bare.parse_action(" go \n") == "go"
+
+
+def test_wrong_templates_are_refused():
+    with pytest.raises(ValueError, match=r"Did you mean 'bare'\?"):
+        PromptTemplate.named("bar")
+    good = {"first": "{task}", "later": "{history}", "past_step": "", "admissible_separator": " ", "answer": "{action}"}
+    with pytest.raises(ValueError, match=r"placeholder in prompt.first 'taks'. Did you mean 'task'\?"):
+        PromptTemplate(**good | {"first": "{taks}"}, action_pattern="(.*)")
+    with pytest.raises(ValueError, match="exactly one group"):
+        PromptTemplate(**good, action_pattern=".*")
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_the_wrapper_gives_prompts_and_keys_in_every_autoreset_mode(mode):
+    envs = [lambda: gymnasium.make("hgpo_gym/SignpostMaze-v0", sections=1, expert=True)] * 3
+    env = ContextWrapper(gymnasium.vector.SyncVectorEnv(envs, autoreset_mode=mode), history_length=1)
+    prompts, infos = env.reset(seed=0)
+    for _ in range(7):
+        assert all(text in prompt for text, prompt in zip(infos["observation"], prompts, strict=True))
+        for row, observation in enumerate(infos["observation"]):
+            begins = infos["context_keys"][row, 1] == 0
+            assert infos["context_keys"][row, 0] == np.uint64(hash_text(observation)).view(np.int64)
+            assert begins == ("\n>" not in prompts[row].rpartition("\n(")[0])
+        actions = [action or "" for action in infos["expert_action"]]
+        prompts, _, terminations, _, infos = env.step(actions)
+        if mode == AutoresetMode.DISABLED and terminations.any():
+            prompts, infos = env.reset(options={"reset_mask": terminations})
+
+
+def test_the_wrapper_serves_a_text_vector():
+    env = ContextWrapper(TextVectorEnv("hgpo_gym/SignpostMaze-v0", num_tasks=2, group_size=2), "bare", window=0)
+    prompts, infos = env.reset(seed=0)
+    assert prompts in env.observation_space
+    assert infos["context_keys"].shape == (4, 3)
+    prompts, *_, infos = env.step(["walk on", "walk on", "odd", "walk on"])
+    assert "bare corridor" in prompts[0]
+    assert infos["context_keys"][0, 1] == infos["context_keys"][1, 1] != 0
+    env.close()

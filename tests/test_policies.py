@@ -1,0 +1,253 @@
+"""Policies on a real model made from scratch: constraints, log-probabilities, seeds, and no work for the dead."""
+
+import numpy as np
+import pytest
+import torch
+
+from hgpo_gym.envs import TextVectorEnv
+from hgpo_gym.memory import ContextWrapper
+from hgpo_gym.trainers.evaluate import census
+from hgpo_gym.trainers.likelihood import likelihood, score
+from hgpo_gym.trainers.losses import Totals, aggregate, clipped_surrogate, kl_k3
+from hgpo_gym.trainers.policies import ExpertPolicy, RandomPolicy, Request, Sampling
+from hgpo_gym.trainers.policies.batching import length_sorted_batches
+from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, train_tokenizer
+from hgpo_gym.trainers.policies.trie import TokenTrie
+from hgpo_gym.trainers.rollout import collect
+
+ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back")
+PROMPTS = ["You are in a hall.", "You stand at a signpost. It says: take the red door.\n> walk on\n", "Hall."]
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    tokenizer = train_tokenizer([*PROMPTS, *ACTIONS] * 3, 400)
+    return make_tiny_model(tokenizer, hidden_size=32, layers=2, heads=2, seed=0, device="cpu"), tokenizer
+
+
+@pytest.fixture
+def policy(tiny):
+    return LanguageModelPolicy(*tiny, constrain="admissible")
+
+
+def requests(count=12, answers=ACTIONS):
+    return [Request(PROMPTS[n % 3], answers, seed=(7, n)) for n in range(count)]
+
+
+def test_the_trie_allows_exactly_the_given_sequences():
+    trie = TokenTrie([(1, 2), (1, 2, 3), (4, 5, 6)], end_of_text=0)
+    assert trie.allowed(0).tolist() == [1, 4]
+    after_2 = trie.child(trie.child(0, 1), 2)
+    assert trie.allowed(after_2).tolist() == [0, 3]
+    assert trie.forced(0) == []
+    assert trie.forced(trie.child(0, 4)) == [5, 6, 0]
+
+
+def test_constrained_answers_are_admissible_and_their_probabilities_sum_to_one(policy, tiny):
+    responses = policy.generate(requests(), Sampling())
+    assert {response.text for response in responses} <= set(ACTIONS)
+    model, _ = tiny
+    prompt_ids = policy.encode_prompt(PROMPTS[0])
+    total = 0.0
+    by_text = {}
+    for seed in range(200):
+        (response,) = policy.generate([Request(PROMPTS[0], ACTIONS, seed=(seed,))], Sampling())
+        by_text[response.text] = response.tokens
+        if len(by_text) == len(ACTIONS):
+            break
+    for record in by_text.values():
+        np.testing.assert_array_equal(record.prompt_ids, prompt_ids)
+        total += np.exp(likelihood(model, [record]).logprobs.sum().item())
+    assert total == pytest.approx(1.0, abs=1e-5)
+
+
+def test_recorded_log_probabilities_are_those_the_loss_computes(policy, tiny):
+    for sampling in (Sampling(), Sampling(temperature=0.5)):
+        records = [response.tokens for response in policy.generate(requests(), sampling)]
+        with_choice = [record for record in records if len(record.choices)]
+        scored = score(tiny[0], with_choice, temperature=sampling.temperature, max_batch_tokens=64)
+        for record, logprobs in zip(with_choice, scored, strict=True):
+            np.testing.assert_allclose(record.logprobs[record.choices], logprobs, atol=2e-5)
+
+
+def test_free_text_is_recorded_token_by_token(tiny):
+    policy = LanguageModelPolicy(*tiny)
+    for response in policy.generate(requests(4), Sampling(max_new_tokens=6)):
+        record = response.tokens
+        assert len(record.token_ids) <= 6
+        assert record.allowed is None
+        (scored,) = score(tiny[0], [record], temperature=1.0, max_batch_tokens=10_000)
+        np.testing.assert_allclose(record.logprobs, scored, atol=2e-5)
+        assert tiny[1].decode(record.token_ids, skip_special_tokens=True) == response.text
+
+
+def test_an_answer_depends_on_its_seed_and_not_on_its_batch(tiny):
+    together = LanguageModelPolicy(*tiny, constrain="admissible").generate(requests(), Sampling())
+    apart = LanguageModelPolicy(*tiny, constrain="admissible", max_batch_tokens=1).generate(requests(), Sampling())
+    assert [response.text for response in together] == [response.text for response in apart]
+    other = [Request(request.prompt, ACTIONS, seed=(8, n)) for n, request in enumerate(requests())]
+    texts = [
+        response.text for response in LanguageModelPolicy(*tiny, constrain="admissible").generate(other, Sampling())
+    ]
+    assert texts != [response.text for response in together]
+
+
+def test_sampling_follows_the_models_distribution(policy, tiny):
+    """Frequencies over 2,000 seeds against the exact probabilities; greedy takes the likeliest first token."""
+    many = policy.generate([Request(PROMPTS[0], ACTIONS, seed=(n,)) for n in range(2000)], Sampling())
+    records = {response.text: response.tokens for response in many}
+    for text, record in records.items():
+        probability = np.exp(record.logprobs.sum())
+        frequency = np.mean([response.text == text for response in many])
+        assert abs(frequency - probability) < 4 * np.sqrt(probability * (1 - probability) / 2000)
+    greedy = policy.generate(requests(), Sampling(temperature=0))
+    assert len({response.text for response in greedy[::3]}) == 1
+
+
+def test_top_p_leaves_out_unlikely_tokens(tiny):
+    policy = LanguageModelPolicy(*tiny)
+    seeds = [Request(PROMPTS[0], seed=(n,)) for n in range(300)]
+    first = {int(response.tokens.token_ids[0]) for response in policy.generate(seeds, Sampling(1.0, 0.1, 1))}
+    model, _ = tiny
+    with torch.inference_mode():
+        logits = model(torch.from_numpy(policy.encode_prompt(PROMPTS[0]))[None]).logits[0, -1]
+    ordered = torch.softmax(logits.double(), -1).sort(descending=True)
+    count = int((ordered.values.cumsum(0) < 0.1).sum()) + 1
+    assert first <= set(ordered.indices[:count].tolist())
+
+
+def test_a_single_admissible_action_needs_no_model(policy, monkeypatch):
+    monkeypatch.setattr(policy, "_write", lambda *_: pytest.fail("the model was asked"))
+    (response,) = policy.generate([Request("Hall.", ("walk on",))], Sampling())
+    assert response.text == "walk on"
+    assert len(response.tokens.choices) == 0
+    assert (response.tokens.logprobs == 0).all()
+
+
+def test_any_text_survives_the_tokenizer(tiny):
+    for text in ("walk on", "häß 寿司 🦊", "{}[]<|x|>"):
+        assert tiny[1].decode(tiny[1](text)["input_ids"]) == text
+
+
+def test_long_prompts_lose_their_beginning(tiny):
+    policy = LanguageModelPolicy(*tiny, max_prompt_tokens=5)
+    full = LanguageModelPolicy(*tiny).encode_prompt(PROMPTS[1])
+    np.testing.assert_array_equal(policy.encode_prompt(PROMPTS[1]), full[-5:])
+
+
+def test_a_chat_template_is_used_where_there_is_one(tiny):
+    model, tokenizer = tiny
+    tokenizer.chat_template = "user: {{ messages[0]['content'] }}{% if add_generation_prompt %} assistant:{% endif %}"
+    try:
+        ids = LanguageModelPolicy(model, tokenizer).encode_prompt("Hall.")
+        assert tokenizer.decode(ids) == "user: Hall. assistant:"
+    finally:
+        tokenizer.chat_template = None
+
+
+def test_models_are_saved_and_loaded(tiny, tmp_path):
+    model, tokenizer = tiny
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded, loaded_tokenizer = load_model(str(tmp_path), device="cpu")
+    ids = torch.tensor([tokenizer("walk on")["input_ids"]])
+    assert loaded_tokenizer("walk on")["input_ids"] == ids[0].tolist()
+    torch.testing.assert_close(loaded(ids).logits, model(ids).logits)
+    with pytest.raises(FileNotFoundError, match=r"No model in .*/nothing: expected config.json"):
+        load_model(str(tmp_path / "nothing"))
+
+
+class Counting:
+    """Wraps a policy and counts what it is asked."""
+
+    def __init__(self, policy):
+        self.policy, self.asked = policy, 0
+
+    def generate(self, requests, sampling):
+        self.asked += len(requests)
+        return self.policy.generate(requests, sampling)
+
+
+def maze(num_tasks, group_size, **options):
+    vector = TextVectorEnv("hgpo_gym/SignpostMaze-v0", num_tasks, group_size, expert=True, **options)
+    return ContextWrapper(vector, "bare", window=2, history_length=2)
+
+
+def test_nothing_is_generated_for_environments_that_have_ended():
+    env = maze(3, 4, sections=1, max_episode_steps=24, split="all")
+    tasks = env.unwrapped.task_ids
+    policy = Counting(RandomPolicy())
+    rollout = collect(env, policy, Sampling(), task_ids=tasks, seeds=[(0, n) for n in range(3)])
+    lengths = [episode.steps for episode in rollout.episodes]
+    assert policy.asked == sum(lengths) == len(rollout.batch) < 12 * 24
+    assert len(set(lengths)) > 1
+    np.testing.assert_array_equal(np.bincount(rollout.batch.trajectory), lengths)
+
+
+def test_a_rollout_holds_what_happened():
+    env = maze(2, 2)
+    rollout = collect(env, ExpertPolicy(), Sampling(), task_ids=["red-red-blue", "green-red-red"], seeds=[(0,), (1,)])
+    assert rollout.success == 1.0
+    assert [episode.steps for episode in rollout.episodes] == [9] * 4
+    batch = rollout.batch
+    np.testing.assert_array_equal(batch.group, batch.trajectory // 2)
+    assert batch.reward.sum() == 40.0
+    last = [row for row in range(len(batch)) if batch.step[row] == 8]
+    assert {rollout.steps[row].action for row in last} == {"open blue door", "open red door"}
+    # The same hall, but another sign behind it: level 0 cannot tell the sections apart, level 2 can.
+    halls = [row for row in range(len(batch)) if "hall" in rollout.steps[row].observation and batch.group[row] == 0]
+    assert len(set(batch.key_groups(0)[halls])) == 1
+    assert len(set(batch.key_groups(2)[halls])) == 2
+
+
+def test_invalid_actions_are_penalised_at_their_step(tiny):
+    class Babbling(RandomPolicy):
+        def generate(self, requests, sampling):
+            responses = super().generate(requests, sampling)
+            return [type(responses[0])("babble"), *responses[1:]]
+
+    rollout = collect(
+        maze(1, 2), Babbling(), Sampling(), task_ids=["red-red-blue"], seeds=[(0,)], invalid_action_penalty=0.1
+    )
+    first = rollout.batch.trajectory == 0
+    assert (rollout.batch.penalty[first] == 0.1).all()
+    assert (rollout.batch.penalty[~first] == 0.0).all()
+    assert rollout.episodes[0].valid_steps == 0
+
+
+def test_the_census_plays_every_task_and_does_not_depend_on_how_many_run_side_by_side(policy):
+    runs = []
+    for num_envs in (4, 9):
+        env = maze(num_envs, 1, split="test")
+        asked = census(env, Counting(policy), Sampling(temperature=0.4), range(2))
+        runs.append(asked)
+        assert [episode.task_id for episode in asked.episodes[1]] == list(env.unwrapped.task_ids)
+    assert runs[0].episodes == runs[1].episodes
+    summary = runs[0].summary()
+    assert summary["episodes"] == 18
+    assert summary["success"] == np.mean(summary["success_by_decoding_seed"])
+    assert census(maze(5, 1, split="test"), ExpertPolicy(), Sampling(), [0]).success == 1.0
+
+
+def test_length_sorted_batches_keep_the_budget():
+    lengths = [5, 1, 9, 3, 3, 20]
+    batches = list(length_sorted_batches(lengths, 10))
+    assert sorted(index for batch in batches for index in batch) == list(range(6))
+    assert batches[0] == [5]
+    assert all(len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= 10 for batch in batches)
+
+
+def test_losses_by_hand():
+    logprobs = torch.log(torch.tensor([0.5, 0.5, 0.9]))
+    behaviour = torch.log(torch.tensor([0.25, 0.5, 0.3]))
+    loss, clipped = clipped_surrogate(logprobs, behaviour, torch.tensor([1.0, 1.0, -1.0]), 0.2, 0.3)
+    torch.testing.assert_close(loss, torch.tensor([-1.3, -1.0, 3.0]))
+    assert clipped.tolist() == [True, False, False]
+    torch.testing.assert_close(kl_k3(logprobs, behaviour)[0], torch.tensor(0.5 - np.log(0.5) - 1, dtype=torch.float32))
+    record = torch.tensor([0, 0, 1])
+    values = torch.tensor([1.0, 3.0, 8.0])
+    assert aggregate(values, record, Totals(3, 2), "token_mean").item() == 4.0
+    assert aggregate(values, record, Totals(3, 2), "sequence_mean").item() == 5.0
+    with pytest.raises(ValueError, match=r"Did you mean 'token_mean'\?"):
+        aggregate(values, record, Totals(3, 2), "tokenmean")

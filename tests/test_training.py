@@ -1,0 +1,246 @@
+"""Training on the built-in environment: it learns, is deterministic, resumes to the same numbers, stops cleanly."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from hgpo_gym.config import load_config
+from hgpo_gym.trainers.checkpoint import Checkpoints
+from hgpo_gym.trainers.policies import Request, Sampling
+from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
+from hgpo_gym.trainers.progress import Report
+from hgpo_gym.trainers.run_directory import open_run, read_metrics, read_summary
+from hgpo_gym.trainers.schedule import TaskSchedule
+from hgpo_gym.trainers.settings import TrainerSettings
+from hgpo_gym.trainers.trainer import Trainer
+from hgpo_gym.trainers.update import NonFiniteError, PolicyUpdate
+
+SMALL = [
+    "env.sections=1",
+    "rollout.num_tasks=2",
+    "rollout.group_size=4",
+    "env.max_episode_steps=8",
+    "warmstart.episodes=20",
+    "warmstart.epochs=1",
+    "tiny.hidden_size=32",
+    "tiny.heads=2",
+    "evaluation.every=3",
+    "evaluation.decoding_seeds=1",
+    "checkpoint.every=1",
+    "trainer.kl_coef=0.01",
+    "trainer.mini_batch_size=16",
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def a_cache_of_its_own(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HGPO_GYM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def config(run_dir, *overrides):
+    return load_config("config", [*SMALL, f"run_dir={run_dir}", *overrides])
+
+
+def train(run_dir, *overrides):
+    settings = config(run_dir, *overrides)
+    trainer = Trainer(settings, open_run(settings), Report())
+    try:
+        return trainer.train()
+    finally:
+        trainer.close()
+
+
+def numbers(run_dir):
+    """The metrics without the seconds."""
+    return [
+        {name: value for name, value in line.items() if not name.startswith("seconds_")}
+        for line in read_metrics(run_dir)
+    ]
+
+
+@pytest.mark.parametrize("algo", ["grpo", "gigpo", "hgpo"])
+def test_every_algorithm_learns(algo, tmp_path):
+    """Two sections in twelve steps: uniformly random actions win 1 in 16 episodes, learning at least doubles that."""
+    summary = train(
+        tmp_path, f"algo={algo}", "trainer.iterations=14", "rollout.group_size=8", "rollout.num_tasks=6",
+        "env.sections=2", "env.max_episode_steps=12", "trainer.kl_coef=0", "trainer.mini_batch_size=64",
+        "evaluation.every=0", "evaluation.decoding_seeds=8", "evaluation.temperature=1.0",
+    )  # fmt: skip
+    lines = read_metrics(tmp_path)
+    early, late = (np.mean([line["success"] for line in part]) for part in (lines[:3], lines[-3:]))
+    assert late > 2 * early
+    assert late > 0.2
+    assert summary["success_after"] > summary["success_before"]
+    assert summary["algorithm"] == algo
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(tmp_path):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train(tmp_path / name, f"seed={seed}", "trainer.iterations=2")
+    assert numbers(tmp_path / "a") == numbers(tmp_path / "b")
+    assert numbers(tmp_path / "a") != numbers(tmp_path / "c")
+
+
+def test_a_run_that_was_interrupted_after_3_of_6_iterations_ends_with_the_same_metrics(tmp_path):
+    """Ctrl-C to a real process, then the same command again."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    train(whole, "trainer.iterations=6")
+    overrides = [*SMALL, f"run_dir={broken}", "trainer.iterations=6"]
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "hgpo_gym", "train", *overrides], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert process.stdout is not None
+    seen = b""
+    for line in process.stdout:
+        seen += line
+        if b"3/6" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    seen += process.stdout.read()
+    assert process.wait() == 130, seen.decode()
+    assert b"resume=auto" in seen
+    assert b"Traceback" not in seen
+    assert 3 <= len(read_metrics(broken)) < 6
+    train(broken, "trainer.iterations=6", "resume=auto")
+    assert numbers(broken) == numbers(whole)
+    before, after = read_summary(whole), read_summary(broken)
+    assert before["success_after"] == after["success_after"]
+
+
+def test_a_run_directory_is_not_overwritten_and_settings_are_compared(tmp_path):
+    train(tmp_path, "trainer.iterations=1")
+    with pytest.raises(FileExistsError, match=r"already holds a run\. Go on with it by resume=auto"):
+        open_run(config(tmp_path))
+    with pytest.raises(ValueError, match=r"trainer.learning_rate: 0.002 there, 0.5 now"):
+        open_run(config(tmp_path, "resume=auto", "trainer.learning_rate=0.5"))
+    with pytest.raises(FileNotFoundError, match="resume=must"):
+        open_run(config(tmp_path / "none", "resume=must"))
+    assert OmegaConf.load(tmp_path / "config.yaml").trainer.iterations == 1
+    assert json.loads((tmp_path / "summary.json").read_text())["iterations"] == 1
+
+
+def test_checkpoints_keep_the_first_and_the_newest(tmp_path):
+    train(tmp_path, "trainer.iterations=5", "checkpoint.keep=2")
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert kept == ["iteration_0000", "iteration_0004", "iteration_0005"]
+    assert Checkpoints(tmp_path / "checkpoints", keep=2).newest() == tmp_path / "checkpoints" / "iteration_0005"
+
+
+@pytest.fixture
+def update_parts():
+    tokenizer = train_tokenizer(["go left", "go right"] * 3, 300)
+    model = make_tiny_model(tokenizer, hidden_size=32, layers=1, heads=2, seed=0, device="cpu")
+    policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")
+    actions = ("go left", "go right", "stay here")
+    asked = [Request(f"place {'x' * (n % 7)}", actions, seed=(n,)) for n in range(24)]
+    records = [response.tokens for response in policy.generate(asked, Sampling())]
+    return model, records, np.linspace(-1, 1, 24)
+
+
+def updated(parts, **changes):
+    model, records, advantages = parts
+    settings = TrainerSettings(
+        **{
+            "iterations": 1, "learning_rate": 0.1, "weight_decay": 0.0, "mini_batch_size": 8, "update_epochs": 2,
+            "clip_low": 0.2, "clip_high": 0.2, "kl_coef": 0.0, "entropy_coef": 0.01, "loss_aggregation": "token_mean",
+            "max_grad_norm": 1.0, "invalid_action_penalty": 0.1, "max_batch_tokens": 10_000,
+        }
+        | changes
+    )  # fmt: skip
+    copy = type(model)(model.config)
+    copy.load_state_dict(model.state_dict())
+    optimizer = torch.optim.SGD(copy.parameters(), lr=settings.learning_rate)
+    metrics = PolicyUpdate(copy, optimizer, model if settings.kl_coef else None, settings, 1.0)(
+        records, advantages, (0,)
+    )
+    return torch.cat([parameter.detach().flatten() for parameter in copy.parameters()]), metrics
+
+
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean"])
+def test_an_update_does_not_depend_on_how_a_mini_batch_is_split(update_parts, aggregation):
+    whole, metrics = updated(update_parts, loss_aggregation=aggregation, kl_coef=0.1)
+    split, split_metrics = updated(update_parts, loss_aggregation=aggregation, kl_coef=0.1, max_batch_tokens=1)
+    torch.testing.assert_close(whole, split, atol=1e-6, rtol=1e-5)
+    assert metrics == pytest.approx(split_metrics, abs=1e-5)
+    assert metrics["kl_reference"] > 0
+
+
+def test_an_update_raises_the_probability_of_good_answers(update_parts):
+    model, records, _ = update_parts
+    good = np.array([1.0 if record.token_ids[1] == records[0].token_ids[1] else -1.0 for record in records])
+    settings_before = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    after, _ = updated((model, records, good), update_epochs=5)
+    assert not torch.equal(settings_before, after)
+    copy = type(model)(model.config)
+    torch.nn.utils.vector_to_parameters(after, copy.parameters())
+    from hgpo_gym.trainers.likelihood import score
+
+    def mean(scored):
+        return np.mean([sum(values) for values, advantage in zip(scored, good, strict=True) if advantage > 0])
+
+    options = {"temperature": 1.0, "max_batch_tokens": 10_000}
+    assert mean(score(copy, records, **options)) > mean(score(model, records, **options)) + 0.05
+
+
+def test_a_gradient_that_is_not_finite_stops_the_update_before_the_weights_change(update_parts):
+    model, records, _ = update_parts
+    with pytest.raises(NonFiniteError, match="epoch 1, mini-batch 1"):
+        updated((model, records, np.full(24, np.nan)))
+
+
+def test_non_finite_training_keeps_the_last_good_checkpoint(tmp_path):
+    process = subprocess.run(
+        [sys.executable, "-m", "hgpo_gym", "train", *SMALL, f"run_dir={tmp_path}", "trainer.iterations=30",
+         "trainer.learning_rate=1e30", "trainer.max_grad_norm=1e30"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert process.returncode == 1
+    assert "hgpo-gym: iteration 1" in process.stderr or "hgpo-gym: iteration 2" in process.stderr
+    assert "last good checkpoint" in process.stderr
+    assert "Traceback" not in process.stderr
+    assert (tmp_path / "checkpoints" / "iteration_0000" / "model" / "config.json").exists()
+
+
+def test_the_schedule_covers_all_tasks_and_depends_on_seed_and_iteration_alone():
+    schedule = TaskSchedule([f"task {n}" for n in range(10)], seed=3)
+    lap = [task for iteration in range(5) for task in schedule.tasks(iteration, 4)]
+    assert len(set(lap[:10])) == len(set(lap[10:])) == 10
+    assert lap[:10] != lap[10:]
+    assert TaskSchedule([f"task {n}" for n in range(10)], seed=3).tasks(4, 4) == lap[16:]
+
+
+def test_every_setting_is_read():
+    """Each key of the configuration files is a name in the code: a parameter, a field or an attribute."""
+    import ast
+
+    import hgpo_gym
+
+    names = set()
+    for path in Path(hgpo_gym.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.arg):
+                names.add(node.arg)
+            elif isinstance(node, ast.Attribute):
+                names.add(node.attr)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                names.add(node.target.id)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names.add(node.value)
+    for command in ("config", "eval", "warmstart", "play", "compare"):
+        for env in ("signpost_maze", "alfworld"):
+            for algo in ("grpo", "gigpo", "hgpo"):
+                extra = ["out=x"] if command == "warmstart" else []
+                keys = OmegaConf.to_container(load_config(command, [f"env={env}", f"algo={algo}", *extra]))
+                for section, value in keys.items():
+                    for key in value if isinstance(value, dict) else [section]:
+                        assert key in names, f"{command}: {section}.{key} is read by nothing"
