@@ -6,7 +6,7 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -42,6 +42,8 @@ def load_config(command: str, overrides: Sequence[str]) -> DictConfig:
             _check_keys(parsed, chosen)
             config = compose(command, list(overrides))
         OmegaConf.resolve(config)
+    except OverrideParseException as error:
+        raise ConfigError(f"Cannot read {error.override!r}: write key=value. ({error.message})") from error
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error)) from error
     if missing := OmegaConf.missing_keys(config):
@@ -61,8 +63,26 @@ def _check_keys(overrides: Sequence[Override], config: DictConfig) -> None:
     known = list(_keys(config))
     for override in overrides:
         key = override.key_or_group
-        if key not in groups() and key not in known and not override.is_add():
+        if key in groups() or override.is_add():
+            continue
+        if key not in known:
             raise ConfigError(unknown_name("config key", key, known))
+        _check_kind(key, override.value(), OmegaConf.select(config, key))
+
+
+def _check_kind(key: str, value: object, default: object) -> None:
+    """A value is of the default's kind; null is for the code to judge."""
+    kinds: dict[type, tuple[tuple[type, ...], str]] = {
+        bool: ((bool,), "true or false"),
+        int: ((int,), "a whole number"),
+        float: ((int, float), "a number"),
+    }
+    allowed, words = kinds.get(type(default), ((object,), ""))
+    wrong = not isinstance(value, allowed) or (
+        isinstance(value, bool) and bool not in allowed and object not in allowed
+    )
+    if value is not None and wrong:
+        raise ConfigError(f"{key}={value}: expected {words}.")
 
 
 def _keys(config: DictConfig, prefix: str = "") -> list[str]:

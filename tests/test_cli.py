@@ -44,9 +44,10 @@ def test_help_names_the_choices_and_shows_an_example(command, capsys):
         (["train", "algo=hpgo"], "Unknown algo 'hpgo'. Did you mean 'hgpo'?"),
         (["train", "trainer.learnin_rate=1"], "Did you mean 'trainer.learning_rate'?"),
         (["train", "algo.gama=1"], "Did you mean 'algo.gamma'?"),
-        (["train", "a=b=c"], "a=b=c"),
+        (["train", "a=b=c"], "Cannot read 'a=b=c': write key=value"),
         (["train", "rollout.group_size=0"], "rollout.group_size=0: must be at least 1"),
-        (["train", "rollout.group_size=many"], "rollout.group_size"),
+        (["train", "rollout.group_size=many"], "rollout.group_size=many: expected a whole number"),
+        (["train", "rollout.group_size=null"], "rollout.group_size=None: must be at least 1"),
         (["train", "memory.key=obs"], "Unknown key function 'obs'"),
         (["train", "env.split=tst"], "Unknown split 'tst'. Did you mean 'test'?"),
         (["train", "trainer.loss_aggregation=mean"], "Unknown trainer.loss_aggregation 'mean'"),
@@ -66,6 +67,7 @@ def test_mistakes_are_named_with_a_remedy_and_exit_2(arguments, message, capsys,
     assert status == 2, err
     assert message in err
     assert "Traceback" not in err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_missing_command_is_explained(capsys):

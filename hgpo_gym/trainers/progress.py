@@ -18,10 +18,10 @@ class Report:
         self.console = console or Console()
 
     @contextmanager
-    def stage(self, description: str) -> Iterator[Tick]:
-        """A stage of work with a progress bar; outside a terminal, a line every twentieth of it."""
+    def stage(self, description: str, *, lines: bool = True) -> Iterator[Tick]:
+        """A stage of work with a progress bar. Outside a terminal: a line every twentieth of it, or none."""
         if not self.console.is_terminal:
-            yield self._line_ticks(description)
+            yield self._line_ticks(description) if lines else (lambda _done, _total, _words: None)
             return
         with Progress(
             TextColumn("{task.description}"),
@@ -51,17 +51,20 @@ class Report:
         self.console.print(text, highlight=False, soft_wrap=True)
 
 
-def describe_iteration(metrics: dict[str, Any]) -> str:
+LEGEND = "seconds are of rollout + advantage + update"
+
+
+def describe_iteration(metrics: dict[str, Any], iterations: int) -> str:
     """One line for a person: what an iteration's rollout and update gave, and where its seconds went."""
     words = [
+        f"{metrics['iteration']:4d}/{iterations}",
         f"success {metrics['success']:6.1%}",
         f"return {metrics['episode_return']:5.2f}",
-        f"steps {metrics['episode_length']:4.1f}",
+        f"length {metrics['episode_length']:4.1f}",
         f"valid {metrics['valid_action_rate']:4.0%}",
-        f"KL {metrics.get('kl_reference', metrics['kl_behaviour']):.4f}",
-        f"entropy {metrics['entropy']:.3f}",
-        f"seconds {metrics['seconds_rollout']:.1f} rollout {metrics['seconds_advantage']:.3f} advantage "
-        f"{metrics['seconds_update']:.1f} update",
+        f"KL {metrics.get('kl_reference', metrics.get('kl_behaviour', 0.0)):.4f}",
+        f"entropy {metrics.get('entropy', 0.0):.3f}",
+        "seconds " + "+".join(f"{metrics[f'seconds_{part}']:.1f}" for part in ("rollout", "advantage", "update")),
     ]
     if "evaluation_success" in metrics:
         words.append(f"census {metrics['evaluation_success']:.1%}")

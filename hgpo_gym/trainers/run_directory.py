@@ -13,22 +13,28 @@ MAY_CHANGE = ("resume", "run_dir", "trainer.iterations", "checkpoint.", "evaluat
 
 
 class RunDirectory:
-    """The files of one run. `open_run` makes it."""
+    """The files of one run. `open_run` gives it; nothing is written before `begin`."""
 
     def __init__(self, path: Path):
         self.path = path
         self.metrics_path = path / "metrics.jsonl"
         self.checkpoint_path = path / "checkpoints"
-        self._tensorboard = SummaryWriter(str(path / "tensorboard"))
+        self._tensorboard: SummaryWriter | None = None
+
+    def begin(self, config: DictConfig) -> None:
+        """Make the directory and keep the settings in it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(config, self.path / "config.yaml", resolve=True)
+        self._tensorboard = SummaryWriter(str(self.path / "tensorboard"))
 
     def log(self, metrics: dict[str, Any]) -> None:
         """Append one line to metrics.jsonl, and its numbers to TensorBoard."""
         with self.metrics_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(metrics) + "\n")
-        for name, value in metrics.items():
-            if isinstance(value, int | float):
+        if self._tensorboard is not None:
+            for name, value in metrics.items():
                 self._tensorboard.add_scalar(name, value, metrics["iteration"])
-        self._tensorboard.flush()
+            self._tensorboard.flush()
 
     def metrics(self) -> list[dict[str, Any]]:
         return read_metrics(self.path)
@@ -42,7 +48,8 @@ class RunDirectory:
         (self.path / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
 
     def close(self) -> None:
-        self._tensorboard.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
 
 
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
@@ -60,7 +67,7 @@ def read_summary(run_dir: Path) -> dict[str, Any]:
 
 
 def open_run(config: DictConfig) -> RunDirectory:
-    """The run directory of a configuration, new or to go on with.
+    """The run directory of a configuration, new or to go on with; nothing is written yet.
 
     Raises:
         FileExistsError: the directory holds a run and `resume` is never.
@@ -77,8 +84,6 @@ def open_run(config: DictConfig) -> RunDirectory:
         _check_same(OmegaConf.load(saved), config, saved)
     elif config.resume == "must":
         raise FileNotFoundError(f"resume=must, but there is no run in {path}: expected {saved}.")
-    path.mkdir(parents=True, exist_ok=True)
-    OmegaConf.save(config, saved, resolve=True)
     return RunDirectory(path)
 
 

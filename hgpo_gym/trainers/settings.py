@@ -95,5 +95,5 @@ class WarmstartSettings:
 
 def _at_least(section: str, settings: object, **least: float) -> None:
     for name, bound in least.items():
-        if (value := getattr(settings, name)) < bound:
+        if (value := getattr(settings, name)) is None or value < bound:
             raise ValueError(f"{section}.{name}={value}: must be at least {bound}.")

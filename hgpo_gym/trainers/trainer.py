@@ -17,7 +17,7 @@ from hgpo_gym.trainers.assemble import initial_model, make_evaluation_env, make_
 from hgpo_gym.trainers.checkpoint import Checkpoints, load_optimizer, read_state
 from hgpo_gym.trainers.evaluate import Census, census
 from hgpo_gym.trainers.policies.models import load_model
-from hgpo_gym.trainers.progress import Report, describe_iteration
+from hgpo_gym.trainers.progress import LEGEND, Report, describe_iteration
 from hgpo_gym.trainers.rollout import Rollout, collect
 from hgpo_gym.trainers.run_directory import RunDirectory
 from hgpo_gym.trainers.schedule import TaskSchedule
@@ -58,6 +58,7 @@ class Trainer:
             model.parameters(), lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay
         )
         self.iteration, self.censuses = 0, []  # type: tuple[int, list[dict[str, Any]]]
+        run.begin(config)
         if newest is None:
             self._save()
         else:
@@ -78,12 +79,14 @@ class Trainer:
             NonFiniteError: the checkpoints stay as they were.
         """
         try:
-            with self.report.stage(f"{self.estimator} seed {self.seed}") as tick:
+            with self.report.stage(f"{self.estimator} seed {self.seed}", lines=False) as tick:
                 if not self.censuses:
-                    self._evaluate()
+                    before = self._evaluate()
+                    self.report.line(f"Before training: census {before.success:.1%}; {LEGEND}")
                 while self.iteration < self.settings.iterations:
                     metrics = self._iterate()
-                    tick(self.iteration, self.settings.iterations, describe_iteration(metrics))
+                    self.report.line(describe_iteration(metrics, self.settings.iterations))
+                    tick(self.iteration, self.settings.iterations, f"success {metrics['success']:.0%}")
         except KeyboardInterrupt:
             self._save()
             raise
