@@ -94,6 +94,8 @@ def make_tiny_model(
         num_attention_heads=heads,
         num_key_value_heads=heads,
         max_position_embeddings=max_positions,
+        # The architecture's default of 0.02 suits widths above a thousand; in a narrow model it mutes attention.
+        initializer_range=hidden_size**-0.5,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
