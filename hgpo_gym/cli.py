@@ -130,6 +130,7 @@ def compare(config: "DictConfig", overrides: Sequence[str]) -> None:
 
 def evaluate(config: "DictConfig") -> None:
     """`hgpo-gym eval`"""
+    from hgpo_gym.config import plain
     from hgpo_gym.trainers.assemble import make_evaluated_policy, make_evaluation_env
     from hgpo_gym.trainers.evaluate import census
     from hgpo_gym.trainers.progress import Report
@@ -138,7 +139,7 @@ def evaluate(config: "DictConfig") -> None:
     report = Report()
     with _mistakes_explained():
         policy = make_evaluated_policy(config, report)
-        settings = EvaluationSettings(**config.evaluation)
+        settings = EvaluationSettings(**plain(config.evaluation))
         env = make_evaluation_env(config, **({"expert": True} if config.policy == "expert" else {}))
         sampling = settings.sampling(config.rollout.max_new_tokens)
     with report.stage(f"{config.policy} on {settings.split}") as tick:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -49,6 +50,13 @@ def load_config(command: str, overrides: Sequence[str]) -> DictConfig:
     if missing := OmegaConf.missing_keys(config):
         raise ConfigError(f"Set {', '.join(f'{key}=...' for key in sorted(missing))} on the command line.")
     return config
+
+
+def plain(section: Any) -> dict[str, Any]:
+    """A section of a configuration as a plain dictionary."""
+    container = OmegaConf.to_container(section, resolve=True)
+    assert isinstance(container, dict)
+    return {str(name): value for name, value in container.items()}
 
 
 def _check_groups(overrides: Sequence[Override]) -> None:

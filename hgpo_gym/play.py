@@ -6,6 +6,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
 
+from hgpo_gym.config import plain
 from hgpo_gym.envs.registration import make
 from hgpo_gym.memory.memory import Context, Memory
 
@@ -19,9 +20,9 @@ def play_in_terminal(config: DictConfig, console: Console | None = None) -> None
     context came up: the steps that credit assignment would compare with this one.
     """
     console = console or Console()
-    options = dict(config.env)
+    options = plain(config.env)
     env = make(options.pop("id"), **options)
-    memory = Memory(**config.memory)
+    memory = Memory(**plain(config.memory))
     seen: list[defaultdict[int, list[str]]] = [defaultdict(list) for _ in range(memory.history_length + 1)]
     console.print(HELP, style="dim")
     episode = 0

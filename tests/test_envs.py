@@ -83,7 +83,7 @@ class Doubled(Echo):
     [
         (Forgetful, AssertionError, "non-deterministic"),
         (Global, AssertionError, "non-deterministic|global random"),
-        (Fussy, KeyError, "x00"),
+        (Fussy, KeyError, "'"),
         (Lenient, AssertionError, "is not in admissible_actions, yet action_valid is True"),
         (Doubled, AssertionError, "duplicates"),
     ],

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from hgpo_gym.cache import cache_dir, content_key, make_whole
+from hgpo_gym.config import plain
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate
@@ -189,10 +190,3 @@ def _records(policy: LanguageModelPolicy, episodes: list[Transcript], config: Di
                 TokenRecord(policy.encode_prompt(prompt), answer_ids, np.zeros(len(answer_ids), dtype=np.float32))
             )
     return records
-
-
-def plain(section: Any) -> dict[str, Any]:
-    """A section of the configuration as a plain dictionary."""
-    container = OmegaConf.to_container(section, resolve=True)
-    assert isinstance(container, dict)
-    return {str(name): value for name, value in container.items()}

@@ -11,9 +11,10 @@ import torch
 from omegaconf import DictConfig
 from transformers import PreTrainedModel
 
+from hgpo_gym.config import plain
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.trainers.advantages import check_options, estimate
-from hgpo_gym.trainers.assemble import initial_model, make_evaluation_env, make_policy, make_training_env, plain
+from hgpo_gym.trainers.assemble import initial_model, make_evaluation_env, make_policy, make_training_env
 from hgpo_gym.trainers.checkpoint import Checkpoints, load_optimizer, read_state
 from hgpo_gym.trainers.evaluate import Census, census
 from hgpo_gym.trainers.policies.models import load_model
