@@ -1,0 +1,88 @@
+"""The native engine: plays ALFWorld games in memory, in the words of TextWorld."""
+
+from pathlib import Path
+
+from hgpo_gym.envs.alfworld.engine import GameState
+from hgpo_gym.envs.alfworld.native import rules, text
+from hgpo_gym.envs.alfworld.native.cache import compiled_games, default_directory
+from hgpo_gym.envs.alfworld.native.game import Action, CompiledGame, State
+from hgpo_gym.envs.alfworld.native.planner import shortest_plan
+
+
+class NativeEngine:
+    """An `Engine` that simulates the ALFRED domain itself.
+
+    All that an agent sees (texts, admissible commands and their order, success) equals what TextWorld says of the
+    same game file: `benchmarks/alfworld_parity.py` compares them.
+
+    Args:
+        cache: directory of compiled games; by default `alfworld` in the user's cache directory or HGPO_GYM_CACHE.
+    """
+
+    _game: CompiledGame
+    _state: State
+    _commands: dict[str, Action]
+    _admissible: tuple[str, ...]
+    _won: bool
+
+    def __init__(self, cache: Path | None = None):
+        self._games = compiled_games(cache or default_directory())
+        self._plan: dict[State, str] = {}
+
+    def load(self, game_file: Path) -> None:
+        """Read a `game.tw-pddl`; the first time, compile it.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: it is not a sound game.
+            UnknownGameRules: TextWorld may be able to play it, but this engine does not know its rules.
+        """
+        self._game = self._games.get(game_file)
+        self._plan = {}
+        self.restore(self._game.initial)
+
+    def reset(self) -> GameState:
+        """Put the game in its initial state."""
+        self.restore(self._game.initial)
+        return self._report(text.opening(self._game, self._state))
+
+    def step(self, command: str) -> GameState:
+        """Send one command. White space around it does not count; otherwise it must be admissible to the letter."""
+        action = self._commands.get(command.strip())
+        if action is None:
+            return self._report(text.NOTHING_HAPPENS)
+        state = rules.apply(self._game, self._state, action)
+        if state is not self._state:
+            self.restore(state)
+        return self._report(text.feedback(self._game, state, action))
+
+    def expert_command(self) -> str:
+        """The first command of a shortest way to success; `look` where there is none or the task is done."""
+        if self._state not in self._plan:
+            self._plan = self._follow(shortest_plan(self._game, self._state) or [])
+        return self._plan.get(self._state, "look")
+
+    def snapshot(self) -> State:
+        """The current state: an immutable value that `restore` takes back, also in another engine with this game."""
+        return self._state
+
+    def restore(self, snapshot: State) -> None:
+        """Return to a state of the loaded game."""
+        self._state = snapshot
+        self._commands = rules.commands(self._game, snapshot)
+        self._admissible = tuple(sorted(self._commands))
+        self._won = rules.is_won(self._game, snapshot)
+
+    def close(self) -> None:
+        """Release what the engine holds: nothing but memory."""
+
+    def _report(self, feedback: str) -> GameState:
+        return GameState(feedback, self._admissible, self._won)
+
+    def _follow(self, plan: list[str]) -> dict[State, str]:
+        """The states that a plan passes through, and its command in each."""
+        state, found = self._state, {}
+        for command in plan:
+            found[state] = command
+            state = rules.apply(self._game, state, rules.commands(self._game, state)[command])
+        return found
