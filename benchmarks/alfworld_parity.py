@@ -105,7 +105,7 @@ class Walk:
     def choose(self, state: GameState, expert_command: str) -> str:
         """The next command."""
         self.known.update(dict.fromkeys(state.admissible_commands))
-        (kind,) = self.random.choices(list(MIX), MIX.values())
+        (kind,) = self.random.choices(list(MIX), list(MIX.values()))
         if kind == "expert":
             return expert_command
         if kind == "foreign":

@@ -51,7 +51,7 @@ def _useful_actions(game: CompiledGame, state: State) -> Iterator[Action]:
     hand, or go or open where that is possible. Looking, closing and slicing never help."""
     goal, held = game.goal, state.held
     helpful = _helpful_receptacles(game, state)
-    for action in rules.commands(game, state).values():
+    for _, action in sorted(rules.commands(game, state).items()):  # so that equally short plans are told apart
         match action.name:
             case "GotoLocation" | "OpenObject":
                 if action.receptacle in helpful:

@@ -3,49 +3,64 @@
 One function an action, each the counterpart of a PDDL `:action`. The agent and its location go without saying.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from hgpo_gym.envs.alfworld.native.game import NOTHING, Action, CompiledGame, State
+
+Commands = Iterator[tuple[str, Action]]
 
 
 def commands(game: CompiledGame, state: State) -> dict[str, Action]:
     """Every command that applies in a state, and its action. In no particular order."""
-    here = game.receptacles_at[state.location]
-    held = state.held
     found = game.commands_anywhere.copy()
-    for receptacle in here:
-        place = game.receptacles[receptacle]
-        del found[f"go to {place}"]
-        found[f"examine {place}"] = Action("examineReceptacle", receptacle=receptacle)
-        contents = state.contents[receptacle]
-        for number in contents & game.toggleable:  # even if the receptacle is closed
-            found[f"use {game.objects[number]}"] = Action("ToggleObject", number, receptacle)
-        if held != NOTHING:
-            for verb, name, places, objects in (
-                ("clean", "CleanObject", game.washing, game.cleanable),
-                ("heat", "HeatObject", game.heating, game.heatable),
-                ("cool", "CoolObject", game.cooling, game.coolable),
-            ):
-                if receptacle in places and held in objects:  # even if the receptacle is closed
-                    found[f"{verb} {game.objects[held]} with {place}"] = Action(name, held, receptacle)
-        if receptacle in game.openable:
-            if receptacle not in state.opened:
-                found[f"open {place}"] = Action("OpenObject", receptacle=receptacle)
-                continue
-            found[f"close {place}"] = Action("CloseObject", receptacle=receptacle)
-        for number in contents:
-            if held == NOTHING and number in game.pickupable:
-                found[f"take {game.objects[number]} from {place}"] = Action("PickupObject", number, receptacle)
-        if held != NOTHING and receptacle in game.fits[held]:
-            found[f"move {game.objects[held]} to {place}"] = Action("PutObject", held, receptacle)
-    if held != NOTHING:
-        # Only what is held can be examined: the domain means to allow what lies here as well, but says
-        # `?l - location, ?r - receptacle`, and nothing is of type `location,`.
-        found[f"examine {game.objects[held]}"] = Action("examineObject", held)
-        if held in game.knives:
-            for number in game.sliceable & state.objects_at[state.location]:
-                found[f"slice {game.objects[number]} with {game.objects[held]}"] = Action("SliceObject", number)
+    for receptacle in game.receptacles_at[state.location]:
+        del found[f"go to {game.receptacles[receptacle]}"]
+        found.update(_receptacle_commands(game, state, receptacle))
+        if state.held != NOTHING:
+            found.update(_appliance_commands(game, state, receptacle))
+    if state.held != NOTHING:
+        found.update(_hand_commands(game, state))
     return found
+
+
+def _receptacle_commands(game: CompiledGame, state: State, receptacle: int) -> Commands:
+    """What can be done to a receptacle here, with what is in it, and by putting into it what is held."""
+    place, contents = game.receptacles[receptacle], state.contents[receptacle]
+    yield f"examine {place}", Action("examineReceptacle", receptacle=receptacle)
+    for number in contents & game.toggleable:  # even if the receptacle is closed
+        yield f"use {game.objects[number]}", Action("ToggleObject", number, receptacle)
+    if receptacle in game.openable:
+        if receptacle not in state.opened:
+            yield f"open {place}", Action("OpenObject", receptacle=receptacle)
+            return
+        yield f"close {place}", Action("CloseObject", receptacle=receptacle)
+    if state.held == NOTHING:
+        for number in contents & game.pickupable:
+            yield f"take {game.objects[number]} from {place}", Action("PickupObject", number, receptacle)
+    elif receptacle in game.fits[state.held]:
+        yield f"move {game.objects[state.held]} to {place}", Action("PutObject", state.held, receptacle)
+
+
+def _appliance_commands(game: CompiledGame, state: State, receptacle: int) -> Commands:
+    """What a receptacle here can do to the object that is held; whether it is open plays no part."""
+    held, thing, place = state.held, game.objects[state.held], game.receptacles[receptacle]
+    if receptacle in game.washing and held in game.cleanable:
+        yield f"clean {thing} with {place}", Action("CleanObject", held, receptacle)
+    if receptacle in game.heating and held in game.heatable:
+        yield f"heat {thing} with {place}", Action("HeatObject", held, receptacle)
+    if receptacle in game.cooling and held in game.coolable:
+        yield f"cool {thing} with {place}", Action("CoolObject", held, receptacle)
+
+
+def _hand_commands(game: CompiledGame, state: State) -> Commands:
+    """What can be done to the object that is held, and with it to objects here."""
+    thing = game.objects[state.held]
+    # Only what is held can be examined: the domain means to allow what lies here as well, but writes
+    # `(exists (?l - location, ?r - receptacle) ...)`, and nothing is of a type `location,`.
+    yield f"examine {thing}", Action("examineObject", state.held)
+    if state.held in game.knives:
+        for number in game.sliceable & state.objects_at[state.location]:
+            yield f"slice {game.objects[number]} with {thing}", Action("SliceObject", number)
 
 
 def apply(game: CompiledGame, state: State, action: Action) -> State:
