@@ -2,8 +2,9 @@
 
     python -m benchmarks.alfworld_parity ../shared/data/alfworld --walks 1 --steps 40
 
-A walk mixes admissible commands, the planner's commands and commands that do not apply: misspelt, about other objects,
-padded with white space, empty, in other scripts, or valid in another place. It goes on after success. The first
+A walk mixes admissible commands, the planner's commands, errands (an object is fetched, used and left elsewhere) and
+commands that do not apply: misspelt, about other objects, padded with white space, empty, in other scripts, or valid in
+another place. It goes on after success. The first
 difference is printed in full; the exit status is 1 if there is one.
 """
 
@@ -20,11 +21,14 @@ from importlib.resources import files
 from pathlib import Path
 
 from hgpo_gym.envs.alfworld.engine import GameState
-from hgpo_gym.envs.alfworld.native import NativeEngine
+from hgpo_gym.envs.alfworld.native import CompiledGame, NativeEngine, State
 from hgpo_gym.envs.alfworld.native.fingerprint import task_sentence
 
-MIX = {"admissible": 0.5, "expert": 0.25, "foreign": 0.1, "odd": 0.15}
-"""How often a walk takes which kind of command. `foreign`: admissible at another time; `odd`: misspelt and the like."""
+MIX = {"admissible": 0.4, "expert": 0.2, "errand": 0.1, "foreign": 0.1, "odd": 0.2}
+"""How often a walk takes which kind of command. `errand`: begins a sequence of commands that reaches rare states;
+`foreign`: admissible at another time; `odd`: misspelt and the like."""
+ERRAND_GOES_ON = 0.8
+"""How likely the next command is the errand's, once one has begun."""
 
 VERB_WEIGHTS = {"go": 6, "examine": 4, "look": 3, "inventory": 2, "help": 0.3}
 """How likely an admissible verb is relative to one that changes something, which weighs 8."""
@@ -96,20 +100,27 @@ class Walk:
     Args:
         seed: the same seed and answers, the same commands.
         known: commands that were admissible anywhere, added to as the walk goes.
+        engine: plays the same game; asked for what an errand and the expert need to know.
     """
 
-    def __init__(self, seed: str, known: dict[str, None]):
+    def __init__(self, seed: str, known: dict[str, None], engine: NativeEngine):
         self.random = random.Random(seed)
         self.known = known
+        self.engine = engine
+        self.errand: list[str] = []
 
-    def choose(self, state: GameState, expert_command: str) -> str:
+    def choose(self, state: GameState) -> str:
         """The next command."""
         self.known.update(dict.fromkeys(state.admissible_commands))
+        if self.errand and self.random.random() < ERRAND_GOES_ON:
+            return self.errand.pop(0)
         (kind,) = self.random.choices(list(MIX), list(MIX.values()))
         if kind == "expert":
-            return expert_command
+            return self.engine.expert_command()
         if kind == "foreign":
             return self.random.choice(list(self.known))
+        if kind == "errand":
+            self.errand = errand(self.engine.game, self.engine.snapshot(), self.random)
         command = self._admissible(state)
         return self.random.choice(list(odd_variants(command))) if kind == "odd" else command
 
@@ -118,6 +129,54 @@ class Walk:
         verbs = sorted({command.split()[0] for command in state.admissible_commands})
         (verb,) = self.random.choices(verbs, [VERB_WEIGHTS.get(verb, 8) for verb in verbs])
         return self.random.choice([c for c in state.admissible_commands if c.split()[0] == verb])
+
+
+def errand(game: CompiledGame, state: State, rng: random.Random) -> list[str]:
+    """Commands that fetch a random object, use it for what it is good for, and leave it somewhere.
+
+    Some of them may not apply: the hand may be full, the receptacle open. That is part of the comparison.
+    """
+    lying = {o: r for r, contents in enumerate(state.contents) for o in sorted(contents & game.pickupable)}
+    treatable = game.cleanable | game.heatable | game.coolable
+    choices = [sorted(lying.keys() & objects) for objects in (game.knives, treatable, game.pickupable)]
+    choices = [objects for objects in choices if objects]
+    if not choices:
+        return ["look"]
+    number = rng.choice(rng.choice(choices))
+    thing = game.objects[number]
+
+    def visit(receptacle: int) -> list[str]:
+        return [f"go to {game.receptacles[receptacle]}", f"open {game.receptacles[receptacle]}"]
+
+    plan = [*visit(lying[number]), f"take {thing} from {game.receptacles[lying[number]]}", f"examine {thing}"]
+    uses = [
+        [*visit(receptacle), f"{verb} {thing} with {game.receptacles[receptacle]}", f"examine {thing}"]
+        for verb, receptacles, objects in (
+            ("clean", game.washing, game.cleanable),
+            ("heat", game.heating, game.heatable),
+            ("cool", game.cooling, game.coolable),
+        )
+        if number in objects
+        for receptacle in sorted(receptacles)
+    ]
+    if number in game.knives:
+        # Cut something, then look at what has been cut, which takes an empty hand.
+        uses += [
+            [
+                *visit(lying[other]),
+                f"slice {game.objects[other]} with {thing}",
+                f"move {thing} to {game.receptacles[lying[other]]}",
+                f"take {game.objects[other]} from {game.receptacles[lying[other]]}",
+                f"examine {game.objects[other]}",
+            ]
+            for other in sorted(lying.keys() & game.sliceable)
+        ]
+    for use in rng.sample(uses, min(len(uses), 2)):
+        plan += use
+    # Where it was taken from, or next to that, is where `look` may have something to say about it.
+    near = game.receptacles_at[game.location_of[lying[number]]]
+    left = rng.choice([*near, *sorted(game.fits[number])])
+    return [*plan, *visit(left), f"move {thing} to {game.receptacles[left]}", "look"]
 
 
 def odd_variants(command: str) -> Iterator[str]:
@@ -148,11 +207,11 @@ def compare(game_file: Path, native: NativeEngine, original: TextWorld, walks: i
     known: dict[str, None] = {}
     for number in range(walks):
         # The seed names the game by its content, so that a walk is the same wherever the file is.
-        walk = Walk(f"{seed}/{number}/{game_file.parent.parent.name}/{game_file.parent.name}", known)
+        walk = Walk(f"{seed}/{number}/{game_file.parent.parent.name}/{game_file.parent.name}", known, native)
         commands: list[str] = []
         expected, actual, won = original.reset(), native.reset(), False
         while expected == actual and len(commands) < steps:
-            command = walk.choose(expected, native.expert_command())
+            command = walk.choose(expected)
             commands.append(command)
             expected, actual = original.step(command), native.step(command)
             won |= expected.won

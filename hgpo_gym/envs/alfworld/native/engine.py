@@ -19,14 +19,15 @@ class NativeEngine:
         cache: directory of compiled games; by default `alfworld` in the user's cache directory or HGPO_GYM_CACHE.
     """
 
-    _game: CompiledGame
+    game: CompiledGame
+    """The loaded game."""
     _state: State
     _commands: dict[str, Action]
     _admissible: tuple[str, ...]
     _won: bool
 
     def __init__(self, cache: Path | None = None):
-        self._games = compiled_games(cache or default_directory())
+        self.games = compiled_games(cache or default_directory())
         self._plan: dict[State, str] = {}
 
     def load(self, game_file: Path) -> None:
@@ -37,29 +38,29 @@ class NativeEngine:
             ValueError: it is not a sound game.
             UnknownGameRules: TextWorld may be able to play it, but this engine does not know its rules.
         """
-        self._game = self._games.get(game_file)
+        self.game = self.games.get(game_file)
         self._plan = {}
-        self.restore(self._game.initial)
+        self.restore(self.game.initial)
 
     def reset(self) -> GameState:
         """Put the game in its initial state."""
-        self.restore(self._game.initial)
-        return self._report(text.opening(self._game, self._state))
+        self.restore(self.game.initial)
+        return self._report(text.opening(self.game, self._state))
 
     def step(self, command: str) -> GameState:
         """Send one command. White space around it does not count; otherwise it must be admissible to the letter."""
         action = self._commands.get(command.strip())
         if action is None:
             return self._report(text.NOTHING_HAPPENS)
-        state = rules.apply(self._game, self._state, action)
+        state = rules.apply(self.game, self._state, action)
         if state is not self._state:
             self.restore(state)
-        return self._report(text.feedback(self._game, state, action))
+        return self._report(text.feedback(self.game, state, action))
 
     def expert_command(self) -> str:
         """The first command of a shortest way to success; `look` where there is none or the task is done."""
         if self._state not in self._plan:
-            self._plan = self._follow(shortest_plan(self._game, self._state) or [])
+            self._plan = self._follow(shortest_plan(self.game, self._state) or [])
         return self._plan.get(self._state, "look")
 
     def snapshot(self) -> State:
@@ -69,9 +70,9 @@ class NativeEngine:
     def restore(self, snapshot: State) -> None:
         """Return to a state of the loaded game."""
         self._state = snapshot
-        self._commands = rules.commands(self._game, snapshot)
+        self._commands = rules.commands(self.game, snapshot)
         self._admissible = tuple(sorted(self._commands))
-        self._won = rules.is_won(self._game, snapshot)
+        self._won = rules.is_won(self.game, snapshot)
 
     def close(self) -> None:
         """Release what the engine holds: nothing but memory."""
@@ -84,5 +85,5 @@ class NativeEngine:
         state, found = self._state, {}
         for command in plan:
             found[state] = command
-            state = rules.apply(self._game, state, rules.commands(self._game, state)[command])
+            state = rules.apply(self.game, state, rules.commands(self.game, state)[command])
         return found
