@@ -23,11 +23,12 @@ from pathlib import Path
 from hgpo_gym.envs.alfworld.engine import GameState
 from hgpo_gym.envs.alfworld.native import CompiledGame, NativeEngine, State
 from hgpo_gym.envs.alfworld.native.fingerprint import task_sentence
+from hgpo_gym.envs.alfworld.native.game import NOTHING
 
-MIX = {"admissible": 0.4, "expert": 0.2, "errand": 0.1, "foreign": 0.1, "odd": 0.2}
+MIX = {"admissible": 0.45, "expert": 0.15, "errand": 0.15, "foreign": 0.1, "odd": 0.15}
 """How often a walk takes which kind of command. `errand`: begins a sequence of commands that reaches rare states;
 `foreign`: admissible at another time; `odd`: misspelt and the like."""
-ERRAND_GOES_ON = 0.8
+ERRAND_GOES_ON = 0.9
 """How likely the next command is the errand's, once one has begun."""
 
 VERB_WEIGHTS = {"go": 6, "examine": 4, "look": 3, "inventory": 2, "help": 0.3}
@@ -148,7 +149,11 @@ def errand(game: CompiledGame, state: State, rng: random.Random) -> list[str]:
     def visit(receptacle: int) -> list[str]:
         return [f"go to {game.receptacles[receptacle]}", f"open {game.receptacles[receptacle]}"]
 
-    plan = [*visit(lying[number]), f"take {thing} from {game.receptacles[lying[number]]}", f"examine {thing}"]
+    plan = []
+    if state.held != NOTHING and game.fits[state.held]:
+        free = rng.choice(sorted(game.fits[state.held]))
+        plan += [*visit(free), f"move {game.objects[state.held]} to {game.receptacles[free]}"]
+    plan += [*visit(lying[number]), f"take {thing} from {game.receptacles[lying[number]]}", f"examine {thing}"]
     uses = [
         [*visit(receptacle), f"{verb} {thing} with {game.receptacles[receptacle]}", f"examine {thing}"]
         for verb, receptacles, objects in (

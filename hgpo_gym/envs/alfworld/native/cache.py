@@ -86,7 +86,7 @@ def read_entry(entry: Path) -> CompiledGame | None:
     """The game of an entry; None if there is no entry, or not a sound one by the code of this version."""
     try:
         header, _, body = entry.read_bytes().partition(b"\n")
-    except FileNotFoundError:
+    except OSError:  # not there, or not to be read: writing it will tell which
         return None
     return CompiledGame.from_json(body.decode()) if header == _header(body) else None
 

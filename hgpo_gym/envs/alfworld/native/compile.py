@@ -56,12 +56,11 @@ def compile_game(game: Mapping[str, Any]) -> CompiledGame:
         ValueError: the game has no such texts, or its problem is not sound PDDL.
         UnknownGameRules: the game follows rules that this engine does not know.
     """
-    texts = [game.get(name) for name in ("pddl_domain", "grammar", "pddl_problem")]
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError("A game has the texts 'pddl_domain', 'grammar' and 'pddl_problem'.")
-    domain, grammar, problem = texts
-    rules = identify(domain, grammar)  # type: ignore[arg-type]
-    return _Compiler(parse_problem(problem), rules).compile(task_sentence(grammar))  # type: ignore[arg-type]
+    names = ("pddl_domain", "grammar", "pddl_problem")
+    if not isinstance(game, Mapping) or not all(isinstance(game.get(name), str) for name in names):
+        raise ValueError(f"A game is a mapping with the texts {', '.join(names)}.")
+    rules = identify(game["pddl_domain"], game["grammar"])
+    return _Compiler(parse_problem(game["pddl_problem"]), rules).compile(task_sentence(game["grammar"]))
 
 
 class _Compiler:

@@ -27,7 +27,7 @@ class NativeEngine:
     _won: bool
 
     def __init__(self, cache: Path | None = None):
-        self.games = compiled_games(cache or default_directory())
+        self._games = compiled_games(cache or default_directory())
         self._plan: dict[State, str] = {}
 
     def load(self, game_file: Path) -> None:
@@ -38,7 +38,7 @@ class NativeEngine:
             ValueError: it is not a sound game.
             UnknownGameRules: TextWorld may be able to play it, but this engine does not know its rules.
         """
-        self.game = self.games.get(game_file)
+        self.game = self._games.get(game_file)
         self._plan = {}
         self.restore(self.game.initial)
 
