@@ -101,16 +101,16 @@ KITCHEN_GOALS = {
 
 @pytest.fixture(scope="session")
 def data_root() -> Path:
-    """The folder of the real data sets."""
+    """Real data: `../shared/data` beside the repository, or where HGPO_GYM_DATA points."""
     return Path(os.environ.get("HGPO_GYM_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
 @pytest.fixture(scope="session")
 def alfworld_data(data_root) -> Path:
-    """ALFWorld's games; skips the test where they are missing."""
-    folder = data_root / "alfworld" / "json_2.1.1"
+    """A folder that holds `json_2.1.1`, with the splits valid_train (200 games) and valid_seen (140)."""
+    folder = data_root / "alfworld"
     if not folder.is_dir():
-        pytest.skip(f"ALFWorld games not found in {folder}; set HGPO_GYM_DATA")
+        pytest.skip(f"no ALFWorld games in {folder}: set HGPO_GYM_DATA")
     return folder
 
 
@@ -125,9 +125,13 @@ def engine(tmp_path) -> NativeEngine:
 
 
 @pytest.fixture
-def cup_game(alfworld_data) -> Path:
-    """One of the released games."""
-    return sorted(alfworld_data.glob("valid_seen/pick_heat*/*/game.tw-pddl"))[0]
+def released_game(alfworld_data) -> Path:
+    """One of the released games: something is to be heated."""
+    return released_games(alfworld_data, "valid_seen", "pick_heat_then_place_in_recep")[0]
+
+
+def released_games(alfworld_data: Path, split: str, task_type: str = "") -> list[Path]:
+    return sorted(alfworld_data.glob(f"json_2.1.1/{split}/{task_type}*/*/game.tw-pddl"))
 
 
 def kitchen(goal: str, old: str = "", new: str = "") -> dict[str, str]:
@@ -153,15 +157,15 @@ def write_game(folder: Path, game: dict[str, str]) -> Path:
 
 @pytest.mark.parametrize(("split", "task_type"), SAMPLE)
 def test_says_what_textworld_says(alfworld_data, engine, original, split, task_type):
-    games = sorted(alfworld_data.glob(f"{split}/{task_type}-*/*/game.tw-pddl"))
+    games = released_games(alfworld_data, split, task_type)
     game_file = min(games, key=lambda game_file: game_file.stat().st_size)  # TextWorld takes longer for large ones
     report = compare(game_file, engine, original, walks=1, steps=40, seed=0)
     assert not report.differences, report.differences[0]
     assert report.steps == 40
 
 
-def test_says_what_textworld_says_by_the_rules_of_the_package(cup_game, engine, original, tmp_path):
-    report = compare(with_package_rules(cup_game, tmp_path), engine, original, walks=1, steps=40, seed=0)
+def test_says_what_textworld_says_by_the_rules_of_the_package(released_game, engine, original, tmp_path):
+    report = compare(with_package_rules(released_game, tmp_path), engine, original, walks=1, steps=40, seed=0)
     assert not report.differences, report.differences[0]
 
 
@@ -191,8 +195,8 @@ def test_help_and_look_beside_receptacles_at_one_location(engine, tmp_path):
 # ---- which games it plays
 
 
-def test_comments_layout_and_case_of_the_domain_do_not_matter(cup_game):
-    game = json.loads(cup_game.read_text())
+def test_comments_layout_and_case_of_the_domain_do_not_matter(released_game):
+    game = json.loads(released_game.read_text())
     changed = {**game, "pddl_domain": "; a comment\n" + game["pddl_domain"].upper().replace("\n", "\n\n  ")}
     assert compile_game(changed) == compile_game(game)
 
@@ -209,8 +213,8 @@ def test_comments_layout_and_case_of_the_domain_do_not_matter(cup_game):
         ("pddl_problem", "(:init", "(:init (holdsAny agent1)"),
     ],
 )
-def test_refuses_rules_it_does_not_know(cup_game, name, old, new):
-    game = json.loads(cup_game.read_text())
+def test_refuses_rules_it_does_not_know(released_game, name, old, new):
+    game = json.loads(released_game.read_text())
     assert old in game[name]
     with pytest.raises(UnknownGameRules):
         compile_game({**game, name: game[name].replace(old, new)})
@@ -241,11 +245,31 @@ def test_a_game_with_a_truncated_problem_is_refused_by_name(engine, tmp_path):
         engine.load(write_game(tmp_path, game))
 
 
+def test_an_engine_without_a_game_says_so(engine, tmp_path):
+    with pytest.raises(RuntimeError, match="No game is loaded"):
+        engine.reset()
+    engine.load(write_game(tmp_path, kitchen("place")))
+    engine.reset()
+    with pytest.raises(FileNotFoundError):
+        engine.load(tmp_path / "missing.tw-pddl")
+    for call in (engine.reset, lambda: engine.step("look"), engine.expert_command):
+        with pytest.raises(RuntimeError, match="No game is loaded"):
+            call()
+    engine.close()
+    engine.close()
+
+
 # ---- the cache of compiled games
 
 
+def test_the_cache_is_where_the_variable_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "mine"))
+    NativeEngine().load(write_game(tmp_path, kitchen("place")))
+    assert len(list((tmp_path / "mine" / "alfworld").glob("*/*.json"))) == 1
+
+
 def test_a_compiled_game_survives_the_cache(alfworld_data, tmp_path):
-    for game_file in sorted(alfworld_data.glob("valid_seen/*/*/game.tw-pddl"))[::20]:
+    for game_file in released_games(alfworld_data, "valid_seen")[::20]:
         game = CompiledGames(tmp_path).get(game_file)
         from_disk = read_entry(CompiledGames(tmp_path).entry(game_file.read_bytes()))
         assert from_disk == game == compile_game(json.loads(game_file.read_text()))
@@ -325,7 +349,7 @@ def sound_entries(cache: Path, folder: Path) -> int:
 
 
 def test_two_processes_compile_at_once(alfworld_data, tmp_path):
-    folder = alfworld_data / "valid_train"
+    folder = alfworld_data / "json_2.1.1" / "valid_train"
     processes = [compile_all(tmp_path, folder) for _ in range(2)]
     printed = [process.communicate()[0].splitlines() for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
@@ -334,7 +358,7 @@ def test_two_processes_compile_at_once(alfworld_data, tmp_path):
 
 
 def test_a_process_killed_while_it_compiles_leaves_a_sound_cache(alfworld_data, tmp_path):
-    folder = alfworld_data / "valid_train"
+    folder = alfworld_data / "json_2.1.1" / "valid_train"
     for done in (1, 4, 9):  # killed at once after so many games: in the middle of the next one
         process = compile_all(tmp_path, folder)
         assert process.stdout is not None
@@ -349,10 +373,10 @@ def test_a_process_killed_while_it_compiles_leaves_a_sound_cache(alfworld_data, 
 # ---- snapshots
 
 
-def test_a_snapshot_is_returned_to_and_branches(cup_game, tmp_path):
+def test_a_snapshot_is_returned_to_and_branches(released_game, tmp_path):
     engine, other = NativeEngine(cache=tmp_path), NativeEngine(cache=tmp_path)
-    engine.load(cup_game)
-    other.load(cup_game)
+    engine.load(released_game)
+    other.load(released_game)
     rng, state = random.Random(0), engine.reset()
     for _ in range(30):
         snapshot, admissible = engine.snapshot(), state.admissible_commands
@@ -375,11 +399,13 @@ def test_a_snapshot_is_returned_to_and_branches(cup_game, tmp_path):
 
 @pytest.mark.parametrize(("split", "task_type"), SAMPLE)
 def test_the_planner_wins(alfworld_data, engine, split, task_type):
-    for game_file in sorted(alfworld_data.glob(f"{split}/{task_type}-*/*/game.tw-pddl")):
+    for game_file in released_games(alfworld_data, split, task_type):
         engine.load(game_file)
         state, steps = engine.reset(), 0
         expected = shortest_plan(engine.game, engine.snapshot())
         assert expected is not None
+        stored = json.loads(game_file.read_text()).get("walkthrough")  # valid_seen's games have one
+        assert stored is None or len(expected) <= len(stored)
         while not state.won:
             command = engine.expert_command()
             assert command in state.admissible_commands
@@ -408,19 +434,28 @@ def distance_to_success(game: CompiledGame, state, limit: int) -> int | None:
 @pytest.mark.parametrize("goal", KITCHEN_GOALS)
 def test_no_plan_is_shorter(goal):
     game = compile_game(kitchen(goal))
-    rng, state = random.Random(3), game.initial
-    checked = 0
-    for _ in range(60):
-        action = rng.choice(sorted(game_rules.commands(game, state).items()))[1]
-        state = game_rules.apply(game, state, action)
+    rng, lengths = random.Random(3), set()
+    for steps in range(0, 24, 2):
+        state = game.initial
+        for _ in range(steps):
+            state = game_rules.apply(game, state, rng.choice(sorted(game_rules.commands(game, state).items()))[1])
         plan = shortest_plan(game, state)
         assert plan is not None
-        distance = distance_to_success(game, state, limit=min(len(plan), 6) - 1)
-        assert distance is None, (state, plan, distance)
-        checked += 0 < len(plan) <= 6
-    assert checked > 5
+        shorter = distance_to_success(game, state, limit=min(len(plan), 8) - 1)
+        assert shorter is None, (state, plan, shorter)
+        lengths.add(len(plan))
+    assert len(lengths) > 1
 
 
 def test_no_plan_where_there_is_no_way():
     game = compile_game(kitchen("place", "(pickupable Mug_bar_1)", ""))
     assert shortest_plan(game, game.initial) is None
+
+
+def test_no_plan_with_something_in_hand_that_fits_nowhere(engine, tmp_path):
+    engine.load(write_game(tmp_path, kitchen("place", "(canContain CabinetType BoxType)", "")))
+    assert engine.expert_command() == "go to cabinet 1"
+    for command in ("go to cabinet 2", "open cabinet 2", "take box 1 from cabinet 2"):
+        assert engine.step(command).feedback != "Nothing happens."
+    assert shortest_plan(engine.game, engine.snapshot()) is None
+    assert engine.expert_command() == "look"

@@ -19,8 +19,6 @@ class NativeEngine:
         cache: directory of compiled games; by default `alfworld` in the user's cache directory or HGPO_GYM_CACHE.
     """
 
-    game: CompiledGame
-    """The loaded game."""
     _state: State
     _commands: dict[str, Action]
     _admissible: tuple[str, ...]
@@ -28,7 +26,15 @@ class NativeEngine:
 
     def __init__(self, cache: Path | None = None):
         self._games = compiled_games(cache or default_directory())
+        self._game: CompiledGame | None = None
         self._plan: dict[State, str] = {}
+
+    @property
+    def game(self) -> CompiledGame:
+        """The loaded game. Raises RuntimeError where there is none."""
+        if self._game is None:
+            raise RuntimeError("No game is loaded: call load(game_file) first.")
+        return self._game
 
     def load(self, game_file: Path) -> None:
         """Read a `game.tw-pddl`; the first time, compile it.
@@ -38,9 +44,10 @@ class NativeEngine:
             ValueError: it is not a sound game.
             UnknownGameRules: TextWorld may be able to play it, but this engine does not know its rules.
         """
-        self.game = self._games.get(game_file)
+        self._game = None  # a game that cannot be loaded does not leave the last one in its place
+        self._game = self._games.get(game_file)
         self._plan = {}
-        self.restore(self.game.initial)
+        self.restore(self._game.initial)
 
     def reset(self) -> GameState:
         """Put the game in its initial state."""
@@ -49,13 +56,14 @@ class NativeEngine:
 
     def step(self, command: str) -> GameState:
         """Send one command. White space around it does not count; otherwise it must be admissible to the letter."""
+        game = self.game
         action = self._commands.get(command.strip())
         if action is None:
             return self._report(text.NOTHING_HAPPENS)
-        state = rules.apply(self.game, self._state, action)
+        state = rules.apply(game, self._state, action)
         if state is not self._state:
             self.restore(state)
-        return self._report(text.feedback(self.game, state, action))
+        return self._report(text.feedback(game, state, action))
 
     def expert_command(self) -> str:
         """The first command of a shortest way to success; `look` where there is none or the task is done."""
@@ -75,7 +83,8 @@ class NativeEngine:
         self._won = rules.is_won(self.game, snapshot)
 
     def close(self) -> None:
-        """Release what the engine holds: nothing but memory."""
+        """Let go of the game. May be called twice."""
+        self._game = None
 
     def _report(self, feedback: str) -> GameState:
         return GameState(feedback, self._admissible, self._won)

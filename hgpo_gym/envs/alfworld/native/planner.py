@@ -159,8 +159,11 @@ class _Remaining:
         places = sources.get(number)
         if not places or number not in self.game.pickupable:
             return inf, []
+        in_the_way = state.held != NOTHING
+        if in_the_way and not self._locations(self.game.fits[state.held]):
+            return inf, []  # a few things can be taken, but fit nowhere
         closed = all(place in self.game.openable and place not in state.opened for place in places)
-        return 1 + closed + (state.held != NOTHING), [self._locations(places)]
+        return 1 + closed + in_the_way, [self._locations(places)]
 
     def _sources(self, state: State) -> dict[int, list[int]]:
         """The receptacles that can be reached and contain an object of the goal, by object."""
