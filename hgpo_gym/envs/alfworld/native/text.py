@@ -3,12 +3,26 @@
 `state` is the state after the action that the text answers. Oddities of the original are kept; comments name them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from hgpo_gym.envs.alfworld.native.game import NOTHING, Action, CompiledGame, State
 
 NOTHING_HAPPENS = "Nothing happens."
 """The answer to a command that does not apply."""
+
+ANSWERS = {
+    "GotoLocation": "You arrive at {r}.",
+    "OpenObject": "You open the {r}.",
+    "CloseObject": "You close the {r}.",
+    "PickupObject": "You pick up the {o} from the {r}.",
+    "PutObject": "You move the {o} to the {r}.",
+    "CleanObject": "You clean the {o} using the {r}.",
+    "HeatObject": "You heat the {o} using the {r}.",
+    "CoolObject": "You cool the {o} using the {r}.",
+    "ToggleObject": "You turn on the {o}.",  # "off" is in the grammar, but no action unsets isToggled
+    "SliceObject": "You sliced the {o} with the {held}.",
+}
+"""The answers to actions that change something. `o` and `r`: what the action is about."""
 
 HELP = """Available commands:
   look:                             look around your current location
@@ -40,7 +54,21 @@ def opening(game: CompiledGame, state: State) -> str:
 
 def feedback(game: CompiledGame, state: State, action: Action) -> str:
     """The answer to a command that applied."""
-    return _ANSWERS[action.name](game, state, action)
+    match action.name:
+        case "look":
+            return look(game, state)
+        case "inventory":
+            return inventory(game, state)
+        case "help":
+            return HELP
+        case "examineObject":
+            return examine_object(game, state, action.object)
+        case "examineReceptacle":
+            return examine_receptacle(game, state, action.receptacle)
+        case "GotoLocation" | "OpenObject":
+            return f"{_answer(game, state, action)} {examine_receptacle(game, state, action.receptacle)}"
+        case _:
+            return _answer(game, state, action)
 
 
 def look(game: CompiledGame, state: State) -> str:
@@ -97,41 +125,16 @@ def examine_object(game: CompiledGame, state: State, number: int) -> str:
     return f"There's nothing special about {name}."
 
 
-def _toggle(game: CompiledGame, action: Action) -> str:
-    return f"You turn on the {game.objects[action.object]}."  # "off" is in the grammar, but no action unsets isToggled
+def _answer(game: CompiledGame, state: State, action: Action) -> str:
+    return ANSWERS[action.name].format(
+        o=_name(game.objects, action.object),
+        r=_name(game.receptacles, action.receptacle),
+        held=_name(game.objects, state.held),
+    )
 
 
-_ANSWERS: dict[str, Callable[[CompiledGame, State, Action], str]] = {
-    "look": lambda game, state, _: look(game, state),
-    "inventory": lambda game, state, _: inventory(game, state),
-    "help": lambda *_: HELP,
-    "examineReceptacle": lambda game, state, a: examine_receptacle(game, state, a.receptacle),
-    "examineObject": lambda game, state, a: examine_object(game, state, a.object),
-    "GotoLocation": lambda game, state, a: (
-        f"You arrive at {game.receptacles[a.receptacle]}. {examine_receptacle(game, state, a.receptacle)}"
-    ),
-    "OpenObject": lambda game, state, a: (
-        f"You open the {game.receptacles[a.receptacle]}. {examine_receptacle(game, state, a.receptacle)}"
-    ),
-    "CloseObject": lambda game, _, a: f"You close the {game.receptacles[a.receptacle]}.",
-    "PickupObject": lambda game, _, a: (
-        f"You pick up the {game.objects[a.object]} from the {game.receptacles[a.receptacle]}."
-    ),
-    "PutObject": lambda game, _, a: f"You move the {game.objects[a.object]} to the {game.receptacles[a.receptacle]}.",
-    "CleanObject": lambda game, _, a: (
-        f"You clean the {game.objects[a.object]} using the {game.receptacles[a.receptacle]}."
-    ),
-    "HeatObject": lambda game, _, a: (
-        f"You heat the {game.objects[a.object]} using the {game.receptacles[a.receptacle]}."
-    ),
-    "CoolObject": lambda game, _, a: (
-        f"You cool the {game.objects[a.object]} using the {game.receptacles[a.receptacle]}."
-    ),
-    "ToggleObject": lambda game, _, a: _toggle(game, a),
-    "SliceObject": lambda game, state, a: (
-        f"You sliced the {game.objects[a.object]} with the {game.objects[state.held]}."
-    ),
-}
+def _name(names: tuple[str, ...], number: int) -> str:
+    return "" if number == NOTHING else names[number]
 
 
 def _middle_of_room(around: str) -> str:
