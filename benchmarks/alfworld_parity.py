@@ -4,7 +4,7 @@
 
 A walk mixes admissible commands, the planner's commands, errands (an object is fetched, used and left elsewhere) and
 commands that do not apply: misspelt, about other objects, padded with white space, empty, in other scripts, or valid in
-another place. It goes on after success. The first
+another place. It goes on after success; if there was none, the planner brings it about at the end. The first
 difference is printed in full; the exit status is 1 if there is one.
 """
 
@@ -21,7 +21,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from hgpo_gym.envs.alfworld.engine import GameState
-from hgpo_gym.envs.alfworld.native import CompiledGame, NativeEngine, State
+from hgpo_gym.envs.alfworld.native import CompiledGame, NativeEngine, State, shortest_plan
 from hgpo_gym.envs.alfworld.native.fingerprint import task_sentence
 from hgpo_gym.envs.alfworld.native.game import NOTHING
 
@@ -215,8 +215,14 @@ def compare(game_file: Path, native: NativeEngine, original: TextWorld, walks: i
         walk = Walk(f"{seed}/{number}/{game_file.parent.parent.name}/{game_file.parent.name}", known, native)
         commands: list[str] = []
         expected, actual, won = original.reset(), native.reset(), False
-        while expected == actual and len(commands) < steps:
-            command = walk.choose(expected)
+        while expected == actual:
+            # After `steps` commands the planner finishes the task, unless the walk has made that impossible.
+            if len(commands) < steps:
+                command = walk.choose(expected)
+            elif not won and shortest_plan(native.game, native.snapshot()):
+                command = native.expert_command()
+            else:
+                break
             commands.append(command)
             expected, actual = original.step(command), native.step(command)
             won |= expected.won
@@ -247,7 +253,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="games are **/game.tw-pddl below it")
     parser.add_argument("--games", type=int, help="compare a random sample of so many games (default: all)")
     parser.add_argument("--walks", type=int, default=1, help="walks a game (default 1)")
-    parser.add_argument("--steps", type=int, default=40, help="commands a walk (default 40)")
+    parser.add_argument(
+        "--steps", type=int, default=40, help="commands a walk, before the planner ends it (default 40)"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--package-rules", action="store_true", help="with the alfworld package's domain and grammar")
     options = parser.parse_args(arguments)

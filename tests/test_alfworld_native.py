@@ -161,7 +161,8 @@ def test_says_what_textworld_says(alfworld_data, engine, original, split, task_t
     game_file = min(games, key=lambda game_file: game_file.stat().st_size)  # TextWorld takes longer for large ones
     report = compare(game_file, engine, original, walks=1, steps=40, seed=0)
     assert not report.differences, report.differences[0]
-    assert report.steps == 40
+    assert report.steps >= 40
+    assert report.wins == 1
 
 
 def test_says_what_textworld_says_by_the_rules_of_the_package(released_game, engine, original, tmp_path):
