@@ -1,0 +1,120 @@
+"""Compiled games on disk: each game file is compiled once, by whichever process needs it first.
+
+An entry is named after the SHA-256 of the game file and starts with a line that says which code compiled it and what
+its own checksum is. An entry that does not hold what that line promises is compiled again. Entries are written under
+another name and moved into place, so that neither a second writer nor a killed one can leave half of one.
+"""
+
+import functools
+import hashlib
+import importlib.resources
+import json
+import os
+import tempfile
+import warnings
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import platformdirs
+
+from hgpo_gym.envs.alfworld.native.compile import compile_game
+from hgpo_gym.envs.alfworld.native.fingerprint import UnknownGameRules
+from hgpo_gym.envs.alfworld.native.game import CompiledGame
+
+COMPILER_MODULES = ("compile.py", "fingerprint.py", "game.py", "pddl.py")
+
+
+class CompiledGames:
+    """Gives out compiled games. Engines that play the same game at the same time share one.
+
+    Args:
+        directory: where entries are kept; created when the first one is written.
+    """
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self._in_use: WeakValueDictionary[tuple[str, int, int], CompiledGame] = WeakValueDictionary()
+
+    def get(self, game_file: Path) -> CompiledGame:
+        """The compiled game of a `game.tw-pddl`.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: it is not a sound game.
+            UnknownGameRules: it is a game by rules that the native engine does not know.
+        """
+        stat = Path(game_file).stat()
+        key = (str(game_file), stat.st_mtime_ns, stat.st_size)
+        game = self._in_use.get(key)
+        if game is None:
+            game = self._in_use[key] = self._load(game_file)
+        return game
+
+    def entry(self, content: bytes) -> Path:
+        """Where the compiled form of a game file with this content is kept."""
+        digest = hashlib.sha256(content).hexdigest()
+        return self.directory / digest[:2] / f"{digest}.json"
+
+    def _load(self, game_file: Path) -> CompiledGame:
+        content = Path(game_file).read_bytes()
+        entry = self.entry(content)
+        game = read_entry(entry)
+        if game is None:
+            game = _compile(content, game_file)
+            try:
+                write_entry(entry, game)
+            except OSError as error:
+                warnings.warn(
+                    f"Compiled games are not kept: {error}. Set HGPO_GYM_CACHE to a folder that can be written.",
+                    stacklevel=4,
+                )
+        return game
+
+
+def default_directory() -> Path:
+    """`alfworld` in the folder that HGPO_GYM_CACHE names, or in the user's cache directory."""
+    return Path(os.environ.get("HGPO_GYM_CACHE") or platformdirs.user_cache_dir("hgpo_gym")) / "alfworld"
+
+
+@functools.cache
+def compiled_games(directory: Path) -> CompiledGames:
+    """The `CompiledGames` of a directory that all engines of this process share."""
+    return CompiledGames(directory)
+
+
+def read_entry(entry: Path) -> CompiledGame | None:
+    """The game of an entry; None if there is no entry, or not a sound one by the code of this version."""
+    try:
+        header, _, body = entry.read_bytes().partition(b"\n")
+    except OSError:  # not there, or not to be read: writing it will tell which
+        return None
+    return CompiledGame.from_json(body.decode()) if header == _header(body) else None
+
+
+def write_entry(entry: Path, game: CompiledGame) -> None:
+    """Write an entry, at once from a reader's point of view. Raises OSError if the directory cannot be written."""
+    body = game.to_json().encode()
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=entry.parent, prefix=".", suffix=".tmp", delete=False) as file:
+        file.write(_header(body) + b"\n" + body)
+    Path(file.name).replace(entry)
+
+
+def _compile(content: bytes, game_file: Path) -> CompiledGame:
+    try:
+        return compile_game(json.loads(content))
+    except UnknownGameRules as error:
+        raise UnknownGameRules(f"{game_file}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{game_file} is not an ALFWorld game (game.tw-pddl): {error}") from error
+
+
+def _header(body: bytes) -> bytes:
+    return f"hgpo_gym compiled game {_compiler_version()} {hashlib.sha256(body).hexdigest()}".encode()
+
+
+@functools.cache
+def _compiler_version() -> str:
+    """Changes whenever the code does that decides what an entry says: no version number to forget."""
+    source = importlib.resources.files(__package__)
+    return hashlib.sha256(b"".join((source / name).read_bytes() for name in COMPILER_MODULES)).hexdigest()[:16]

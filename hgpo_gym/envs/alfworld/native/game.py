@@ -1,0 +1,156 @@
+"""A compiled game (what never changes) and its state (what does), as small immutable values over integers.
+
+Receptacles, objects and locations are numbered in the order of their PDDL names, which is the order in which
+TextWorld lists them.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+NOTHING = -1
+"""In place of an object: none."""
+
+Numbers = frozenset[int]
+
+
+class State(NamedTuple):
+    """Everything that actions change. A tuple: hashable, and cheap to keep, compare and return to.
+
+    Attributes:
+        location: where the agent stands.
+        held: the object in its hand, or NOTHING.
+        opened: the receptacles that are open.
+        contents: for every receptacle, the objects in or on it. An object may be in several.
+        objects_at: for every location, the objects there.
+        taken: (object, receptacle) pairs: objects that were taken from a receptacle and not put back.
+        clean, hot, cool, sliced, toggled: the objects that are so.
+    """
+
+    location: int
+    held: int
+    opened: Numbers
+    contents: tuple[Numbers, ...]
+    objects_at: tuple[Numbers, ...]
+    taken: frozenset[tuple[int, int]]
+    clean: Numbers
+    hot: Numbers
+    cool: Numbers
+    sliced: Numbers
+    toggled: Numbers
+
+
+class Action(NamedTuple):
+    """What a command stands for: an action of the domain and what it acts on."""
+
+    name: str
+    object: int = NOTHING
+    receptacle: int = NOTHING
+
+
+class Goal(NamedTuple):
+    """What wins.
+
+    `look_at_obj_in_light`: one of `objects` is in the hand, and one of `lamps` has been switched on and is in a
+    receptacle at the agent's location. All others: `needed` of `objects` are in the same one of `receptacles`; if
+    `quality` (clean, hot, cool) is not empty, they have it.
+    """
+
+    task_type: str
+    objects: Numbers
+    receptacles: Numbers = frozenset()
+    lamps: Numbers = frozenset()
+    quality: str = ""
+    needed: int = 1
+
+
+@dataclass(frozen=True)
+class CompiledGame:
+    """A game of the ALFRED domain, shared by every engine that plays it.
+
+    Attributes:
+        task: the sentence that ends the opening text.
+        goal: what wins.
+        receptacles, objects: their names in the text, such as `cabinet 1`.
+        location_of: the location of every receptacle, or NOTHING.
+        fits: for every object, the receptacles that can hold it.
+        insides: for every object that can hold objects, those in it; they cannot be reached.
+        openable, washing, heating, cooling: receptacles that open; where objects are cleaned, heated, cooled.
+        pickupable, cleanable, heatable, coolable, toggleable, sliceable, knives: objects.
+        initial: the state at the start.
+    """
+
+    task: str
+    goal: Goal
+    receptacles: tuple[str, ...]
+    objects: tuple[str, ...]
+    location_of: tuple[int, ...]
+    fits: tuple[Numbers, ...]
+    insides: dict[int, tuple[int, ...]]
+    openable: Numbers
+    washing: Numbers
+    heating: Numbers
+    cooling: Numbers
+    pickupable: Numbers
+    cleanable: Numbers
+    heatable: Numbers
+    coolable: Numbers
+    toggleable: Numbers
+    sliceable: Numbers
+    knives: Numbers
+    initial: State
+
+    @cached_property
+    def receptacles_at(self) -> tuple[tuple[int, ...], ...]:
+        """For every location, the receptacles there."""
+        found: list[list[int]] = [[] for _ in self.initial.objects_at]
+        for receptacle, location in enumerate(self.location_of):
+            if location != NOTHING:
+                found[location].append(receptacle)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def commands_anywhere(self) -> dict[str, Action]:
+        """The commands that apply at a location without receptacles; elsewhere one cannot go where one is."""
+        return {
+            "look": Action("look"),
+            "inventory": Action("inventory"),
+            "help": Action("help"),
+            **{
+                f"go to {name}": Action("GotoLocation", receptacle=receptacle)
+                for receptacle, (name, at) in enumerate(zip(self.receptacles, self.location_of, strict=True))
+                if at != NOTHING
+            },
+        }
+
+    def to_json(self) -> str:
+        """The game as JSON, sets in ascending order: equal games give equal text."""
+        return json.dumps(asdict(self), default=sorted, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "CompiledGame":
+        """The game that `to_json` wrote."""
+        data: dict[str, Any] = json.loads(text)
+        task_type, objects, receptacles, lamps, quality, needed = data["goal"]
+        location, held, opened, contents, objects_at, taken, *qualities = data["initial"]
+        sets = {name: frozenset(value) for name, value in data.items() if cls.__annotations__[name] is Numbers}
+        return cls(
+            task=data["task"],
+            goal=Goal(task_type, frozenset(objects), frozenset(receptacles), frozenset(lamps), quality, needed),
+            receptacles=tuple(data["receptacles"]),
+            objects=tuple(data["objects"]),
+            location_of=tuple(data["location_of"]),
+            fits=tuple(map(frozenset, data["fits"])),
+            insides={int(holder): tuple(inner) for holder, inner in data["insides"].items()},
+            initial=State(
+                location,
+                held,
+                frozenset(opened),
+                tuple(map(frozenset, contents)),
+                tuple(map(frozenset, objects_at)),
+                frozenset(map(tuple, taken)),
+                *map(frozenset, qualities),
+            ),
+            **sets,
+        )
