@@ -1,11 +1,14 @@
 """ALFWorld: household tasks in text (Shridhar et al., ICLR 2021), on the games of the alfworld package."""
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from hgpo_gym.envs.alfworld.engine import Engine, GameState
 from hgpo_gym.envs.alfworld.games import TASK_MARKER, find_games
+from hgpo_gym.envs.alfworld.native.fingerprint import UnknownGameRules
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.suggest import unknown_name
 
@@ -18,7 +21,13 @@ def _textworld(expert: bool) -> Engine:
     return TextWorldEngine(expert=expert)
 
 
-ENGINES: dict[str, Callable[[bool], Engine]] = {"textworld": _textworld}
+def _native(expert: bool) -> Engine:  # noqa: ARG001 - its planner works only when asked
+    from hgpo_gym.envs.alfworld.native.engine import NativeEngine
+
+    return NativeEngine()
+
+
+ENGINES: dict[str, Callable[[bool], Engine]] = {"textworld": _textworld, "native": _native}
 """Engines by name; a value takes `expert` and imports what it needs."""
 
 
@@ -33,8 +42,10 @@ class ALFWorldEnv(TextEnv):
         split: `train`, `valid_seen`, `valid_unseen`, `valid_train` or another folder beside them; of several, the first
             that has games.
         task_types: names of the task types to play (`games.TASK_TYPES`); None plays all six.
-        engine: what plays the games, one of `ENGINES`.
-        expert: put the expert's next action in `info["expert_action"]`.
+        engine: what plays the games: `textworld`, or `native`, which says the same thousands of times faster. A game
+            by rules that `native` does not know is played by `textworld`, with a warning.
+        expert: put the expert's next action in `info["expert_action"]`: alfworld's hand-coded expert with `textworld`,
+            the shortest way to success, which knows where everything is, with `native`.
         render_mode: None or `ansi`.
 
     Raises:
@@ -59,7 +70,9 @@ class ALFWorldEnv(TextEnv):
         self._catalogue = find_games(data, split, task_types)
         self.task_ids = self._catalogue.task_ids
         self._expert = expert
-        self._engine = ENGINES[engine](expert)
+        self._engine_name = engine
+        self._engines: dict[str, Engine] = {}
+        self._engine = self._get_engine(engine)
         self._loaded_task = ""
         self._admissible: tuple[str, ...] = ()
 
@@ -71,7 +84,7 @@ class ALFWorldEnv(TextEnv):
         """Load the task's game, unless it is the one just played, and open it."""
         if task_id != self._loaded_task:
             self._loaded_task = ""
-            self._engine.load(self._catalogue.games[task_id].file)
+            self._load(self._catalogue.games[task_id].file)
             self._loaded_task = task_id
         state = self._engine.reset()
         return self._turn(state, task=state.feedback.partition(TASK_MARKER)[2].strip())
@@ -84,9 +97,24 @@ class ALFWorldEnv(TextEnv):
         return self._turn(state, reward=SUCCESS_REWARD if state.won else 0.0, terminated=state.won, action_valid=valid)
 
     def close(self) -> None:
-        """Release the engine. May be called twice."""
-        self._engine.close()
+        """Release the engines. May be called twice."""
+        for engine in self._engines.values():
+            engine.close()
         super().close()
+
+    def _load(self, game_file: Path) -> None:
+        self._engine = self._get_engine(self._engine_name)
+        try:
+            self._engine.load(game_file)
+        except UnknownGameRules as error:
+            warnings.warn(f"Played by the slower engine textworld: {error}", stacklevel=4)
+            self._engine = self._get_engine("textworld")
+            self._engine.load(game_file)
+
+    def _get_engine(self, name: str) -> Engine:
+        if name not in self._engines:
+            self._engines[name] = ENGINES[name](self._expert)
+        return self._engines[name]
 
     def _turn(self, state: GameState, **fields: Any) -> Turn:
         self._admissible = state.admissible_commands

@@ -9,14 +9,12 @@ import functools
 import hashlib
 import importlib.resources
 import json
-import os
 import tempfile
 import warnings
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-import platformdirs
-
+from hgpo_gym.cache import cache_dir
 from hgpo_gym.envs.alfworld.native.compile import compile_game
 from hgpo_gym.envs.alfworld.native.fingerprint import UnknownGameRules
 from hgpo_gym.envs.alfworld.native.game import CompiledGame
@@ -72,8 +70,8 @@ class CompiledGames:
 
 
 def default_directory() -> Path:
-    """`alfworld` in the folder that HGPO_GYM_CACHE names, or in the user's cache directory."""
-    return Path(os.environ.get("HGPO_GYM_CACHE") or platformdirs.user_cache_dir("hgpo_gym")) / "alfworld"
+    """`alfworld` in the cache directory."""
+    return cache_dir() / "alfworld"
 
 
 @functools.cache
