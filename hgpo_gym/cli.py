@@ -121,11 +121,14 @@ def train(config: "DictConfig") -> None:
 
 def compare(config: "DictConfig", overrides: Sequence[str]) -> None:
     """`hgpo-gym compare`"""
-    from hgpo_gym.trainers.compare import run_comparison
+    from hgpo_gym.trainers.compare import RunFailedError, run_comparison
     from hgpo_gym.trainers.progress import Report
 
     with _mistakes_explained():
-        run_comparison(config, overrides, Report())
+        try:
+            run_comparison(config, overrides, Report())
+        except RunFailedError as error:
+            raise CommandFailed(str(error), 1) from None
 
 
 def evaluate(config: "DictConfig") -> None:

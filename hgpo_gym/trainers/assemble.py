@@ -30,7 +30,7 @@ from hgpo_gym.trainers.transcripts import Transcript
 WARMSTART_STREAM = 4
 RUNTIME_SETTINGS = ("device", "threads")
 """Settings of the model group that its weights do not depend on."""
-_FORMAT = 1
+_FORMAT = 2
 """Goes into the cache keys: raise it when what is cached changes its meaning."""
 
 
@@ -131,10 +131,11 @@ def warmstart_transcripts(config: DictConfig, report: Report) -> tuple[list[Tran
     )
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     options = {name: value for name, value in plain(config.env).items() if name != "data"}
-    key = content_key([_FORMAT, options, list(vector.task_ids), expert, settings.episodes, config.model.seed])
+    behaviour = ["expert", settings.random_actions] if expert else ["random"]
+    key = content_key([_FORMAT, options, list(vector.task_ids), behaviour, settings.episodes, config.model.seed])
     path = cache_dir() / "transcripts" / key / "episodes.jsonl"
     if not path.exists():
-        policy: Policy = ExpertPolicy() if expert else RandomPolicy()
+        policy: Policy = ExpertPolicy(settings.random_actions) if expert else RandomPolicy()
         schedule = TaskSchedule(vector.task_ids, config.model.seed).tasks(0, settings.episodes)
         collected: list[Transcript] = []
         with report.stage(f"Collecting {settings.episodes} {'expert' if expert else 'random'} episodes") as tick:

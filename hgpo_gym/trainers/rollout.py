@@ -12,8 +12,6 @@ from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers.batch import StepBatch
 from hgpo_gym.trainers.policies.base import Policy, Request, Sampling, TokenRecord
 
-SEEN = ("task", "observation", "admissible_actions")
-
 
 @dataclass(frozen=True, slots=True)
 class Episode:
@@ -28,12 +26,13 @@ class Episode:
 
 
 class Step(NamedTuple):
-    """What was seen and done at one step, in words."""
+    """What was seen and done at one step, in words, and what the expert would have done where it was asked."""
 
     task: str
     observation: str
     admissible_actions: tuple[str, ...]
     action: str
+    expert_action: str | None
 
 
 @dataclass(frozen=True)
@@ -105,9 +104,7 @@ def collect(
                 keys=before["context_keys"][row],
                 valid=bool(infos["action_valid"][row]),
                 tokens=response.tokens,
-                text=Step(
-                    before["task"][row], before["observation"][row], before["admissible_actions"][row], actions[row]
-                ),
+                text=_text(before, row, actions[row]),
             )
             for row, response in zip(acting, responses, strict=True)
         ]

@@ -83,6 +83,7 @@ class CheckpointSettings:
 class WarmstartSettings:
     source: str
     episodes: int
+    random_actions: float
     epochs: int
     learning_rate: float
     batch_size: int
@@ -90,7 +91,9 @@ class WarmstartSettings:
     def __post_init__(self) -> None:
         if self.source not in WARMSTART_SOURCES:
             raise ValueError(unknown_name("warmstart.source", self.source, WARMSTART_SOURCES))
-        _at_least("warmstart", self, episodes=1, epochs=0, learning_rate=0, batch_size=1)
+        _at_least("warmstart", self, episodes=1, random_actions=0, epochs=0, learning_rate=0, batch_size=1)
+        if self.random_actions >= 1:
+            raise ValueError(f"warmstart.random_actions={self.random_actions}: a share of steps below 1.")
 
 
 def _at_least(section: str, settings: object, **least: float) -> None:

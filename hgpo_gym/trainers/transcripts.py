@@ -19,11 +19,15 @@ class Transcript:
     steps: tuple[Step, ...]
 
     def prompts(self, memory: Memory, template: PromptTemplate) -> Iterator[tuple[str, str]]:
-        """The (prompt, answer) of every step, as a policy with this memory and template would see them."""
+        """The (prompt, answer) of every step, as a policy with this memory and template would see them.
+
+        The answer is the expert's where there was one, also where something else was done.
+        """
         memory.reset()
         for step in self.steps:
             context = memory.observe(step.observation, step.admissible_actions)
-            yield template.render(step.task, context), template.write_answer(step.action)
+            answer = step.action if step.expert_action is None else step.expert_action
+            yield template.render(step.task, context), template.write_answer(answer)
             memory.record(step.action)
 
 
@@ -55,5 +59,8 @@ def load(path: Path) -> list[Transcript]:
 
 
 def _parse(record: dict) -> Transcript:
-    steps = (Step(task, observation, tuple(actions), action) for task, observation, actions, action in record["steps"])
+    steps = (
+        Step(task, observation, tuple(admissible), action, expert_action)
+        for task, observation, admissible, action, expert_action in record["steps"]
+    )
     return Transcript(record["task_id"], record["won"], tuple(steps))

@@ -42,8 +42,8 @@ class ALFWorldEnv(TextEnv):
         split: `train`, `valid_seen`, `valid_unseen`, `valid_train` or another folder beside them; of several, the first
             that has games.
         task_types: names of the task types to play (`games.TASK_TYPES`); None plays all six.
-        engine: what plays the games: `textworld`, or `native`, which says the same thousands of times faster. A game
-            by rules that `native` does not know is played by `textworld`, with a warning.
+        engine: what plays the games: `native`, or alfworld's own `textworld`, which says the same thousands of times
+            more slowly. A game by rules that `native` does not know is played by `textworld`, with a warning.
         expert: put the expert's next action in `info["expert_action"]`: alfworld's hand-coded expert with `textworld`,
             the shortest way to success, which knows where everything is, with `native`.
         render_mode: None or `ansi`.
@@ -60,7 +60,7 @@ class ALFWorldEnv(TextEnv):
         data: str | os.PathLike[str] | None = None,
         split: str | Sequence[str] = "train",
         task_types: Sequence[str] | None = None,
-        engine: str = "textworld",
+        engine: str = "native",
         expert: bool = False,
         render_mode: str | None = None,
     ):

@@ -21,13 +21,22 @@ class RandomPolicy:
 
 
 class ExpertPolicy:
-    """Does what the environment's expert says; the environment must be made with `expert=True`."""
+    """Does what the environment's expert says; the environment must be made with `expert=True`.
+
+    Args:
+        random_actions: the share of steps at which a uniformly random admissible action is taken instead.
+    """
+
+    def __init__(self, random_actions: float = 0.0):
+        self._random_actions = random_actions
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:  # noqa: ARG002 - Policy
         return [Response(self._follow(request)) for request in requests]
 
-    @staticmethod
-    def _follow(request: Request) -> str:
+    def _follow(self, request: Request) -> str:
         if request.expert_answer is None:
             raise ValueError("The environment gives no expert_action: it has no expert, or env.expert is not true.")
+        generator = np.random.default_rng(request.seed)
+        if request.answers and generator.random() < self._random_actions:
+            return request.answers[generator.integers(len(request.answers))]
         return request.expert_answer
