@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from platformdirs import user_cache_dir
@@ -21,6 +22,15 @@ def content_key(content: Any) -> str:
     """16 hexadecimal digits that identify JSON-like content."""
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def source_digest(*modules: ModuleType) -> str:
+    """16 hexadecimal digits that change whenever the source of these modules does.
+
+    In the key of what these modules made, it keeps stale entries from being taken: no version number to forget.
+    """
+    sources = b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
+    return hashlib.sha256(sources).hexdigest()[:16]
 
 
 def make_whole(target: Path, fill: Callable[[Path], None]) -> Path:

@@ -7,16 +7,17 @@ import numpy as np
 from omegaconf import DictConfig
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from hgpo_gym.cache import cache_dir, content_key, make_whole
+from hgpo_gym.cache import cache_dir, content_key, make_whole, source_digest
 from hgpo_gym.config import plain
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers import transcripts
+from hgpo_gym.trainers import imitation, likelihood, rollout, transcripts
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.imitation import imitate
+from hgpo_gym.trainers.policies import models, scripted
 from hgpo_gym.trainers.policies.base import Policy, Sampling, TokenRecord
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, train_tokenizer
@@ -30,8 +31,6 @@ from hgpo_gym.trainers.transcripts import Transcript
 WARMSTART_STREAM = 4
 RUNTIME_SETTINGS = ("device", "threads")
 """Settings of the model group that its weights do not depend on."""
-_FORMAT = 2
-"""Goes into the cache keys: raise it when what is cached changes its meaning."""
 
 
 def make_env(config: DictConfig, *, num_tasks: int, group_size: int, workers: int, **changes: Any) -> ContextWrapper:
@@ -43,8 +42,8 @@ def make_env(config: DictConfig, *, num_tasks: int, group_size: int, workers: in
 
 def make_training_env(config: DictConfig) -> ContextWrapper:
     """The training split: `rollout.num_tasks` groups of `rollout.group_size`."""
-    rollout = RolloutSettings(**plain(config.rollout))
-    return make_env(config, num_tasks=rollout.num_tasks, group_size=rollout.group_size, workers=rollout.workers)
+    settings = RolloutSettings(**plain(config.rollout))
+    return make_env(config, num_tasks=settings.num_tasks, group_size=settings.group_size, workers=settings.workers)
 
 
 def make_evaluation_env(config: DictConfig, **changes: Any) -> ContextWrapper:
@@ -100,7 +99,9 @@ def initial_model(config: DictConfig, report: Report) -> tuple[PreTrainedModel, 
     for name in RUNTIME_SETTINGS:
         del settings["model"][name]
     episodes, episodes_key = warmstart_transcripts(config, report)
-    folder = cache_dir() / "models" / content_key([_FORMAT, settings, episodes_key])
+    folder = (
+        cache_dir() / "models" / content_key([source_digest(models, imitation, likelihood), settings, episodes_key])
+    )
     if not folder.exists():
         model, tokenizer = _make_model(config, episodes, report)
         make_whole(folder, lambda target: save_model(model, tokenizer, target))
@@ -132,7 +133,8 @@ def warmstart_transcripts(config: DictConfig, report: Report) -> tuple[list[Tran
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     options = {name: value for name, value in plain(config.env).items() if name != "data"}
     behaviour = ["expert", settings.random_actions] if expert else ["random"]
-    key = content_key([_FORMAT, options, list(vector.task_ids), behaviour, settings.episodes, config.model.seed])
+    made_by = source_digest(transcripts, rollout, scripted)
+    key = content_key([made_by, options, list(vector.task_ids), behaviour, settings.episodes, config.model.seed])
     path = cache_dir() / "transcripts" / key / "episodes.jsonl"
     if not path.exists():
         policy: Policy = ExpertPolicy(settings.random_actions) if expert else RandomPolicy()

@@ -123,6 +123,11 @@ class _Row:
     text: Step
 
 
+def _text(infos: dict[str, Any], row: int, action: str) -> Step:
+    expert_action = infos["expert_action"][row] if "expert_action" in infos else None
+    return Step(infos["task"][row], infos["observation"][row], infos["admissible_actions"][row], action, expert_action)
+
+
 def _request(template: PromptTemplate, prompt: str, infos: dict[str, Any], row: int, seed: tuple[int, ...]) -> Request:
     expert_action = infos["expert_action"][row] if "expert_action" in infos else None
     return Request(
