@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check install benchmark clean
+.PHONY: demo test check install parity benchmark clean
 
 # Installed once; again whenever the requirements change. Torch comes first, and exactly, so that pip takes a CPU build
 # that it is pointed to (a wheel at hand, an index of CPU builds) rather than the newest one with its CUDA packages.
@@ -26,8 +26,11 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+parity: install
+	$(BIN)/python -m benchmarks.alfworld_parity ../shared/data/alfworld --steps 50
+
 benchmark: install
-	$(BIN)/python benchmarks/credit_assignment.py
+	$(BIN)/python -m benchmarks.credit_assignment
 
 clean:
 	rm -rf .venv runs

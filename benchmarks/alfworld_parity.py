@@ -24,6 +24,7 @@ from hgpo_gym.envs.alfworld.engine import GameState
 from hgpo_gym.envs.alfworld.native import CompiledGame, NativeEngine, State, shortest_plan
 from hgpo_gym.envs.alfworld.native.fingerprint import task_sentence
 from hgpo_gym.envs.alfworld.native.game import NOTHING
+from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
 
 MIX = {"admissible": 0.45, "expert": 0.15, "errand": 0.15, "foreign": 0.1, "odd": 0.15}
 """How often a walk takes which kind of command. `errand`: begins a sequence of commands that reaches rare states;
@@ -33,31 +34,6 @@ ERRAND_GOES_ON = 0.9
 
 VERB_WEIGHTS = {"go": 6, "examine": 4, "look": 3, "inventory": 2, "help": 0.3}
 """How likely an admissible verb is relative to one that changes something, which weighs 8."""
-
-
-class TextWorld:
-    """The original: alfworld's names around TextWorld's PDDL environment, without alfworld's own expert."""
-
-    def __init__(self) -> None:
-        import textworld
-        from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
-        from textworld.envs.pddl import PddlEnv
-
-        infos = textworld.EnvInfos(feedback=True, admissible_commands=True, won=True)
-        self._env = AlfredDemangler(PddlEnv(infos), shuffle=False)
-
-    def load(self, game_file: Path) -> None:
-        self._env.load(str(game_file))
-
-    def reset(self) -> GameState:
-        return self._report(self._env.reset())
-
-    def step(self, command: str) -> GameState:
-        return self._report(self._env.step(command)[0])
-
-    @staticmethod
-    def _report(state) -> GameState:
-        return GameState(state["feedback"], tuple(state["admissible_commands"]), state["won"])
 
 
 @dataclass
@@ -204,7 +180,9 @@ def odd_variants(command: str) -> Iterator[str]:
     yield f"use {words[-2]} {words[-1]}" if len(words) > 2 else "use"
 
 
-def compare(game_file: Path, native: NativeEngine, original: TextWorld, walks: int, steps: int, seed: int) -> Report:
+def compare(
+    game_file: Path, native: NativeEngine, original: TextWorldEngine, walks: int, steps: int, seed: int
+) -> Report:
     """Walk through one game on both engines; stop at the first difference."""
     report = Report(games=1)
     native.load(game_file)
@@ -267,7 +245,7 @@ def main(arguments: list[str] | None = None) -> int:
         game_files = sorted(random.Random(options.seed).sample(game_files, min(options.games, len(game_files))))
     total, started = Report(), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        native, original = NativeEngine(cache=Path(folder) / "cache"), TextWorld()
+        native, original = NativeEngine(cache=Path(folder) / "cache"), TextWorldEngine()
         for number, source in enumerate(game_files, start=1):
             game_file = with_package_rules(source, Path(folder)) if options.package_rules else source
             report = compare(game_file, native, original, options.walks, options.steps, options.seed)

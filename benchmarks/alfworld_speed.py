@@ -15,8 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks.alfworld_parity import TextWorld
 from hgpo_gym.envs.alfworld.native import NativeEngine, compile_game
+from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
 
 GROUPS, GROUP_SIZE, STEPS = 16, 8, 50
 
@@ -44,19 +44,19 @@ def resident_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-def play(engine: NativeEngine | TextWorld, commands: list[str]) -> None:
+def play(engine: NativeEngine | TextWorldEngine, commands: list[str]) -> None:
     for command in commands:
         engine.step(command)
 
 
-def change(engine: NativeEngine | TextWorld, game_file: Path) -> None:
+def change(engine: NativeEngine | TextWorldEngine, game_file: Path) -> None:
     engine.load(game_file)
     engine.reset()
 
 
 def compare(game_files: list[Path], cache: Path, steps: int) -> None:
     """Print seconds an operation for both engines, and the ratio."""
-    native, original = NativeEngine(cache), TextWorld()
+    native, original = NativeEngine(cache), TextWorldEngine()
     compiling = [seconds(partial(compile_game, json.loads(game_file.read_text()))) for game_file in game_files]
     for game_file in game_files:
         native.load(game_file)  # all are in the cache on disk now, and in memory the last one alone

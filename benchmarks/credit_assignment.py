@@ -1,6 +1,6 @@
 """Time of credit assignment on a published-size batch: 16 groups of 8 episodes x 50 steps, K = 2.
 
-    python benchmarks/credit_assignment.py
+    python -m benchmarks.credit_assignment
 
 Prints the time of context keys (from plain lists) and of each estimator, returns included, beside a plain loop over
 groups in the same run. Ratios carry over between machines, milliseconds do not.

@@ -1,7 +1,6 @@
 """The native ALFWorld engine says what TextWorld says; its cache, its snapshots and its planner keep their promises."""
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -9,12 +8,18 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
+import gymnasium
 import pytest
 
-from benchmarks.alfworld_parity import TextWorld, compare, with_package_rules
+from benchmarks.alfworld_parity import compare, with_package_rules
+from hgpo_gym.envs import TextVectorEnv, check_text_env
 from hgpo_gym.envs.alfworld.native import CompiledGame, NativeEngine, UnknownGameRules, compile_game, shortest_plan
 from hgpo_gym.envs.alfworld.native import rules as game_rules
 from hgpo_gym.envs.alfworld.native.cache import CompiledGames, read_entry
+from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
+from hgpo_gym.memory import ContextWrapper
+from hgpo_gym.trainers.policies import RandomPolicy, Sampling
+from hgpo_gym.trainers.rollout import collect
 
 pytest.importorskip("alfworld", reason="alfworld is not installed: pip install 'hgpo_gym[alfworld]'")
 
@@ -100,23 +105,8 @@ KITCHEN_GOALS = {
 
 
 @pytest.fixture(scope="session")
-def data_root() -> Path:
-    """Real data: `../shared/data` beside the repository, or where HGPO_GYM_DATA points."""
-    return Path(os.environ.get("HGPO_GYM_DATA", Path(__file__).parents[2] / "shared" / "data"))
-
-
-@pytest.fixture(scope="session")
-def alfworld_data(data_root) -> Path:
-    """A folder that holds `json_2.1.1`, with the splits valid_train (200 games) and valid_seen (140)."""
-    folder = data_root / "alfworld"
-    if not folder.is_dir():
-        pytest.skip(f"no ALFWorld games in {folder}: set HGPO_GYM_DATA")
-    return folder
-
-
-@pytest.fixture(scope="session")
-def original() -> TextWorld:
-    return TextWorld()
+def original() -> TextWorldEngine:
+    return TextWorldEngine()
 
 
 @pytest.fixture
@@ -460,3 +450,53 @@ def test_no_plan_with_something_in_hand_that_fits_nowhere(engine, tmp_path):
         assert engine.step(command).feedback != "Nothing happens."
     assert shortest_plan(engine.game, engine.snapshot()) is None
     assert engine.expert_command() == "look"
+
+
+# ---- as an environment
+
+
+def test_a_rollout_is_the_same_on_both_engines(alfworld_data):
+    """Text, rewards, context keys and group statistics: a run may change its engine in the middle."""
+    rollouts = []
+    for engine in ("native", "textworld"):
+        vector = TextVectorEnv(
+            "hgpo_gym/ALFWorld-v0", 2, 2, data=alfworld_data, split="valid_seen", engine=engine, max_episode_steps=8
+        )
+        env = ContextWrapper(vector, "bare", window=2, history_length=2)
+        tasks = [vector.task_ids[0], vector.task_ids[-1]]
+        rollouts.append(collect(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=[(0,), (1,)]))
+        env.close()
+    native, textworld = rollouts
+    assert native.steps == textworld.steps
+    assert native.episodes == textworld.episodes
+    for name in ("group", "trajectory", "step", "reward", "context_keys", "penalty"):
+        assert (getattr(native.batch, name) == getattr(textworld.batch, name)).all()
+
+
+def test_the_environment_keeps_the_contract_and_its_expert_wins(alfworld_data):
+    env = gymnasium.make("hgpo_gym/ALFWorld-v0", data=alfworld_data, split="valid_seen", expert=True)
+    check_text_env(env)
+    for task_id in env.unwrapped.task_ids[::20]:
+        _, info = env.reset(options={"task_id": task_id})
+        steps = 0
+        while not info["won"]:
+            _, reward, _, truncated, info = env.step(info["expert_action"])
+            steps += 1
+            assert not truncated
+        assert reward == 10.0
+        assert steps <= 9
+
+
+def test_a_game_by_unknown_rules_is_played_by_textworld_with_a_warning(alfworld_data, tmp_path):
+    source = released_games(alfworld_data, "valid_seen", "pick_and_place_simple")[0]
+    folder = tmp_path / "odd" / "task" / "trial"
+    folder.mkdir(parents=True)
+    game = json.loads(source.read_text())
+    game["grammar"] = game["grammar"].replace("You pick up the", "You grab the")
+    (folder / "game.tw-pddl").write_text(json.dumps(game))
+    (folder / "traj_data.json").write_text(source.with_name("traj_data.json").read_text())
+    env = gymnasium.make("hgpo_gym/ALFWorld-v0", data=tmp_path, split="odd", disable_env_checker=True)
+    with pytest.warns(UserWarning, match="Played by the slower engine textworld"):
+        observation, _ = env.reset()
+    assert observation.startswith("-= Welcome to TextWorld, ALFRED! =-")
+    env.close()

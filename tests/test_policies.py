@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hgpo_gym.envs import TextVectorEnv
-from hgpo_gym.memory import ContextWrapper
+from hgpo_gym.memory import ContextWrapper, Memory, PromptTemplate
 from hgpo_gym.trainers.evaluate import census
 from hgpo_gym.trainers.likelihood import likelihood, score
 from hgpo_gym.trainers.losses import Totals, aggregate, clipped_surrogate, kl_k3
@@ -15,6 +15,7 @@ from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies.trie import TokenTrie
 from hgpo_gym.trainers.rollout import collect
+from hgpo_gym.trainers.transcripts import from_rollout, load, save
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back")
 PROMPTS = ["You are in a hall.", "You stand at a signpost. It says: take the red door.\n> walk on\n", "Hall."]
@@ -199,6 +200,28 @@ def test_a_rollout_holds_what_happened():
     halls = [row for row in range(len(batch)) if "hall" in rollout.steps[row].observation and batch.group[row] == 0]
     assert len(set(batch.key_groups(0)[halls])) == 1
     assert len(set(batch.key_groups(2)[halls])) == 2
+
+
+def test_an_expert_with_random_actions_is_still_asked_what_it_would_have_done():
+    rollout = collect(
+        maze(3, 4, max_episode_steps=30),
+        ExpertPolicy(random_actions=0.5),
+        Sampling(),
+        task_ids=["red-red-blue", "green-red-red", "blue-red-red"],
+        seeds=[(n,) for n in range(3)],
+    )
+    assert rollout.success > 0.5
+    differing = [step for step in rollout.steps if step.action != step.expert_action]
+    assert 0.1 < len(differing) / len(rollout.steps) < 0.5
+    transcript = from_rollout(rollout)[0]
+    answers = [answer for _, answer in transcript.prompts(Memory(), PromptTemplate.named("brief"))]
+    assert answers == [step.expert_action for step in transcript.steps]
+
+
+def test_transcripts_are_saved_and_loaded(tmp_path):
+    rollout = collect(maze(1, 2), RandomPolicy(), Sampling(), task_ids=["red-red-blue"], seeds=[(0,)])
+    save(from_rollout(rollout), tmp_path / "episodes.jsonl")
+    assert load(tmp_path / "episodes.jsonl") == from_rollout(rollout)
 
 
 def test_invalid_actions_are_penalised_at_their_step(tiny):
