@@ -121,7 +121,7 @@ def test_a_run_directory_is_not_overwritten_and_settings_are_compared(tmp_path):
     train(tmp_path, "trainer.iterations=1")
     with pytest.raises(FileExistsError, match=r"already holds a run\. Go on with it by resume=auto"):
         open_run(config(tmp_path))
-    with pytest.raises(ValueError, match=r"trainer.learning_rate: 0.002 there, 0.5 now"):
+    with pytest.raises(ValueError, match=r"trainer.learning_rate: 0.001 there, 0.5 now"):
         open_run(config(tmp_path, "resume=auto", "trainer.learning_rate=0.5"))
     with pytest.raises(FileNotFoundError, match="resume=must"):
         open_run(config(tmp_path / "none", "resume=must"))
@@ -151,18 +151,15 @@ def updated(parts, **changes):
     model, records, advantages = parts
     settings = TrainerSettings(
         **{
-            "iterations": 1, "learning_rate": 0.1, "weight_decay": 0.0, "mini_batch_size": 8, "update_epochs": 2,
-            "clip_low": 0.2, "clip_high": 0.2, "kl_coef": 0.0, "entropy_coef": 0.01, "loss_aggregation": "token_mean",
+            "iterations": 1, "learning_rate": 0.01, "warmup_steps": 0, "weight_decay": 0.0, "mini_batch_size": 8,
+            "update_epochs": 2, "clip_low": 0.2, "clip_high": 0.2, "kl_coef": 0.0, "entropy_coef": 0.01, "loss_aggregation": "token_mean",
             "max_grad_norm": 1.0, "invalid_action_penalty": 0.1, "max_batch_tokens": 10_000,
         }
         | changes
     )  # fmt: skip
     copy = type(model)(model.config)
     copy.load_state_dict(model.state_dict())
-    optimizer = torch.optim.SGD(copy.parameters(), lr=settings.learning_rate)
-    metrics = PolicyUpdate(copy, optimizer, model if settings.kl_coef else None, settings, 1.0)(
-        records, advantages, (0,)
-    )
+    metrics = PolicyUpdate(copy, model if settings.kl_coef else None, settings, 1.0)(records, advantages, (0,))
     return torch.cat([parameter.detach().flatten() for parameter in copy.parameters()]), metrics
 
 

@@ -83,7 +83,7 @@ def _make_vector(id: str, num_envs: int, *, group_size: int = 1, **options: Any)
 register(
     "hgpo_gym/SignpostMaze-v0",
     "hgpo_gym.envs.signpost_maze:SignpostMazeEnv",
-    max_episode_steps=16,
+    max_episode_steps=24,
     description="Built in: halls that look alike; the right door is the one a signpost named rooms ago.",
 )
 register(

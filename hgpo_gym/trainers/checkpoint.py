@@ -11,6 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from hgpo_gym.cache import make_whole
 
 _STATE = "state.json"
+_UPDATE_STATE = "update.pt"
 
 
 class Checkpoints:
@@ -24,15 +25,21 @@ class Checkpoints:
         iteration: int,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        optimizer: torch.optim.Optimizer,
+        update_state: dict[str, Any],
         state: dict[str, Any],
     ) -> Path:
-        """Save the state after `iteration` iterations; it appears whole or not at all."""
+        """Save the state after `iteration` iterations; it appears whole or not at all.
+
+        Args:
+            iteration, model, tokenizer: what they are.
+            update_state: the optimiser's, tensors included.
+            state: anything else, as JSON.
+        """
 
         def fill(folder: Path) -> None:
             model.save_pretrained(folder / "model")
             tokenizer.save_pretrained(folder / "model")
-            torch.save(optimizer.state_dict(), folder / "optimizer.pt")
+            torch.save(update_state, folder / _UPDATE_STATE)
             (folder / _STATE).write_text(json.dumps({**state, "iteration": iteration}))
 
         target = make_whole(self._path(iteration), fill)
@@ -62,6 +69,6 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     return json.loads((checkpoint / _STATE).read_text())
 
 
-def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
-    """Put the optimiser in the state it was saved in."""
-    optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", weights_only=True))
+def load_update_state(checkpoint: Path) -> dict[str, Any]:
+    """What `save` was given as `update_state`."""
+    return torch.load(checkpoint / _UPDATE_STATE, weights_only=True)

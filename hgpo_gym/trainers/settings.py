@@ -32,6 +32,7 @@ class RolloutSettings:
 class TrainerSettings:
     iterations: int
     learning_rate: float
+    warmup_steps: int
     weight_decay: float
     mini_batch_size: int
     update_epochs: int
@@ -45,7 +46,7 @@ class TrainerSettings:
     max_batch_tokens: int
 
     def __post_init__(self) -> None:
-        _at_least("trainer", self, iterations=0, mini_batch_size=1, update_epochs=1, max_batch_tokens=1)
+        _at_least("trainer", self, iterations=0, warmup_steps=0, mini_batch_size=1, update_epochs=1, max_batch_tokens=1)
         _at_least("trainer", self, learning_rate=0, weight_decay=0, clip_low=0, clip_high=0, kl_coef=0)
         _at_least("trainer", self, entropy_coef=0, invalid_action_penalty=0)
         if self.max_grad_norm <= 0:

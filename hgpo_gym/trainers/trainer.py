@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import torch
 from omegaconf import DictConfig
 from transformers import PreTrainedModel
 
@@ -15,7 +14,7 @@ from hgpo_gym.config import plain
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.trainers.advantages import check_options, estimate
 from hgpo_gym.trainers.assemble import initial_model, make_evaluation_env, make_policy, make_training_env
-from hgpo_gym.trainers.checkpoint import Checkpoints, load_optimizer, read_state
+from hgpo_gym.trainers.checkpoint import Checkpoints, load_update_state, read_state
 from hgpo_gym.trainers.evaluate import Census, census
 from hgpo_gym.trainers.policies.models import load_model
 from hgpo_gym.trainers.progress import LEGEND, Report, describe_iteration
@@ -55,22 +54,18 @@ class Trainer:
         else:
             model, tokenizer = load_model(str(newest / "model"), device=config.model.device)
         self.policy = make_policy(config, model, tokenizer)
-        self.optimizer = torch.optim.AdamW(
-            model.parameters(), lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay
-        )
         self.iteration, self.censuses = 0, []  # type: tuple[int, list[dict[str, Any]]]
-        run.begin(config)
-        if newest is None:
-            self._save()
-        else:
-            load_optimizer(newest, self.optimizer)
+        if newest is not None:
             state = read_state(newest)
             self.iteration, self.censuses = state["iteration"], state["censuses"]
             run.forget_after(self.iteration)
             report.line(f"Going on after iteration {self.iteration} from {newest}")
-        self.update = PolicyUpdate(
-            model, self.optimizer, self._reference(config), self.settings, self.rollout.temperature
-        )
+        run.begin(config)
+        if newest is None:
+            self.checkpoints.save(0, model, tokenizer, {}, {"censuses": []})
+        self.update = PolicyUpdate(model, self._reference(config), self.settings, self.rollout.temperature)
+        if newest is not None and self.iteration > 0:
+            self.update.load_state_dict(load_update_state(newest))
 
     def train(self) -> dict[str, Any]:
         """Run to `trainer.iterations` and return the summary.
@@ -154,7 +149,7 @@ class Trainer:
             self.iteration,
             self.policy.model,
             self.policy.tokenizer,
-            self.optimizer,
+            self.update.state_dict(),
             {"censuses": self.censuses},
         )
 

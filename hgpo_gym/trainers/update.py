@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,11 +30,10 @@ class _Row:
 
 
 class PolicyUpdate:
-    """Updates a model from token records and their advantages.
+    """Updates a model from token records and their advantages, by AdamW with a linear warm-up.
 
     Args:
         model: the policy that generated the records.
-        optimizer: over the model's parameters.
         reference: the model that the KL loss holds the policy to; needed where `kl_coef` is above 0.
         settings: see `configs/trainer/default.yaml`.
         temperature: the one that the records were drawn with.
@@ -42,15 +42,20 @@ class PolicyUpdate:
     def __init__(
         self,
         model: PreTrainedModel,
-        optimizer: torch.optim.Optimizer,
         reference: PreTrainedModel | None,
         settings: TrainerSettings,
         temperature: float,
     ):
         if settings.kl_coef > 0 and reference is None:
             raise ValueError(f"trainer.kl_coef={settings.kl_coef} needs a reference model.")
-        self.model, self.optimizer, self.reference = model, optimizer, reference
+        self.model, self.reference = model, reference
         self.settings, self.temperature = settings, temperature
+        self.optimizer = torch.optim.AdamW(
+            model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(
+            self.optimizer, lambda step: min(1.0, (step + 1) / max(1, settings.warmup_steps))
+        )
 
     def __call__(
         self, tokens: Sequence[TokenRecord], advantages: np.ndarray, seed: tuple[int, ...]
@@ -74,6 +79,15 @@ class PolicyUpdate:
                 where = f"epoch {epoch + 1}, mini-batch {start // self.settings.mini_batch_size + 1}"
                 self._step(mini_batch, metrics, where)
         return metrics.result()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict` needs to go on with the same numbers."""
+        return {"optimizer": self.optimizer.state_dict(), "schedule": self.schedule.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put optimiser and schedule in a saved state."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
 
     def _rows(self, tokens: Sequence[TokenRecord], advantages: np.ndarray) -> list[_Row]:
         choices = [record.choices for record in tokens]
@@ -106,6 +120,7 @@ class PolicyUpdate:
         if not torch.isfinite(norm):
             raise NonFiniteError(f"The gradient norm is {norm.item()} in {where}.")
         self.optimizer.step()
+        self.schedule.step()
         metrics.add_step(norm.item())
 
     def _loss(self, rows: list[_Row], totals: Totals, metrics: "_TokenMeans") -> torch.Tensor:
