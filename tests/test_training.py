@@ -152,7 +152,8 @@ def updated(parts, **changes):
     settings = TrainerSettings(
         **{
             "iterations": 1, "learning_rate": 0.01, "warmup_steps": 0, "weight_decay": 0.0, "mini_batch_size": 8,
-            "update_epochs": 2, "clip_low": 0.2, "clip_high": 0.2, "kl_coef": 0.0, "entropy_coef": 0.01, "loss_aggregation": "token_mean",
+            "update_epochs": 2, "clip_low": 0.2, "clip_high": 0.2, "kl_coef": 0.0, "entropy_coef": 0.01,
+            "loss_aggregation": "token_mean",
             "max_grad_norm": 1.0, "invalid_action_penalty": 0.1, "max_batch_tokens": 10_000,
         }
         | changes
