@@ -15,7 +15,7 @@ from hgpo_gym.config import load_config
 from hgpo_gym.trainers.assemble import initial_model
 from hgpo_gym.trainers.plots import plot_curves
 from hgpo_gym.trainers.progress import Report
-from hgpo_gym.trainers.run_directory import read_metrics, read_summary
+from hgpo_gym.trainers.run_directory import open_run, read_metrics, read_summary
 
 OWN_KEYS = ("algos", "seeds", "jobs", "out")
 POLL_SECONDS = 0.5
@@ -31,7 +31,7 @@ def run_comparison(config: DictConfig, overrides: Sequence[str], report: Report)
     Runs that are done are kept, runs that were broken off go on where they stopped.
 
     Raises:
-        ValueError: an unknown algorithm or setting.
+        ValueError: an unknown algorithm or setting, or a run that is there already has other settings.
         RunFailedError: a run ended with an error.
     """
     shared = [override for override in overrides if override.split("=")[0] not in OWN_KEYS]
@@ -40,7 +40,7 @@ def run_comparison(config: DictConfig, overrides: Sequence[str], report: Report)
     commands = {}
     for (algo, seed), path in runs.items():
         settings = [*shared, f"algo={algo}", f"seed={seed}", f"run_dir={path}", "resume=auto"]
-        load_config("config", settings)
+        open_run(load_config("config", settings))  # what is there already must have the same settings
         commands[path] = [sys.executable, "-m", "hgpo_gym", "train", *settings]
     initial_model(config, report)
     waiting = [path for path in runs.values() if not (path / "summary.json").exists()]
