@@ -116,6 +116,9 @@ def test_warmstart_train_eval_and_compare_work_together(capsys, tmp_path, monkey
     assert "grpo" in out
     assert "hgpo" in out
     assert (tmp_path / "runs/both/curves.png").read_bytes().startswith(b"\x89PNG")
+    lines = (tmp_path / "runs/both/results.csv").read_text().splitlines()
+    assert lines[0].startswith("algorithm,seed,iterations,success_before,success_after")
+    assert [line.split(",")[:2] for line in lines[1:]] == [["grpo", "0"], ["grpo", "1"], ["hgpo", "0"], ["hgpo", "1"]]
     metrics = (tmp_path / "runs/both/hgpo-seed1/metrics.jsonl").read_text()
     status, out, err = run(capsys, "compare", *from_there, "algos=[grpo,hgpo]", "seeds=[0,1]", "out=runs/both")
     assert status == 0, err

@@ -1,5 +1,6 @@
 """Comparisons: one run for each algorithm and seed, everything else equal, each in a process of its own."""
 
+import csv
 import subprocess
 import sys
 import time
@@ -48,9 +49,9 @@ def run_comparison(config: DictConfig, overrides: Sequence[str], report: Report)
         _run_all({path: commands[path] for path in waiting}, config.jobs, config.trainer.iterations, report)
     by_algo = {algo: [runs[algo, seed] for seed in config.seeds] for algo in config.algos}
     report.console.print(_table(by_algo, config))
-    curves = out / "curves.png"
-    plot_curves(by_algo, curves, title=f"{config.env_name}, {len(config.seeds)} seed(s)")
-    report.line(f"Curves: {curves}")
+    plot_curves(by_algo, out / "curves.png", title=f"{config.env_name}, {len(config.seeds)} seed(s)")
+    _write_csv(list(runs.values()), out / "results.csv")
+    report.line(f"Curves: {out / 'curves.png'}  A line a run: {out / 'results.csv'}")
 
 
 def _run_all(commands: dict[Path, list[str]], jobs: int, iterations: int, report: Report) -> None:
@@ -108,6 +109,17 @@ def _table(by_algo: dict[str, list[Path]], config: DictConfig) -> Table:
             _spread([sum(summary["seconds"].values()) for summary in summaries], "{:.0f}"),
         )
     return table
+
+
+def _write_csv(runs: list[Path], path: Path) -> None:
+    """One line a run: censuses before and after, iterations to 80 %, where the seconds went."""
+    summaries = [read_summary(run) for run in runs]
+    columns = ("algorithm", "seed", "iterations", "success_before", "success_after", "iterations_to_80_percent")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*columns, *(f"seconds_{part}" for part in summaries[0]["seconds"])])
+        for summary in summaries:
+            writer.writerow([*(summary[name] for name in columns), *(f"{s:.1f}" for s in summary["seconds"].values())])
 
 
 def _spread(values: list[float], form: str) -> str:
