@@ -184,7 +184,8 @@ def _mistakes_explained() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if _debugging():
             raise
-        raise CommandFailed(f"{error}. Install what is missing: pip install 'hgpo_gym[train]'", 2) from None
+        remedy = "" if "pip install" in str(error) else ". Install what is missing: pip install 'hgpo_gym[train]'"
+        raise CommandFailed(f"{error}{remedy}", 2) from None
     except (ValueError, OSError, ImportError) as error:
         if _debugging():
             raise

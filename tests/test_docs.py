@@ -12,24 +12,24 @@ from hgpo_gym.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "benchmarks" / "README.md", ROOT / "benchmarks" / "alfworld_native.md"]
-CODE = [
-    (page.name, number, block)
+BLOCKS = [
+    (page.name, language, text)
     for page in PAGES
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL), start=1)
+    for language, text in re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 ]
+CODE = [(page, text) for page, language, text in BLOCKS if language == "python"]
 COMMANDS = [
     line.partition("#")[0].strip()
-    for page in PAGES
-    for block in re.findall(r"```\n(.*?)```", page.read_text(), flags=re.DOTALL)
-    for line in block.replace("\\\n", " ").splitlines()
-    if line.startswith("hgpo-gym ") and "--help" not in line
+    for _, language, text in BLOCKS
+    for line in text.replace("\\\n", " ").splitlines()
+    if not language and line.startswith("hgpo-gym ") and "--help" not in line
 ]
 
 
-@pytest.mark.parametrize(("page", "number", "block"), CODE, ids=[f"{page}-{number}" for page, number, _ in CODE])
-def test_code_blocks_run(page, number, block):
-    result = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, f"{page}, block {number}:\n{result.stderr}"
+@pytest.mark.parametrize(("page", "code"), CODE)
+def test_code_blocks_run(page, code):
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, f"{page}:\n{code}\n{result.stderr}"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections import defaultdict
 
 import gymnasium
@@ -286,6 +288,16 @@ def test_an_error_inside_a_worker_reaches_the_caller():
     with pytest.raises(TypeError, match="An action is a string"):
         env.step([None])
     env.close()
+
+
+def test_environments_memory_and_estimators_need_no_torch():
+    code = (
+        "import sys, gymnasium, hgpo_gym, hgpo_gym.memory, hgpo_gym.trainers.advantages;"
+        f"gymnasium.make({MAZE!r}).reset();"
+        "heavy = {'torch', 'transformers', 'hydra', 'textworld', 'alfworld', 'matplotlib'} & set(sys.modules);"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_every_registered_id_is_in_gymnasiums_registry():
