@@ -31,7 +31,7 @@ def make_env(alfworld_data: Path) -> Iterator[MakeEnv]:
     made: list[ALFWorldEnv] = []
 
     def make(**options: Any) -> ALFWorldEnv:
-        env = ALFWorldEnv(**{"data": alfworld_data, "split": "valid_seen", **options})
+        env = ALFWorldEnv(**{"data": alfworld_data, "split": "valid_seen", "engine": "textworld", **options})
         made.append(env)
         return env
 
@@ -59,7 +59,11 @@ def copy_game(catalogue_data: Path, task_id: str, folder: Path) -> Path:
 def test_gymnasiums_checker_accepts_it(alfworld_data: Path) -> None:
     pytest.importorskip("alfworld")
     env = gymnasium.make(
-        "hgpo_gym/ALFWorld-v0", data=alfworld_data, split="valid_seen", task_types=["look_at_obj_in_light"]
+        "hgpo_gym/ALFWorld-v0",
+        data=alfworld_data,
+        split="valid_seen",
+        engine="textworld",
+        task_types=["look_at_obj_in_light"],
     )
     check_env(env.unwrapped)
 
@@ -137,7 +141,9 @@ def test_odd_actions_change_nothing(make_env: MakeEnv) -> None:
 
 def test_an_action_that_is_not_admissible_takes_a_step(alfworld_data: Path) -> None:
     pytest.importorskip("alfworld")
-    env = gymnasium.make("hgpo_gym/ALFWorld-v0", data=alfworld_data, split="valid_seen", max_episode_steps=2)
+    env = gymnasium.make(
+        "hgpo_gym/ALFWorld-v0", data=alfworld_data, split="valid_seen", engine="textworld", max_episode_steps=2
+    )
     env.reset(options={"task_id": PLACE})
     assert [env.step("fly")[2:4] for _ in range(2)] == [(False, False), (False, True)]
     env.close()

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from hgpo_gym.config import load_config
 from hgpo_gym.trainers.checkpoint import Checkpoints
+from hgpo_gym.trainers.likelihood import score
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
@@ -161,33 +162,34 @@ def updated(parts, **changes):
     copy = type(model)(model.config)
     copy.load_state_dict(model.state_dict())
     metrics = PolicyUpdate(copy, model if settings.kl_coef else None, settings, 1.0)(records, advantages, (0,))
-    return torch.cat([parameter.detach().flatten() for parameter in copy.parameters()]), metrics
+    return copy, metrics
 
 
 @pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean"])
 def test_an_update_does_not_depend_on_how_a_mini_batch_is_split(update_parts, aggregation):
-    whole, metrics = updated(update_parts, loss_aggregation=aggregation, kl_coef=0.1)
-    split, split_metrics = updated(update_parts, loss_aggregation=aggregation, kl_coef=0.1, max_batch_tokens=1)
-    torch.testing.assert_close(whole, split, atol=1e-6, rtol=1e-5)
+    """The gradient, not the weights: Adam's first step magnifies rounding errors of gradients near 0."""
+    settings = {"loss_aggregation": aggregation, "kl_coef": 0.1, "mini_batch_size": 24, "update_epochs": 1}
+    whole, metrics = updated(update_parts, **settings)
+    split, split_metrics = updated(update_parts, max_batch_tokens=1, **settings)
+    torch.testing.assert_close(gradient(whole), gradient(split), atol=1e-6, rtol=1e-4)
+    assert gradient(whole).norm() > 0.01
     assert metrics == pytest.approx(split_metrics, abs=1e-5)
-    assert metrics["kl_reference"] > 0
+
+
+def gradient(model):
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
 def test_an_update_raises_the_probability_of_good_answers(update_parts):
     model, records, _ = update_parts
     good = np.array([1.0 if record.token_ids[1] == records[0].token_ids[1] else -1.0 for record in records])
-    settings_before = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     after, _ = updated((model, records, good), update_epochs=5)
-    assert not torch.equal(settings_before, after)
-    copy = type(model)(model.config)
-    torch.nn.utils.vector_to_parameters(after, copy.parameters())
-    from hgpo_gym.trainers.likelihood import score
 
-    def mean(scored):
+    def mean_of_good(scored):
         return np.mean([sum(values) for values, advantage in zip(scored, good, strict=True) if advantage > 0])
 
     options = {"temperature": 1.0, "max_batch_tokens": 10_000}
-    assert mean(score(copy, records, **options)) > mean(score(model, records, **options)) + 0.05
+    assert mean_of_good(score(after, records, **options)) > mean_of_good(score(model, records, **options)) + 0.05
 
 
 def test_a_gradient_that_is_not_finite_stops_the_update_before_the_weights_change(update_parts):
