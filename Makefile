@@ -27,7 +27,7 @@ check: install
 	$(BIN)/mypy
 
 parity: install
-	$(BIN)/python -m benchmarks.alfworld_parity ../shared/data/alfworld --steps 50
+	$(BIN)/python -m benchmarks.alfworld_parity $(or $(ALFWORLD_DATA),../shared/data/alfworld) --steps 50
 
 benchmark: install
 	$(BIN)/python -m benchmarks.credit_assignment
