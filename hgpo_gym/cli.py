@@ -220,14 +220,13 @@ def evaluate(config: "DictConfig") -> None:
 
 def warmstart(config: "DictConfig") -> None:
     """`hgpo-gym warmstart`"""
-    from hgpo_gym.trainers.assemble import initial_model
-    from hgpo_gym.trainers.policies.models import save_model
+    from hgpo_gym.trainers.assemble import initial_weights
+    from hgpo_gym.trainers.policies.models import load_model, save_model
     from hgpo_gym.trainers.progress import Report
 
     report = Report()
     with _mistakes_explained():
-        model, tokenizer = initial_model(config, report)
-        save_model(model, tokenizer, Path(config.out))
+        save_model(*load_model(initial_weights(config, report), device="cpu"), Path(config.out))
     report.line(f"Saved in {config.out}. Train it by: hgpo-gym train model.path={config.out} warmstart.source=none")
 
 

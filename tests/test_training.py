@@ -158,6 +158,8 @@ def updated(parts, **changes):
             "update_epochs": 2, "clip_low": 0.2, "clip_high": 0.2, "kl_coef": 0.0, "entropy_coef": 0.01,
             "loss_aggregation": "token_mean",
             "max_grad_norm": 1.0, "invalid_action_penalty": 0.1, "max_batch_tokens": 10_000,
+            "recompute_logprobs": False, "importance_correction": "none", "importance_cap": 2.0,
+            "optimizer": "adamw", "precision": "float32", "gradient_checkpointing": False,
         }
         | changes
     )  # fmt: skip

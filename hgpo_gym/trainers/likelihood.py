@@ -1,12 +1,13 @@
 """Log-probabilities of answers, token by token, without padding in what comes out."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from hgpo_gym.trainers.policies.base import Likelihood, TokenRecord, TrainablePolicy
+from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
 from hgpo_gym.trainers.policies.sampling import likelihood_of_drawn, mask_logits
 
@@ -48,15 +49,29 @@ def likelihood(
     return likelihood_of_drawn(logits, tokens, torch.from_numpy(rows).to(device))
 
 
+def computing_in(precision: str, model: torch.nn.Module) -> AbstractContextManager:
+    """With `bfloat16`: matrix products in it, everything that sums over many numbers in float32, as torch's autocast
+    has it. The weights stay what they are, so float32 weights keep the small changes that bfloat16 would round away.
+    With `float32`: as the weights are."""
+    device = next(model.parameters()).device.type
+    return torch.autocast(device, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+
+
 @torch.inference_mode()
 def score(
-    policy: TrainablePolicy, records: Sequence[TokenRecord], *, temperature: float, max_batch_tokens: int
+    policy: Scorer,
+    records: Sequence[TokenRecord],
+    *,
+    temperature: float,
+    max_batch_tokens: int,
+    precision: str = "float32",
 ) -> list[np.ndarray]:
     """float32[C] for each record: the log-probabilities of its choices, without gradients."""
     policy.model.eval()
     scores: list[np.ndarray] = [np.empty(0, dtype=np.float32)] * len(records)
     for batch in length_sorted_batches([len(record) for record in records], max_batch_tokens):
-        result = policy.likelihood([records[index] for index in batch], temperature=temperature)
+        with computing_in(precision, policy.model):
+            result = policy.likelihood([records[index] for index in batch], temperature=temperature)
         counts = [len(records[index].choices) for index in batch]
         for index, values in zip(batch, torch.split(result.logprobs, counts), strict=True):
             scores[index] = values.cpu().numpy()

@@ -13,10 +13,15 @@ from hgpo_gym.config import plain
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.trainers import kept_rollouts
 from hgpo_gym.trainers.advantages import check_options, estimate
-from hgpo_gym.trainers.assemble import initial_policy, load_policy, make_evaluation_env, make_training_env
+from hgpo_gym.trainers.assemble import (
+    initial_policy,
+    load_policy,
+    make_evaluation_env,
+    make_training_env,
+    reference_policy,
+)
 from hgpo_gym.trainers.checkpoint import Checkpoints, load_update_state, read_state
 from hgpo_gym.trainers.evaluate import Census, census
-from hgpo_gym.trainers.policies.base import TrainablePolicy
 from hgpo_gym.trainers.progress import LEGEND, Report, describe_iteration
 from hgpo_gym.trainers.rollout import Rollout, collect
 from hgpo_gym.trainers.run_directory import RunDirectory
@@ -63,7 +68,9 @@ class Trainer:
             report.line(f"Going on after iteration {self.iteration} from {newest}")
         last = (run.metrics() or [{}])[-1]
         self.steps_so_far, self.seconds_so_far = last.get("steps_so_far", 0), last.get("seconds_so_far", 0.0)
-        self.update = PolicyUpdate(self.policy, self._reference(config), self.settings, self.rollout.temperature)
+        needs_reference = self.settings.kl_coef > 0
+        reference = reference_policy(config, self.policy, self.checkpoints.initial_model) if needs_reference else None
+        self.update = PolicyUpdate(self.policy, reference, self.settings, self.rollout.temperature)
         if newest is not None and self.iteration > 0:
             self.update.load_state_dict(load_update_state(newest))
 
@@ -162,14 +169,6 @@ class Trainer:
             self.update.state_dict(),
             {"censuses": self.censuses},
         )
-
-    def _reference(self, config: DictConfig) -> TrainablePolicy | None:
-        """The policy that the run began with, where the KL loss needs them."""
-        if self.settings.kl_coef == 0:
-            return None
-        reference = load_policy(config, self.checkpoints.initial_model)
-        reference.model.eval().requires_grad_(False)
-        return reference
 
     def _summary(self) -> dict[str, Any]:
         metrics = self.run_dir.metrics()
