@@ -131,15 +131,13 @@ def reference_policy(config: DictConfig, policy: TrainablePolicy, initial: Path)
 
 
 def _initial_language_model(config: DictConfig, report: Report) -> TrainablePolicy:
-    model, tokenizer = _load(config, initial_weights(config, report))
-    settings = LoraSettings(**plain(config.model.lora))
-    if settings.rank is not None:
-        model = add_adapter(model, settings, config.model.seed)
-    elif config.model.quantization is not None:
+    lora = LoraSettings(**plain(config.model.lora))
+    if lora.rank is None and config.model.quantization is not None:
         raise ValueError(
-            f"model.quantization={config.model.quantization}: such weights do not train; set model.lora.rank."
+            f"model.quantization={config.model.quantization}: such weights do not train. Set model.lora.rank."
         )
-    return make_policy(config, model, tokenizer)
+    model, tokenizer = _load(config, initial_weights(config, report))
+    return make_policy(config, add_adapter(model, lora, config.model.seed) if lora.rank else model, tokenizer)
 
 
 def _load_language_model(config: DictConfig, folder: Path) -> TrainablePolicy:

@@ -55,6 +55,12 @@ class Checkpoints:
         iterations = self._iterations()
         return self._path(iterations[-1]) if iterations else None
 
+    def after(self, iteration: int) -> Path:
+        """The checkpoint after that many iterations. Raises FileNotFoundError if it was not kept."""
+        if iteration not in (kept := self._iterations()):
+            raise FileNotFoundError(f"No checkpoint of iteration {iteration} in {self.folder}; there are {kept}.")
+        return self._path(iteration)
+
     @property
     def initial_model(self) -> Path:
         """The folder of the weights that the run began with."""

@@ -63,9 +63,9 @@ def has_adapter(model: torch.nn.Module) -> bool:
     return hasattr(model, "peft_config")
 
 
-def merged(model: Any) -> "PreTrainedModel":
-    """A plain model that computes the same: the adapter is added to the weights, which changes `model`."""
-    return model.merge_and_unload() if has_adapter(model) else model
+def merge(model: Any) -> "PreTrainedModel":
+    """A plain model that computes the same as this one with its adapter, whose product is added to the weights."""
+    return model.merge_and_unload()
 
 
 class WithoutAdapter:
