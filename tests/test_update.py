@@ -1,5 +1,4 @@
-"""One policy update: what moves, what does not depend on how the work is cut up, what corrects an engine that is not quite
-the trainer."""
+"""One policy update: what moves, what no cutting up changes, and what corrects an engine that differs."""
 
 import sys
 
