@@ -34,8 +34,8 @@ class WandbLogger:
             )
         except wandb.Error as error:
             raise ConnectionError(
-                f"Weights & Biases says: {error} Log in by 'wandb login', set WANDB_MODE=offline, or leave wandb out of "
-                "loggers."
+                f"Weights & Biases says: {error} Log in by 'wandb login', set WANDB_MODE=offline, or leave wandb out "
+                "of loggers."
             ) from error
 
     def log(self, metrics: dict[str, float]) -> None:
