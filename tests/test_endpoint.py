@@ -142,6 +142,27 @@ def test_answers_come_in_order_and_no_more_requests_are_under_way_than_allowed(t
     assert usage["requests"] == 12
 
 
+def test_an_answer_is_there_while_another_is_still_being_written(tmp_path):
+    def hold_back_slow(server, body):
+        if body["messages"][0]["content"] == "slow":
+            server.released.wait(SECONDS)
+        return echo(server, body)
+
+    slow, quick, later = requests(["slow", "quick", "later"])
+    with serving(hold_back_slow) as server:
+        policy = EndpointPolicy(settings(server.url), KeptAnswers(tmp_path / "kept.jsonl"))
+        with policy:
+            stream = policy.stream(Sampling())
+            stream.ask({0: slow, 1: quick})
+            assert stream.work() == {1: Response("quick")}
+            stream.ask({2: later})
+            assert stream.work() == {2: Response("later")}
+            assert stream.unanswered == 1
+            server.released.set()
+            assert stream.work() == {0: Response("slow")}
+            assert stream.unanswered == 0
+
+
 def test_what_is_sent_can_be_suited_to_the_endpoint(tmp_path):
     with serving(lambda server, body: Reply(200, completion(body["prompt"] + "!"))) as server:
         changes = {"chat": False, "token_limit": "max_completion_tokens", "send_seed": False, "extra": {"top_k": 20}}
@@ -177,20 +198,20 @@ AT_ONCE = {"retry-after-ms": "1"}
 @pytest.mark.parametrize(
     ("reply", "tries", "message"),
     [
-        (Reply(500, error("it broke"), AT_ONCE), 3, r"status 500, it broke\. The endpoint is in trouble: try later"),
-        (Reply(429, error("too many"), AT_ONCE), 3, r"status 429, too many\. Lower openai\.concurrency"),
+        (Reply(500, error("it broke"), AT_ONCE), 3, r"status 500: it broke\. The endpoint is in trouble: try later"),
+        (Reply(429, error("too many"), AT_ONCE), 3, r"status 429: too many\. Lower openai\.concurrency"),
         (
             Reply(401, error(f"Wrong key {KEY}")),
             1,
-            r"status 401, Wrong key \*\*\*\. Check the key in .* OPENAI_API_KEY",
+            r"status 401: Wrong key \*\*\*\. Check the key in .* OPENAI_API_KEY",
         ),
         (
             Reply(404, error("no model tiny")),
             1,
-            r"status 404, no model tiny\. Check openai\.base_url, .* openai\.model",
+            r"status 404: no model tiny\. Check openai\.base_url, .* openai\.model",
         ),
-        (Reply(400, error("too long")), 1, r"status 400, too long\. It refuses the request itself"),
-        (Reply(400, "<html>Bad gateway"), 1, r"status 400, <html>Bad gateway"),
+        (Reply(400, error("too long")), 1, r"status 400: too long\. It refuses the request itself"),
+        (Reply(400, "<html>Bad gateway"), 1, r"status 400: <html>Bad gateway"),
         (Reply(200, "{'choices': "), 1, r"not an answer: .*choices.*\. Check openai\.base_url"),
         (Reply(200, {"choices": []}), 1, r"not an answer: "),
         (Reply(200, [1, 2]), 1, r"not an answer: "),
@@ -214,7 +235,7 @@ def test_an_endpoint_that_does_not_answer_in_time_is_tried_again_then_named(tmp_
 
     with serving(hang) as server:
         policy = EndpointPolicy(settings(server.url, retries=1, timeout=0.2), KeptAnswers(tmp_path / "kept.jsonl"))
-        with pytest.raises(NoAnswerError, match=r"no answer within 0\.2 s\. Raise openai\.timeout"), policy:
+        with pytest.raises(NoAnswerError, match=r"no answer: 0\.2 s\. Raise openai\.timeout"), policy:
             policy.generate(requests(["hello"]), Sampling())
         server.released.set()
     assert policy.usage()["retries"] == 1
@@ -333,7 +354,8 @@ def test_a_prompt_that_does_not_say_how_to_answer_is_pointed_out(capsys):
 
 
 def test_a_missing_package_is_named_with_its_extra(capsys, monkeypatch):
-    monkeypatch.delitem(sys.modules, "hgpo_gym.trainers.policies.endpoint")
+    for module in ("endpoint", "endpoint_client"):
+        monkeypatch.delitem(sys.modules, f"hgpo_gym.trainers.policies.{module}")
     monkeypatch.setitem(sys.modules, "openai", None)
     status, _, err = run(capsys, "eval", "policy=openai", "openai.model=tiny", *MAZE)
     assert status == 2

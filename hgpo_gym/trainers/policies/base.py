@@ -98,6 +98,14 @@ class Policy(Protocol):
         """One response a request, in order."""
 
 
+class Answer(NamedTuple):
+    """What a metered policy was answered, and the tokens that it charges for; None where it does not say."""
+
+    text: str
+    input_tokens: int | None
+    output_tokens: int | None
+
+
 class NoAnswerError(RuntimeError):
     """A policy got no answer, and cannot go on without."""
 

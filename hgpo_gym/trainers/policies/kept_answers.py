@@ -3,18 +3,9 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
 
 from hgpo_gym.cache import content_key
-from hgpo_gym.trainers.policies.base import Request, Sampling
-
-
-class Answer(NamedTuple):
-    """What an endpoint answered, and the tokens that it charges for; None where it does not say."""
-
-    text: str
-    input_tokens: int | None
-    output_tokens: int | None
+from hgpo_gym.trainers.policies.base import Answer, Request, Sampling
 
 
 class KeptAnswers:
