@@ -131,7 +131,7 @@ def test_an_algorithm_can_compete_with_itself(capsys, tmp_path):
     runs = {path.parent.name: OmegaConf.load(path).algo for path in tmp_path.glob("*/config.yaml")}
     assert set(runs) == {"gigpo-seed0", "hgpo-history_length_0-seed0", "hgpo-history_length_1-base_group_True-seed0"}
     assert runs["hgpo-history_length_0-seed0"].history_length == 0
-    assert "hgpo history_length=0 base_group=False" in out
+    assert "hgpo K=0 base_group=False" in out
 
 
 def test_a_number_of_seeds_means_the_first_ones():
