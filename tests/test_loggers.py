@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from wandb.proto.wandb_internal_pb2 import Record
+from wandb.proto import wandb_internal_pb2
 
 from hgpo_gym.trainers.run_directory import read_metrics
 from tests.small_runs import train
@@ -71,7 +71,7 @@ def read_log(data, block=32768, header=7):
         pieces += data[position + header : position + header + length]
         position += header + length
         if kind in (1, 4):  # whole, or last piece
-            record = Record()
+            record = wandb_internal_pb2.Record()
             record.ParseFromString(pieces)
             yield record
             pieces = b""
