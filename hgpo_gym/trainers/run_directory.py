@@ -6,17 +6,19 @@ import json
 import platform
 import shlex
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
 
 from omegaconf import DictConfig, OmegaConf
-from torch.utils.tensorboard import SummaryWriter
 
 from hgpo_gym.cache import write_whole
+from hgpo_gym.config import plain
+from hgpo_gym.trainers.loggers import Logger, MakeLogger
 
 RESUME = ("never", "auto", "must")
-NUMBERS_UNCHANGED = ("resume", "run_dir", "checkpoint.", "evaluation.num_envs", "rollout.workers")
+NUMBERS_UNCHANGED = ("resume", "run_dir", "loggers", "checkpoint.", "evaluation.num_envs", "rollout.workers")
 """Settings that do not change the numbers of a run."""
 MAY_DIFFER = ("algo.", "seed", *NUMBERS_UNCHANGED)
 """Settings in which the runs of a comparison may differ."""
@@ -34,7 +36,7 @@ class RunDirectory:
         self.metrics_path = path / "metrics.jsonl"
         self.checkpoint_path = path / "checkpoints"
         self.rollout_path = path / "rollouts"
-        self._tensorboard: SummaryWriter | None = None
+        self._loggers: list[Logger] = []
         self._lock: TextIO | None = None
 
     def begin(self, config: DictConfig) -> None:
@@ -54,17 +56,19 @@ class RunDirectory:
         versions = {"python": platform.python_version()} | {name: version(name) for name in RECORDED_VERSIONS}
         with (self.path / "launches.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps({"command": this_command(), "versions": versions}) + "\n")
-        self._tensorboard = SummaryWriter(str(self.path / "tensorboard"))
+
+    def begin_logging(self, loggers: Sequence[MakeLogger], config: DictConfig, after: int) -> None:
+        """From now on `log` also tells these, of iterations after `after`."""
+        settings = plain(config)
+        self._loggers = [make(self.path, settings, after) for make in loggers]
 
     def log(self, metrics: dict[str, Any]) -> None:
-        """Append one line to metrics.jsonl, and its numbers to TensorBoard."""
+        """Append one line to metrics.jsonl, and give its numbers to the loggers."""
         with self.metrics_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(metrics) + "\n")
-        if self._tensorboard is not None:
-            for name, value in metrics.items():
-                if not isinstance(value, list):
-                    self._tensorboard.add_scalar(name, value, metrics["iteration"])
-            self._tensorboard.flush()
+        numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+        for logger in self._loggers:
+            logger.log(numbers)
 
     def metrics(self) -> list[dict[str, Any]]:
         return read_metrics(self.path)
@@ -78,8 +82,8 @@ class RunDirectory:
         write_whole(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
 
     def close(self) -> None:
-        if self._tensorboard is not None:
-            self._tensorboard.close()
+        for logger in self._loggers:
+            logger.close()
         if self._lock is not None:
             self._lock.close()
 

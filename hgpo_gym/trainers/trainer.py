@@ -16,6 +16,7 @@ from hgpo_gym.trainers.advantages import check_options, estimate
 from hgpo_gym.trainers.assemble import initial_policy, load_policy, make_evaluation_env, make_training_env
 from hgpo_gym.trainers.checkpoint import Checkpoints, load_update_state, read_state
 from hgpo_gym.trainers.evaluate import Census, census
+from hgpo_gym.trainers.loggers import find_loggers
 from hgpo_gym.trainers.policies.base import TrainablePolicy
 from hgpo_gym.trainers.progress import LEGEND, Report, describe_iteration
 from hgpo_gym.trainers.rollout import Rollout, collect
@@ -44,6 +45,7 @@ class Trainer:
         self.estimator_options = plain(config.algo)
         self.estimator = self.estimator_options.pop("name")
         check_options(self.estimator, self.estimator_options)
+        loggers = find_loggers(config.loggers)
         self.checkpoints = Checkpoints(run.checkpoint_path, self.checkpoint.keep)
         self.env, self.evaluation_env = make_training_env(config), make_evaluation_env(config)
         vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
@@ -61,6 +63,7 @@ class Trainer:
             run.forget_after(self.iteration)
             kept_rollouts.forget_after(run.rollout_path, self.iteration)
             report.line(f"Going on after iteration {self.iteration} from {newest}")
+        run.begin_logging(loggers, config, after=self.iteration)
         last = (run.metrics() or [{}])[-1]
         self.steps_so_far, self.seconds_so_far = last.get("steps_so_far", 0), last.get("seconds_so_far", 0.0)
         self.update = PolicyUpdate(self.policy, self._reference(config), self.settings, self.rollout.temperature)
