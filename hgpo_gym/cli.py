@@ -140,6 +140,8 @@ def train(config: "DictConfig") -> None:
 
 
 def _train(config: "DictConfig") -> None:
+    from hgpo_gym.cache import NotWrittenError
+    from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError
     from hgpo_gym.trainers.policies.tabular import TableFullError
     from hgpo_gym.trainers.progress import Report
     from hgpo_gym.trainers.run_directory import open_run
@@ -157,6 +159,12 @@ def _train(config: "DictConfig") -> None:
             f"{trainer.checkpoints.newest()}; a smaller trainer.learning_rate may help.",
             1,
         ) from None
+    except (CheckpointNotSavedError, NotWrittenError) as error:
+        raise CommandFailed(
+            f"iteration {trainer.iteration}: {error} Stopped. With room on the disk the same command with resume=auto "
+            f"goes on from {trainer.checkpoints.newest()}.",
+            1,
+        ) from None
     except TableFullError as error:
         raise CommandFailed(str(error), 2) from None
     except KeyboardInterrupt:
@@ -169,7 +177,8 @@ def _train(config: "DictConfig") -> None:
         trainer.close()
     report.line(
         f"Success {summary['success_before']:.1%} before, {summary['success_after']:.1%} after "
-        f"{summary['iterations']} iterations ({summary['censuses'][-1]['split']})."
+        f"{summary['iterations']} iterations ({summary['censuses'][-1]['split']}); best {summary['best']['success']:.1%} "
+        f"after iteration {summary['best']['iteration']}."
     )
 
 
