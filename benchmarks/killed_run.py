@@ -3,12 +3,13 @@
     python -m benchmarks.killed_run --kills 20
     python -m benchmarks.killed_run --kills 20 model=tiny trainer.iterations=30 warmstart.episodes=40 'env.sections=2'
 
-Moments are drawn from a seed: of a quarter of the kills while the process starts and finds its place in the run, of the
-others while it trains, evaluates and saves checkpoints, one after every iteration. After each kill the newest checkpoint
-must be sound and load; at the end all metrics and censuses must be those of the run that was left alone.
+Moments are drawn from a seed: for a quarter of the kills while the process starts and finds its place in the run, for
+the others while it trains, evaluates and saves a checkpoint after every iteration. After each kill the newest
+checkpoint must be sound and load; at the end all metrics and censuses must be those of the run that was left alone.
 """
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -31,11 +32,22 @@ START_UPS = 4
 
 
 class Whole(NamedTuple):
-    """The run that was left alone: when its training began and ended, in seconds after the start of its process."""
+    """The run that was left alone: seconds until it trained, and from then to its end."""
 
-    began: float
-    ended: float
+    starting: float
+    training: float
     iterations: int
+
+
+class Moment(NamedTuple):
+    """So many seconds after an iteration's line; without an iteration, after the start of the process."""
+
+    seconds: float
+    iteration: int | None
+
+    def __str__(self) -> str:
+        after = "its start" if self.iteration is None else f"iteration {self.iteration}"
+        return f"{self.seconds:5.2f} s after {after}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -62,43 +74,40 @@ def compare(out: Path, overrides: Sequence[str], kills: int, seed: int) -> list[
     out.mkdir(parents=True)
     whole = undisturbed(out / "whole", overrides)
     print(
-        f"undisturbed: {whole.iterations} iterations in {whole.ended - whole.began:.1f} s, after a start of {whole.began:.1f} s"
+        f"undisturbed: {whole.iterations} iterations in {whole.training:.1f} s, after a start of {whole.starting:.1f} s"
     )
     run_dir = out / "killed"
     generator = np.random.default_rng(seed)
     for number in range(1, kills + 1):
-        moment = draw_moment(generator, whole, run_dir, kills - number + 1, starting=number % START_UPS == 0)
-        print(f"kill {number:2d}, {kill(run_dir, overrides, moment)}: {state_of(run_dir, overrides)}", flush=True)
+        if number % START_UPS == 0:
+            moment = Moment(generator.uniform(0, whole.starting), None)
+        else:
+            moment = while_training(generator, whole, run_dir, kills - number + 1)
+        kill(run_dir, overrides, moment)
+        print(f"kill {number:2d}, {moment}: {state_of(run_dir, overrides)}", flush=True)
     finish(start(run_dir, overrides))
-    lines = len(numbers(run_dir))
-    print(f"resumed to its end: {lines} lines of metrics, {lines and len(numbers(run_dir)[0])} numbers each")
+    lines = numbers(run_dir)
+    print(f"resumed to its end: {len(lines)} lines of metrics, {len(lines[0])} numbers each")
     return list(differences(out / "whole", run_dir))
 
 
-class Moment(NamedTuple):
-    """So many seconds after the process starts, or after it begins to train."""
-
-    seconds: float
-    starting: bool
-
-
-def draw_moment(
-    generator: np.random.Generator, whole: Whole, run_dir: Path, kills_left: int, *, starting: bool
-) -> Moment:
-    """While training: so that on average what remains of the run is spread over the kills that remain."""
-    if starting:
-        return Moment(generator.uniform(0, whole.began), starting=True)
-    remaining = (whole.ended - whole.began) * (1 - len(read_metrics(run_dir)) / whole.iterations)
-    return Moment(generator.uniform(0, 1.5 * remaining / (kills_left + 1)), starting=False)
+def while_training(generator: np.random.Generator, whole: Whole, run_dir: Path, kills_left: int) -> Moment:
+    """A moment between where the run stands and its end, early enough to leave some of it for the kills to come."""
+    newest = Checkpoints(run_dir / "checkpoints").newest()
+    done = read_state(newest)["iteration"] if newest else 0
+    most = 2 * (whole.iterations - 1 - done) / (kills_left + 1)
+    seconds = generator.uniform(0, whole.training / whole.iterations)
+    return Moment(seconds, done + int(generator.uniform(0, most)))
 
 
 def undisturbed(run_dir: Path, overrides: Sequence[str]) -> Whole:
+    """Train without kills."""
     began = time.monotonic()
     process = start(run_dir, overrides)
-    wait_for_training(process)
-    training = time.monotonic() - began
+    wait_for(process, 0)
+    training = time.monotonic()
     finish(process)
-    return Whole(training, time.monotonic() - began, len(read_metrics(run_dir)))
+    return Whole(training - began, time.monotonic() - training, len(read_metrics(run_dir)))
 
 
 def start(run_dir: Path, overrides: Sequence[str]) -> "subprocess.Popen[str]":
@@ -111,36 +120,37 @@ def start(run_dir: Path, overrides: Sequence[str]) -> "subprocess.Popen[str]":
     )
 
 
-def wait_for_training(process: "subprocess.Popen[str]") -> None:
-    """Until it says that it begins, or goes on."""
+def wait_for(process: "subprocess.Popen[str]", iteration: int) -> None:
+    """Until it says that this iteration is done, or that it goes on from there."""
     assert process.stdout is not None
     seen = ""
     for line in process.stdout:
         seen += line
-        if line.startswith(("Going on after", "Before training")):
+        said = re.match(r" *(\d+)/\d+  success|Going on after iteration (\d+)|(Before training)", line)
+        if said and int(said[1] or said[2] or 0) >= iteration:
             return
-    raise RuntimeError(f"The run ended before it trained:\n{seen}")
+    raise RuntimeError(f"The run ended before iteration {iteration} was done:\n{seen}")
 
 
 def finish(process: "subprocess.Popen[str]") -> None:
+    """Let it go on to its end."""
     said, _ = process.communicate()
     if process.returncode:
         raise RuntimeError(f"The run failed:\n{said}")
 
 
-def kill(run_dir: Path, overrides: Sequence[str], moment: Moment) -> str:
-    """Start the run, kill it at that moment; says when that was."""
+def kill(run_dir: Path, overrides: Sequence[str], moment: Moment) -> None:
+    """Start the run, kill it at that moment."""
     process = start(run_dir, overrides)
-    if not moment.starting:
-        wait_for_training(process)
+    if moment.iteration is not None:
+        wait_for(process, moment.iteration)
     try:
         process.communicate(timeout=moment.seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
     else:
-        raise RuntimeError(f"The run ended within {moment.seconds:.2f} s, before its kill: give it more iterations.")
-    return f"{moment.seconds:5.2f} s after it {'was started' if moment.starting else 'went on training'}"
+        raise RuntimeError(f"The run ended before it was killed, {moment}: give it more iterations.")
 
 
 def state_of(run_dir: Path, overrides: Sequence[str]) -> str:

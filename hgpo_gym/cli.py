@@ -177,8 +177,8 @@ def _train(config: "DictConfig") -> None:
         trainer.close()
     report.line(
         f"Success {summary['success_before']:.1%} before, {summary['success_after']:.1%} after "
-        f"{summary['iterations']} iterations ({summary['censuses'][-1]['split']}); best {summary['best']['success']:.1%} "
-        f"after iteration {summary['best']['iteration']}."
+        f"{summary['iterations']} iterations ({summary['censuses'][-1]['split']}); best "
+        f"{summary['best']['success']:.1%} after iteration {summary['best']['iteration']}."
     )
 
 

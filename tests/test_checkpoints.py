@@ -19,6 +19,7 @@ import torch
 from rich.console import Console
 from safetensors.torch import save_file
 
+from benchmarks import killed_run
 from hgpo_gym.cache import NotWrittenError, make_whole, write_whole
 from hgpo_gym.config import load_config
 from hgpo_gym.trainers.assemble import initial_model, make_evaluated_policy
@@ -79,13 +80,15 @@ def killed_at(number, folder, act):
                 if done == number:
                     os.kill(os.getpid(), signal.SIGKILL)
 
+        sys.addaudithook(watch)
+        failed = True
         try:
-            sys.addaudithook(watch)
             act()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
+            failed = False
+        finally:
+            if failed:
+                traceback.print_exc()
+            os._exit(failed)
     _, status = os.waitpid(process, 0)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
@@ -222,7 +225,7 @@ def test_what_resume_asks_for_is_a_checkpoint(tmp_path):
         for resume in ("never", "auto", "must")
     }
     RunDirectory(tmp_path).begin(config["auto"])  # a run that was killed before its first checkpoint
-    with pytest.raises(FileNotFoundError, match="resume=must, but .* holds no checkpoint"):
+    with pytest.raises(FileNotFoundError, match=r"resume=must, but .* holds no checkpoint"):
         open_run(config["must"])
     train(tmp_path, "resume=auto")
     (tmp_path / "config.yaml").write_text("")
@@ -316,12 +319,21 @@ def test_a_file_or_folder_that_the_disk_does_not_take_leaves_what_was_there_and_
     path = tmp_path / "summary.json"
     write_whole(path, "old")
     with files_of_at_most(1000):
-        with pytest.raises(NotWrittenError, match="summary.json: File too large"):
+        with pytest.raises(NotWrittenError, match=r"summary\.json: File too large"):
             write_whole(path, "x" * 5000)
         with pytest.raises(NotWrittenError, match="folder: File too large"):
             make_whole(tmp_path / "folder", lambda folder: save_file({"x": torch.zeros(5000)}, folder / "x"))
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_a_run_killed_at_random_moments_and_resumed_ends_with_the_same_metrics(tmp_path, capsys):
+    """The benchmark with few kills: the command itself, in processes of its own."""
+    overrides = [*small_runs.SETTINGS, *SHORT, "trainer.iterations=30"]
+    assert killed_run.compare(tmp_path / "runs", overrides, kills=3, seed=1) == []
+    said = capsys.readouterr().out
+    assert said.count(" is sound") == 3
+    assert "30 lines of metrics" in said
 
 
 def small_disk(folder, size, command):

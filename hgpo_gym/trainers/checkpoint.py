@@ -31,7 +31,7 @@ class CheckpointNotSavedError(OSError):
 
 
 class Checkpoints:
-    """The checkpoints of one run: `iteration_0000` (the weights it began with), the newest `keep` others and the best."""
+    """The checkpoints of one run: `iteration_0000` (the weights it began with), the newest `keep` and the best."""
 
     def __init__(self, folder: Path, keep: int = 1):
         self.folder, self.keep = folder, keep

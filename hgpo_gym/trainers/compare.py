@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from hgpo_gym.config import load_configs, plain
 from hgpo_gym.trainers.assemble import initial_policy

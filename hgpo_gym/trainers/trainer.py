@@ -14,7 +14,7 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.trainers import kept_rollouts
 from hgpo_gym.trainers.advantages import check_options, estimate
 from hgpo_gym.trainers.assemble import initial_policy, load_policy, make_evaluation_env, make_training_env
-from hgpo_gym.trainers.checkpoint import Checkpoints, CheckpointNotSavedError, load_update_state, read_state
+from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, load_update_state, read_state
 from hgpo_gym.trainers.evaluate import Census, best_census, census
 from hgpo_gym.trainers.policies.base import TrainablePolicy
 from hgpo_gym.trainers.progress import LEGEND, Report, describe_iteration
@@ -50,7 +50,7 @@ class Trainer:
         self.schedule = TaskSchedule(vector.task_ids, self.seed)
         newest = self.checkpoints.newest_sound(report.line)
         self.policy = initial_policy(config, report) if newest is None else load_policy(config, newest / "model")
-        state = {"iteration": 0, "censuses": [], "metrics": []} if newest is None else read_state(newest)
+        state: dict[str, Any] = read_state(newest) if newest else {"iteration": 0, "censuses": [], "metrics": []}
         self.iteration: int = state["iteration"]
         self.censuses: list[dict[str, Any]] = state["censuses"]
         run.begin(config)
@@ -179,7 +179,7 @@ class Trainer:
         """The policy that the run began with, where the KL loss needs them."""
         if self.settings.kl_coef == 0:
             return None
-        reference = load_policy(config, self.checkpoints.initial_model)
+        reference = load_policy(config, self.checkpoints.sound(0) / "model")
         reference.model.eval().requires_grad_(False)
         return reference
 
