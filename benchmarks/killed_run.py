@@ -1,7 +1,7 @@
 """A run that is killed (kill -9) again and again and resumed each time, against the same run left alone.
 
     python -m benchmarks.killed_run --kills 20
-    python -m benchmarks.killed_run --kills 20 model=tiny trainer.iterations=30 warmstart.episodes=40 'env.sections=2'
+    python -m benchmarks.killed_run --kills 20 model=tiny trainer.iterations=40
 
 Moments are drawn from a seed: for a quarter of the kills while the process starts and finds its place in the run, for
 the others while it trains, evaluates and saves a checkpoint after every iteration. After each kill the newest
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import transformers
 
 from hgpo_gym.config import load_config
 from hgpo_gym.trainers.assemble import load_policy
@@ -58,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/killed"), help="folder for both runs, made anew")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help=f"settings ({' '.join(DEFAULT)})")
     parsed = parser.parse_args(arguments)
+    transformers.utils.logging.disable_progress_bar()
     differences = compare(parsed.out, parsed.overrides or DEFAULT, parsed.kills, parsed.seed)
     print("\n".join(differences) or "Identical.")
     raise SystemExit(bool(differences))

@@ -136,7 +136,8 @@ def train(config: "DictConfig") -> None:
     _train(config)
     if config.trainer.iterations:
         run_dir = Path(config.run_dir)
-        print(f"Report: {write_report([run_dir], run_dir)}")
+        with _mistakes_explained():
+            print(f"Report: {write_report([run_dir], run_dir)}")
 
 
 def _train(config: "DictConfig") -> None:
@@ -184,12 +185,15 @@ def _train(config: "DictConfig") -> None:
 
 def compare(config: "DictConfig", overrides: Sequence[str]) -> None:
     """`hgpo-gym compare`"""
+    from rich.console import Console
+
     from hgpo_gym.trainers.compare import RunFailedError, run_comparison
     from hgpo_gym.trainers.progress import Report
 
+    report = Report(Console(stderr=config.jobs == 0))  # then the commands alone are for the pipe
     with _mistakes_explained():
         try:
-            run_comparison(config, overrides, _train_one_of_many, Report())
+            run_comparison(config, overrides, _train_one_of_many, report)
         except RunFailedError as error:
             raise CommandFailed(str(error), 1) from None
         except KeyboardInterrupt:

@@ -63,8 +63,11 @@ class Checkpoints:
             (folder / _STATE).write_text(json.dumps({**state, "iteration": iteration}))
             write_entry(folder / _MANIFEST, _MADE_BY, _manifest(folder))
 
+        target = self._path(iteration)
+        if target.exists():  # a run that was interrupted just after saving
+            return target
         try:
-            target = make_whole(self._path(iteration), fill)
+            make_whole(target, fill)
         except NotWrittenError as error:
             weights = [weight for weight in policy.model.parameters() if weight.requires_grad]
             needed = sum(tensor.nbytes for tensor in _tensors([weights, update_state]))
