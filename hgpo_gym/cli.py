@@ -138,10 +138,13 @@ def train(config: "DictConfig") -> None:
     _train(config)
     if config.trainer.iterations:
         run_dir = Path(config.run_dir)
-        print(f"Report: {write_report([run_dir], run_dir)}")
+        with _mistakes_explained():
+            print(f"Report: {write_report([run_dir], run_dir)}")
 
 
 def _train(config: "DictConfig") -> None:
+    from hgpo_gym.cache import NotWrittenError
+    from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError
     from hgpo_gym.trainers.policies.tabular import TableFullError
     from hgpo_gym.trainers.progress import Report
     from hgpo_gym.trainers.run_directory import open_run
@@ -159,6 +162,12 @@ def _train(config: "DictConfig") -> None:
             f"{trainer.checkpoints.newest()}; a smaller trainer.learning_rate may help.",
             1,
         ) from None
+    except (CheckpointNotSavedError, NotWrittenError) as error:
+        raise CommandFailed(
+            f"iteration {trainer.iteration}: {error} Stopped. With room on the disk the same command with resume=auto "
+            f"goes on from {trainer.checkpoints.newest()}.",
+            1,
+        ) from None
     except TableFullError as error:
         raise CommandFailed(str(error), 2) from None
     except KeyboardInterrupt:
@@ -171,18 +180,22 @@ def _train(config: "DictConfig") -> None:
         trainer.close()
     report.line(
         f"Success {summary['success_before']:.1%} before, {summary['success_after']:.1%} after "
-        f"{summary['iterations']} iterations ({summary['censuses'][-1]['split']})."
+        f"{summary['iterations']} iterations ({summary['censuses'][-1]['split']}); best "
+        f"{summary['best']['success']:.1%} after iteration {summary['best']['iteration']}."
     )
 
 
 def compare(config: "DictConfig", overrides: Sequence[str]) -> None:
     """`hgpo-gym compare`"""
+    from rich.console import Console
+
     from hgpo_gym.trainers.compare import RunFailedError, run_comparison
     from hgpo_gym.trainers.progress import Report
 
+    report = Report(Console(stderr=config.jobs == 0))  # then the commands alone are for the pipe
     with _mistakes_explained():
         try:
-            run_comparison(config, overrides, _train_one_of_many, Report())
+            run_comparison(config, overrides, _train_one_of_many, report)
         except RunFailedError as error:
             raise CommandFailed(str(error), 1) from None
         except KeyboardInterrupt:

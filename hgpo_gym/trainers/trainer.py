@@ -14,8 +14,8 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.trainers import kept_rollouts
 from hgpo_gym.trainers.advantages import check_options, estimate
 from hgpo_gym.trainers.assemble import initial_policy, load_policy, make_evaluation_env, make_training_env
-from hgpo_gym.trainers.checkpoint import Checkpoints, load_update_state, read_state
-from hgpo_gym.trainers.evaluate import Census, census
+from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, load_update_state, read_state
+from hgpo_gym.trainers.evaluate import Census, best_census, census
 from hgpo_gym.trainers.loggers import find_loggers
 from hgpo_gym.trainers.policies.base import TrainablePolicy
 from hgpo_gym.trainers.progress import LEGEND, Report, describe_iteration
@@ -50,20 +50,21 @@ class Trainer:
         self.env, self.evaluation_env = make_training_env(config), make_evaluation_env(config)
         vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
         self.schedule = TaskSchedule(vector.task_ids, self.seed)
-        newest = self.checkpoints.newest()
+        newest = self.checkpoints.newest_sound(report.line)
         self.policy = initial_policy(config, report) if newest is None else load_policy(config, newest / "model")
-        self.iteration, self.censuses = 0, []  # type: tuple[int, list[dict[str, Any]]]
+        state: dict[str, Any] = read_state(newest) if newest else {"iteration": 0, "censuses": [], "metrics": []}
+        self.iteration: int = state["iteration"]
+        self.censuses: list[dict[str, Any]] = state["censuses"]
         run.begin(config)
-        self.checkpoints.discard_unfinished()
+        run.restore_metrics(state["metrics"])
+        kept_rollouts.forget_after(run.rollout_path, self.iteration)
+        self.checkpoints.tidy(self.iteration, report.line)
         if newest is None:
-            self.checkpoints.save(0, self.policy, {}, {"censuses": []})
+            self.checkpoints.save(0, self.policy, {}, state)
         else:
-            state = read_state(newest)
-            self.iteration, self.censuses = state["iteration"], state["censuses"]
-            run.forget_after(self.iteration)
-            kept_rollouts.forget_after(run.rollout_path, self.iteration)
             report.line(f"Going on after iteration {self.iteration} from {newest}")
         run.begin_logging(loggers, config, after=self.iteration)
+        self.unsaved = False
         last = (run.metrics() or [{}])[-1]
         self.steps_so_far, self.seconds_so_far = last.get("steps_so_far", 0), last.get("seconds_so_far", 0.0)
         self.update = PolicyUpdate(self.policy, self._reference(config), self.settings, self.rollout.temperature)
@@ -73,9 +74,13 @@ class Trainer:
     def train(self) -> dict[str, Any]:
         """Run to `trainer.iterations` and return the summary.
 
+        A checkpoint that the disk does not take is tried again after the next iteration.
+
         Raises:
             KeyboardInterrupt: after a checkpoint of the last finished iteration.
             NonFiniteError: the checkpoints stay as they were.
+            CheckpointNotSavedError: the last one, or that of an interrupted run.
+            NotWrittenError: metrics, rollouts or the summary, because the disk is full.
         """
         try:
             with self.report.stage(f"{self.estimator} seed {self.seed}", lines=False) as tick:
@@ -88,7 +93,7 @@ class Trainer:
                     tick(self.iteration, self.settings.iterations, f"success {metrics['success']:.0%}")
         except KeyboardInterrupt:
             with _finish_before_interrupt():
-                self._save()
+                self._save(last=True)
             raise
         summary = self._summary()
         self.run_dir.write_summary(summary)
@@ -133,8 +138,8 @@ class Trainer:
             self.run_dir.log(metrics)
             if self.checkpoint.rollouts_every and self.iteration % self.checkpoint.rollouts_every == 0:
                 kept_rollouts.keep(rollout, self.iteration, self.run_dir.rollout_path)
-            if last or self.iteration % self.checkpoint.every == 0:
-                self._save()
+            if last or self.unsaved or self.iteration % self.checkpoint.every == 0 or self._best() == self.iteration:
+                self._save(last)
         return metrics
 
     def _collect(self) -> Rollout:
@@ -158,19 +163,26 @@ class Trainer:
         self.censuses.append({"iteration": self.iteration, "seconds": time.perf_counter() - began, **result.summary()})
         return result
 
-    def _save(self) -> None:
-        self.checkpoints.save(
-            self.iteration,
-            self.policy,
-            self.update.state_dict(),
-            {"censuses": self.censuses},
-        )
+    def _save(self, last: bool) -> None:
+        state = {"censuses": self.censuses, "metrics": self.run_dir.metrics()}
+        try:
+            self.checkpoints.save(self.iteration, self.policy, self.update.state_dict(), state, self._best())
+            self.unsaved = False
+        except CheckpointNotSavedError as error:
+            if last:
+                raise
+            self.unsaved = True
+            self.report.line(f"{error} The run goes on and tries again after the next iteration.")
+
+    def _best(self) -> int | None:
+        """The iteration of the best census so far, if its checkpoint is to be kept."""
+        return best_census(self.censuses)["iteration"] if self.censuses and self.checkpoint.keep_best else None
 
     def _reference(self, config: DictConfig) -> TrainablePolicy | None:
         """The policy that the run began with, where the KL loss needs them."""
         if self.settings.kl_coef == 0:
             return None
-        reference = load_policy(config, self.checkpoints.initial_model)
+        reference = load_policy(config, self.checkpoints.sound(0) / "model")
         reference.model.eval().requires_grad_(False)
         return reference
 
@@ -186,6 +198,7 @@ class Trainer:
             "iterations": self.iteration,
             "success_before": self.censuses[0]["success"],
             "success_after": self.censuses[-1]["success"],
+            "best": {name: best_census(self.censuses)[name] for name in ("iteration", "success")},
             "success_while_training": float(np.mean([line["success"] for line in metrics])) if metrics else None,
             "iterations_to_80_percent": next(
                 (result["iteration"] for result in self.censuses if result["success"] >= 0.8), None

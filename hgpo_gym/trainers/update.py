@@ -71,6 +71,7 @@ class PolicyUpdate:
         rows = self._rows(tokens, advantages)
         metrics = _TokenMeans()
         generator = np.random.default_rng(seed)
+        torch.manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))  # for dropout
         for epoch in range(self.settings.update_epochs):
             order = generator.permutation(len(rows))
             for start in range(0, len(rows), self.settings.mini_batch_size):
