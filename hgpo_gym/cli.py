@@ -72,7 +72,8 @@ class CommandFailed(SystemExit):
 
     def __init__(self, message: str, status: int):
         super().__init__(status)
-        print(f"hgpo-gym: {message}", file=sys.stderr)
+        of_several = f" (process {os.environ['RANK']})" if "RANK" in os.environ else ""
+        print(f"hgpo-gym{of_several}: {message}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -133,22 +134,29 @@ def train(config: "DictConfig") -> None:
     """`hgpo-gym train`"""
     from hgpo_gym.trainers.report import write_report
 
-    _train(config)
-    if config.trainer.iterations:
+    reports = _train(config)
+    if reports and config.trainer.iterations:
         run_dir = Path(config.run_dir)
         print(f"Report: {write_report([run_dir], run_dir)}")
 
 
-def _train(config: "DictConfig") -> None:
+def _train(config: "DictConfig") -> bool:
+    """Train a run. Returns whether this process is the one that reports on it."""
+    from rich.console import Console
+
     from hgpo_gym.trainers.policies.tabular import TableFullError
+    from hgpo_gym.trainers.processes import meet
     from hgpo_gym.trainers.progress import Report
     from hgpo_gym.trainers.run_directory import open_run
     from hgpo_gym.trainers.trainer import Trainer
     from hgpo_gym.trainers.update import NonFiniteError
 
-    report = Report()
     with _mistakes_explained():
-        trainer = Trainer(config, open_run(config), report)
+        processes = meet(config)
+        report = Report(Console(quiet=not processes.main))
+        run = open_run(config)
+        processes.wait()  # until all have looked, before one writes in it
+        trainer = Trainer(config, run, report, processes)
     try:
         summary = trainer.train()
     except NonFiniteError as error:
@@ -171,6 +179,8 @@ def _train(config: "DictConfig") -> None:
         f"Success {summary['success_before']:.1%} before, {summary['success_after']:.1%} after "
         f"{summary['iterations']} iterations ({summary['censuses'][-1]['split']})."
     )
+    processes.close()
+    return processes.main
 
 
 def compare(config: "DictConfig", overrides: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
+from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.progress import Report
 from hgpo_gym.trainers.rollout import collect
 from hgpo_gym.trainers.schedule import TaskSchedule
@@ -44,17 +45,18 @@ def make_env(config: DictConfig, *, num_tasks: int, group_size: int, workers: in
     return ContextWrapper(vector, make_prompt(config), **plain(config.memory))
 
 
-def make_training_env(config: DictConfig) -> ContextWrapper:
-    """The training split: `rollout.num_tasks` groups of `rollout.group_size`."""
+def make_training_env(config: DictConfig, processes: Processes = ALONE) -> ContextWrapper:
+    """The training split: this process' share of `rollout.num_tasks` groups of `rollout.group_size`."""
     settings = RolloutSettings(**plain(config.rollout))
-    return make_env(config, num_tasks=settings.num_tasks, group_size=settings.group_size, workers=settings.workers)
+    groups = len(processes.share(range(settings.num_tasks)))
+    return make_env(config, num_tasks=groups, group_size=settings.group_size, workers=settings.workers)
 
 
-def make_evaluation_env(config: DictConfig, **changes: Any) -> ContextWrapper:
-    """The evaluation split, one episode a task, `evaluation.num_envs` side by side."""
+def make_evaluation_env(config: DictConfig, processes: Processes = ALONE, **changes: Any) -> ContextWrapper:
+    """The evaluation split, one episode a task, this process' share of `evaluation.num_envs` side by side."""
     return make_env(
         config,
-        num_tasks=config.evaluation.num_envs,
+        num_tasks=max(1, len(processes.share(range(config.evaluation.num_envs)))),
         group_size=1,
         workers=config.rollout.workers,
         split=config.evaluation.split,

@@ -26,6 +26,7 @@ class Checkpoints:
         policy: TrainablePolicy,
         update_state: dict[str, Any],
         state: dict[str, Any],
+        weights: dict[str, torch.Tensor] | None = None,
     ) -> Path:
         """Save the state after `iteration` iterations; it appears whole or not at all.
 
@@ -33,10 +34,11 @@ class Checkpoints:
             iteration, policy: what they are.
             update_state: the optimiser's, tensors included.
             state: anything else, as JSON.
+            weights: of the policy, where its model holds only a part of them.
         """
 
         def fill(folder: Path) -> None:
-            policy.save(folder / "model")
+            policy.save(folder / "model", weights)
             torch.save(update_state, folder / _UPDATE_STATE)
             (folder / _STATE).write_text(json.dumps({**state, "iteration": iteration}))
 

@@ -16,7 +16,7 @@ from torch.utils.tensorboard import SummaryWriter
 from hgpo_gym.cache import write_whole
 
 RESUME = ("never", "auto", "must")
-NUMBERS_UNCHANGED = ("resume", "run_dir", "checkpoint.", "evaluation.num_envs", "rollout.workers")
+NUMBERS_UNCHANGED = ("resume", "run_dir", "checkpoint.", "evaluation.num_envs", "rollout.workers", "distributed")
 """Settings that do not change the numbers of a run."""
 MAY_DIFFER = ("algo.", "seed", *NUMBERS_UNCHANGED)
 """Settings in which the runs of a comparison may differ."""

@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from hgpo_gym.trainers.assemble import initial_policy, load_policy, make_evaluat
 from hgpo_gym.trainers.checkpoint import Checkpoints, load_update_state, read_state
 from hgpo_gym.trainers.evaluate import Census, census
 from hgpo_gym.trainers.policies.base import TrainablePolicy
+from hgpo_gym.trainers.processes import ALONE, Processes, check_seen_by_all
 from hgpo_gym.trainers.progress import LEGEND, Report, describe_iteration
-from hgpo_gym.trainers.rollout import Rollout, collect
+from hgpo_gym.trainers.rollout import Rollout, collect, merge
 from hgpo_gym.trainers.run_directory import RunDirectory
 from hgpo_gym.trainers.schedule import TaskSchedule
 from hgpo_gym.trainers.settings import CheckpointSettings, EvaluationSettings, RolloutSettings, TrainerSettings
@@ -32,11 +34,12 @@ class Trainer:
     """One run of one algorithm.
 
     All randomness is drawn from (stream, seed, iteration), so a resumed run needs no random state and goes on with the
-    same numbers.
+    same numbers. Several processes collect the episodes of their own groups, put them together, and then do the same
+    but for their parts of each mini-batch; the main one writes the run directory.
     """
 
-    def __init__(self, config: DictConfig, run: RunDirectory, report: Report):
-        self.run_dir, self.report, self.seed = run, report, int(config.seed)
+    def __init__(self, config: DictConfig, run: RunDirectory, report: Report, processes: Processes = ALONE):
+        self.run_dir, self.report, self.processes, self.seed = run, report, processes, int(config.seed)
         self.rollout = RolloutSettings(**plain(config.rollout))
         self.settings = TrainerSettings(**plain(config.trainer))
         self.evaluation = EvaluationSettings(**plain(config.evaluation))
@@ -45,25 +48,31 @@ class Trainer:
         self.estimator = self.estimator_options.pop("name")
         check_options(self.estimator, self.estimator_options)
         self.checkpoints = Checkpoints(run.checkpoint_path, self.checkpoint.keep)
-        self.env, self.evaluation_env = make_training_env(config), make_evaluation_env(config)
+        self.env = make_training_env(config, processes)
+        self.evaluation_env = make_evaluation_env(config, processes)
         vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
         self.schedule = TaskSchedule(vector.task_ids, self.seed)
-        newest = self.checkpoints.newest()
-        self.policy = initial_policy(config, report) if newest is None else load_policy(config, newest / "model")
+        newest = processes.from_main(self.checkpoints.newest())
         self.iteration, self.censuses = 0, []  # type: tuple[int, list[dict[str, Any]]]
-        run.begin(config)
-        self.checkpoints.discard_unfinished()
-        if newest is None:
-            self.checkpoints.save(0, self.policy, {}, {"censuses": []})
-        else:
+        if newest is not None:
             state = read_state(newest)
             self.iteration, self.censuses = state["iteration"], state["censuses"]
-            run.forget_after(self.iteration)
-            kept_rollouts.forget_after(run.rollout_path, self.iteration)
             report.line(f"Going on after iteration {self.iteration} from {newest}")
+        if processes.main:
+            self.policy = self._begin(config, newest)
+        check_seen_by_all(processes, self.checkpoints.initial_model)
+        if not processes.main:
+            self.policy = load_policy(config, newest / "model" if newest else self.checkpoints.initial_model)
         last = (run.metrics() or [{}])[-1]
         self.steps_so_far, self.seconds_so_far = last.get("steps_so_far", 0), last.get("seconds_so_far", 0.0)
-        self.update = PolicyUpdate(self.policy, self._reference(config), self.settings, self.rollout.temperature)
+        self.update = PolicyUpdate(
+            self.policy,
+            self._reference(config),
+            self.settings,
+            self.rollout.temperature,
+            processes,
+            config.distributed,
+        )
         if newest is not None and self.iteration > 0:
             self.update.load_state_dict(load_update_state(newest))
 
@@ -71,7 +80,8 @@ class Trainer:
         """Run to `trainer.iterations` and return the summary.
 
         Raises:
-            KeyboardInterrupt: after a checkpoint of the last finished iteration.
+            KeyboardInterrupt: after a checkpoint of the last finished iteration, if this process is alone; others would
+                have to take part, and may be anywhere.
             NonFiniteError: the checkpoints stay as they were.
         """
         try:
@@ -84,17 +94,32 @@ class Trainer:
                     self.report.line(describe_iteration(metrics, self.settings.iterations))
                     tick(self.iteration, self.settings.iterations, f"success {metrics['success']:.0%}")
         except KeyboardInterrupt:
-            with _finish_before_interrupt():
-                self._save()
+            if self.processes.count == 1:
+                with _finish_before_interrupt():
+                    self._save()
             raise
         summary = self._summary()
-        self.run_dir.write_summary(summary)
+        if self.processes.main:
+            self.run_dir.write_summary(summary)
         return summary
 
     def close(self) -> None:
         self.env.close()
         self.evaluation_env.close()
         self.run_dir.close()
+
+    def _begin(self, config: DictConfig, newest: Path | None) -> TrainablePolicy:
+        """Make the run directory ours and put it in the state of the newest checkpoint, or of a first one. Returns the
+        policy of that checkpoint."""
+        policy = initial_policy(config, self.report) if newest is None else load_policy(config, newest / "model")
+        self.run_dir.begin(config)
+        self.checkpoints.discard_unfinished()
+        if newest is None:
+            self.checkpoints.save(0, policy, {}, {"censuses": []})
+        else:
+            self.run_dir.forget_after(self.iteration)
+            kept_rollouts.forget_after(self.run_dir.rollout_path, self.iteration)
+        return policy
 
     def _iterate(self) -> dict[str, Any]:
         began = time.perf_counter()
@@ -127,41 +152,48 @@ class Trainer:
             last = self.iteration == self.settings.iterations
             if last or (self.evaluation.every and self.iteration % self.evaluation.every == 0):
                 metrics |= {"evaluation_success": self._evaluate().success}
-            self.run_dir.log(metrics)
-            if self.checkpoint.rollouts_every and self.iteration % self.checkpoint.rollouts_every == 0:
-                kept_rollouts.keep(rollout, self.iteration, self.run_dir.rollout_path)
+            if self.processes.main:
+                self._log(metrics, rollout)
             if last or self.iteration % self.checkpoint.every == 0:
                 self._save()
         return metrics
 
     def _collect(self) -> Rollout:
-        return collect(
-            self.env,
-            self.policy,
-            self.rollout.sampling,
-            task_ids=self.schedule.tasks(self.iteration, self.rollout.num_tasks),
-            seeds=[(ROLLOUT_STREAM, self.seed, self.iteration, group) for group in range(self.rollout.num_tasks)],
-            invalid_action_penalty=self.settings.invalid_action_penalty,
-        )
+        groups = range(self.rollout.num_tasks)
+        seeds = [(ROLLOUT_STREAM, self.seed, self.iteration, group) for group in groups]
+        with self.update.weights.whole():
+            own = collect(
+                self.env,
+                self.policy,
+                self.rollout.sampling,
+                task_ids=self.processes.share(self.schedule.tasks(self.iteration, len(groups))),
+                seeds=self.processes.share(seeds),
+                invalid_action_penalty=self.settings.invalid_action_penalty,
+            )
+        return merge(self.processes.gather([own]))
+
+    def _log(self, metrics: dict[str, Any], rollout: Rollout) -> None:
+        self.run_dir.log(metrics)
+        if self.checkpoint.rollouts_every and self.iteration % self.checkpoint.rollouts_every == 0:
+            kept_rollouts.keep(rollout, self.iteration, self.run_dir.rollout_path)
 
     def _evaluate(self) -> Census:
         began = time.perf_counter()
-        result = census(
-            self.evaluation_env,
-            self.policy,
-            self.evaluation.sampling(self.rollout.max_new_tokens),
-            range(self.evaluation.decoding_seeds),
-        )
+        with self.update.weights.whole():
+            result = census(
+                self.evaluation_env,
+                self.policy,
+                self.evaluation.sampling(self.rollout.max_new_tokens),
+                range(self.evaluation.decoding_seeds),
+                processes=self.processes,
+            )
         self.censuses.append({"iteration": self.iteration, "seconds": time.perf_counter() - began, **result.summary()})
         return result
 
     def _save(self) -> None:
-        self.checkpoints.save(
-            self.iteration,
-            self.policy,
-            self.update.state_dict(),
-            {"censuses": self.censuses},
-        )
+        update_state, weights = self.update.state_dict(), self.update.weights.state_dict()
+        if self.processes.main:
+            self.checkpoints.save(self.iteration, self.policy, update_state, {"censuses": self.censuses}, weights)
 
     def _reference(self, config: DictConfig) -> TrainablePolicy | None:
         """The policy that the run began with, where the KL loss needs them."""

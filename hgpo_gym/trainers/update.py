@@ -9,8 +9,10 @@ import torch
 
 from hgpo_gym.trainers.likelihood import score
 from hgpo_gym.trainers.losses import Totals, aggregate, clipped_surrogate, kl_k3
+from hgpo_gym.trainers.parallel import clip_gradients, distribute, load_optimizer_state, optimizer_state
 from hgpo_gym.trainers.policies.base import TokenRecord, TrainablePolicy
-from hgpo_gym.trainers.policies.batching import length_sorted_batches
+from hgpo_gym.trainers.policies.batching import dealt_batches
+from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.settings import TrainerSettings
 
 
@@ -36,6 +38,8 @@ class PolicyUpdate:
         reference: the policy that the KL loss holds the policy to; needed where `kl_coef` is above 0.
         settings: see `configs/trainer/default.yaml`.
         temperature: the one that the records were drawn with.
+        processes: that make the same update together, each a part of every mini-batch.
+        strategy: how they hold the weights, see `distributed` in `configs/config.yaml`.
     """
 
     def __init__(
@@ -44,11 +48,15 @@ class PolicyUpdate:
         reference: TrainablePolicy | None,
         settings: TrainerSettings,
         temperature: float,
+        processes: Processes = ALONE,
+        strategy: str = "none",
     ):
         if settings.kl_coef > 0 and reference is None:
             raise ValueError(f"trainer.kl_coef={settings.kl_coef} needs a reference policy.")
         self.policy, self.reference = policy, reference
-        self.settings, self.temperature = settings, temperature
+        self.settings, self.temperature, self.processes = settings, temperature, processes
+        self.weights = distribute(policy, strategy, processes)
+        self.reference_weights = None if reference is None else distribute(reference, strategy, processes)
         self.optimizer = torch.optim.AdamW(
             policy.model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
@@ -69,7 +77,7 @@ class PolicyUpdate:
             NonFiniteError: names the mini-batch.
         """
         rows = self._rows(tokens, advantages)
-        metrics = _TokenMeans()
+        metrics = _TokenMeans(self.processes)
         generator = np.random.default_rng(seed)
         for epoch in range(self.settings.update_epochs):
             order = generator.permutation(len(rows))
@@ -80,26 +88,29 @@ class PolicyUpdate:
         return metrics.result()
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` needs to go on with the same numbers."""
-        return {"optimizer": self.optimizer.state_dict(), "schedule": self.schedule.state_dict()}
+        """What `load_state_dict` needs to go on with the same numbers; only for the main process. All take part."""
+        return {"optimizer": optimizer_state(self.policy, self.optimizer), "schedule": self.schedule.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put optimiser and schedule in a saved state."""
-        self.optimizer.load_state_dict(state["optimizer"])
+        """Put optimiser and schedule in a saved state, which every process has read."""
+        if state["optimizer"]:
+            load_optimizer_state(self.policy, self.optimizer, state["optimizer"], self.processes)
         self.schedule.load_state_dict(state["schedule"])
 
     def _rows(self, tokens: Sequence[TokenRecord], advantages: np.ndarray) -> list[_Row]:
         choices = [record.choices for record in tokens]
         with_choice = [row for row, positions in enumerate(choices) if len(positions)]
         references: list[np.ndarray] | list[None] = [None] * len(with_choice)
-        if self.reference is not None:
-            records = [tokens[row] for row in with_choice]
-            references = score(
-                self.reference,
-                records,
-                temperature=self.temperature,
-                max_batch_tokens=self.settings.max_batch_tokens,
-            )
+        if self.reference_weights is not None:
+            own = self.processes.share([tokens[row] for row in with_choice])
+            with self.reference_weights.whole():
+                scores = score(
+                    self.reference_weights.policy,
+                    own,
+                    temperature=self.temperature,
+                    max_batch_tokens=self.settings.max_batch_tokens,
+                )
+            references = self.processes.gather(scores)
         return [
             _Row(tokens[row], float(advantages[row]), tokens[row].logprobs[choices[row]], reference)
             for row, reference in zip(with_choice, references, strict=True)
@@ -110,21 +121,38 @@ class PolicyUpdate:
         self.policy.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         lengths = [len(row.tokens) for row in mini_batch]
-        for part in length_sorted_batches(lengths, self.settings.max_batch_tokens):
-            loss = self._loss([mini_batch[index] for index in part], totals, metrics)
-            if not torch.isfinite(loss):
-                raise NonFiniteError(f"The loss is {loss.item()} in {where}.")
-            loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), self.settings.max_grad_norm)
+        dealt = dealt_batches(lengths, self.settings.max_batch_tokens, self.processes.count)
+        *parts, last = [[mini_batch[index] for index in part] for part in dealt[self.processes.rank]]
+        shortest = min(mini_batch, key=lambda row: len(row.tokens))
+        with self.weights.accumulating():
+            losses = [self._backward(part, totals, metrics) for part in parts]
+        # Only the last one may be empty: then this process has a part less than others, and keeps step by a pass for
+        # nothing.
+        losses.append(self._backward(last, totals, metrics) if last else self._backward_for_nothing(shortest))
+        loss = self.processes.sum(torch.stack(losses).sum())
+        if not torch.isfinite(loss):
+            raise NonFiniteError(f"The loss is {loss.item()} in {where}.")
+        norm = clip_gradients(self.policy.model, self.settings.max_grad_norm)
         if not torch.isfinite(norm):
             raise NonFiniteError(f"The gradient norm is {norm.item()} in {where}.")
         self.optimizer.step()
         self.schedule.step()
         metrics.add_step(norm.item())
 
+    def _backward(self, rows: list[_Row], totals: Totals, metrics: "_TokenMeans") -> torch.Tensor:
+        """Add the gradient of the rows' part of the loss. Returns that part, float32[]."""
+        loss = self._loss(rows, totals, metrics)
+        (loss * self.processes.count).backward()  # the mean over processes is taken where the sum is wanted
+        return loss.detach()
+
+    def _backward_for_nothing(self, row: _Row) -> torch.Tensor:
+        loss = 0.0 * self.weights.likelihood([row.tokens], temperature=self.temperature).logprobs.sum()
+        loss.backward()
+        return loss.detach()
+
     def _loss(self, rows: list[_Row], totals: Totals, metrics: "_TokenMeans") -> torch.Tensor:
         settings = self.settings
-        result = self.policy.likelihood([row.tokens for row in rows], temperature=self.temperature)
+        result = self.weights.likelihood([row.tokens for row in rows], temperature=self.temperature)
         device = result.logprobs.device
         behaviour = torch.from_numpy(np.concatenate([row.behaviour for row in rows])).to(device)
         advantages = torch.tensor([row.advantage for row in rows], device=device)[result.record]
@@ -146,9 +174,10 @@ class PolicyUpdate:
 
 
 class _TokenMeans:
-    """Sums over tokens and mini-batches, turned into means at the end."""
+    """Sums over tokens and mini-batches, turned into means over those of all processes at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
         self._sums: dict[str, float] = {}
         self._tokens = 0
         self._norms: list[float] = []
@@ -162,5 +191,9 @@ class _TokenMeans:
         self._norms.append(gradient_norm)
 
     def result(self) -> dict[str, float]:
-        means = {name: value / self._tokens for name, value in self._sums.items()}
+        tokens = sum(self._processes.gather([self._tokens]))
+        own = [(name, value) for name, value in self._sums.items()]
+        means: dict[str, float] = {}
+        for name, value in self._processes.gather(own):
+            means[name] = means.get(name, 0.0) + value / tokens
         return {**means, "gradient_norm": float(np.mean(self._norms)) if self._norms else 0.0}

@@ -121,5 +121,6 @@ class TrainablePolicy(Policy, Protocol):
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
         """The likelihood of answers that this policy gave at that temperature; each record must have a choice."""
 
-    def save(self, folder: Path) -> None:
-        """Write all that is needed to load it again into `folder`, which is made."""
+    def save(self, folder: Path, weights: "dict[str, torch.Tensor] | None" = None) -> None:
+        """Write all that is needed to load it again into `folder`, which is made. `weights` replace those of the model,
+        where it holds only a part of them."""
