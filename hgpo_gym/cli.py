@@ -35,6 +35,7 @@ EXAMPLES = {
         "hgpo-gym train env=alfworld env.data=/data/alfworld model=tiny algo=hgpo",
         "hgpo-gym train model=pretrained model.path=Qwen/Qwen2.5-1.5B-Instruct prompt=instruct trainer=pretrained "
         "engine.constrain=none warmstart.source=none",
+        "torchrun --nproc_per_node 8 -m hgpo_gym train distributed=fsdp2 model=pretrained model.path=...",
     ],
     "compare": [
         "hgpo-gym compare experiment=demo",
@@ -89,6 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     with _mistakes_explained():
         from hgpo_gym.config import load_config
+        from hgpo_gym.trainers.processes import launched
+
+        if parsed.command != "train" and launched() > 1:
+            raise ValueError(f"{launched()} processes were launched, but {parsed.command} runs in one; train in several.")
 
         primary = "config" if parsed.command == "train" else parsed.command
         config = load_config(primary, parsed.overrides)

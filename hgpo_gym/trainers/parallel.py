@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from hgpo_gym.trainers.policies.base import Likelihood, TokenRecord, TrainablePolicy
-from hgpo_gym.trainers.processes import Processes
+from hgpo_gym.trainers.processes import Processes, SeveralProcesses
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -78,6 +78,8 @@ class ShardedWeights(Weights):
         from accelerate.utils import FullyShardedDataParallelPlugin
         from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 
+        if not hasattr(FSDPModule, "reset_iter_state"):
+            raise ImportError(f"distributed=fsdp2 needs torch 2.13, this is {torch.__version__}: set distributed=ddp.")
         super().__init__(policy)
         accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin(
             fsdp_version=2, auto_wrap_policy="transformer_based_wrap", cpu_ram_efficient_loading=False
@@ -86,7 +88,11 @@ class ShardedWeights(Weights):
         self._units = [module for module in self._root.modules() if isinstance(module, FSDPModule)]
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
-        return self._root(self.policy.likelihood, records, temperature=temperature)
+        return self._root(self._likelihood, records, temperature=temperature)
+
+    def _likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
+        result = self.policy.likelihood(records, temperature=temperature)
+        return result._replace(logprobs=result.logprobs.clone())  # FSDP2 wants no view of a larger tensor
 
     @contextmanager
     def whole(self) -> Iterator[None]:
@@ -108,11 +114,11 @@ class ShardedWeights(Weights):
         return {name: weight for name, weight in weights.items() if name in own}
 
 
-def distribute(policy: TrainablePolicy, strategy: str, processes: Processes) -> Weights:
+def distribute(policy: TrainablePolicy, processes: Processes) -> Weights:
     """The weights of a policy as the processes of its run are to hold them. An optimizer is made after this."""
-    if processes.accelerator is None:
+    if not isinstance(processes, SeveralProcesses):
         return Weights(policy)
-    if strategy == "fsdp2":
+    if processes.strategy == "fsdp2":
         return ShardedWeights(policy, processes.accelerator)
     trains = any(weight.requires_grad for weight in policy.model.parameters())
     return ReplicatedWeights(policy, processes.accelerator) if trains else Weights(policy)

@@ -17,9 +17,9 @@ from hgpo_gym.suggest import unknown_name
 
 if TYPE_CHECKING:
     import torch
-    from accelerate import Accelerator
 
 STRATEGIES = ("none", "ddp", "fsdp2")
+
 LONGEST_WAIT = timedelta(hours=12)
 """For each other: a warm start takes one process as long as it takes. If a process dies, its launcher ends the others."""
 
@@ -32,12 +32,12 @@ class Processes:
     Attributes:
         rank: which process this is, from 0.
         count: how many there are.
-        accelerator: None where it is alone.
+        strategy: how they hold the weights that they train together, see `distributed` in `configs/config.yaml`.
     """
 
     rank = 0
     count = 1
-    accelerator: "Accelerator | None" = None
+    strategy = "none"
 
     @property
     def main(self) -> bool:
@@ -74,16 +74,18 @@ class SeveralProcesses(Processes):
     """One of several processes.
 
     Args:
+        strategy: `ddp` or `fsdp2`.
         on_cpu: talk by gloo between CPUs, even if there are GPUs.
     """
 
-    accelerator: "Accelerator"
-
-    def __init__(self, *, on_cpu: bool):
+    def __init__(self, strategy: str, *, on_cpu: bool):
         from accelerate import Accelerator
         from accelerate.utils import InitProcessGroupKwargs
 
-        self.accelerator = Accelerator(cpu=on_cpu, kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_WAIT)])
+        self.strategy = strategy
+        self.accelerator = Accelerator(
+            cpu=on_cpu, mixed_precision="no", kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_WAIT)]
+        )
         self.rank, self.count = self.accelerator.process_index, self.accelerator.num_processes
 
     def gather(self, items: Sequence[T]) -> list[T]:
@@ -134,9 +136,12 @@ def meet(config: DictConfig) -> Processes:
             f"rollout.num_tasks={groups} is not a multiple of {count} processes, which take whole groups, as many each: "
             f"set it to {several}, or launch another number of processes."
         )
+    for plugin in ("FSDP", "DEEPSPEED"):
+        if os.environ.get(f"ACCELERATE_USE_{plugin}") == "true":
+            raise ValueError(f"accelerate was told to use {plugin}: leave that to distributed={strategy}.")
     import torch
 
-    return SeveralProcesses(on_cpu=config.model.device == "cpu" or not torch.cuda.is_available())
+    return SeveralProcesses(strategy, on_cpu=config.model.device == "cpu" or not torch.cuda.is_available())
 
 
 def check_seen_by_all(processes: Processes, path: Path) -> None:

@@ -65,14 +65,8 @@ class Trainer:
             self.policy = load_policy(config, newest / "model" if newest else self.checkpoints.initial_model)
         last = (run.metrics() or [{}])[-1]
         self.steps_so_far, self.seconds_so_far = last.get("steps_so_far", 0), last.get("seconds_so_far", 0.0)
-        self.update = PolicyUpdate(
-            self.policy,
-            self._reference(config),
-            self.settings,
-            self.rollout.temperature,
-            processes,
-            config.distributed,
-        )
+        reference = self._reference(config)
+        self.update = PolicyUpdate(self.policy, reference, self.settings, self.rollout.temperature, processes)
         if newest is not None and self.iteration > 0:
             self.update.load_state_dict(load_update_state(newest))
 

@@ -39,7 +39,6 @@ class PolicyUpdate:
         settings: see `configs/trainer/default.yaml`.
         temperature: the one that the records were drawn with.
         processes: that make the same update together, each a part of every mini-batch.
-        strategy: how they hold the weights, see `distributed` in `configs/config.yaml`.
     """
 
     def __init__(
@@ -49,14 +48,13 @@ class PolicyUpdate:
         settings: TrainerSettings,
         temperature: float,
         processes: Processes = ALONE,
-        strategy: str = "none",
     ):
         if settings.kl_coef > 0 and reference is None:
             raise ValueError(f"trainer.kl_coef={settings.kl_coef} needs a reference policy.")
         self.policy, self.reference = policy, reference
         self.settings, self.temperature, self.processes = settings, temperature, processes
-        self.weights = distribute(policy, strategy, processes)
-        self.reference_weights = None if reference is None else distribute(reference, strategy, processes)
+        self.weights = distribute(policy, processes)
+        self.reference_weights = None if reference is None else distribute(reference, processes)
         self.optimizer = torch.optim.AdamW(
             policy.model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
