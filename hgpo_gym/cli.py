@@ -24,6 +24,7 @@ COMMANDS = {
     "play": "act in an environment by hand and see the context keys",
     "report": "compare finished runs: a page of curves, tables and how sure they are",
     "inspect": "look at one group of episodes that a run trained on, and at what each estimator makes of it",
+    "export": "write a run's model as a plain Hugging Face folder, an adapter merged into it",
     "envs": "list the environments",
     "data": "say what an environment's data lacks, and get it",
 }
@@ -57,6 +58,10 @@ EXAMPLES = {
     "inspect": [
         "hgpo-gym inspect runs/signpost_maze-hgpo-seed0",
         "hgpo-gym inspect runs/signpost_maze-hgpo-seed0 --iteration 3 --task 2 --step 1.4 --html group.html",
+    ],
+    "export": [
+        "hgpo-gym export runs/signpost_maze-hgpo-seed0 --to models/maze",
+        "hgpo-gym export runs/signpost_maze-hgpo-seed0 --to models/start --iteration 0",
     ],
     "play": ["hgpo-gym play", "hgpo-gym play env=alfworld env.data=/data/alfworld", "hgpo-gym play env=webshop --web"],
     "data": [
@@ -235,14 +240,13 @@ def evaluate(config: "DictConfig") -> None:
 
 def warmstart(config: "DictConfig") -> None:
     """`hgpo-gym warmstart`"""
-    from hgpo_gym.trainers.assemble import initial_model
-    from hgpo_gym.trainers.policies.models import save_model
+    from hgpo_gym.trainers.assemble import initial_weights
+    from hgpo_gym.trainers.policies.models import load_model, save_model
     from hgpo_gym.trainers.progress import Report
 
     report = Report()
     with _mistakes_explained():
-        model, tokenizer = initial_model(config, report)
-        save_model(model, tokenizer, Path(config.out))
+        save_model(*load_model(initial_weights(config, report), device="cpu"), Path(config.out))
     report.line(f"Saved in {config.out}. Train it by: hgpo-gym train model.path={config.out} warmstart.source=none")
 
 
@@ -296,6 +300,16 @@ def inspect(parsed: argparse.Namespace) -> None:
         )
 
 
+def export(parsed: argparse.Namespace) -> None:
+    """`hgpo-gym export`"""
+    _quiet_libraries(threads=None)
+    with _mistakes_explained():
+        from hgpo_gym.trainers.export import export as write
+
+        checkpoint = write(parsed.run, parsed.to, parsed.iteration)
+    print(f"{checkpoint.name} of {parsed.run} is in {parsed.to}: model.path={parsed.to} loads it.")
+
+
 @contextmanager
 def _mistakes_explained() -> Iterator[None]:
     """Turn errors that a user can mend into one message and exit status 2; HGPO_GYM_DEBUG=1 keeps the traceback."""
@@ -346,9 +360,16 @@ def _inspect_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--html", type=Path, metavar="FILE", help="write the same as a page, with the graph drawn")
 
 
+def _export_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run", type=Path, metavar="RUN", help="the directory of a run, finished or not")
+    command.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
+    command.add_argument("--iteration", type=int, help="of the checkpoint (the newest)")
+
+
 OWN_ARGUMENTS: dict[str, tuple[Callable[..., None], Callable[[argparse.Namespace], None]]] = {
     "report": (_report_arguments, report),
     "inspect": (_inspect_arguments, inspect),
+    "export": (_export_arguments, export),
     "data": (data.add_arguments, get_data),
 }
 """Commands with arguments of their own instead of key=value: what defines them, and what acts on them."""

@@ -57,6 +57,12 @@ class Checkpoints:
         iterations = self._iterations()
         return self._path(iterations[-1]) if iterations else None
 
+    def after(self, iteration: int) -> Path:
+        """The checkpoint after that many iterations. Raises FileNotFoundError if it was not kept."""
+        if iteration not in (kept := self._iterations()):
+            raise FileNotFoundError(f"No checkpoint of iteration {iteration} in {self.folder}; there are {kept}.")
+        return self._path(iteration)
+
     @property
     def initial_model(self) -> Path:
         """The folder of the weights that the run began with."""
@@ -74,6 +80,7 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     return json.loads((checkpoint / _STATE).read_text())
 
 
-def load_update_state(checkpoint: Path) -> dict[str, Any]:
-    """What `save` was given as `update_state`."""
-    return torch.load(checkpoint / _UPDATE_STATE, weights_only=True)
+def load_update_state(checkpoint: Path, *, mapped: bool = False) -> dict[str, Any]:
+    """What `save` was given as `update_state`. `mapped` leaves tensors in the file until they are used, and then in
+    memory that processes share."""
+    return torch.load(checkpoint / _UPDATE_STATE, weights_only=True, mmap=mapped)

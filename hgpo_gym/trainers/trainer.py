@@ -14,7 +14,13 @@ from hgpo_gym.config import plain
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.trainers import kept_rollouts
 from hgpo_gym.trainers.advantages import check_options, estimate
-from hgpo_gym.trainers.assemble import initial_policy, load_policy, make_evaluation_env, make_training_env
+from hgpo_gym.trainers.assemble import (
+    initial_policy,
+    load_policy,
+    make_evaluation_env,
+    make_training_env,
+    reference_policy,
+)
 from hgpo_gym.trainers.checkpoint import Checkpoints, load_update_state, read_state
 from hgpo_gym.trainers.evaluate import Census, census
 from hgpo_gym.trainers.policies.base import TrainablePolicy
@@ -65,10 +71,11 @@ class Trainer:
             self.policy = load_policy(config, newest / "model" if newest else self.checkpoints.initial_model)
         last = (run.metrics() or [{}])[-1]
         self.steps_so_far, self.seconds_so_far = last.get("steps_so_far", 0), last.get("seconds_so_far", 0.0)
-        reference = self._reference(config)
+        needs_reference = self.settings.kl_coef > 0
+        reference = reference_policy(config, self.policy, self.checkpoints.initial_model) if needs_reference else None
         self.update = PolicyUpdate(self.policy, reference, self.settings, self.rollout.temperature, processes)
         if newest is not None and self.iteration > 0:
-            self.update.load_state_dict(load_update_state(newest))
+            self.update.load_state_dict(load_update_state(newest, mapped=processes.count > 1))
 
     def train(self) -> dict[str, Any]:
         """Run to `trainer.iterations` and return the summary.
@@ -188,14 +195,6 @@ class Trainer:
         update_state, weights = self.update.state_dict(), self.update.weights.state_dict()
         if self.processes.main:
             self.checkpoints.save(self.iteration, self.policy, update_state, {"censuses": self.censuses}, weights)
-
-    def _reference(self, config: DictConfig) -> TrainablePolicy | None:
-        """The policy that the run began with, where the KL loss needs them."""
-        if self.settings.kl_coef == 0:
-            return None
-        reference = load_policy(config, self.checkpoints.initial_model)
-        reference.model.eval().requires_grad_(False)
-        return reference
 
     def _summary(self) -> dict[str, Any]:
         metrics = self.run_dir.metrics()
