@@ -98,7 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from hgpo_gym.trainers.processes import launched
 
         if parsed.command != "train" and launched() > 1:
-            raise ValueError(f"{launched()} processes were launched, but {parsed.command} runs in one; train in several.")
+            raise ValueError(
+                f"{launched()} processes were launched, but {parsed.command} runs in one; train in several."
+            )
 
         primary = "config" if parsed.command == "train" else parsed.command
         config = load_config(primary, parsed.overrides)

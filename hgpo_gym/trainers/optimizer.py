@@ -43,7 +43,9 @@ def state_by_name(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> d
     """The optimiser's state with the names of weights for their numbers, and whole, for the main process, where
     processes hold parts of it; all take part."""
     names = {weight: name for name, weight in model.named_parameters()}
-    state = {names[weight]: {key: _whole(value) for key, value in own.items()} for weight, own in optimizer.state.items()}
+    state = {
+        names[weight]: {key: _whole(value) for key, value in own.items()} for weight, own in optimizer.state.items()
+    }
     groups = [{**group, "params": [names[weight] for weight in group["params"]]} for group in optimizer.param_groups]
     return {"state": state, "param_groups": groups}
 
