@@ -156,6 +156,8 @@ def _train(config: "DictConfig") -> bool:
     """Train a run. Returns whether this process is the one that reports on it."""
     from rich.console import Console
 
+    from hgpo_gym.cache import NotWrittenError
+    from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError
     from hgpo_gym.trainers.policies.tabular import TableFullError
     from hgpo_gym.trainers.processes import meet
     from hgpo_gym.trainers.progress import Report
@@ -177,6 +179,12 @@ def _train(config: "DictConfig") -> bool:
             f"{trainer.checkpoints.newest()}; a smaller trainer.learning_rate may help.",
             1,
         ) from None
+    except (CheckpointNotSavedError, NotWrittenError) as error:
+        raise CommandFailed(
+            f"iteration {trainer.iteration}: {error} Stopped. With room on the disk the same command with resume=auto "
+            f"goes on from {trainer.checkpoints.newest()}.",
+            1,
+        ) from None
     except TableFullError as error:
         raise CommandFailed(str(error), 2) from None
     except KeyboardInterrupt:
@@ -189,7 +197,8 @@ def _train(config: "DictConfig") -> bool:
         trainer.close()
     report.line(
         f"Success {summary['success_before']:.1%} before, {summary['success_after']:.1%} after "
-        f"{summary['iterations']} iterations ({summary['censuses'][-1]['split']})."
+        f"{summary['iterations']} iterations ({summary['censuses'][-1]['split']}); best "
+        f"{summary['best']['success']:.1%} after iteration {summary['best']['iteration']}."
     )
     processes.close()
     return processes.main

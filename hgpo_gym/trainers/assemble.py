@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from hgpo_gym.cache import cache_dir, content_key, make_whole, source_digest
 from hgpo_gym.config import plain
@@ -15,7 +15,8 @@ from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers import imitation, likelihood, rollout, transcripts
-from hgpo_gym.trainers.checkpoint import Checkpoints
+from hgpo_gym.trainers.checkpoint import Checkpoints, read_state
+from hgpo_gym.trainers.evaluate import best_census
 from hgpo_gym.trainers.imitation import imitate
 from hgpo_gym.trainers.policies import models, scripted
 from hgpo_gym.trainers.policies.adapters import CONFIG as ADAPTER_CONFIG
@@ -28,6 +29,7 @@ from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.progress import Report
 from hgpo_gym.trainers.rollout import collect
+from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.schedule import TaskSchedule
 from hgpo_gym.trainers.settings import LoraSettings, RolloutSettings, TrainerSettings, WarmstartSettings
 from hgpo_gym.trainers.transcripts import Transcript
@@ -81,7 +83,8 @@ def make_evaluated_policy(config: DictConfig, report: Report) -> Policy:
 
     Raises:
         ValueError: another name.
-        FileNotFoundError: the run has no checkpoint.
+        FileNotFoundError: the run has no checkpoint, or not that one.
+        UnsoundError: the checkpoint is damaged.
     """
     if config.policy not in ("model", "expert", "random"):
         raise ValueError(unknown_name("policy", config.policy, ["model", "expert", "random"]))
@@ -91,12 +94,25 @@ def make_evaluated_policy(config: DictConfig, report: Report) -> Policy:
         return RandomPolicy()
     if config.run is None:
         return initial_policy(config, report)
-    newest = Checkpoints(Path(config.run) / "checkpoints", keep=1).newest()
-    if newest is None:
-        raise FileNotFoundError(f"run={config.run} has no checkpoint: expected {config.run}/checkpoints/iteration_*.")
-    if (kind := OmegaConf.load(Path(config.run) / "config.yaml").model.kind) != config.model.kind:
+    run = Path(config.run)
+    if (kind := read_config(run).model.kind) != config.model.kind:
         raise ValueError(f"run={config.run} has model.kind={kind}, not {config.model.kind}: set the same model=.")
-    return load_policy(config, newest / "model")
+    return load_policy(config, _checkpoint(run, config.iteration, report) / "model")
+
+
+def _checkpoint(run: Path, iteration: str | int, report: Report) -> Path:
+    """The checkpoint of a run that `iteration` means: newest, best or a number."""
+    checkpoints = Checkpoints(run / "checkpoints")
+    if isinstance(iteration, int):
+        return checkpoints.sound(iteration)
+    if iteration not in ("newest", "best"):
+        raise ValueError(unknown_name("iteration", iteration, ["newest", "best", "0", "1"]))
+    newest = checkpoints.newest_sound(report.line)
+    if newest is None:
+        raise FileNotFoundError(f"run={run} has no checkpoint: expected {checkpoints.folder}/iteration_*.")
+    if iteration == "best":
+        return checkpoints.sound(best_census(read_state(newest)["censuses"])["iteration"])
+    return newest
 
 
 class PolicyKind(NamedTuple):

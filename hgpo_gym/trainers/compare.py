@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from hgpo_gym.config import load_configs, plain
 from hgpo_gym.trainers.assemble import initial_policy
@@ -16,6 +16,7 @@ from hgpo_gym.trainers.run_directory import (
     MAY_DIFFER,
     flatten,
     open_run,
+    read_config,
     read_metrics,
     read_summary,
 )
@@ -56,7 +57,7 @@ def run_comparison(config: DictConfig, overrides: Sequence[str], train: Train, r
     for run_config in configs.values():
         open_run(run_config)  # what is there already must have the same settings
     done = [run for run in configs if _iterations_done(run) >= iterations]
-    recorded = {run.name: _saved_config(run) if run in done else run_config for run, run_config in configs.items()}
+    recorded = {run.name: read_config(run) if run in done else run_config for run, run_config in configs.items()}
     check_comparable({"what is asked for": next(iter(configs.values())), **recorded})
     if waiting := [run for run in configs if run not in done]:
         initial_policy(config, report)
@@ -120,12 +121,6 @@ def _run_configs(config: DictConfig, seeds: list[int], overrides: Sequence[str])
         changes = [{"seed": seed, "run_dir": str(run), "resume": "auto"} for seed, run in runs.items()]
         configs |= zip(runs.values(), load_configs("config", [*shared, f"algo={algo}"], changes), strict=True)
     return configs
-
-
-def _saved_config(run: Path) -> DictConfig:
-    config = OmegaConf.load(run / "config.yaml")
-    assert isinstance(config, DictConfig)
-    return config
 
 
 def _iterations_done(run: Path) -> int:

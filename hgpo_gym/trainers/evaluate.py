@@ -105,3 +105,8 @@ def census(
     episodes = processes.gather(played)
     by_seed = (tuple(episodes[start : start + len(tasks)]) for start in range(0, len(episodes), len(tasks)))
     return Census(vector.split, tuple(by_seed))
+
+
+def best_census(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The one with the highest success, the earliest of several."""
+    return max(summaries, key=lambda summary: summary["success"])

@@ -6,7 +6,7 @@ also the case of one process, which has nothing to say.
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STRATEGIES = ("none", "ddp", "fsdp2")
 
 LONGEST_WAIT = timedelta(hours=12)
-"""For each other: a warm start takes one process as long as it takes. If a process dies, its launcher ends the others."""
+"""For each other: a warm start takes one process as long as it takes. If one dies, its launcher ends the others."""
 
 T = TypeVar("T")
 
@@ -56,9 +56,9 @@ class Processes:
         """The sum of the tensors that the processes have, of the same shape."""
         return tensor
 
-    def from_main(self, value: T) -> T:
-        """The main process' value."""
-        return value
+    def by_main(self, make: Callable[[], T]) -> T:
+        """What `make` returns in the main process, the only one to call it."""
+        return make()
 
     def wait(self) -> None:
         """Until every process has come here."""
@@ -96,10 +96,10 @@ class SeveralProcesses(Processes):
     def sum(self, tensor: "torch.Tensor") -> "torch.Tensor":
         return self.accelerator.reduce(tensor, "sum")
 
-    def from_main(self, value: T) -> T:
+    def by_main(self, make: Callable[[], T]) -> T:
         from accelerate.utils import broadcast_object_list
 
-        return broadcast_object_list([value])[0]
+        return broadcast_object_list([make() if self.main else None])[0]
 
     def wait(self) -> None:
         self.accelerator.wait_for_everyone()
@@ -133,8 +133,8 @@ def meet(config: DictConfig) -> Processes:
     if (groups := config.rollout.num_tasks) % count:
         several = f"{groups - groups % count} or {groups - groups % count + count}" if groups > count else str(count)
         raise ValueError(
-            f"rollout.num_tasks={groups} is not a multiple of {count} processes, which take whole groups, as many each: "
-            f"set it to {several}, or launch another number of processes."
+            f"rollout.num_tasks={groups} is not a multiple of {count} processes, which take whole groups, as many "
+            f"each: set it to {several}, or launch another number of processes."
         )
     for plugin in ("FSDP", "DEEPSPEED"):
         if os.environ.get(f"ACCELERATE_USE_{plugin}") == "true":

@@ -113,7 +113,7 @@ def collect(
 
 
 def merge(rollouts: Sequence[Rollout]) -> Rollout:
-    """Rollouts of groups that follow one another as one, its rows in the order in which `collect` would have had them."""
+    """Rollouts of groups that follow one another as one, its rows in the order that `collect` would have given them."""
     if len(rollouts) == 1:
         return rollouts[0]
     batches = [rollout.batch for rollout in rollouts]

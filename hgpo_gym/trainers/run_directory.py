@@ -6,14 +6,17 @@ import json
 import platform
 import shlex
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from torch.utils.tensorboard import SummaryWriter
 
-from hgpo_gym.cache import write_whole
+from hgpo_gym.cache import append_line, write_whole, writing
+from hgpo_gym.trainers.checkpoint import Checkpoints
 
 RESUME = ("never", "auto", "must")
 NUMBERS_UNCHANGED = ("resume", "run_dir", "checkpoint.", "evaluation.num_envs", "rollout.workers", "distributed")
@@ -52,34 +55,33 @@ class RunDirectory:
             raise BlockingIOError(f"Another process is training in {self.path}: wait for it, or stop it.") from None
         write_whole(self.path / "config.yaml", OmegaConf.to_yaml(config, resolve=True))
         versions = {"python": platform.python_version()} | {name: version(name) for name in RECORDED_VERSIONS}
-        with (self.path / "launches.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"command": this_command(), "versions": versions}) + "\n")
+        append_line(self.path / "launches.jsonl", json.dumps({"command": this_command(), "versions": versions}))
         self._tensorboard = SummaryWriter(str(self.path / "tensorboard"))
 
     def log(self, metrics: dict[str, Any]) -> None:
-        """Append one line to metrics.jsonl, and its numbers to TensorBoard."""
-        with self.metrics_path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(metrics) + "\n")
+        """Append one line to metrics.jsonl, and its numbers to TensorBoard. Raises NotWrittenError."""
+        append_line(self.metrics_path, json.dumps(metrics))
         if self._tensorboard is not None:
-            for name, value in metrics.items():
-                if not isinstance(value, list):
-                    self._tensorboard.add_scalar(name, value, metrics["iteration"])
-            self._tensorboard.flush()
+            with writing(self.path / "tensorboard"):
+                for name, value in metrics.items():
+                    if not isinstance(value, list):
+                        self._tensorboard.add_scalar(name, value, metrics["iteration"])
+                self._tensorboard.flush()
 
     def metrics(self) -> list[dict[str, Any]]:
         return read_metrics(self.path)
 
-    def forget_after(self, iteration: int) -> None:
-        """Drop the metrics of iterations after this one: they are about to be made again."""
-        kept = [metrics for metrics in self.metrics() if metrics["iteration"] <= iteration]
-        write_whole(self.metrics_path, "".join(json.dumps(metrics) + "\n" for metrics in kept))
+    def restore_metrics(self, metrics: list[dict[str, Any]]) -> None:
+        """Put metrics.jsonl in the state of a checkpoint: what came after it is about to be made again."""
+        write_whole(self.metrics_path, "".join(json.dumps(line) + "\n" for line in metrics))
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         write_whole(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
 
     def close(self) -> None:
         if self._tensorboard is not None:
-            self._tensorboard.close()
+            with suppress(OSError):  # a full disk, which `log` has reported
+                self._tensorboard.close()
         if self._lock is not None:
             self._lock.close()
 
@@ -107,25 +109,46 @@ def read_summary(run_dir: Path) -> dict[str, Any]:
     return json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
 
 
+def read_config(run_dir: Path) -> DictConfig:
+    """A run's config.yaml.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged.
+    """
+    path = run_dir / "config.yaml"
+    try:
+        config = OmegaConf.load(path)
+    except yaml.YAMLError:
+        config = None
+    if not isinstance(config, DictConfig) or not config:
+        raise ValueError(
+            f"{path} is damaged. Restore it, or remove it: training then goes on from the checkpoints beside it with "
+            "the settings of the command."
+        )
+    return config
+
+
 def open_run(config: DictConfig) -> RunDirectory:
     """The run directory of a configuration, new or to go on with; nothing is written yet.
 
     Raises:
         FileExistsError: the directory holds a run and `resume` is never.
-        FileNotFoundError: it holds none and `resume` is must.
+        FileNotFoundError: it holds no checkpoint and `resume` is must.
         ValueError: it holds a run with other settings; each difference is named.
     """
-    path = Path(config.run_dir)
-    saved = path / "config.yaml"
+    run = RunDirectory(Path(config.run_dir))
+    saved = run.path / "config.yaml"
+    begun = Checkpoints(run.checkpoint_path).newest() is not None
     if config.resume not in RESUME:
         raise ValueError(f"resume={config.resume}: choose one of {', '.join(RESUME)}.")
+    if config.resume == "never" and (begun or saved.exists()):
+        raise FileExistsError(f"{run.path} already holds a run. Go on with it by resume=auto, or set another run_dir.")
+    if config.resume == "must" and not begun:
+        raise FileNotFoundError(f"resume=must, but {run.checkpoint_path} holds no checkpoint: expected iteration_*.")
     if saved.exists():
-        if config.resume == "never":
-            raise FileExistsError(f"{path} already holds a run. Go on with it by resume=auto, or set another run_dir.")
-        _check_same(OmegaConf.load(saved), config, saved)
-    elif config.resume == "must":
-        raise FileNotFoundError(f"resume=must, but there is no run in {path}: expected {saved}.")
-    return RunDirectory(path)
+        _check_same(read_config(run.path), config, saved)
+    return run
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:

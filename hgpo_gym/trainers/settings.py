@@ -101,6 +101,7 @@ class EvaluationSettings:
 class CheckpointSettings:
     every: int
     keep: int
+    keep_best: bool
     rollouts_every: int
 
     def __post_init__(self) -> None:

@@ -21,9 +21,9 @@ from hgpo_gym.trainers.assemble import (
     make_training_env,
     reference_policy,
 )
-from hgpo_gym.trainers.checkpoint import Checkpoints, load_update_state, read_state
-from hgpo_gym.trainers.evaluate import Census, census
-from hgpo_gym.trainers.policies.base import TrainablePolicy
+from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, load_update_state, read_state
+from hgpo_gym.trainers.evaluate import Census, best_census, census
+from hgpo_gym.trainers.policies.base import Scorer, TrainablePolicy
 from hgpo_gym.trainers.processes import ALONE, Processes, check_seen_by_all
 from hgpo_gym.trainers.progress import LEGEND, Report, describe_iteration
 from hgpo_gym.trainers.rollout import Rollout, collect, merge
@@ -58,21 +58,16 @@ class Trainer:
         self.evaluation_env = make_evaluation_env(config, processes)
         vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
         self.schedule = TaskSchedule(vector.task_ids, self.seed)
-        newest = processes.from_main(self.checkpoints.newest())
-        self.iteration, self.censuses = 0, []  # type: tuple[int, list[dict[str, Any]]]
-        if newest is not None:
-            state = read_state(newest)
-            self.iteration, self.censuses = state["iteration"], state["censuses"]
-            report.line(f"Going on after iteration {self.iteration} from {newest}")
-        if processes.main:
-            self.policy = self._begin(config, newest)
-        check_seen_by_all(processes, self.checkpoints.initial_model)
-        if not processes.main:
-            self.policy = load_policy(config, newest / "model" if newest else self.checkpoints.initial_model)
-        last = (run.metrics() or [{}])[-1]
+        newest = processes.by_main(lambda: self.checkpoints.newest_sound(report.line))
+        new: dict[str, Any] = {"iteration": 0, "censuses": [], "metrics": []}
+        state = processes.by_main(lambda: read_state(newest) if newest else new)
+        self.iteration: int = state["iteration"]
+        self.censuses: list[dict[str, Any]] = state["censuses"]
+        self.policy = self._begin(config, newest, state)
+        self.unsaved = False
+        last = (state["metrics"] or [{}])[-1]
         self.steps_so_far, self.seconds_so_far = last.get("steps_so_far", 0), last.get("seconds_so_far", 0.0)
-        needs_reference = self.settings.kl_coef > 0
-        reference = reference_policy(config, self.policy, self.checkpoints.initial_model) if needs_reference else None
+        reference = self._reference(config) if self.settings.kl_coef > 0 else None
         self.update = PolicyUpdate(self.policy, reference, self.settings, self.rollout.temperature, processes)
         if newest is not None and self.iteration > 0:
             self.update.load_state_dict(load_update_state(newest, mapped=processes.count > 1))
@@ -80,10 +75,14 @@ class Trainer:
     def train(self) -> dict[str, Any]:
         """Run to `trainer.iterations` and return the summary.
 
+        A checkpoint that the disk does not take is tried again after the next iteration.
+
         Raises:
             KeyboardInterrupt: after a checkpoint of the last finished iteration, if this process is alone; others would
                 have to take part, and may be anywhere.
             NonFiniteError: the checkpoints stay as they were.
+            CheckpointNotSavedError: the last one, or that of an interrupted run.
+            NotWrittenError: metrics, rollouts or the summary, because the disk is full.
         """
         try:
             with self.report.stage(f"{self.estimator} seed {self.seed}", lines=False) as tick:
@@ -97,7 +96,7 @@ class Trainer:
         except KeyboardInterrupt:
             if self.processes.count == 1:
                 with _finish_before_interrupt():
-                    self._save()
+                    self._save(last=True)
             raise
         summary = self._summary()
         if self.processes.main:
@@ -109,18 +108,23 @@ class Trainer:
         self.evaluation_env.close()
         self.run_dir.close()
 
-    def _begin(self, config: DictConfig, newest: Path | None) -> TrainablePolicy:
-        """Make the run directory ours and put it in the state of the newest checkpoint, or of a first one. Returns the
-        policy of that checkpoint."""
-        policy = initial_policy(config, self.report) if newest is None else load_policy(config, newest / "model")
-        self.run_dir.begin(config)
-        self.checkpoints.discard_unfinished()
-        if newest is None:
-            self.checkpoints.save(0, policy, {}, {"censuses": []})
-        else:
-            self.run_dir.forget_after(self.iteration)
+    def _begin(self, config: DictConfig, newest: Path | None, state: dict[str, Any]) -> TrainablePolicy:
+        """The policy of the newest checkpoint, or of a first one. The main process makes the run directory ours and puts
+        it in the state of that checkpoint before others look into it."""
+        policy, start = None, newest
+        if self.processes.main:
+            policy = initial_policy(config, self.report) if newest is None else load_policy(config, newest / "model")
+            self.run_dir.begin(config)
+            self.run_dir.restore_metrics(state["metrics"])
             kept_rollouts.forget_after(self.run_dir.rollout_path, self.iteration)
-        return policy
+            self.checkpoints.tidy(self.iteration, self.report.line)
+            if newest is None:
+                start = self.checkpoints.save(0, policy, {}, state)
+            else:
+                self.report.line(f"Going on after iteration {self.iteration} from {newest}")
+        folder = self.processes.by_main(lambda: start) / "model"
+        check_seen_by_all(self.processes, folder)
+        return load_policy(config, folder) if policy is None else policy
 
     def _iterate(self) -> dict[str, Any]:
         began = time.perf_counter()
@@ -155,8 +159,8 @@ class Trainer:
                 metrics |= {"evaluation_success": self._evaluate().success}
             if self.processes.main:
                 self._log(metrics, rollout)
-            if last or self.iteration % self.checkpoint.every == 0:
-                self._save()
+            if last or self.unsaved or self.iteration % self.checkpoint.every == 0 or self._best() == self.iteration:
+                self._save(last)
         return metrics
 
     def _collect(self) -> Rollout:
@@ -191,10 +195,29 @@ class Trainer:
         self.censuses.append({"iteration": self.iteration, "seconds": time.perf_counter() - began, **result.summary()})
         return result
 
-    def _save(self) -> None:
+    def _save(self, last: bool) -> None:
         update_state, weights = self.update.state_dict(), self.update.weights.state_dict()
-        if self.processes.main:
-            self.checkpoints.save(self.iteration, self.policy, update_state, {"censuses": self.censuses}, weights)
+        self.unsaved = not self.processes.by_main(lambda: self._saved(update_state, weights, last))
+
+    def _saved(self, update_state: dict[str, Any], weights: dict[str, Any] | None, last: bool) -> bool:
+        """Save a checkpoint. Returns False, or at last raises CheckpointNotSavedError, if the disk is full."""
+        state = {"censuses": self.censuses, "metrics": self.run_dir.metrics()}
+        try:
+            self.checkpoints.save(self.iteration, self.policy, update_state, state, self._best(), weights)
+        except CheckpointNotSavedError as error:
+            if last:
+                raise
+            self.report.line(f"{error} The run goes on and tries again after the next iteration.")
+            return False
+        return True
+
+    def _best(self) -> int | None:
+        """The iteration of the best census so far, if its checkpoint is to be kept."""
+        return best_census(self.censuses)["iteration"] if self.censuses and self.checkpoint.keep_best else None
+
+    def _reference(self, config: DictConfig) -> Scorer:
+        initial = self.processes.by_main(lambda: self.checkpoints.sound(0))
+        return reference_policy(config, self.policy, initial / "model")
 
     def _summary(self) -> dict[str, Any]:
         metrics = self.run_dir.metrics()
@@ -208,6 +231,7 @@ class Trainer:
             "iterations": self.iteration,
             "success_before": self.censuses[0]["success"],
             "success_after": self.censuses[-1]["success"],
+            "best": {name: best_census(self.censuses)[name] for name in ("iteration", "success")},
             "success_while_training": float(np.mean([line["success"] for line in metrics])) if metrics else None,
             "iterations_to_80_percent": next(
                 (result["iteration"] for result in self.censuses if result["success"] >= 0.8), None

@@ -81,6 +81,7 @@ class PolicyUpdate:
                 per_token([row.old for row in own], cpu), per_token([row.behaviour for row in own], cpu)
             )
         generator = np.random.default_rng(seed)
+        torch.manual_seed(int(np.random.SeedSequence((*seed, self.processes.rank)).generate_state(1)[0]))  # for dropout
         for epoch in range(self.settings.update_epochs):
             order = generator.permutation(len(rows))
             for start in range(0, len(rows), self.settings.mini_batch_size):
