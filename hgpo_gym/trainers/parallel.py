@@ -116,9 +116,10 @@ class ShardedWeights(Weights):
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=True)
-        weights = get_model_state_dict(self.scorer.model, options=options)
-        twice = weights.keys() - dict(self.scorer.model.named_parameters()) - dict(self.scorer.model.named_buffers())
-        return {name: weight for name, weight in weights.items() if name not in twice}  # tied weights have two names
+        model = self.scorer.model
+        names = {*dict(model.named_parameters()), *dict(model.named_buffers())}  # a tied weight's first name alone
+        weights = get_model_state_dict(model, options=options)
+        return {name: weight for name, weight in weights.items() if name in names}
 
 
 def distribute(scorer: Scorer, processes: Processes) -> Weights:

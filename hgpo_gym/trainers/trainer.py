@@ -109,8 +109,8 @@ class Trainer:
         self.run_dir.close()
 
     def _begin(self, config: DictConfig, newest: Path | None, state: dict[str, Any]) -> TrainablePolicy:
-        """The policy of the newest checkpoint, or of a first one. The main process makes the run directory ours and puts
-        it in the state of that checkpoint before others look into it."""
+        """The policy of the newest checkpoint, or of a first one. The main process makes the run directory ours and
+        puts it in the state of that checkpoint before others look into it."""
         policy, start = None, newest
         if self.processes.main:
             policy = initial_policy(config, self.report) if newest is None else load_policy(config, newest / "model")
