@@ -135,15 +135,20 @@ class Likelihood(NamedTuple):
     record: "torch.Tensor"
 
 
-class TrainablePolicy(Policy, Protocol):
-    """A policy that training can change: all that the trainer, the update and the checkpoints know of it."""
+class Scorer(Protocol):
+    """What tells how likely answers are."""
 
     @property
     def model(self) -> "torch.nn.Module":
         """What the optimiser changes. In evaluation mode it keeps no trace of what it is asked."""
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
-        """The likelihood of answers that this policy gave at that temperature; each record must have a choice."""
+        """The likelihood of answers that were drawn at that temperature; each record must have a choice."""
 
-    def save(self, folder: Path) -> None:
-        """Write all that is needed to load it again into `folder`, which is made."""
+
+class TrainablePolicy(Policy, Scorer, Protocol):
+    """A policy that training can change: all that the trainer, the update and the checkpoints know of it."""
+
+    def save(self, folder: Path, weights: "dict[str, torch.Tensor] | None" = None) -> None:
+        """Write all that is needed to load it again into `folder`, which is made. `weights` replace those of the model,
+        where it holds only a part of them."""

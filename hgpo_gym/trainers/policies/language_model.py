@@ -92,9 +92,9 @@ class LanguageModelPolicy:
         """See `TrainablePolicy`; under the constraint that the records were drawn with."""
         return likelihood(self.model, records, temperature=temperature)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
         """A plain Hugging Face folder; `load_model` reads it."""
-        save_model(self.model, self.tokenizer, folder)
+        save_model(self.model, self.tokenizer, folder, weights)
 
     def _write(self, batch: "list[_Writing]", sampling: Sampling) -> None:
         """Generate until every answer of the batch has ended."""
