@@ -77,6 +77,7 @@ class PolicyUpdate:
                 mini_batch = [rows[index] for index in order[start : start + self.settings.mini_batch_size]]
                 where = f"epoch {epoch + 1}, mini-batch {start // self.settings.mini_batch_size + 1}"
                 self._step(mini_batch, metrics, where)
+        self.policy.updated()
         return metrics.result()
 
     def state_dict(self) -> dict[str, Any]:

@@ -92,6 +92,9 @@ class LanguageModelPolicy:
         """See `TrainablePolicy`; under the constraint that the records were drawn with."""
         return likelihood(self.model, records, temperature=temperature)
 
+    def updated(self) -> None:
+        """Nothing to do: it generates with the model itself."""
+
     def save(self, folder: Path) -> None:
         """A plain Hugging Face folder; `load_model` reads it."""
         save_model(self.model, self.tokenizer, folder)
