@@ -12,8 +12,9 @@ class TokenTrie:
     """
 
     def __init__(self, sequences: Iterable[Sequence[int]], end_of_text: int):
+        self.sequences, self.end_of_text = tuple(map(tuple, sequences)), end_of_text
         self._children: list[dict[int, int]] = [{}]
-        for sequence in sequences:
+        for sequence in self.sequences:
             node = 0
             for token in (*sequence, end_of_text):
                 node = self._children[node].setdefault(token, len(self._children))
