@@ -127,7 +127,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         )
 
     def send(self, actions: Mapping[int, str]) -> None:
-        """Begin a step of some sub-environments, by row, without waiting for the others; `receive` has what comes of it.
+        """Begin a step of some sub-environments, by row, without waiting for the others; `receive` has its results.
 
         Raises:
             ResetNeeded: the episode of a row has ended.

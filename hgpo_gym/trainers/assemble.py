@@ -71,9 +71,7 @@ ENGINES: dict[str, Callable[..., TrainablePolicy]] = {"transformers": LanguageMo
 """What generates the answers of a language model, by `engine.kind`."""
 
 
-def make_policy(
-    config: DictConfig, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
-) -> TrainablePolicy:
+def make_policy(config: DictConfig, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> TrainablePolicy:
     options = plain(config.engine)
     kind = options.pop("kind")
     if kind not in ENGINES:

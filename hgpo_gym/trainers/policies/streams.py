@@ -32,4 +32,6 @@ class Batches:
         """See `Stream`; answers everything."""
         asked, self._asked = self._asked, {}
         numbers = sorted(asked)
-        return dict(zip(numbers, self._policy.generate([asked[number] for number in numbers], self._sampling), strict=True))
+        return dict(
+            zip(numbers, self._policy.generate([asked[number] for number in numbers], self._sampling), strict=True)
+        )

@@ -52,7 +52,9 @@ class AdmissibleAnswers(LogitsProcessor):
         """The logits [requests, vocabulary] with -inf for what is not allowed."""
         if not self._walks:
             return logits
-        return mask_logits(logits, [walk.allowed() if (walk := self._walks.get(row)) else None for row in range(len(logits))])
+        return mask_logits(
+            logits, [walk.allowed() if (walk := self._walks.get(row)) else None for row in range(len(logits))]
+        )
 
 
 class _Walk:

@@ -4,7 +4,7 @@ import copy
 import logging
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -122,10 +122,13 @@ class VllmEngine:
         outputs: list[Any] = self._engine.step()
         return [self._written(output) for output in outputs if output.finished]
 
-    def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Copy weights into the engine, in place, cast to its format."""
-        detached = ((name, tensor.detach()) for name, tensor in weights)
-        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": detached})
+    def load(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Copy weights into the engine, in place, cast to its format.
+
+        Args:
+            weights: by their names in a checkpoint, those of the output head among them.
+        """
+        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights.items()})
 
     def forget(self) -> None:
         """Give up open requests and what is kept of earlier prompts."""
