@@ -78,7 +78,7 @@ class ContextWrapper(VectorWrapper):
             self._memories[row].record(action)
 
     def receive(self, at_least: int = 1) -> dict[int, StepResult]:
-        """What `send` has led to; see `receive` of `TextVectorEnv`. Observations and infos are what `step` makes them."""
+        """What `send` has led to; see `receive` of `TextVectorEnv`. Observations and infos are as `step` makes them."""
         results = cast("TextVectorEnv", self.env).receive(at_least)
         for row, (observation, reward, terminated, truncated, info) in results.items():
             self._observe(row, observation, info["task"], info["admissible_actions"])
