@@ -47,6 +47,8 @@ def test_the_trie_allows_exactly_the_given_sequences():
     assert trie.allowed(after_2).tolist() == [0, 3]
     assert trie.forced(0) == []
     assert trie.forced(trie.child(0, 4)) == [5, 6, 0]
+    assert set(trie.deciding) == {3, 4, 5, 6}
+    assert set(TokenTrie([(1, 2), (3, 1), (3, 1, 4)], end_of_text=0).deciding) == {2, 4}  # 1 decides at first only
 
 
 def test_constrained_answers_are_admissible_and_their_probabilities_sum_to_one(policy, tiny):

@@ -4,7 +4,6 @@ vLLM imports it by name in the process that samples. What is left of the logits 
 tokens that the trie allows, so that the log-probabilities, which vLLM takes afterwards, are renormalised over them.
 """
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -16,25 +15,14 @@ from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, proces
 
 from hgpo_gym.trainers.policies.sampling import mask_logits
 from hgpo_gym.trainers.policies.trie import TokenTrie
-
-NAME = f"{__name__}:AdmissibleAnswers"
-"""By which vLLM finds the class."""
-
-_ARGUMENT = "admissible_answers"
-
-
-def arguments(trie: TokenTrie) -> dict[str, str]:
-    """`extra_args` of a request whose answer must be one of the trie's sequences.
-
-    A string, because vLLM copies them deeply, sends them between processes and lets no nested list through its server.
-    """
-    return {_ARGUMENT: json.dumps([trie.end_of_text, trie.sequences])}
+from hgpo_gym.trainers.policies.vllm_requests import ADMISSIBLE_ANSWERS
 
 
 class AdmissibleAnswers(LogitsProcessor):
-    """Leaves each request that has `arguments` the tokens that its trie allows next.
+    """Leaves each request that has the argument ADMISSIBLE_ANSWERS the tokens that its trie allows next.
 
-    Once a single answer is left, the end-of-text token alone is allowed: who asked knows the rest.
+    Once a single answer is left, the end-of-text token alone is allowed: who asked knows the rest. (Mostly the request
+    ends there already, at one of the trie's deciding tokens.)
     """
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool):  # noqa: ARG002 - vLLM's signature
@@ -74,11 +62,8 @@ class _Walk:
 
 
 def _begin(params: SamplingParams, _prompt_ids: list[int] | None, token_ids: list[int]) -> _Walk | None:
-    argument = (params.extra_args or {}).get(_ARGUMENT)
+    argument = (params.extra_args or {}).get(ADMISSIBLE_ANSWERS)
     return None if argument is None else _Walk(_trie(argument), token_ids)
 
 
-@lru_cache(maxsize=10_000)
-def _trie(argument: str) -> TokenTrie:
-    end_of_text, sequences = json.loads(argument)
-    return TokenTrie(sequences, end_of_text)
+_trie = lru_cache(maxsize=10_000)(TokenTrie.from_json)

@@ -6,13 +6,12 @@ import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.policies.base import Sampling
-from hgpo_gym.trainers.policies.language_model import Writing
+from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Written
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -38,14 +37,6 @@ class VllmOptions:
             raise ValueError(unknown_name("engine.dtype", self.dtype, DTYPES))
         if not 0 < self.gpu_memory_utilization <= 1:
             raise ValueError(f"engine.gpu_memory_utilization={self.gpu_memory_utilization}: choose a share in (0, 1].")
-
-
-class Written(NamedTuple):
-    """An answer that is complete. Log-probabilities are those of the distribution that the tokens were drawn from."""
-
-    name: str
-    token_ids: list[int]
-    logprobs: list[float]
 
 
 class VllmEngine:
@@ -88,50 +79,34 @@ class VllmEngine:
                 max_num_seqs=options.max_num_seqs,
                 gpu_memory_utilization=options.gpu_memory_utilization,
                 enforce_eager=options.enforce_eager,
+                logits_processors=[CONSTRAINT] if constrained else None,
                 **_platform_arguments(model, options, on_cpu),
-                **_constraint_arguments(constrained),
             )
             self._engine = LLMEngine.from_engine_args(arguments)
         self.max_model_len: int = self._engine.model_config.max_model_len
         self._open: set[str] = set()
 
-    def submit(self, name: str, writing: Writing, sampling: Sampling, *, seed: int, end_of_text: int) -> None:
-        """Ask for an answer, under a name that no open one has."""
+    def submit(self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any]) -> None:
+        """See `Engine`."""
         from vllm import SamplingParams
         from vllm.inputs import tokens_input
         from vllm.sampling_params import RequestOutputKind
 
-        from hgpo_gym.trainers.policies import vllm_constraint
-
-        parameters = SamplingParams(
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            max_tokens=sampling.max_new_tokens,
-            seed=seed,
-            logprobs=0,
-            stop_token_ids=[end_of_text],
-            detokenize=False,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-            extra_args=None if writing.trie is None else vllm_constraint.arguments(writing.trie),
-        )
         self._open.add(name)
-        self._engine.add_request(name, tokens_input(writing.prompt_ids.tolist()), parameters)
+        options = SamplingParams(**parameters, output_kind=RequestOutputKind.FINAL_ONLY)
+        self._engine.add_request(name, tokens_input(prompt_ids), options)
 
     def step(self) -> list[Written]:
-        """One forward pass; returns the answers that it has completed."""
+        """See `Engine`: one forward pass, a token for every answer."""
         outputs: list[Any] = self._engine.step()
         return [self._written(output) for output in outputs if output.finished]
 
     def load(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Copy weights into the engine, in place, cast to its format.
-
-        Args:
-            weights: by their names in a checkpoint, those of the output head among them.
-        """
+        """See `Engine`: they are copied in place and cast to the engine's format."""
         self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights.items()})
 
     def forget(self) -> None:
-        """Give up open requests and what is kept of earlier prompts."""
+        """See `Engine`."""
         self._engine.abort_request(list(self._open))
         self._open.clear()
         if not self._engine.reset_prefix_cache():
@@ -172,12 +147,6 @@ def _platform_arguments(model: "PreTrainedModel", options: VllmOptions, on_cpu: 
             "max_num_batched_tokens": max(options.max_batch_tokens, max_model_len),
         }
     return arguments
-
-
-def _constraint_arguments(constrained: bool) -> dict[str, Any]:
-    from hgpo_gym.trainers.policies import vllm_constraint
-
-    return {"logits_processors": [vllm_constraint.NAME]} if constrained else {}
 
 
 def _check_head_size(model: "PreTrainedModel") -> None:

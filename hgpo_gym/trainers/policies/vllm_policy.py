@@ -4,13 +4,13 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy, Writing
 from hgpo_gym.trainers.policies.vllm_engine import VllmEngine, VllmOptions
+from hgpo_gym.trainers.policies.vllm_requests import Engine, sampling_parameters
+from hgpo_gym.trainers.policies.vllm_server import VllmServer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -28,7 +28,9 @@ class VllmPolicy:
         tokenizer: its tokenizer.
         constrain: see `LanguageModelPolicy`.
         max_prompt_tokens: longer prompts lose their beginning.
-        options: of the engine, see `configs/engine/vllm.yaml`.
+        server: the URL of a vLLM that runs as a server, see `vllm_server`; None runs one in this process.
+        server_weights: the folder through which weights reach the server.
+        options: of the engine in this process, see `configs/engine/vllm.yaml`.
 
     Raises:
         ModuleNotFoundError: vLLM is not installed.
@@ -41,15 +43,18 @@ class VllmPolicy:
         *,
         constrain: str = "none",
         max_prompt_tokens: int = 4096,
-        **options: object,
+        server: str | None = None,
+        server_weights: str | None = None,
+        **options: Any,
     ):
-        if importlib.util.find_spec("vllm") is None:
+        if server is None and importlib.util.find_spec("vllm") is None:
             raise ModuleNotFoundError("engine=vllm needs vLLM: pip install 'hgpo_gym[vllm]'")
         self._language_model = LanguageModelPolicy(
             model, tokenizer, constrain=constrain, max_prompt_tokens=max_prompt_tokens
         )
-        self._options = VllmOptions(**options)  # type: ignore[arg-type]
-        self._engine: VllmEngine | None = None
+        self._options = VllmOptions(**options)
+        self._server, self._server_weights = server, server_weights
+        self._engine: Engine | None = None
         self._stale = True
 
     @property
@@ -74,7 +79,7 @@ class VllmPolicy:
             ValueError: prompt and answer could be longer than the engine's limit.
         """
         if self._engine is None:
-            self._engine = VllmEngine(self.model, self._options, constrained=self._language_model.constrain != "none")
+            self._engine = self._start()
         longest = self._language_model.max_prompt_tokens + sampling.max_new_tokens
         if longest > self._engine.max_model_len:
             raise ValueError(
@@ -87,6 +92,13 @@ class VllmPolicy:
             self._engine.load(self.model.state_dict())
             self._stale = False
         return VllmStream(self._engine, self._language_model, sampling)
+
+    def _start(self) -> Engine:
+        constrained = self._language_model.constrain != "none"
+        if self._server is None:
+            return VllmEngine(self.model, self._options, constrained=constrained)
+        connections = self._options.max_num_seqs
+        return VllmServer(self._server, self._server_weights, connections, constrained=constrained)
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
         """See `TrainablePolicy`; by the trainer's model, not by vLLM."""
@@ -106,7 +118,7 @@ class VllmStream:
 
     in_step = False
 
-    def __init__(self, engine: VllmEngine, language_model: LanguageModelPolicy, sampling: Sampling):
+    def __init__(self, engine: Engine, language_model: LanguageModelPolicy, sampling: Sampling):
         self._engine, self._language_model, self._sampling = engine, language_model, sampling
         self._names = count()
         self._writings: dict[str, tuple[int, Writing]] = {}
@@ -125,8 +137,8 @@ class VllmStream:
                 continue
             name = str(next(self._names))
             self._writings[name] = number, writing
-            end_of_text = self._language_model.end_of_text
-            self._engine.submit(name, writing, self._sampling, seed=engine_seed(request.seed), end_of_text=end_of_text)
+            parameters = sampling_parameters(request, writing, self._sampling, self._language_model.end_of_text)
+            self._engine.submit(name, writing.prompt_ids.tolist(), parameters)
 
     def work(self) -> dict[int, Response]:
         """See `Stream`: a token for every answer, or what needs no engine."""
@@ -142,8 +154,3 @@ class VllmStream:
                     writing.take_forced()
             answers[number] = self._language_model.response(writing)
         return answers
-
-
-def engine_seed(seed: tuple[int, ...]) -> int:
-    """A request's seed as the one number of 63 bits that vLLM takes."""
-    return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> np.uint64(1))
