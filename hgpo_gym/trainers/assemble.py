@@ -28,6 +28,7 @@ from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
+from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.progress import Report
 from hgpo_gym.trainers.rollout import collect
@@ -81,10 +82,16 @@ def make_prompt(config: DictConfig) -> PromptTemplate:
     return PromptTemplate(**plain(config.prompt))
 
 
-def make_policy(
-    config: DictConfig, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
-) -> LanguageModelPolicy:
-    return LanguageModelPolicy(model, tokenizer, **plain(config.engine))
+ENGINES: dict[str, Callable[..., TrainablePolicy]] = {"transformers": LanguageModelPolicy, "vllm": VllmPolicy}
+"""What generates the answers of a language model, by `engine.kind`."""
+
+
+def make_policy(config: DictConfig, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> TrainablePolicy:
+    options = plain(config.engine)
+    kind = options.pop("kind")
+    if kind not in ENGINES:
+        raise ValueError(unknown_name("engine.kind", kind, ENGINES))
+    return ENGINES[kind](model, tokenizer, **options)
 
 
 def make_evaluated_policy(config: DictConfig, report: Report) -> Policy:
@@ -306,7 +313,7 @@ def _make_model(
         model, tokenizer = load_model(config.model.path, device=config.model.device)
     if settings.source == "none":
         return model, tokenizer
-    policy = make_policy(config, model, tokenizer)
+    policy = LanguageModelPolicy(model, tokenizer, max_prompt_tokens=config.engine.max_prompt_tokens)
     records = _records(policy, [episode for episode in episodes if episode.won or settings.source == "random"], config)
     with report.stage(f"Warm start: imitating {len(records)} {settings.source} actions") as tick:
         loss = imitate(

@@ -88,6 +88,7 @@ class PolicyUpdate:
                 mini_batch = [rows[index] for index in order[start : start + self.settings.mini_batch_size]]
                 where = f"epoch {epoch + 1}, mini-batch {start // self.settings.mini_batch_size + 1}"
                 self._step(mini_batch, metrics, where, unchanged=epoch == start == 0)
+        self.policy.updated()
         return together(self.processes.gather([metrics])).result()
 
     def state_dict(self) -> dict[str, Any]:

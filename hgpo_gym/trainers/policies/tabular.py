@@ -128,6 +128,9 @@ class TabularPolicy:
         columns = torch.from_numpy((allowed == tokens[:, None]).argmax(axis=1))
         return Likelihood(*likelihood_of_drawn(logits / temperature, columns), torch.arange(len(records)))
 
+    def updated(self) -> None:
+        """Nothing to do: it generates with the model itself."""
+
     def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
         """One file; `load` reads it."""
         folder.mkdir(parents=True)
