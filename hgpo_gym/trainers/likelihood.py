@@ -8,7 +8,7 @@ import torch
 
 from hgpo_gym.trainers.policies.base import Likelihood, TokenRecord, TrainablePolicy
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
-from hgpo_gym.trainers.policies.sampling import likelihood_of_drawn, mask_logits
+from hgpo_gym.trainers.policies.sampling import likelihood_of_drawn, restrict
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -44,7 +44,9 @@ def likelihood(
             for record, positions in zip(records, choices, strict=True)
             for position in positions
         ]
-        logits = mask_logits(logits, allowed)
+        logits, ids_of_columns = restrict(logits, allowed)
+        if ids_of_columns is not None:
+            tokens = (ids_of_columns == tokens[:, None]).int().argmax(1)
     return likelihood_of_drawn(logits, tokens, torch.from_numpy(rows).to(device))
 
 
