@@ -24,7 +24,11 @@ class GrowingLayer(DynamicLayer):
         self._use(used)
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: Any,  # noqa: ARG002 - the signature of transformers
+        **kwargs: Any,  # noqa: ARG002
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Append columns, and return all keys and values."""
         start, end = self._used, self._used + key_states.shape[2]
@@ -86,7 +90,7 @@ def _join_states(states: Sequence[torch.Tensor], parts: Sequence[Rows], columns:
 
 
 def _places(part: Rows, heads: int, width: int, columns: int) -> torch.Tensor:
-    """int64[R * heads * columns]: where the columns before the ends are in a flat list of all rows, heads and columns."""
+    """int64[R * heads * columns]: where the columns before the ends are in a list of all rows' heads' columns."""
     device = part.rows.device
     own = (part.ends[:, None] - columns + torch.arange(columns, device=device)).clamp(min=0)
     heads_of_rows = part.rows[:, None] * heads + torch.arange(heads, device=device)

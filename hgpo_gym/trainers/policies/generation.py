@@ -84,7 +84,14 @@ class Writing:
 
 
 class _Batch(NamedTuple):
-    """Answers in progress, and where in a cache is what the model has read of each: a row, and the column it ends before."""
+    """Answers in progress, and where in a cache is what the model has read of each.
+
+    Attributes:
+        writings: the answers.
+        cache: of the model's layers.
+        rows: int64, the row of each answer.
+        ends: int64, the column after its last.
+    """
 
     writings: list[Writing]
     cache: Cache

@@ -24,7 +24,7 @@ def restrict(logits: torch.Tensor, allowed: Sequence[np.ndarray | None]) -> tupl
 
 
 def pad(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of different lengths, one at least of each, as one array [rows, longest] filled up with 0, and which entries are the rows' own."""
+    """Rows int64 of different lengths as one array [rows, longest], filled up with 0, and what is their own."""
     lengths = np.array([len(row) for row in rows])
     own = np.arange(lengths.max()) < lengths[:, None]
     padded = np.zeros(own.shape, dtype=np.int64)
