@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hgpo_gym import data
 from hgpo_gym.envs import ENVIRONMENTS
@@ -243,7 +243,8 @@ def evaluate(config: "DictConfig") -> None:
     with _mistakes_explained():
         policy = make_evaluated_policy(config, report)
         settings = EvaluationSettings(**plain(config.evaluation))
-        env = make_evaluation_env(config, **({"expert": True} if config.policy == "expert" else {}))
+        own: dict[str, Any] = {"expert": True} if config.policy == "expert" else {}
+        env = make_evaluation_env(config, **own)
         sampling = settings.sampling(config.rollout.max_new_tokens)
     metered = policy if isinstance(policy, MeteredPolicy) else None
     try:

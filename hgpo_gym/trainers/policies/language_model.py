@@ -99,7 +99,8 @@ class LanguageModelPolicy:
     def responses(self, writings: Sequence[Writing]) -> list[Response]:
         """The answers that were written."""
         records = [writing.record() for writing in writings]
-        texts = self.tokenizer.batch_decode([record.token_ids for record in records], skip_special_tokens=True)
+        ids = [record.token_ids.tolist() for record in records]
+        texts = self.tokenizer.batch_decode(ids, skip_special_tokens=True)
         return [Response(text, record) for text, record in zip(texts, records, strict=True)]
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
