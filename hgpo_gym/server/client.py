@@ -98,6 +98,10 @@ class Connection:
             raise ConnectionError(f"{self._url} answers with {response.status_code}, not as 'hgpo-gym serve' does.")
         raise _error(json.loads(response.content))
 
+    @property
+    def closed(self) -> bool:
+        return self._http.is_closed
+
     def close(self) -> None:
         """Let go of the connection."""
         self._http.close()
@@ -205,6 +209,8 @@ class RemoteTextEnv(TextEnv):
 
     def close(self) -> None:
         """Close the session, if the server is still there. May be called twice."""
+        if self._connection.closed:
+            return
         # Where the server cannot be reached, it closes the session when that has been idle for long enough.
         with suppress(SessionLostError, ConnectionError):
             self._connection.request("DELETE", self._path)
