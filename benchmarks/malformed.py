@@ -246,7 +246,7 @@ def _not_http(rng: random.Random, target: Target) -> bytes:  # noqa: ARG001 - on
         [
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + secret + b"\r\n\r\n",
             b"GET /%s\r\n\r\n" % secret,
-            b"GET /health HTTP/9.9\r\n%s: 1\r\n\r\n" % secret,
+            b"GET /health HTTP/one\r\n%s: 1\r\n\r\n" % secret,
             b"GET /health HTTP/1.1\r\n%s\r\n\r\n" % secret,
             b"\x00\xff" * 50 + secret + b"\r\n\r\n",
             b"GET /health HTTP/1.1\r\nHost: a\r\nHost: %s\r\n\r\n" % secret,
