@@ -19,7 +19,7 @@ TEST, MANY = "hgpo_gym_tests/Told-v0", "hgpo_gym_tests/Many-v0"
 class Told(TextEnv):
     """Does what the action says. `gate` is a file for which `wait` waits, `closed` one that gets a line a close."""
 
-    task_ids = ("a", "b")
+    task_ids: Sequence[str] = ("a", "b")
 
     def __init__(self, gate="", closed="", render_mode=None):
         super().__init__(render_mode=render_mode)
@@ -36,6 +36,7 @@ class Told(TextEnv):
         if action.startswith("exit"):
             raise SystemExit(action)
         if action == "wait":
+            Path(f"{self._gate}.waited-for").touch()
             while not Path(self._gate).exists():
                 time.sleep(0.01)
         if action == "roll":

@@ -1,6 +1,8 @@
 """hgpo-gym serve: real processes, real HTTP. What clients may do, what they cannot, and what the log says of it."""
 
+import asyncio
 import itertools
+import json
 import signal
 import socket
 import threading
@@ -12,12 +14,15 @@ import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
+from starlette.responses import Response
 
 from benchmarks.malformed import SECRET, Target, malformed_requests, send
 from hgpo_gym.cli import main
-from hgpo_gym.envs import TextVectorEnv, check_text_env
+from hgpo_gym.envs import ENVIRONMENTS, TextVectorEnv, check_text_env
 from hgpo_gym.server import models
 from hgpo_gym.server.client import RemoteError, RemoteTextEnv, SessionLostError
+from hgpo_gym.server.guard import Guard
+from hgpo_gym.server.offers import Offer, make_offers
 from tests.serving import MANY, TEST, ServerProcess
 
 MAZE, REMOTE = "hgpo_gym/SignpostMaze-v0", "hgpo_gym/Remote-v0"
@@ -399,6 +404,76 @@ def test_signals_close_the_sessions(signal_number, status, tmp_path):
         assert len((tmp_path / "closed").read_text().splitlines()) == made + 3
         assert "Closing 3 sessions." in server.output
         assert "Traceback" not in server.output
+
+
+def test_what_is_being_played_is_answered_before_the_server_ends(tmp_path):
+    gate = tmp_path / "gate"
+    with ServerProcess("--env", TEST, f"gate={gate}") as server:
+        path = server.new_session()
+        server.post(f"{path}/reset")
+        answers = []
+        playing = threading.Thread(target=lambda: answers.append(server.post(f"{path}/step", {"action": "wait"})))
+        playing.start()
+        while not gate.with_name("gate.waited-for").exists():
+            pass
+        server.process.send_signal(signal.SIGTERM)
+        gate.touch()
+        playing.join()
+        assert answers[0].json()["observation"] == "1: wait"
+
+
+def ask_guard(monkeypatch, app, *requests, **limits):
+    """The answers of a guard to requests that are made at once, each a list of the messages that come in."""
+
+    async def ask(guard, messages):
+        scope = {"type": "http", "method": "POST", "path": "/", "client": ("1.2.3.4", 5), "query_string": b""}
+        scope["headers"] = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        incoming, sent = iter(messages), []
+
+        async def receive():
+            message = next(incoming, None)
+            return message or await asyncio.Future()
+
+        async def send(message):
+            sent.append(message)
+
+        await guard(scope, receive, send)
+        return sent[0]["status"], sent[1]["body"]
+
+    async def ask_all():
+        guard = Guard(app, tokens=(), access_log=False, **{"body_limit": 10, "requests_per_client": 2} | limits)
+        return await asyncio.gather(*(ask(guard, messages) for messages in requests))
+
+    monkeypatch.setattr("hgpo_gym.server.guard.BODY_TIMEOUT", 0.1)
+    return asyncio.run(ask_all())
+
+
+async def echo(scope, receive, send):
+    await Response((await receive())["body"])(scope, receive, send)
+
+
+def part(body, more=False):
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+def test_a_body_that_does_not_arrive_is_not_waited_for(monkeypatch):
+    whole, slow = ask_guard(monkeypatch, echo, [part(b"12", True), part(b"34")], [part(b"12", True)])
+    assert whole == (200, b"1234")
+    assert (slow[0], json.loads(slow[1])["type"]) == (408, "too-slow")
+
+
+def test_one_client_has_a_bounded_number_of_requests(monkeypatch):
+    slow = [part(b"1", True)]
+    statuses = [status for status, _ in ask_guard(monkeypatch, echo, slow, slow, [part(b"1")])]
+    assert statuses == [408, 408, 429]
+
+
+def test_without_env_everything_is_offered_that_can_be_made(monkeypatch, caplog):
+    ids = (MAZE, "hgpo_gym/ALFWorld-v0")
+    monkeypatch.setattr("hgpo_gym.server.offers.ENVIRONMENTS", {id: ENVIRONMENTS[id] for id in ids})
+    monkeypatch.setenv("ALFWORLD_DATA", "/no/such/place")
+    assert make_offers([]) == {MAZE: Offer(MAZE)}
+    assert "hgpo_gym/ALFWorld-v0 is not offered: ALFWorld games not found in /no/such/place" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,12 @@ class NewSession(_Request):
     """Which environment to play, and how."""
 
     environment: str = Field(max_length=200, examples=["hgpo_gym/SignpostMaze-v0"], description="A listed id.")
-    options: dict[str, Value] = Field({}, max_length=100, description="Of the environment's listed choices.")
+    options: dict[str, Value] = Field(default={}, max_length=100, description="Of the environment's listed choices.")
     step_limit: int | None = Field(
-        None, ge=0, lt=2**31, description="Steps until an episode is cut off; null: the environment's own, 0: never."
+        default=None,
+        ge=0,
+        lt=2**31,
+        description="Steps until an episode is cut off; null: the environment's own, 0: never.",
     )
 
 
@@ -35,8 +38,10 @@ class Reset(_Request):
     """Begin an episode."""
 
     turn: TurnNumber = None
-    seed: Seed = Field(None, description="Of all that happens by chance; null goes on with the last seed's chances.")
-    task_id: str | None = Field(None, description="A task of the environment; null draws one.")
+    seed: Seed = Field(
+        default=None, description="Of all that happens by chance; null goes on with the last seed's chances."
+    )
+    task_id: str | None = Field(default=None, description="A task of the environment; null draws one.")
 
 
 class Step(_Request):
@@ -44,7 +49,9 @@ class Step(_Request):
 
     turn: TurnNumber = None
     action: str = Field(examples=["walk on"], description="Any text; one that is not admissible changes nothing.")
-    seed: Seed = Field(None, description="Of what happens by chance from here on; null lets it go on as it would.")
+    seed: Seed = Field(
+        default=None, description="Of what happens by chance from here on; null lets it go on as it would."
+    )
 
 
 class Health(BaseModel):
@@ -114,5 +121,5 @@ class ProblemObject(BaseModel):
     status: int
     detail: str
     remedy: str
-    name: str | None = Field(None, description="The field or option that is wrong.")
-    value: str | None = Field(None, description="What was given for it, shortened.")
+    name: str | None = Field(default=None, description="The field or option that is wrong.")
+    value: str | None = Field(default=None, description="What was given for it, shortened.")
