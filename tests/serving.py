@@ -24,6 +24,8 @@ class Told(TextEnv):
     def __init__(self, gate="", closed="", render_mode=None):
         super().__init__(render_mode=render_mode)
         self._gate, self._closed = gate, closed
+        if Path(f"{gate}.broken").exists():
+            raise OSError("Broken for the test.")
 
     def begin_episode(self, task_id):
         self.actions = 0

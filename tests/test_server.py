@@ -164,6 +164,15 @@ def test_ten_million_tasks_are_listed_by_pages(server, remote):
         env.reset(options={"task_id": "task-10000000"})
 
 
+def test_a_session_says_what_it_plays(server):
+    for asked, limit in ((None, 24), (0, None), (3, 3)):
+        content = {"environment": MAZE, "step_limit": asked, "options": {"split": "test"}}
+        session = server.post("/sessions", content, **ONE).json()
+        assert (session["split"], session["num_tasks"], session["step_limit"]) == ("test", 9, limit)
+        assert (session["environment"], session["max_text_length"], session["turn"]) == (MAZE, 8192, 0)
+        httpx.delete(f"{server.url}/sessions/{session['session']}", **ONE)
+
+
 def test_answers_are_what_the_documentation_says(server, session):
     openapi = server.get("/openapi.json").json()
     for path, methods in openapi["paths"].items():
@@ -386,6 +395,19 @@ def test_a_slow_environment_holds_up_nobody_and_keeps_its_place_until_it_returns
     impatient.until_open(0)
     fresh = impatient.new_session()
     assert impatient.post(f"{fresh}/reset").status_code == 200
+
+
+def test_an_environment_that_can_no_longer_be_made_takes_no_place(impatient):
+    broken = impatient.folder / "gate.broken"
+    broken.touch()
+    refused = impatient.post("/sessions", {"environment": TEST})
+    assert (refused.status_code, refused.json()["type"]) == (503, "environment-unavailable")
+    assert "cannot be made: Broken for the test." in impatient.output
+    assert "Broken for" not in refused.text
+    broken.unlink()
+    path = impatient.new_session()
+    httpx.delete(impatient.url + path)
+    impatient.until_open(0)
 
 
 def test_without_tokens_only_names_of_this_machine_are_answered(impatient):
