@@ -17,7 +17,8 @@ from hgpo_gym.server.guard import Guard
 from hgpo_gym.server.limits import Limits
 from hgpo_gym.server.offers import Offer
 from hgpo_gym.server.problems import Problem
-from hgpo_gym.server.sessions import Session, Sessions
+from hgpo_gym.server.session import Session
+from hgpo_gym.server.sessions import Sessions
 
 DESCRIPTION = """Play text environments: create a session, reset it, step, close it.
 

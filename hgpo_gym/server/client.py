@@ -1,119 +1,20 @@
 """RemoteTextEnv: an environment that is played on a server of `hgpo-gym serve`."""
 
-import json
 import os
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from gymnasium.error import ResetNeeded
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.spaces import UnicodeText
+from hgpo_gym.server.connection import Connection, SessionLostError
 from hgpo_gym.server.serve import TOKEN_VARIABLE
 
-try:
-    import httpx
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"Remote environments need the package {error.name}: pip install 'hgpo_gym[server]'", name=error.name
-    ) from error
-
-_ATTEMPTS = 5
 _PAGE = 1000
 _PAGES_KEPT = 16
-_MISTAKES = ("unknown-environment", "unknown-option", "unknown-task", "too-long", "malformed")
-
-
-class RemoteError(RuntimeError):
-    """The server refused a request, or the environment failed there.
-
-    Attributes:
-        problem: the server's problem object.
-    """
-
-    def __init__(self, problem: Mapping[str, Any]):
-        super().__init__(f"{problem['detail']} {problem['remedy']}")
-        self.problem = problem
-
-
-class SessionLostError(RemoteError):
-    """The session is no longer there; `reset(seed=...)` opens another."""
-
-
-class Connection:
-    """A server, spoken to in JSON. What can be repeated without harm is, if no answer comes.
-
-    Args:
-        url: of the server.
-        token: None for a server that asks for none.
-        timeout: seconds to wait for an answer.
-
-    Raises:
-        ValueError: not a URL of HTTP.
-    """
-
-    def __init__(self, url: str, token: str | None, timeout: float):
-        if not url.startswith(("http://", "https://")):
-            raise ValueError(f"url={url!r}: write http://host:port.")
-        self._url = url.rstrip("/")
-        self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-            timeout=timeout,
-            trust_env=False,  # no proxy that the environment names gets the token
-            verify=url.startswith("https"),  # certificates take 20 ms to load
-        )
-
-    def request(
-        self, method: str, path: str, content: Mapping[str, Any] | None = None, *, repeatable: bool = True, **query: Any
-    ) -> Any:
-        """The answer.
-
-        Raises:
-            ConnectionError: there is none, or not from such a server.
-            ValueError: the server does not know what was asked for.
-            gymnasium.error.ResetNeeded: a step where there is no episode.
-            RemoteError: the server refuses for another reason.
-        """
-        # json makes ASCII, so that half of a surrogate pair, of which an action may consist, passes.
-        body = None if content is None else json.dumps(content).encode()
-        headers = {"Content-Type": "application/json"} if body else {}
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                response = self._http.request(method, self._url + path, content=body, headers=headers, params=query)
-                break
-            except httpx.TransportError as error:
-                sent = not isinstance(error, httpx.ConnectError)
-                if attempt == _ATTEMPTS or (sent and not repeatable):
-                    raise ConnectionError(
-                        f"No answer from {self._url} ({type(error).__name__}: {error}). Is 'hgpo-gym serve' there?"
-                    ) from error
-                time.sleep(0.05 * 2**attempt)
-        if response.is_success and (not response.content or response.headers["content-type"] == "application/json"):
-            return json.loads(response.content) if response.content else None
-        if response.headers.get("content-type") != "application/problem+json":
-            raise ConnectionError(f"{self._url} answers with {response.status_code}, not as 'hgpo-gym serve' does.")
-        raise _error(json.loads(response.content))
-
-    @property
-    def closed(self) -> bool:
-        return self._http.is_closed
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._http.close()
-
-
-def _error(problem: Mapping[str, Any]) -> Exception:
-    if problem["type"] in _MISTAKES:
-        given = f" ({problem['name']}={problem['value']})" if "name" in problem else ""
-        return ValueError(f"{problem['detail']}{given} {problem['remedy']}")
-    if problem["type"] == "reset-needed":
-        return ResetNeeded(f"{problem['detail']} {problem['remedy']}")
-    return (SessionLostError if problem["type"] == "unknown-session" else RemoteError)(problem)
 
 
 class RemoteTextEnv(TextEnv):
@@ -220,9 +121,12 @@ class RemoteTextEnv(TextEnv):
         session = self._connection.request("POST", "/sessions", self._asked_for, repeatable=False)
         self._path, self._turn = f"/sessions/{session['session']}", 0
         self.split = session["split"]
-        self.task_ids = RemoteTaskIds(self._connection, f"{self._path}/tasks", session["num_tasks"])
+        self.task_ids = RemoteTaskIds(self._list_tasks, session["num_tasks"])
         self.observation_space = UnicodeText(session["max_text_length"])
         self.action_space = UnicodeText(session["max_text_length"])
+
+    def _list_tasks(self, **query: Any) -> list[str]:
+        return self._connection.request("GET", f"{self._path}/tasks", **query)["task_ids"]
 
     def _play(self, what: str, **fields: Any) -> Turn:
         given = {name: value for name, value in fields.items() if value is not None}
@@ -250,14 +154,13 @@ class RemoteTaskIds(Sequence[str]):
     """The task ids of a session, fetched page by page when they are looked at.
 
     Args:
-        connection: to the server.
-        path: of the list.
+        list_tasks: the ids of a page, by the server's `offset` and `limit`, or by `task_id`.
         total: how many there are.
     """
 
-    def __init__(self, connection: Connection, path: str, total: int):
-        self._connection, self._path, self._total = connection, path, total
-        self._page = lru_cache(maxsize=_PAGES_KEPT)(self._fetch)
+    def __init__(self, list_tasks: Callable[..., list[str]], total: int):
+        self._list_tasks, self._total = list_tasks, total
+        self._page = lru_cache(maxsize=_PAGES_KEPT)(lambda number: list_tasks(offset=number * _PAGE, limit=_PAGE))
 
     def __len__(self) -> int:
         return self._total
@@ -270,9 +173,4 @@ class RemoteTaskIds(Sequence[str]):
         return self._page(page)[place]
 
     def __contains__(self, task_id: object) -> bool:
-        if not isinstance(task_id, str):
-            return False
-        return bool(self._connection.request("GET", self._path, task_id=task_id)["task_ids"])
-
-    def _fetch(self, page: int) -> list[str]:
-        return self._connection.request("GET", self._path, offset=page * _PAGE, limit=_PAGE)["task_ids"]
+        return isinstance(task_id, str) and bool(self._list_tasks(task_id=task_id))

@@ -137,7 +137,7 @@ def make_offers(environments: Sequence[Sequence[str]]) -> dict[str, Offer]:
     """The offers of a server by id, each one tried.
 
     Args:
-        environments: the words of each `--env`. None: every registered environment that can be made without options.
+        environments: the words of each `--env`. Without any, every registered environment that can be made as it is.
 
     Raises:
         ValueError, OSError, ImportError: an environment cannot be made as it was asked for.

@@ -38,7 +38,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
             type=type(limit.default),
             default=limit.default,
             metavar="N",
-            help=f"{limit.metadata['help']} ({limit.default:g})",
+            help=f"{limit.metadata['help']} ({limit.default})",
         )
     command.add_argument(
         "--access-log", action="store_true", help="a line for each request, without anything that was sent"
