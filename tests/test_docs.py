@@ -18,6 +18,7 @@ PAGES = [
         "README.md",
         "docs/estimators.md",
         "docs/server.md",
+        "docs/published_settings.md",
         "benchmarks/README.md",
         "benchmarks/alfworld_native.md",
     )

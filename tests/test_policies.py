@@ -1,12 +1,15 @@
 """Policies on a real model made from scratch: constraints, log-probabilities, seeds, and no work for the dead."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 import torch
 
+from hgpo_gym.config import load_config
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper, Memory, PromptTemplate
-from hgpo_gym.trainers.assemble import save_model
+from hgpo_gym.trainers.assemble import make_policy, save_model
 from hgpo_gym.trainers.evaluate import Census, census
 from hgpo_gym.trainers.likelihood import likelihood, score
 from hgpo_gym.trainers.losses import Totals, aggregate, clipped_surrogate, kl_k3
@@ -44,6 +47,8 @@ def test_the_trie_allows_exactly_the_given_sequences():
     assert trie.allowed(after_2).tolist() == [0, 3]
     assert trie.forced(0) == []
     assert trie.forced(trie.child(0, 4)) == [5, 6, 0]
+    assert set(trie.deciding) == {3, 4, 5, 6}
+    assert set(TokenTrie([(1, 2), (3, 1), (3, 1, 4)], end_of_text=0).deciding) == {2, 4}  # 1 decides at first only
 
 
 def test_constrained_answers_are_admissible_and_their_probabilities_sum_to_one(policy, tiny):
@@ -168,6 +173,18 @@ def test_models_are_saved_and_loaded(tiny, tmp_path):
     torch.testing.assert_close(loaded(ids).logits, model(ids).logits)
     with pytest.raises(FileNotFoundError, match=r"No model in .*/nothing: expected config.json"):
         load_model(str(tmp_path / "nothing"))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
+def test_the_engine_vllm_names_the_extra_that_it_needs(tiny):
+    with pytest.raises(ModuleNotFoundError, match=r"engine=vllm needs vLLM: pip install 'hgpo_gym\[vllm\]'"):
+        make_policy(load_config("config", ["engine=vllm"]), *tiny)
+
+
+def test_the_engine_is_chosen_by_its_kind(tiny):
+    assert isinstance(make_policy(load_config("config", []), *tiny), LanguageModelPolicy)
+    with pytest.raises(ValueError, match=r"Unknown engine.kind 'vlm'. Did you mean 'vllm'\?"):
+        make_policy(load_config("config", ["engine.kind=vlm"]), *tiny)
 
 
 class Counting:

@@ -75,28 +75,37 @@ class LanguageModelPolicy:
     @torch.inference_mode()
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
         """One response a request, in order; each depends on its own seed, not on what it is batched with."""
-        prompts = [self.encode_prompt(request.prompt) for request in requests]
-        writings = [
-            _Writing(prompt, self._trie_of(request), uniform_numbers(request.seed, sampling.max_new_tokens))
-            for prompt, request in zip(prompts, requests, strict=True)
-        ]
-        for writing in writings:
-            writing.take_forced()
+        writings = [self.begin(request, sampling) for request in requests]
         waiting = [writing for writing in writings if not writing.done]
         self.model.eval()
         for batch in length_sorted_batches([len(writing.prompt_ids) for writing in waiting], self.max_batch_tokens):
             self._write([waiting[index] for index in batch], sampling)
-        return [self._response(writing) for writing in writings]
+        return [self.response(writing) for writing in writings]
+
+    def begin(self, request: Request, sampling: Sampling) -> "Writing":
+        """An answer to be written; done where only one is admissible."""
+        uniforms = uniform_numbers(request.seed, sampling.max_new_tokens)
+        writing = Writing(self.encode_prompt(request.prompt), self._trie_of(request), uniforms)
+        writing.take_forced()
+        return writing
+
+    def response(self, writing: "Writing") -> Response:
+        """The answer that was written."""
+        record = writing.record()
+        return Response(str(self.tokenizer.decode(record.token_ids, skip_special_tokens=True)), record)
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
         """See `TrainablePolicy`; under the constraint that the records were drawn with."""
         return likelihood(self.model, records, temperature=temperature)
 
-    def save(self, folder: Path) -> None:
-        """A plain Hugging Face folder; `load_model` reads it."""
-        save_model(self.model, self.tokenizer, folder)
+    def updated(self) -> None:
+        """Nothing to do: it generates with the model itself."""
 
-    def _write(self, batch: "list[_Writing]", sampling: Sampling) -> None:
+    def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
+        """A plain Hugging Face folder; `load_model` reads it."""
+        save_model(self.model, self.tokenizer, folder, weights)
+
+    def _write(self, batch: "list[Writing]", sampling: Sampling) -> None:
         """Generate until every answer of the batch has ended."""
         device = self.model.device
         longest = len(batch[0].prompt_ids)
@@ -131,7 +140,7 @@ class LanguageModelPolicy:
             attention = torch.cat((attention, attention.new_ones(len(batch), 1)), dim=1)
             positions = positions[:, -1:] + 1
 
-    def _draw(self, batch: "list[_Writing]", logits: torch.Tensor, sampling: Sampling) -> None:
+    def _draw(self, batch: "list[Writing]", logits: torch.Tensor, sampling: Sampling) -> None:
         """Draw the next token of every answer of the batch."""
         logits = mask_logits(logits, [writing.allowed() for writing in batch])
         tokens, logprobs = draw(logits, sampling, np.array([writing.next_uniform() for writing in batch]))
@@ -139,10 +148,6 @@ class LanguageModelPolicy:
             writing.append(token, logprob)
             writing.take_forced()
             writing.done |= token == self.end_of_text or len(writing.token_ids) >= sampling.max_new_tokens
-
-    def _response(self, writing: "_Writing") -> Response:
-        record = writing.record()
-        return Response(str(self.tokenizer.decode(record.token_ids, skip_special_tokens=True)), record)
 
     def _trie_of(self, request: Request) -> TokenTrie | None:
         if self.constrain == "none":
@@ -158,34 +163,34 @@ class LanguageModelPolicy:
         return tuple(self.tokenizer(answer, add_special_tokens=False)["input_ids"])
 
 
-class _Writing:
+class Writing:
     """One answer while it is being generated."""
 
     def __init__(self, prompt_ids: np.ndarray, trie: TokenTrie | None, uniforms: np.ndarray):
         self.prompt_ids = prompt_ids
         self.token_ids: list[int] = []
         self.done = False
-        self._trie, self._node = trie, 0
+        self.trie, self._node = trie, 0
         self._uniforms = uniforms
         self._logprobs: list[float] = []
         self._allowed: list[np.ndarray] = []
 
     def allowed(self) -> np.ndarray | None:
-        return self._trie.allowed(self._node) if self._trie else None
+        return self.trie.allowed(self._node) if self.trie else None
 
     def next_uniform(self) -> float:
         return self._uniforms[len(self.token_ids)]
 
     def append(self, token: int, logprob: float) -> None:
-        if self._trie:
-            self._allowed.append(self._trie.allowed(self._node))
-            self._node = self._trie.child(self._node, token)
+        if self.trie:
+            self._allowed.append(self.trie.allowed(self._node))
+            self._node = self.trie.child(self._node, token)
         self.token_ids.append(token)
         self._logprobs.append(logprob)
 
     def take_forced(self) -> None:
         """Finish the answer without the model if only one is left."""
-        if self._trie and (rest := self._trie.forced(self._node)):
+        if self.trie and (rest := self.trie.forced(self._node)):
             for token in rest:
                 self.append(token, 0.0)
             self.done = True
@@ -195,5 +200,5 @@ class _Writing:
             self.prompt_ids,
             np.array(self.token_ids, dtype=np.int64),
             np.array(self._logprobs, dtype=np.float32),
-            tuple(self._allowed) if self._trie else None,
+            tuple(self._allowed) if self.trie else None,
         )

@@ -1,6 +1,8 @@
 """Token tries: which tokens may come next when the answer must be one of a few."""
 
+import json
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -12,8 +14,9 @@ class TokenTrie:
     """
 
     def __init__(self, sequences: Iterable[Sequence[int]], end_of_text: int):
+        self.sequences, self.end_of_text = tuple(map(tuple, sequences)), end_of_text
         self._children: list[dict[int, int]] = [{}]
-        for sequence in sequences:
+        for sequence in self.sequences:
             node = 0
             for token in (*sequence, end_of_text):
                 node = self._children[node].setdefault(token, len(self._children))
@@ -36,3 +39,21 @@ class TokenTrie:
             ((token, node),) = self._children[node].items()
             rest.append(token)
         return [] if self._children[node] else rest
+
+    def to_json(self) -> str:
+        """What `from_json` makes the trie of again."""
+        return json.dumps([self.end_of_text, self.sequences])
+
+    @classmethod
+    def from_json(cls, text: str) -> "TokenTrie":
+        end_of_text, sequences = json.loads(text)
+        return cls(sequences, end_of_text)
+
+    @cached_property
+    def deciding(self) -> list[int]:
+        """The tokens after which, wherever they come, only one sequence is left."""
+        decides: dict[int, bool] = {}
+        for children in self._children:
+            for token, child in children.items():
+                decides[token] = decides.get(token, True) and bool(self.forced(child))
+        return [token for token, always in decides.items() if always]
