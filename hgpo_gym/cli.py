@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "train": "train an agent with one algorithm",
     "compare": "train with several algorithms and seeds, everything else equal; a report",
-    "eval": "evaluate a model, the expert or random actions on every task of a split",
+    "eval": "evaluate a model, an endpoint, the expert or random actions on every task of a split",
     "warmstart": "make a model that imitates episodes, and save it",
     "diagnose": "measure bias and variance of the advantage estimators where true advantages can be known",
     "play": "act in an environment by hand and see the context keys",
@@ -44,6 +44,8 @@ EXAMPLES = {
     "eval": [
         "hgpo-gym eval run=runs/signpost_maze-hgpo-seed0",
         "hgpo-gym eval policy=random env=signpost_maze",
+        "hgpo-gym eval policy=openai openai.base_url=http://localhost:8000/v1 openai.model=Qwen/Qwen2.5-7B-Instruct "
+        "prompt=instruct engine.constrain=none env=alfworld rollout.max_new_tokens=512",
         "hgpo-gym eval policy=expert env=alfworld env.data=/data/alfworld evaluation.split=valid_seen",
     ],
     "warmstart": ["hgpo-gym warmstart env=signpost_maze warmstart.source=expert out=models/signpost"],
@@ -211,6 +213,7 @@ def evaluate(config: "DictConfig") -> None:
     from hgpo_gym.config import plain
     from hgpo_gym.trainers.assemble import make_evaluated_policy, make_evaluation_env
     from hgpo_gym.trainers.evaluate import census
+    from hgpo_gym.trainers.policies.base import MeteredPolicy, NoAnswerError
     from hgpo_gym.trainers.progress import Report
     from hgpo_gym.trainers.settings import EvaluationSettings
 
@@ -220,12 +223,23 @@ def evaluate(config: "DictConfig") -> None:
         settings = EvaluationSettings(**plain(config.evaluation))
         env = make_evaluation_env(config, **({"expert": True} if config.policy == "expert" else {}))
         sampling = settings.sampling(config.rollout.max_new_tokens)
-    with report.stage(f"{config.policy} on {settings.split}") as tick:
-        result = census(
-            env, policy, sampling, range(settings.decoding_seeds), lambda done, total: tick(done, total, "episodes")
-        )
-    env.close()
-    text = json.dumps(result.summary(), indent=2)
+    metered = policy if isinstance(policy, MeteredPolicy) else None
+    try:
+        with metered or nullcontext(), report.stage(f"{config.policy} on {settings.split}") as tick:
+            result = census(
+                env, policy, sampling, range(settings.decoding_seeds), lambda done, total: tick(done, total, "episodes")
+            )
+    except NoAnswerError as error:
+        raise CommandFailed(str(error), 1) from None
+    except KeyboardInterrupt:
+        if not metered:
+            raise
+        raise CommandFailed("interrupted. The same command goes on with the answers so far.", 130) from None
+    finally:
+        env.close()
+        if metered:
+            report.line(metered.describe_usage())
+    text = json.dumps(result.summary() | ({"usage": metered.usage()} if metered else {}), indent=2)
     print(text)
     if config.out:
         Path(config.out).write_text(text + "\n")

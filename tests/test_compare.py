@@ -131,6 +131,9 @@ def snapshot(out):
         (["jobs=-1"], "jobs=-1: must be 0 or more"),
         (["seed=3"], "seed=... is for compare to set: choose by algos=, seeds= and out=."),
         (["trainer.iterations=0"], "trainer.iterations=0: a comparison needs at least 1."),
+        (["algos=[hgpo,{name:hgpo}]"], "algos=['hgpo', 'hgpo']: give at least one, and each of them once."),
+        (["algos=[{alpha:2}]"], "algos: {'alpha': 2} names no algorithm."),
+        (["algos=[{name:hgpo,histry_length:1}]"], "Did you mean 'algo.history_length'?"),
     ],
 )
 def test_mistakes_are_named_with_a_remedy(overrides, message, capsys, tmp_path):
@@ -138,6 +141,16 @@ def test_mistakes_are_named_with_a_remedy(overrides, message, capsys, tmp_path):
     assert status == 2
     assert message in err
     assert not (tmp_path / "out").exists()
+
+
+def test_an_algorithm_can_compete_with_itself(capsys, tmp_path):
+    algos = "algos=[gigpo,{name:hgpo,history_length:0},{name:hgpo,history_length:1,base_group:true}]"
+    status, out, err = compare(capsys, algos, "trainer.iterations=1", f"out={tmp_path}")
+    assert status == 0, err
+    runs = {path.parent.name: OmegaConf.load(path).algo for path in tmp_path.glob("*/config.yaml")}
+    assert set(runs) == {"gigpo-seed0", "hgpo-history_length_0-seed0", "hgpo-history_length_1-base_group_True-seed0"}
+    assert runs["hgpo-history_length_0-seed0"].history_length == 0
+    assert "hgpo K=0 base_group=False" in out
 
 
 def test_a_number_of_seeds_means_the_first_ones():

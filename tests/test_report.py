@@ -262,7 +262,7 @@ def test_runs_with_other_settings_are_compared_apart(runs, tmp_path):
 def test_variants_of_an_algorithm_are_told_apart_by_their_options(runs, tmp_path):
     train(tmp_path / "one", "algo=hgpo", "algo.history_length=0")
     (one,) = comparisons(load_runs([runs, tmp_path])[0])
-    assert list(one.runs) == ["gigpo", "hgpo history_length=None", "hgpo history_length=0"]
+    assert list(one.runs) == ["gigpo", "hgpo K=None", "hgpo K=0"]
     assert [len(own) for own in one.runs.values()] == [3, 3, 1]
 
 

@@ -1,6 +1,7 @@
 """From a configuration to the parts of a run: environments, the policy, the weights it starts from."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +21,7 @@ from hgpo_gym.trainers.evaluate import best_census
 from hgpo_gym.trainers.imitation import imitate
 from hgpo_gym.trainers.policies import models, scripted
 from hgpo_gym.trainers.policies.base import Policy, Sampling, TokenRecord, TrainablePolicy
+from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
@@ -28,12 +30,13 @@ from hgpo_gym.trainers.progress import Report
 from hgpo_gym.trainers.rollout import collect
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.schedule import TaskSchedule
-from hgpo_gym.trainers.settings import RolloutSettings, TrainerSettings, WarmstartSettings
+from hgpo_gym.trainers.settings import EndpointSettings, RolloutSettings, TrainerSettings, WarmstartSettings
 from hgpo_gym.trainers.transcripts import Transcript
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+EVALUATED_POLICIES = ("model", "expert", "random", "openai")
 WARMSTART_STREAM = 4
 RUNTIME_SETTINGS = ("device", "threads")
 """Settings of the model group that its weights do not depend on."""
@@ -75,19 +78,21 @@ def make_policy(
 
 
 def make_evaluated_policy(config: DictConfig, report: Report) -> Policy:
-    """The policy that `hgpo-gym eval` was asked for: `expert`, `random`, or a model.
+    """The policy that `hgpo-gym eval` was asked for: `expert`, `random`, a model, or `openai`, a model elsewhere.
 
     Raises:
         ValueError: another name.
         FileNotFoundError: the run has no checkpoint, or not that one.
         UnsoundError: the checkpoint is damaged.
     """
-    if config.policy not in ("model", "expert", "random"):
-        raise ValueError(unknown_name("policy", config.policy, ["model", "expert", "random"]))
+    if config.policy not in EVALUATED_POLICIES:
+        raise ValueError(unknown_name("policy", config.policy, EVALUATED_POLICIES))
     if config.policy == "expert":
         return ExpertPolicy()
     if config.policy == "random":
         return RandomPolicy()
+    if config.policy == "openai":
+        return _make_endpoint_policy(config, report)
     if config.run is None:
         return initial_policy(config, report)
     run = Path(config.run)
@@ -109,6 +114,28 @@ def _checkpoint(run: Path, iteration: str | int, report: Report) -> Path:
     if iteration == "best":
         return checkpoints.sound(best_census(read_state(newest)["censuses"])["iteration"])
     return newest
+
+
+def _make_endpoint_policy(config: DictConfig, report: Report) -> Policy:
+    settings = EndpointSettings(**plain(config.openai))
+    if config.engine.constrain != "none":
+        raise ValueError(
+            f"engine.constrain={config.engine.constrain}: what an endpoint answers cannot be constrained. Set "
+            "engine.constrain=none, and prompt=instruct, which tells the model how to answer."
+        )
+    from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
+
+    prompt = plain(config.prompt)
+    if prompt in (asdict(PromptTemplate.named(name)) for name in ("bare", "brief")):
+        report.line(
+            "This prompt does not tell how to answer, and takes the whole answer as the action: prompt=instruct suits "
+            "models that were not trained on it."
+        )
+    asked = [settings.base_url, settings.model, settings.chat, dict(settings.extra), prompt, plain(config.env)]
+    kept = KeptAnswers(cache_dir() / "answers" / f"{content_key([*asked, config.evaluation.split])}.jsonl")
+    if kept:
+        report.line(f"Going on with {len(kept):,} answers in {kept.path}; remove it to ask anew.")
+    return EndpointPolicy(settings, kept)
 
 
 class PolicyKind(NamedTuple):

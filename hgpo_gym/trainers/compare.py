@@ -1,10 +1,12 @@
 """Comparisons: one run for each algorithm and seed, everything else equal."""
 
+import json
 import os
 import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
@@ -109,8 +111,38 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _run_dir(config: DictConfig, algo: str, seed: int) -> Path:
-    return Path(config.out) / f"{algo}-seed{seed}"
+class Variant(NamedTuple):
+    """An algorithm of a comparison, with the options in which it differs from its file in the algo group."""
+
+    name: str
+    options: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        return "-".join([self.name, *(f"{key}_{value}" for key, value in self.options.items())])
+
+    @property
+    def overrides(self) -> list[str]:
+        return [f"algo={self.name}", *(f"algo.{key}={json.dumps(value)}" for key, value in self.options.items())]
+
+
+def variants(algos: Sequence[str | Mapping[str, Any]]) -> list[Variant]:
+    """What `algos` means: names, or mappings with a `name` and options of that algorithm.
+
+    Raises:
+        ValueError: none, one without a name, or one twice.
+    """
+    listed = []
+    for entry in algos:
+        options = {"name": entry} if isinstance(entry, str) else dict(entry)
+        if "name" not in options:
+            raise ValueError(
+                f"algos: {options} names no algorithm. Write {{name: hgpo, history_length: 1}}, for example."
+            )
+        listed.append(Variant(options.pop("name"), options))
+    if not listed or any(listed.count(variant) > 1 for variant in listed):
+        raise ValueError(f"algos={[variant.label for variant in listed]}: give at least one, and each of them once.")
+    return listed
 
 
 def _shared(overrides: Sequence[str]) -> list[str]:
@@ -126,10 +158,10 @@ def _run_configs(config: DictConfig, seeds: list[int], overrides: Sequence[str])
     """The configuration of every run, by its directory."""
     shared = _shared(overrides)
     configs: dict[Path, DictConfig] = {}
-    for algo in config.algos:
-        runs = {seed: _run_dir(config, algo, seed) for seed in seeds}
+    for variant in variants(plain(config)["algos"]):
+        runs = {seed: Path(config.out) / f"{variant.label}-seed{seed}" for seed in seeds}
         changes = [{"seed": seed, "run_dir": str(run), "resume": "auto"} for seed, run in runs.items()]
-        configs |= zip(runs.values(), load_configs("config", [*shared, f"algo={algo}"], changes), strict=True)
+        configs |= zip(runs.values(), load_configs("config", [*shared, *variant.overrides], changes), strict=True)
     return configs
 
 

@@ -13,13 +13,12 @@ from typing import Any, TextIO
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
-from torch.utils.tensorboard import SummaryWriter
 
 from hgpo_gym.cache import append_line, write_whole, writing
 from hgpo_gym.trainers.checkpoint import Checkpoints
 
 RESUME = ("never", "auto", "must")
-NUMBERS_UNCHANGED = ("resume", "run_dir", "checkpoint.", "evaluation.num_envs", "rollout.workers")
+NUMBERS_UNCHANGED = ("resume", "run_dir", "loggers", "checkpoint.", "evaluation.num_envs", "rollout.workers")
 """Settings that do not change the numbers of a run."""
 MAY_DIFFER = ("algo.", "seed", *NUMBERS_UNCHANGED)
 """Settings in which the runs of a comparison may differ."""
@@ -37,7 +36,7 @@ class RunDirectory:
         self.metrics_path = path / "metrics.jsonl"
         self.checkpoint_path = path / "checkpoints"
         self.rollout_path = path / "rollouts"
-        self._tensorboard: SummaryWriter | None = None
+        self._loggers: list[Logger] = []
         self._lock: TextIO | None = None
 
     def begin(self, config: DictConfig) -> None:

@@ -44,6 +44,7 @@ class Trainer:
         self.estimator_options = plain(config.algo)
         self.estimator = self.estimator_options.pop("name")
         check_options(self.estimator, self.estimator_options)
+        loggers = find_loggers(config.loggers)
         self.checkpoints = Checkpoints(run.checkpoint_path, self.checkpoint.keep)
         self.env, self.evaluation_env = make_training_env(config), make_evaluation_env(config)
         vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]

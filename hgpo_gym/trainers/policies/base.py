@@ -1,9 +1,10 @@
 """A policy answers prompts. What it was asked, how it should answer, what it answered, and how likely that was."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -95,6 +96,29 @@ class Policy(Protocol):
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
         """One response a request, in order."""
+
+
+class Answer(NamedTuple):
+    """What a metered policy was answered, and the tokens that it charges for; None where it does not say."""
+
+    text: str
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+class NoAnswerError(RuntimeError):
+    """A policy got no answer, and cannot go on without."""
+
+
+@runtime_checkable
+class MeteredPolicy(Policy, AbstractContextManager[Any], Protocol):
+    """A policy whose answers are paid for. Leaving its context without an error releases what it kept to go on from."""
+
+    def usage(self) -> dict[str, Any]:
+        """What the answers took, as JSON."""
+
+    def describe_usage(self) -> str:
+        """The same in a line for a person."""
 
 
 class Likelihood(NamedTuple):

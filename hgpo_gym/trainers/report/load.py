@@ -24,6 +24,9 @@ from hgpo_gym.trainers.run_directory import (
 PARTS = ("rollout", "advantage", "update")
 """What the seconds of an iteration went to."""
 
+SYMBOLS = {"history_length": "K", "length_weight_alpha": "alpha", "step_advantage_weight": "w", "trace_decay": "lambda"}
+"""Options that labels call by the symbol that papers give them."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -239,7 +242,7 @@ def _by_label(runs: list[Run]) -> dict[str, tuple[Run, ...]]:
         own = [run for run in runs if run.algorithm == name]
         telling = _differing([run.options for run in own])
         for run in own:
-            options = (f"{key}={run.options.get(key)}" for key in telling)
+            options = (f"{SYMBOLS.get(key, key)}={run.options.get(key)}" for key in telling)
             labelled.setdefault(" ".join([name, *options]), []).append(run)
     for label, group in labelled.items():
         seeds: dict[int, Run] = {}
