@@ -145,6 +145,10 @@ def variants(algos: Sequence[str | Mapping[str, Any]]) -> list[Variant]:
     return listed
 
 
+def _run_dir(config: DictConfig, variant: Variant, seed: int) -> Path:
+    return Path(config.out) / f"{variant.label}-seed{seed}"
+
+
 def _shared(overrides: Sequence[str]) -> list[str]:
     """The overrides of every run. Raises ValueError where one is in the way."""
     names = [override.split("=")[0] for override in overrides]
@@ -159,7 +163,7 @@ def _run_configs(config: DictConfig, seeds: list[int], overrides: Sequence[str])
     shared = _shared(overrides)
     configs: dict[Path, DictConfig] = {}
     for variant in variants(plain(config)["algos"]):
-        runs = {seed: Path(config.out) / f"{variant.label}-seed{seed}" for seed in seeds}
+        runs = {seed: _run_dir(config, variant, seed) for seed in seeds}
         changes = [{"seed": seed, "run_dir": str(run), "resume": "auto"} for seed, run in runs.items()]
         configs |= zip(runs.values(), load_configs("config", [*shared, *variant.overrides], changes), strict=True)
     return configs
@@ -169,11 +173,10 @@ def _commands(
     config: DictConfig, seeds: list[int], overrides: Sequence[str], waiting: Collection[Path]
 ) -> Iterator[str]:
     """What a shell is told to train each of the runs."""
-    for algo in config.algos:
+    for variant in variants(plain(config)["algos"]):
         for seed in seeds:
-            if (run := _run_dir(config, algo, seed)) in waiting:
-                quoted = str(run).replace("\\", "\\\\").replace('"', '\\"')
-                own = [f"algo={algo}", f"seed={seed}", f'run_dir="{quoted}"', "resume=auto"]
+            if (run := _run_dir(config, variant, seed)) in waiting:
+                own = [*variant.overrides, f"seed={seed}", f"run_dir={json.dumps(str(run))}", "resume=auto"]
                 yield shlex.join(["hgpo-gym", "train", *_shared(overrides), *own])
 
 

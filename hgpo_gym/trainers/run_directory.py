@@ -6,6 +6,7 @@ import json
 import platform
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +16,9 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from hgpo_gym.cache import append_line, write_whole, writing
+from hgpo_gym.config import plain
 from hgpo_gym.trainers.checkpoint import Checkpoints
+from hgpo_gym.trainers.loggers import Logger, MakeLogger
 
 RESUME = ("never", "auto", "must")
 NUMBERS_UNCHANGED = ("resume", "run_dir", "loggers", "checkpoint.", "evaluation.num_envs", "rollout.workers")
@@ -55,17 +58,19 @@ class RunDirectory:
         write_whole(self.path / "config.yaml", OmegaConf.to_yaml(config, resolve=True))
         versions = {"python": platform.python_version()} | {name: version(name) for name in RECORDED_VERSIONS}
         append_line(self.path / "launches.jsonl", json.dumps({"command": this_command(), "versions": versions}))
-        self._tensorboard = SummaryWriter(str(self.path / "tensorboard"))
+
+    def begin_logging(self, loggers: Sequence[MakeLogger], config: DictConfig, after: int) -> None:
+        """From now on `log` also tells these, of iterations after `after`."""
+        settings = plain(config)
+        self._loggers = [make(self.path, settings, after) for make in loggers]
 
     def log(self, metrics: dict[str, Any]) -> None:
-        """Append one line to metrics.jsonl, and its numbers to TensorBoard. Raises NotWrittenError."""
+        """Append one line to metrics.jsonl, and give its numbers to the loggers. Raises NotWrittenError."""
         append_line(self.metrics_path, json.dumps(metrics))
-        if self._tensorboard is not None:
-            with writing(self.path / "tensorboard"):
-                for name, value in metrics.items():
-                    if not isinstance(value, list):
-                        self._tensorboard.add_scalar(name, value, metrics["iteration"])
-                self._tensorboard.flush()
+        numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+        with writing(self.path):
+            for logger in self._loggers:
+                logger.log(numbers)
 
     def metrics(self) -> list[dict[str, Any]]:
         return read_metrics(self.path)
@@ -78,9 +83,9 @@ class RunDirectory:
         write_whole(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
 
     def close(self) -> None:
-        if self._tensorboard is not None:
+        for logger in self._loggers:
             with suppress(OSError):  # a full disk, which `log` has reported
-                self._tensorboard.close()
+                logger.close()
         if self._lock is not None:
             self._lock.close()
 

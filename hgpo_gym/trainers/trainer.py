@@ -16,6 +16,7 @@ from hgpo_gym.trainers.advantages import check_options, estimate
 from hgpo_gym.trainers.assemble import initial_policy, load_policy, make_evaluation_env, make_training_env
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, load_update_state, read_state
 from hgpo_gym.trainers.evaluate import Census, best_census, census
+from hgpo_gym.trainers.loggers import find_loggers
 from hgpo_gym.trainers.policies.base import TrainablePolicy
 from hgpo_gym.trainers.progress import LEGEND, Report, describe_iteration
 from hgpo_gym.trainers.rollout import Rollout, collect
@@ -62,6 +63,7 @@ class Trainer:
             self.checkpoints.save(0, self.policy, {}, state)
         else:
             report.line(f"Going on after iteration {self.iteration} from {newest}")
+        run.begin_logging(loggers, config, after=self.iteration)
         self.unsaved = False
         last = (run.metrics() or [{}])[-1]
         self.steps_so_far, self.seconds_so_far = last.get("steps_so_far", 0), last.get("seconds_so_far", 0.0)
