@@ -81,7 +81,7 @@ def make_evaluated_policy(config: DictConfig, report: Report) -> Policy:
     """The policy that `hgpo-gym eval` was asked for: `expert`, `random`, a model, or `openai`, a model elsewhere.
 
     Raises:
-        ValueError: another name.
+        ValueError: another name, or settings that do not suit the policy.
         FileNotFoundError: the run has no checkpoint, or not that one.
         UnsoundError: the checkpoint is damaged.
     """
