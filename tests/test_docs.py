@@ -12,7 +12,14 @@ from hgpo_gym.cli import OWN_ARGUMENTS, main, make_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
-    ROOT / name for name in ("README.md", "docs/estimators.md", "benchmarks/README.md", "benchmarks/alfworld_native.md")
+    ROOT / name
+    for name in (
+        "README.md",
+        "docs/estimators.md",
+        "docs/distributed.md",
+        "benchmarks/README.md",
+        "benchmarks/alfworld_native.md",
+    )
 ]
 BLOCKS = [
     (page.name, language, text)
@@ -20,10 +27,12 @@ BLOCKS = [
     for language, text in re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 ]
 CODE = [(page, text) for page, language, text in BLOCKS if language == "python"]
+LAUNCHED = re.compile(r"^(torchrun|accelerate launch) .* -m hgpo_gym ")
+"""By a launcher of several processes; what follows is as after hgpo-gym."""
 COMMANDS = [
     line.partition("#")[0].strip()
     for _, language, text in BLOCKS
-    for line in text.replace("\\\n", " ").splitlines()
+    for line in (LAUNCHED.sub("hgpo-gym ", line) for line in text.replace("\\\n", " ").splitlines())
     if not language and line.startswith("hgpo-gym ") and "--help" not in line
 ]
 
