@@ -19,6 +19,7 @@ PAGES = [
         "docs/estimators.md",
         "docs/server.md",
         "docs/published_settings.md",
+        "docs/distributed.md",
         "benchmarks/README.md",
         "benchmarks/alfworld_native.md",
     )
@@ -30,10 +31,12 @@ BLOCKS = [
 ]
 CODE = [(page, text) for page, language, text in BLOCKS if language == "python" and page != "server.md"]
 SERVED = [(language, text) for page, language, text in BLOCKS if language and page == "server.md"]
+LAUNCHED = re.compile(r"^(torchrun|accelerate launch) .* -m hgpo_gym ")
+"""By a launcher of several processes; what follows is as after hgpo-gym."""
 COMMANDS = [
     line.partition("#")[0].strip()
     for _, language, text in BLOCKS
-    for line in text.replace("\\\n", " ").splitlines()
+    for line in (LAUNCHED.sub("hgpo-gym ", line) for line in text.replace("\\\n", " ").splitlines())
     if not language and line.startswith("hgpo-gym ") and "--help" not in line
 ]
 
