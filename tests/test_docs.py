@@ -12,7 +12,14 @@ from hgpo_gym.cli import OWN_ARGUMENTS, main, make_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
-    ROOT / name for name in ("README.md", "docs/estimators.md", "benchmarks/README.md", "benchmarks/alfworld_native.md")
+    ROOT / name
+    for name in (
+        "README.md",
+        "docs/estimators.md",
+        "docs/published_settings.md",
+        "benchmarks/README.md",
+        "benchmarks/alfworld_native.md",
+    )
 ]
 BLOCKS = [
     (page.name, language, text)

@@ -106,6 +106,33 @@ def collect(
     return _rollout(list(players.values()), vector, invalid_action_penalty)
 
 
+def merge(rollouts: Sequence[Rollout]) -> Rollout:
+    """Rollouts of groups that follow one another as one, its rows in the order that `collect` would have given them."""
+    if len(rollouts) == 1:
+        return rollouts[0]
+    batches = [rollout.batch for rollout in rollouts]
+    groups = np.cumsum([0, *(batch.group.max() + 1 for batch in batches[:-1])])
+    episodes = np.cumsum([0, *(len(rollout.episodes) for rollout in rollouts[:-1])])
+    trajectory = np.concatenate([batch.trajectory + first for batch, first in zip(batches, episodes, strict=True)])
+    step = np.concatenate([batch.step for batch in batches])
+    order = np.lexsort((trajectory, step))
+    tokens = [record for rollout in rollouts for record in rollout.tokens]
+    steps = [words for rollout in rollouts for words in rollout.steps]
+    return Rollout(
+        batch=StepBatch(
+            group=np.concatenate([batch.group + first for batch, first in zip(batches, groups, strict=True)])[order],
+            trajectory=trajectory[order],
+            step=step[order],
+            reward=np.concatenate([batch.reward for batch in batches])[order],
+            context_keys=np.concatenate([batch.context_keys for batch in batches])[order],
+            penalty=np.concatenate([batch.penalty for batch in batches])[order],
+        ),
+        tokens=tuple(tokens[row] for row in order),
+        steps=tuple(steps[row] for row in order),
+        episodes=tuple(episode for rollout in rollouts for episode in rollout.episodes),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Row:
     env: int

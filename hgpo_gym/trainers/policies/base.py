@@ -1,9 +1,10 @@
 """A policy answers prompts. What it was asked, how it should answer, what it answered, and how likely that was."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -97,6 +98,29 @@ class Policy(Protocol):
         """One response a request, in order."""
 
 
+class Answer(NamedTuple):
+    """What a metered policy was answered, and the tokens that it charges for; None where it does not say."""
+
+    text: str
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+class NoAnswerError(RuntimeError):
+    """A policy got no answer, and cannot go on without."""
+
+
+@runtime_checkable
+class MeteredPolicy(Policy, AbstractContextManager[Any], Protocol):
+    """A policy whose answers are paid for. Leaving its context without an error releases what it kept to go on from."""
+
+    def usage(self) -> dict[str, Any]:
+        """What the answers took, as JSON."""
+
+    def describe_usage(self) -> str:
+        """The same in a line for a person."""
+
+
 class Stream(Protocol):
     """Prompts that a policy is answering: new ones can be asked while others are still being answered.
 
@@ -140,18 +164,23 @@ class Likelihood(NamedTuple):
     record: "torch.Tensor"
 
 
-class TrainablePolicy(Policy, Protocol):
-    """A policy that training can change: all that the trainer, the update and the checkpoints know of it."""
+class Scorer(Protocol):
+    """What tells how likely answers are."""
 
     @property
     def model(self) -> "torch.nn.Module":
         """What the optimiser changes. In evaluation mode it keeps no trace of what it is asked."""
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
-        """The likelihood of answers that this policy gave at that temperature; each record must have a choice."""
+        """The likelihood of answers that were drawn at that temperature; each record must have a choice."""
+
+
+class TrainablePolicy(Policy, Scorer, Protocol):
+    """A policy that training can change: all that the trainer, the update and the checkpoints know of it."""
 
     def updated(self) -> None:
         """To be called when the model's weights have changed: what generates with a copy of them needs the new ones."""
 
-    def save(self, folder: Path) -> None:
-        """Write all that is needed to load it again into `folder`, which is made."""
+    def save(self, folder: Path, weights: "dict[str, torch.Tensor] | None" = None) -> None:
+        """Write all that is needed to load it again into `folder`, which is made. `weights` replace those of the model,
+        where it holds only a part of them."""

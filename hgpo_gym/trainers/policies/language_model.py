@@ -101,9 +101,9 @@ class LanguageModelPolicy:
     def updated(self) -> None:
         """Nothing to do: it generates with the model itself."""
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
         """A plain Hugging Face folder; `load_model` reads it."""
-        save_model(self.model, self.tokenizer, folder)
+        save_model(self.model, self.tokenizer, folder, weights)
 
     def _write(self, batch: "list[Writing]", sampling: Sampling) -> None:
         """Generate until every answer of the batch has ended."""

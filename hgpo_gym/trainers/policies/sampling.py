@@ -1,11 +1,12 @@
 """Drawing tokens from logits, and the likelihood of what was drawn."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from hgpo_gym.trainers.policies.base import Likelihood, Sampling
+from hgpo_gym.trainers.policies.base import Sampling
 
 
 def mask_logits(logits: torch.Tensor, allowed: Sequence[np.ndarray | None]) -> torch.Tensor:
@@ -34,15 +35,18 @@ def draw(logits: torch.Tensor, sampling: Sampling, uniforms: np.ndarray) -> tupl
     return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
 
 
-def likelihood_of_drawn(logits: torch.Tensor, tokens: torch.Tensor, record: torch.Tensor) -> Likelihood:
+class Drawn(NamedTuple):
+    """Log-probabilities float32[T] of drawn tokens, and the entropies float32[T] of what they were drawn from, nats."""
+
+    logprobs: torch.Tensor
+    entropy: torch.Tensor
+
+
+def likelihood_of_drawn(logits: torch.Tensor, tokens: torch.Tensor) -> Drawn:
     """The likelihood of the tokens int64[T] under logits [T, vocabulary], -inf where a token was not allowed."""
     logprobs = torch.log_softmax(logits, dim=-1)
     finite = logprobs.masked_fill(torch.isneginf(logprobs), 0.0)
-    return Likelihood(
-        logprobs=logprobs.gather(1, tokens[:, None])[:, 0],
-        entropy=-(logprobs.exp() * finite).sum(-1),
-        record=record,
-    )
+    return Drawn(logprobs.gather(1, tokens[:, None])[:, 0], -(logprobs.exp() * finite).sum(-1))
 
 
 def uniform_numbers(seed: tuple[int, ...], count: int) -> np.ndarray:

@@ -126,15 +126,15 @@ class TabularPolicy:
         tokens = np.concatenate([record.token_ids for record in records])
         logits, allowed = self._logits(contexts, [record.allowed[0] for record in records if record.allowed])
         columns = torch.from_numpy((allowed == tokens[:, None]).argmax(axis=1))
-        return likelihood_of_drawn(logits / temperature, columns, torch.arange(len(records)))
+        return Likelihood(*likelihood_of_drawn(logits / temperature, columns), torch.arange(len(records)))
 
     def updated(self) -> None:
         """Nothing to do: it generates with the model itself."""
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
         """One file; `load` reads it."""
         folder.mkdir(parents=True)
-        save_file({**self.model.tensors(), "level": torch.tensor(self.level)}, folder / _FILE)
+        save_file({**self.model.tensors(), **(weights or {}), "level": torch.tensor(self.level)}, folder / _FILE)
 
     @classmethod
     def load(cls, folder: Path) -> "TabularPolicy":

@@ -13,6 +13,7 @@ from hgpo_gym.trainers.policies.vllm_requests import Engine, sampling_parameters
 from hgpo_gym.trainers.policies.vllm_server import VllmServer
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
@@ -108,9 +109,9 @@ class VllmPolicy:
         """See `TrainablePolicy`. The weights are copied when the next answer is asked for."""
         self._stale = True
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, weights: "dict[str, torch.Tensor] | None" = None) -> None:
         """A plain Hugging Face folder; `load_model` reads it."""
-        self._language_model.save(folder)
+        self._language_model.save(folder, weights)
 
 
 class VllmStream:

@@ -55,7 +55,9 @@ def in_short(comparison: Comparison) -> Section:
 
 def learning_curves(comparison: Comparison, style: Styles) -> Section:
     band = (
-        "Line: interquartile mean over training seeds; band: its 95 % interval." if _several(comparison) else "One run."
+        "Line: interquartile mean over training seeds; band: its 95 % interval."
+        if _several(comparison)
+        else "One run each."
     )
     return Section(
         "Learning curves",
@@ -115,8 +117,8 @@ def final_success(comparison: Comparison, style: Styles) -> Section:
 
 
 def pairs(comparison: Comparison) -> Section:
-    """Every two algorithms against each other."""
-    if len(comparison.runs) < 2:
+    """Every two algorithms against each other; nothing where each has one run, which tells nothing."""
+    if len(comparison.runs) < 2 or not _several(comparison):
         return Section(EACH_AGAINST_EACH, [])
     contests = {
         name: {f"{one} over {other}": _contest(comparison, one, other, score) for one, other in _pairs(comparison)}
