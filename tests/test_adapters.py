@@ -163,7 +163,7 @@ def test_export_merges_to_the_same_outputs(run, tmp_path, monkeypatch):
     exported, tokenizer = load_model(str(tmp_path / "plain"), device="cpu")
     config = OmegaConf.load(run / "whole" / "config.yaml")
     trained = load_policy(config, run / "whole" / "checkpoints" / "iteration_0002" / "model")
-    ids = torch.from_numpy(trained.encode_prompt("You are in a hall. Doors: red, blue."))[None]
+    ids = torch.from_numpy(trained.encode_prompts(["You are in a hall. Doors: red, blue."])[0])[None]
     with torch.inference_mode():
         outputs = exported(ids).logits
         torch.testing.assert_close(outputs, trained.model.eval()(ids).logits, atol=1e-5, rtol=1e-5)
@@ -181,7 +181,7 @@ def test_export_takes_the_iteration_that_is_asked_for_and_overwrites_nothing(run
         torch.testing.assert_close(start.state_dict()[name], value)
     with pytest.raises(FileExistsError, match="export to a new folder"):
         export(run / "whole", tmp_path / "start")
-    with pytest.raises(FileNotFoundError, match=r"No checkpoint of iteration 7 .* there are \[0, 1, 2\]"):
+    with pytest.raises(FileNotFoundError, match=r"No checkpoint of iteration 7 .* kept are 0, 1, 2"):
         export(run / "whole", tmp_path / "other", iteration=7)
     with pytest.raises(FileNotFoundError, match=r"expected config\.yaml"):
         export(tmp_path, tmp_path / "other")

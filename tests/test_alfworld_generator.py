@@ -190,12 +190,14 @@ def test_a_split_is_played_without_any_data(empty_cache):
     assert [path.parent for path in empty_cache.glob("alfworld-generated/*")] == [empty_cache / "alfworld-generated"]
 
 
-def test_a_split_is_made_once_and_told_about(empty_cache, monkeypatch):
+def test_a_split_is_made_once_and_told_about(empty_cache, monkeypatch, capsys):
     monkeypatch.setitem(generated.GENERATED_SPLITS, "generated", range(5))
-    progress: list[tuple[int, int]] = []
-    folder = generated_folder("generated", lambda done, total: progress.append((done, total)))
-    assert progress == [(number, 5) for number in range(1, 6)]
-    assert generated_folder("generated", lambda *numbers: pytest.fail(f"made again: {numbers}")) == folder
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what rich takes for a terminal
+    folder = generated_folder("generated")
+    assert "Making the games of ALFWorld's split generated, once" in capsys.readouterr().err
+    made = folder.stat().st_mtime_ns
+    assert generated_folder("generated") == folder
+    assert (folder.stat().st_mtime_ns, capsys.readouterr().err) == (made, "")
     assert set(find_games(split="generated").task_ids) == {generate_game(n).task_id for n in range(5)}
 
 

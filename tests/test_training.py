@@ -171,7 +171,7 @@ def test_every_setting_is_read():
                 names.add(node.value)
     choices = [[f"env={env}", f"algo={algo}"] for env in ("signpost_maze", "alfworld") for algo in ESTIMATORS]
     for command in ("config", "eval", "warmstart", "play", "compare", "diagnose"):
-        for choice in (*choices, ["model=tabular"]):
+        for choice in (*choices, ["model=tabular"], ["engine=vllm"]):
             extra = ["out=x"] if command == "warmstart" else []
             keys = OmegaConf.to_container(load_config(command, [*choice, *extra]))
             for section, value in keys.items():

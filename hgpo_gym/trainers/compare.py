@@ -1,11 +1,14 @@
 """Comparisons: one run for each algorithm and seed, everything else equal."""
 
+import json
 import os
+import shlex
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from hgpo_gym.config import load_configs, plain
 from hgpo_gym.trainers.assemble import initial_policy
@@ -16,6 +19,7 @@ from hgpo_gym.trainers.run_directory import (
     MAY_DIFFER,
     flatten,
     open_run,
+    read_config,
     read_metrics,
     read_summary,
 )
@@ -35,7 +39,8 @@ class NotComparableError(ValueError):
 def run_comparison(config: DictConfig, overrides: Sequence[str], train: Train, report: Report) -> None:
     """Train every algorithm with every seed, then write the report on them into `out` and show its headlines.
 
-    Runs that are done are kept, runs that were broken off go on where they stopped.
+    Runs that are done are kept, runs that were broken off go on where they stopped. With `jobs=0` it trains nothing and
+    prints the commands of the runs that are not done.
 
     Args:
         config: of the command `compare`.
@@ -56,10 +61,13 @@ def run_comparison(config: DictConfig, overrides: Sequence[str], train: Train, r
     for run_config in configs.values():
         open_run(run_config)  # what is there already must have the same settings
     done = [run for run in configs if _iterations_done(run) >= iterations]
-    recorded = {run.name: _saved_config(run) if run in done else run_config for run, run_config in configs.items()}
+    recorded = {run.name: read_config(run) if run in done else run_config for run, run_config in configs.items()}
     check_comparable({"what is asked for": next(iter(configs.values())), **recorded})
     if waiting := [run for run in configs if run not in done]:
         initial_policy(config, report)
+        if config.jobs == 0:
+            print("\n".join(_commands(config, seeds, overrides, waiting)))
+            return
         _train({run: configs[run] for run in waiting}, _jobs(config, len(waiting)), train, report)
     page = write_report(list(configs), Path(config.out), console=report.console)
     report.line(f"Report: {page}")
@@ -103,29 +111,78 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _run_dir(config: DictConfig, algo: str, seed: int) -> Path:
-    return Path(config.out) / f"{algo}-seed{seed}"
+class Variant(NamedTuple):
+    """An algorithm of a comparison, with the options in which it differs from its file in the algo group."""
+
+    name: str
+    options: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        return "-".join([self.name, *(f"{key}_{value}" for key, value in self.options.items())])
+
+    @property
+    def overrides(self) -> list[str]:
+        return [f"algo={self.name}", *(f"algo.{key}={json.dumps(value)}" for key, value in self.options.items())]
 
 
-def _run_configs(config: DictConfig, seeds: list[int], overrides: Sequence[str]) -> dict[Path, DictConfig]:
-    """The configuration of every run, by its directory."""
+def variants(algos: Sequence[str | Mapping[str, Any]]) -> list[Variant]:
+    """What `algos` means: names, or mappings with a `name` and options of that algorithm.
+
+    Raises:
+        ValueError: none, one without a name, or one twice.
+    """
+    listed = []
+    for entry in algos:
+        options = {"name": entry} if isinstance(entry, str) else dict(entry)
+        if "name" not in options:
+            raise ValueError(
+                f"algos: {options} names no algorithm. Write {{name: hgpo, history_length: 1}}, for example."
+            )
+        listed.append(Variant(options.pop("name"), options))
+    if not listed or any(listed.count(variant) > 1 for variant in listed):
+        raise ValueError(f"algos={[variant.label for variant in listed]}: give at least one, and each of them once.")
+    return listed
+
+
+def _run_dir(config: DictConfig, variant: Variant, seed: int) -> Path:
+    return Path(config.out) / f"{variant.label}-seed{seed}"
+
+
+def _shared(overrides: Sequence[str]) -> list[str]:
+    """The overrides of every run. Raises ValueError where one is in the way."""
     names = [override.split("=")[0] for override in overrides]
     for name in SET_HERE:
         if name in names:
             raise ValueError(f"{name}=... is for compare to set: choose by algos=, seeds= and out=.")
-    shared = [override for override, name in zip(overrides, names, strict=True) if name not in OWN_KEYS]
+    return [override for override, name in zip(overrides, names, strict=True) if name not in OWN_KEYS]
+
+
+def _run_configs(config: DictConfig, seeds: list[int], overrides: Sequence[str]) -> dict[Path, DictConfig]:
+    """The configuration of every run, by its directory."""
+    shared = _shared(overrides)
     configs: dict[Path, DictConfig] = {}
-    for algo in config.algos:
-        runs = {seed: _run_dir(config, algo, seed) for seed in seeds}
+    for variant in variants(plain(config)["algos"]):
+        runs = {seed: _run_dir(config, variant, seed) for seed in seeds}
         changes = [{"seed": seed, "run_dir": str(run), "resume": "auto"} for seed, run in runs.items()]
-        configs |= zip(runs.values(), load_configs("config", [*shared, f"algo={algo}"], changes), strict=True)
+        configs |= zip(runs.values(), load_configs("config", [*shared, *variant.overrides], changes), strict=True)
     return configs
 
 
-def _saved_config(run: Path) -> DictConfig:
-    config = OmegaConf.load(run / "config.yaml")
-    assert isinstance(config, DictConfig)
-    return config
+def _commands(
+    config: DictConfig, seeds: list[int], overrides: Sequence[str], waiting: Collection[Path]
+) -> Iterator[str]:
+    """What a shell is told to train each of the runs."""
+    for variant in variants(plain(config)["algos"]):
+        for seed in seeds:
+            if (run := _run_dir(config, variant, seed)) in waiting:
+                own = [
+                    *variant.overrides,
+                    f"seed={seed}",
+                    f"run_dir={json.dumps(str(run), ensure_ascii=False)}",
+                    "resume=auto",
+                ]
+                yield shlex.join(["hgpo-gym", "train", *_shared(overrides), *own])
 
 
 def _iterations_done(run: Path) -> int:
@@ -137,7 +194,7 @@ def _jobs(config: DictConfig, runs: int) -> int:
     """`jobs`, or as many as fit on the cores."""
     if config.jobs is not None:
         if config.jobs < 1:
-            raise ValueError(f"jobs={config.jobs}: must be at least 1, or null for as many as fit.")
+            raise ValueError(f"jobs={config.jobs}: must be 0 or more, or null for as many as fit.")
         return config.jobs
     cores = os.cpu_count() or 1
     return max(1, min(runs, cores // (config.model.threads or cores)))

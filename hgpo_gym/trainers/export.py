@@ -31,8 +31,8 @@ def export(run: Path, to: Path, iteration: int | None = None) -> Path:
     if to.exists():
         raise FileExistsError(f"{to} exists: export to a new folder.")
     config = OmegaConf.load(run / "config.yaml")
-    checkpoints = Checkpoints(run / "checkpoints", keep=1)
-    checkpoint = checkpoints.newest() if iteration is None else checkpoints.after(iteration)
+    checkpoints = Checkpoints(run / "checkpoints")
+    checkpoint = checkpoints.newest() if iteration is None else checkpoints.sound(iteration)
     if checkpoint is None:
         raise FileNotFoundError(f"{run} has no checkpoint: expected {checkpoints.folder}/iteration_*.")
     if config.model.kind != "language_model":

@@ -5,12 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
+from urllib.parse import urlsplit
 
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.advantages.statistics import NORMS
 from hgpo_gym.trainers.losses import AGGREGATIONS, CORRECTIONS
 from hgpo_gym.trainers.policies.base import Sampling
 
+ON_FAILURE = ("stop", "empty")
 WARMSTART_SOURCES = ("none", "expert", "random")
 PRECISIONS = ("float32", "bfloat16")
 OPTIMIZERS = ("adamw", "adamw_8bit")
@@ -101,6 +103,7 @@ class EvaluationSettings:
 class CheckpointSettings:
     every: int
     keep: int
+    keep_best: bool
     rollouts_every: int
 
     def __post_init__(self) -> None:
@@ -122,6 +125,40 @@ class WarmstartSettings:
         _at_least("warmstart", self, episodes=1, random_actions=0, epochs=0, learning_rate=0, batch_size=1)
         if self.random_actions >= 1:
             raise ValueError(f"warmstart.random_actions={self.random_actions}: a share of steps below 1.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointSettings:
+    base_url: str
+    model: str
+    key_variable: str
+    chat: bool
+    concurrency: int
+    retries: int
+    timeout: float
+    on_failure: str
+    token_limit: str
+    send_seed: bool
+    extra: Mapping[str, Any]
+    price_input: float | None
+    price_output: float | None
+
+    def __post_init__(self) -> None:
+        if self.model is None:
+            raise ValueError("openai.model=None: name the model as the endpoint does, for example openai.model=gpt-4o.")
+        url = urlsplit(self.base_url)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise ValueError(f"openai.base_url={self.base_url}: write it like http://localhost:8000/v1.")
+        if url.username or url.password:
+            raise ValueError(
+                "openai.base_url holds a password, which would be shown with the settings: put the key in the "
+                f"environment variable {self.key_variable}."
+            )
+        _at_least("openai", self, concurrency=1, retries=0)
+        if self.timeout <= 0:
+            raise ValueError(f"openai.timeout={self.timeout}: must be above 0 seconds.")
+        if self.on_failure not in ON_FAILURE:
+            raise ValueError(unknown_name("openai.on_failure", self.on_failure, ON_FAILURE))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,14 @@ import torch
 
 from hgpo_gym.trainers.likelihood import computing_in
 from hgpo_gym.trainers.losses import Totals, aggregate, clipped_surrogate, importance_weights, kl_k3
-from hgpo_gym.trainers.optimizer import make_optimizer, trained_parameters, warm_up
+from hgpo_gym.trainers.optimizer import load_state_by_name, make_optimizer, state_by_name, warm_up
+from hgpo_gym.trainers.parallel import clip_gradients, distribute
 from hgpo_gym.trainers.policies.base import Scorer, TokenRecord, TrainablePolicy
-from hgpo_gym.trainers.policies.batching import length_sorted_batches
+from hgpo_gym.trainers.policies.batching import dealt_batches
 from hgpo_gym.trainers.policies.models import checkpoint_activations
+from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.settings import TrainerSettings
-from hgpo_gym.trainers.update_metrics import UpdateMetrics
+from hgpo_gym.trainers.update_metrics import UpdateMetrics, together
 from hgpo_gym.trainers.update_rows import Row, make_rows, per_token
 
 
@@ -29,6 +31,7 @@ class PolicyUpdate:
         reference: the policy that the KL loss holds the policy to; needed where `kl_coef` is above 0.
         settings: see `configs/trainer/default.yaml`.
         temperature: the one that the records were drawn with.
+        processes: that make every update together, from the same records, each a part of every mini-batch.
 
     Raises:
         ValueError: a KL loss without a reference, gradient checkpointing of a model that has none.
@@ -41,13 +44,18 @@ class PolicyUpdate:
         reference: Scorer | None,
         settings: TrainerSettings,
         temperature: float,
+        processes: Processes = ALONE,
     ):
         if settings.kl_coef > 0 and reference is None:
             raise ValueError(f"trainer.kl_coef={settings.kl_coef} needs a reference policy.")
-        self.policy, self.reference = policy, reference
-        self.settings, self.temperature = settings, temperature
+        self.policy, self.settings, self.temperature, self.processes = policy, settings, temperature, processes
         if settings.gradient_checkpointing:
             checkpoint_activations(policy.model)
+        self.weights = distribute(policy, processes)
+        if reference is None or reference.model is not policy.model:
+            self.reference = None if reference is None else distribute(reference, processes)
+        else:
+            self.reference = self.weights.read_by(reference)
         self.optimizer = make_optimizer(policy.model, settings)
         self.schedule = warm_up(self.optimizer, settings.warmup_steps)
 
@@ -63,29 +71,34 @@ class PolicyUpdate:
         Raises:
             NonFiniteError: names the mini-batch.
         """
-        rows = make_rows(self.policy, self.reference, tokens, advantages, self.settings, self.temperature)
+        rows = make_rows(
+            self.weights, self.reference, tokens, advantages, self.settings, self.temperature, self.processes
+        )
         metrics = UpdateMetrics()
-        if rows and self.settings.needs_old_logprobs:
+        if (own := self.processes.share(rows)) and self.settings.needs_old_logprobs:
             cpu = torch.device("cpu")
             metrics.add_mismatch(
-                per_token([row.old for row in rows], cpu), per_token([row.behaviour for row in rows], cpu)
+                per_token([row.old for row in own], cpu), per_token([row.behaviour for row in own], cpu)
             )
         generator = np.random.default_rng(seed)
+        torch.manual_seed(int(np.random.SeedSequence((*seed, self.processes.rank)).generate_state(1)[0]))  # for dropout
         for epoch in range(self.settings.update_epochs):
             order = generator.permutation(len(rows))
             for start in range(0, len(rows), self.settings.mini_batch_size):
                 mini_batch = [rows[index] for index in order[start : start + self.settings.mini_batch_size]]
                 where = f"epoch {epoch + 1}, mini-batch {start // self.settings.mini_batch_size + 1}"
                 self._step(mini_batch, metrics, where, unchanged=epoch == start == 0)
-        return metrics.result()
+        self.policy.updated()
+        return together(self.processes.gather([metrics])).result()
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` needs to go on with the same numbers."""
-        return {"optimizer": self.optimizer.state_dict(), "schedule": self.schedule.state_dict()}
+        """What `load_state_dict` needs to go on with the same numbers, in however many processes. All take part."""
+        optimizer = state_by_name(self.optimizer, self.policy.model)
+        return {"optimizer": optimizer, "schedule": self.schedule.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put optimiser and schedule in a saved state."""
-        self.optimizer.load_state_dict(state["optimizer"])
+        load_state_by_name(self.optimizer, self.policy.model, state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
 
     def _step(self, mini_batch: list[Row], metrics: UpdateMetrics, where: str, *, unchanged: bool) -> None:
@@ -94,22 +107,42 @@ class PolicyUpdate:
         self.policy.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         lengths = [len(row.tokens) for row in mini_batch]
-        for part in length_sorted_batches(lengths, self.settings.max_batch_tokens):
-            loss = self._loss([mini_batch[index] for index in part], totals, metrics, unchanged=unchanged)
-            if not torch.isfinite(loss):
-                raise NonFiniteError(f"The loss is {loss.item()} in {where}.")
-            loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(trained_parameters(self.policy.model), self.settings.max_grad_norm)
+        dealt = dealt_batches(lengths, self.settings.max_batch_tokens, self.processes.count)
+        *parts, last = [[mini_batch[index] for index in part] for part in dealt[self.processes.rank]]
+        with self.weights.accumulating():
+            losses = [self._backward(part, totals, metrics, unchanged=unchanged) for part in parts]
+        # Only the last part can be empty: this process has one less than others then, and keeps step by a pass for
+        # nothing.
+        if last:
+            losses.append(self._backward(last, totals, metrics, unchanged=unchanged))
+        else:
+            losses.append(self._backward_for_nothing(min(mini_batch, key=lambda row: len(row.tokens))))
+        loss = self.processes.sum(torch.stack(losses).sum())
+        if not torch.isfinite(loss):
+            raise NonFiniteError(f"The loss is {loss.item()} in {where}.")
+        norm = clip_gradients(self.policy.model, self.settings.max_grad_norm)
         if not torch.isfinite(norm):
             raise NonFiniteError(f"The gradient norm is {norm.item()} in {where}.")
         self.optimizer.step()
         self.schedule.step()
         metrics.add_step(norm.item())
 
+    def _backward(self, rows: list[Row], totals: Totals, metrics: UpdateMetrics, *, unchanged: bool) -> torch.Tensor:
+        """Add the gradient of the rows' part of the mini-batch's loss. Returns that part, float32[]."""
+        loss = self._loss(rows, totals, metrics, unchanged=unchanged)
+        (loss * self.processes.count).backward()  # the mean over processes is taken where the sum is wanted
+        return loss.detach()
+
+    def _backward_for_nothing(self, row: Row) -> torch.Tensor:
+        with computing_in(self.settings.precision, self.policy.model):
+            loss = 0.0 * self.weights.likelihood([row.tokens], temperature=self.temperature).logprobs.sum()
+        loss.backward()
+        return loss.detach()
+
     def _loss(self, rows: list[Row], totals: Totals, metrics: UpdateMetrics, *, unchanged: bool) -> torch.Tensor:
         settings = self.settings
         with computing_in(settings.precision, self.policy.model):
-            result = self.policy.likelihood([row.tokens for row in rows], temperature=self.temperature)
+            result = self.weights.likelihood([row.tokens for row in rows], temperature=self.temperature)
         device = result.logprobs.device
         advantages = torch.tensor([row.advantage for row in rows], device=device)[result.record]
         behaviour = per_token([row.behaviour for row in rows], device)

@@ -1,5 +1,7 @@
 """Numbers of one update, gathered micro-batch by micro-batch."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -41,3 +43,16 @@ class UpdateMetrics:
         means = {name: value / self.counts[name] for name, value in self.sums.items()}
         norm = float(np.mean(self.gradient_norms)) if self.gradient_norms else 0.0
         return {**means, **self.largest, "gradient_norm": norm}
+
+
+def together(parts: Sequence[UpdateMetrics]) -> UpdateMetrics:
+    """The numbers of processes that made an update together, each from its part of the tokens."""
+    whole = UpdateMetrics()
+    for part in parts:
+        for name, value in part.sums.items():
+            whole.sums[name] = whole.sums.get(name, 0.0) + value
+            whole.counts[name] = whole.counts.get(name, 0) + part.counts[name]
+        for name, value in part.largest.items():
+            whole.largest[name] = max(whole.largest.get(name, value), value)
+    whole.gradient_norms = parts[0].gradient_norms  # of all together, so the same for each
+    return whole

@@ -7,7 +7,9 @@ import numpy as np
 import torch
 
 from hgpo_gym.trainers.likelihood import score
-from hgpo_gym.trainers.policies.base import Scorer, TokenRecord
+from hgpo_gym.trainers.parallel import Weights
+from hgpo_gym.trainers.policies.base import TokenRecord
+from hgpo_gym.trainers.processes import Processes
 from hgpo_gym.trainers.settings import TrainerSettings
 
 
@@ -31,28 +33,32 @@ class Row:
 
 
 def make_rows(
-    policy: Scorer,
-    reference: Scorer | None,
+    policy: Weights,
+    reference: Weights | None,
     tokens: Sequence[TokenRecord],
     advantages: np.ndarray,
     settings: TrainerSettings,
     temperature: float,
+    processes: Processes,
 ) -> list[Row]:
-    """A row for each record with a choice; answers without one have probability 1 and teach nothing."""
+    """A row for each record with a choice; answers without one have probability 1 and teach nothing. Processes that
+    have the same records share the work, and all get all rows."""
     choices = [record.choices for record in tokens]
     chosen = [index for index, positions in enumerate(choices) if len(positions)]
     records = [tokens[index] for index in chosen]
 
-    def scores(scorer: Scorer | None) -> Sequence[np.ndarray | None]:
-        if scorer is None:
+    def scores(weights: Weights | None) -> Sequence[np.ndarray | None]:
+        if weights is None:
             return [None] * len(records)
-        return score(
-            scorer,
-            records,
-            temperature=temperature,
-            max_batch_tokens=settings.max_batch_tokens,
-            precision=settings.precision,
-        )
+        with weights.whole():
+            own = score(
+                weights.scorer,
+                processes.share(records),
+                temperature=temperature,
+                max_batch_tokens=settings.max_batch_tokens,
+                precision=settings.precision,
+            )
+        return processes.gather(own)
 
     old = scores(policy if settings.needs_old_logprobs else None)
     return [

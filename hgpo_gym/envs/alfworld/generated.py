@@ -1,20 +1,19 @@
 """The generated splits: games for a machine without any download, made on first use and kept in the cache."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from hgpo_gym.cache import cache_dir, make_whole
+from hgpo_gym.envs.progress import progress_bar
 
 GENERATED_SPLITS = {"generated": range(2_000), "generated_test": range(10_000_000, 10_000_140)}
 """The seeds of each split: for training, and held out. 2,000 games take 80 MB and about 10 seconds, once."""
 
 
-def generated_folder(split: str, on_progress: Callable[[int, int], None] | None = None) -> Path:
+def generated_folder(split: str) -> Path:
     """The folder of a generated split, laid out like ALFWorld's own. Changed code makes a new one.
 
     Args:
         split: one of `GENERATED_SPLITS`.
-        on_progress: called with (games made, games in all) while the split is made.
 
     Raises:
         ModuleNotFoundError: the alfworld package is missing.
@@ -22,7 +21,9 @@ def generated_folder(split: str, on_progress: Callable[[int, int], None] | None 
     from hgpo_gym.envs.alfworld import generator
 
     def fill(folder: Path) -> None:
-        generator.write_games(folder, GENERATED_SPLITS[split], on_progress)
+        with progress_bar() as tick:
+            words = f"Making the games of ALFWorld's split {split}, once"
+            generator.write_games(folder, GENERATED_SPLITS[split], lambda done, total: tick(done, total, words))
 
     folder = cache_dir() / "alfworld-generated" / f"{split}-{generator.fingerprint()}"
     return folder if folder.is_dir() else make_whole(folder, fill)

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from hgpo_gym.cache import cache_dir, content_key, make_whole, source_digest
+from hgpo_gym.envs.progress import Tick, progress_bar
 from hgpo_gym.envs.webshop import analyzer, json_stream, products, records, search
 from hgpo_gym.envs.webshop.products import Product, clean_product, is_listed
-from hgpo_gym.envs.webshop.progress import Tick, progress_bar
 from hgpo_gym.envs.webshop.records import Records, RecordWriter, mapped_array
 from hgpo_gym.envs.webshop.search import IndexWriter, SearchIndex
 from hgpo_gym.envs.webshop.sources import Sources, find_sources
@@ -122,7 +122,7 @@ def _opened(folder: Path, sources: Sources) -> Catalogue:
 def build_catalogue(sources: Sources, folder: Path, progress: Tick | None = None) -> None:
     """Read WebShop's files and write the catalogue to `folder`, whole or not at all. See `open_catalogue`."""
     size = sum(file.stat().st_size for file in (sources.products, sources.attributes))
-    shown = progress_bar() if progress is None and size > _LARGE else nullcontext(progress)
+    shown = progress_bar(in_bytes=True) if progress is None and size > _LARGE else nullcontext(progress)
     with shown as tick:
         keep(folder, lambda temporary: _Builder(temporary, size, tick).build(sources), 1.5 * size)
 

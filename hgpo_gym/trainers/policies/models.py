@@ -100,9 +100,14 @@ def _load_tokenizer(source: str) -> "PreTrainedTokenizerBase":
     return loader.from_pretrained(source)
 
 
-def save_model(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: Path) -> None:
-    """A plain Hugging Face folder."""
-    model.save_pretrained(folder)
+def save_model(
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    folder: Path,
+    weights: dict[str, torch.Tensor] | None = None,
+) -> None:
+    """A plain Hugging Face folder, with `weights` instead of the model's own if there are any."""
+    model.save_pretrained(folder, state_dict=weights)
     tokenizer.save_pretrained(folder)
 
 

@@ -1,5 +1,6 @@
 """The pictures of a report: one panel each, so that it fills a phone's width and stands beside another on a desk."""
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import Any
@@ -17,6 +18,10 @@ from hgpo_gym.trainers.report.statistics import Estimate, bootstrap, interquarti
 SIZE = (5.0, 3.4)
 """Inches. The letters are large for it: a phone shows the picture at little more than half its size on paper."""
 FONT_SIZE = 11
+LEGEND_ROW = 0.22
+"""Inches a row of the legend."""
+LABEL_WIDTH = 20
+"""Letters before the label of a row is broken."""
 SMOOTHING = 5
 """Iterations that noisy curves of training are averaged over."""
 GRID = 40
@@ -144,15 +149,14 @@ def _finished(figure: Figure, axes: Axes, *, share: bool) -> Figure:
 def _legend(figure: Figure, axes: Axes) -> None:
     """Above the panel, where it hides nothing."""
     handles, labels = axes.get_legend_handles_labels()
-    longest = max(len(label) for label in labels)
-    figure.legend(
-        handles, labels, loc="outside upper center", ncols=max(1, min(4, 40 // (longest + 4))), frameon=False,
-        fontsize=FONT_SIZE,
-    )  # fmt: skip
+    columns = max(1, min(4, 40 // (max(map(len, labels)) + 4)))
+    rows = -(-len(labels) // columns)
+    figure.set_figheight(figure.get_figheight() + LEGEND_ROW * (rows - 1))
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False, fontsize=FONT_SIZE)
 
 
 def _rows(figure: Figure, axes: Axes, labels: Iterable[str]) -> Figure:
-    names = list(labels)
+    names = [textwrap.fill(label, LABEL_WIDTH) for label in labels]
     axes.set_yticks(range(len(names)), names, fontsize=FONT_SIZE)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
