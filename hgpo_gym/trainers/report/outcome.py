@@ -48,14 +48,17 @@ def in_short(comparison: Comparison) -> Section:
     if len(comparison.runs) > MOST_IN_SHORT:
         baseline = next(iter(comparison.runs))
         told = [pair for pair in told if baseline in pair]
-        blocks.append(Paragraph(f"Each against {baseline}; every pair stands below, under {EACH_AGAINST_EACH}:"))
+        below = f"; every pair stands below, under {EACH_AGAINST_EACH}" if _several(comparison) else ""
+        blocks.append(Paragraph(f"Each against {baseline}{below}:"))
     verdicts = tuple(f"{one} and {other}: {_verdict(comparison, one, other)}" for one, other in told)
     return Section("In short", [*blocks, Items(verdicts)], headline=True)
 
 
 def learning_curves(comparison: Comparison, style: Styles) -> Section:
     band = (
-        "Line: interquartile mean over training seeds; band: its 95 % interval." if _several(comparison) else "One run."
+        "Line: interquartile mean over training seeds; band: its 95 % interval."
+        if _several(comparison)
+        else "One run each."
     )
     return Section(
         "Learning curves",
@@ -115,8 +118,8 @@ def final_success(comparison: Comparison, style: Styles) -> Section:
 
 
 def pairs(comparison: Comparison) -> Section:
-    """Every two algorithms against each other."""
-    if len(comparison.runs) < 2:
+    """Every two algorithms against each other; nothing where each has one run, which tells nothing."""
+    if len(comparison.runs) < 2 or not _several(comparison):
         return Section(EACH_AGAINST_EACH, [])
     contests = {
         name: {f"{one} over {other}": _contest(comparison, one, other, score) for one, other in _pairs(comparison)}
