@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hgpo_gym import data
 from hgpo_gym.envs import ENVIRONMENTS
+from hgpo_gym.server import serve as serving
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -24,7 +25,9 @@ COMMANDS = {
     "play": "act in an environment by hand and see the context keys",
     "report": "compare finished runs: a page of curves, tables and how sure they are",
     "inspect": "look at one group of episodes that a run trained on, and at what each estimator makes of it",
+    "export": "write a run's model as a plain Hugging Face folder, an adapter merged into it",
     "envs": "list the environments",
+    "serve": "let agents in other processes or languages play environments over HTTP",
     "data": "say what an environment's data lacks, and get it",
 }
 
@@ -35,6 +38,7 @@ EXAMPLES = {
         "hgpo-gym train env=alfworld env.data=/data/alfworld model=tiny algo=hgpo",
         "hgpo-gym train model=pretrained model.path=Qwen/Qwen2.5-1.5B-Instruct prompt=instruct trainer=pretrained "
         "engine.constrain=none warmstart.source=none",
+        "torchrun --nproc_per_node 8 -m hgpo_gym train distributed=fsdp2 model=pretrained model.path=...",
     ],
     "compare": [
         "hgpo-gym compare experiment=demo",
@@ -59,7 +63,16 @@ EXAMPLES = {
         "hgpo-gym inspect runs/signpost_maze-hgpo-seed0",
         "hgpo-gym inspect runs/signpost_maze-hgpo-seed0 --iteration 3 --task 2 --step 1.4 --html group.html",
     ],
+    "export": [
+        "hgpo-gym export runs/signpost_maze-hgpo-seed0 --to models/maze",
+        "hgpo-gym export runs/signpost_maze-hgpo-seed0 --to models/start --iteration 0",
+    ],
     "play": ["hgpo-gym play", "hgpo-gym play env=alfworld env.data=/data/alfworld", "hgpo-gym play env=webshop --web"],
+    "serve": [
+        "hgpo-gym serve",
+        "hgpo-gym serve --env hgpo_gym/ALFWorld-v0 'split=[generated,generated_test]' --env hgpo_gym/SignpostMaze-v0",
+        "hgpo-gym serve --host 0.0.0.0 --token-file tokens.txt --env hgpo_gym/ALFWorld-v0 data=/data/alfworld",
+    ],
     "data": [
         "hgpo-gym data alfworld",
         "hgpo-gym data alfworld --check",
@@ -74,7 +87,8 @@ class CommandFailed(SystemExit):
 
     def __init__(self, message: str, status: int):
         super().__init__(status)
-        print(f"hgpo-gym: {message}", file=sys.stderr)
+        of_several = f" (process {os.environ['RANK']})" if "RANK" in os.environ else ""
+        print(f"hgpo-gym{of_several}: {message}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -90,6 +104,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     with _mistakes_explained():
         from hgpo_gym.config import load_config
+        from hgpo_gym.trainers.processes import launched
+
+        if parsed.command != "train" and launched() > 1:
+            raise ValueError(
+                f"{launched()} processes were launched, but {parsed.command} runs in one; train in several."
+            )
 
         primary = "config" if parsed.command == "train" else parsed.command
         config = load_config(primary, parsed.overrides)
@@ -131,29 +151,45 @@ def get_data(parsed: argparse.Namespace) -> None:
         raise SystemExit(1)
 
 
+def serve(parsed: argparse.Namespace) -> None:
+    """`hgpo-gym serve`"""
+    with _mistakes_explained():
+        try:
+            serving.serve(parsed)
+        except KeyboardInterrupt:
+            raise CommandFailed("interrupted before anything was served.", 130) from None
+
+
 def train(config: "DictConfig") -> None:
     """`hgpo-gym train`"""
     from hgpo_gym.trainers.report import write_report
 
-    _train(config)
-    if config.trainer.iterations:
+    reports = _train(config)
+    if reports and config.trainer.iterations:
         run_dir = Path(config.run_dir)
         with _mistakes_explained():
             print(f"Report: {write_report([run_dir], run_dir)}")
 
 
-def _train(config: "DictConfig") -> None:
+def _train(config: "DictConfig") -> bool:
+    """Train a run. Returns whether this process is the one that reports on it."""
+    from rich.console import Console
+
     from hgpo_gym.cache import NotWrittenError
     from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError
     from hgpo_gym.trainers.policies.tabular import TableFullError
+    from hgpo_gym.trainers.processes import meet
     from hgpo_gym.trainers.progress import Report
     from hgpo_gym.trainers.run_directory import open_run
     from hgpo_gym.trainers.trainer import Trainer
     from hgpo_gym.trainers.update import NonFiniteError
 
-    report = Report()
     with _mistakes_explained():
-        trainer = Trainer(config, open_run(config), report)
+        processes = meet(config)
+        report = Report(Console(quiet=not processes.main))
+        run = open_run(config)
+        processes.wait()  # until all have looked, before one writes in it
+        trainer = Trainer(config, run, report, processes)
     try:
         summary = trainer.train()
     except NonFiniteError as error:
@@ -183,6 +219,8 @@ def _train(config: "DictConfig") -> None:
         f"{summary['iterations']} iterations ({summary['censuses'][-1]['split']}); best "
         f"{summary['best']['success']:.1%} after iteration {summary['best']['iteration']}."
     )
+    processes.close()
+    return processes.main
 
 
 def compare(config: "DictConfig", overrides: Sequence[str]) -> None:
@@ -221,7 +259,8 @@ def evaluate(config: "DictConfig") -> None:
     with _mistakes_explained():
         policy = make_evaluated_policy(config, report)
         settings = EvaluationSettings(**plain(config.evaluation))
-        env = make_evaluation_env(config, **({"expert": True} if config.policy == "expert" else {}))
+        own: dict[str, Any] = {"expert": True} if config.policy == "expert" else {}
+        env = make_evaluation_env(config, **own)
         sampling = settings.sampling(config.rollout.max_new_tokens)
     metered = policy if isinstance(policy, MeteredPolicy) else None
     try:
@@ -247,14 +286,13 @@ def evaluate(config: "DictConfig") -> None:
 
 def warmstart(config: "DictConfig") -> None:
     """`hgpo-gym warmstart`"""
-    from hgpo_gym.trainers.assemble import initial_model
-    from hgpo_gym.trainers.policies.models import save_model
+    from hgpo_gym.trainers.assemble import initial_weights
+    from hgpo_gym.trainers.policies.models import load_model, save_model
     from hgpo_gym.trainers.progress import Report
 
     report = Report()
     with _mistakes_explained():
-        model, tokenizer = initial_model(config, report)
-        save_model(model, tokenizer, Path(config.out))
+        save_model(*load_model(initial_weights(config, report), device="cpu"), Path(config.out))
     report.line(f"Saved in {config.out}. Train it by: hgpo-gym train model.path={config.out} warmstart.source=none")
 
 
@@ -308,6 +346,16 @@ def inspect(parsed: argparse.Namespace) -> None:
         )
 
 
+def export(parsed: argparse.Namespace) -> None:
+    """`hgpo-gym export`"""
+    _quiet_libraries(threads=None)
+    with _mistakes_explained():
+        from hgpo_gym.trainers.export import export as write
+
+        checkpoint = write(parsed.run, parsed.to, parsed.iteration)
+    print(f"{checkpoint.name} of {parsed.run} is in {parsed.to}: model.path={parsed.to} loads it.")
+
+
 @contextmanager
 def _mistakes_explained() -> Iterator[None]:
     """Turn errors that a user can mend into one message and exit status 2; HGPO_GYM_DEBUG=1 keeps the traceback."""
@@ -358,10 +406,18 @@ def _inspect_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--html", type=Path, metavar="FILE", help="write the same as a page, with the graph drawn")
 
 
+def _export_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run", type=Path, metavar="RUN", help="the directory of a run, finished or not")
+    command.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
+    command.add_argument("--iteration", type=int, help="of the checkpoint (the newest)")
+
+
 OWN_ARGUMENTS: dict[str, tuple[Callable[..., None], Callable[[argparse.Namespace], None]]] = {
     "report": (_report_arguments, report),
     "inspect": (_inspect_arguments, inspect),
+    "export": (_export_arguments, export),
     "data": (data.add_arguments, get_data),
+    "serve": (serving.add_arguments, serve),
 }
 """Commands with arguments of their own instead of key=value: what defines them, and what acts on them."""
 

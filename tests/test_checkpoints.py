@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from benchmarks import killed_run
 from hgpo_gym.cache import NotWrittenError, make_whole, write_whole
 from hgpo_gym.config import load_config
-from hgpo_gym.trainers.assemble import initial_model, make_evaluated_policy
+from hgpo_gym.trainers.assemble import initial_weights, make_evaluated_policy
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, UnsoundError, load_update_state
 from hgpo_gym.trainers.policies.models import load_model, save_model
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
@@ -240,7 +240,7 @@ def test_what_resume_asks_for_is_a_checkpoint(tmp_path):
 def test_global_random_states_change_nothing_not_even_with_dropout(tmp_path, monkeypatch):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     made = load_config("warmstart", ["out=x", "warmstart.source=none", "tiny.hidden_size=32", "tiny.heads=2"])
-    model, tokenizer = initial_model(made, Notes())
+    model, tokenizer = load_model(initial_weights(made, Notes()))
     model.config.attention_dropout = 0.3
     save_model(model, tokenizer, tmp_path / "model")
     assert load_model(str(tmp_path / "model"))[0].config.attention_dropout == 0.3

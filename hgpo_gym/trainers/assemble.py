@@ -20,17 +20,27 @@ from hgpo_gym.trainers.checkpoint import Checkpoints, read_state
 from hgpo_gym.trainers.evaluate import best_census
 from hgpo_gym.trainers.imitation import imitate
 from hgpo_gym.trainers.policies import models, scripted
-from hgpo_gym.trainers.policies.base import Policy, Sampling, TokenRecord, TrainablePolicy
+from hgpo_gym.trainers.policies.adapters import CONFIG as ADAPTER_CONFIG
+from hgpo_gym.trainers.policies.adapters import WithoutAdapter, add_adapter, base_of, has_adapter, load_adapter
+from hgpo_gym.trainers.policies.base import Policy, Sampling, Scorer, TokenRecord, TrainablePolicy
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
+from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
+from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.progress import Report
 from hgpo_gym.trainers.rollout import collect
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.schedule import TaskSchedule
-from hgpo_gym.trainers.settings import EndpointSettings, RolloutSettings, TrainerSettings, WarmstartSettings
+from hgpo_gym.trainers.settings import (
+    EndpointSettings,
+    LoraSettings,
+    RolloutSettings,
+    TrainerSettings,
+    WarmstartSettings,
+)
 from hgpo_gym.trainers.transcripts import Transcript
 
 if TYPE_CHECKING:
@@ -38,8 +48,8 @@ if TYPE_CHECKING:
 
 EVALUATED_POLICIES = ("model", "expert", "random", "openai")
 WARMSTART_STREAM = 4
-RUNTIME_SETTINGS = ("device", "threads")
-"""Settings of the model group that its weights do not depend on."""
+RUNTIME_SETTINGS = ("device", "threads", "dtype", "quantization", "lora")
+"""Settings of the model group that the initial weights do not depend on."""
 
 
 def make_env(config: DictConfig, *, num_tasks: int, group_size: int, workers: int, **changes: Any) -> ContextWrapper:
@@ -49,17 +59,18 @@ def make_env(config: DictConfig, *, num_tasks: int, group_size: int, workers: in
     return ContextWrapper(vector, make_prompt(config), **plain(config.memory))
 
 
-def make_training_env(config: DictConfig) -> ContextWrapper:
-    """The training split: `rollout.num_tasks` groups of `rollout.group_size`."""
+def make_training_env(config: DictConfig, processes: Processes = ALONE) -> ContextWrapper:
+    """The training split: this process' share of `rollout.num_tasks` groups of `rollout.group_size`."""
     settings = RolloutSettings(**plain(config.rollout))
-    return make_env(config, num_tasks=settings.num_tasks, group_size=settings.group_size, workers=settings.workers)
+    groups = len(processes.share(range(settings.num_tasks)))
+    return make_env(config, num_tasks=groups, group_size=settings.group_size, workers=settings.workers)
 
 
-def make_evaluation_env(config: DictConfig, **changes: Any) -> ContextWrapper:
-    """The evaluation split, one episode a task, `evaluation.num_envs` side by side."""
+def make_evaluation_env(config: DictConfig, processes: Processes = ALONE, **changes: Any) -> ContextWrapper:
+    """The evaluation split, one episode a task, this process' share of `evaluation.num_envs` side by side."""
     return make_env(
         config,
-        num_tasks=config.evaluation.num_envs,
+        num_tasks=max(1, len(processes.share(range(config.evaluation.num_envs)))),
         group_size=1,
         workers=config.rollout.workers,
         split=config.evaluation.split,
@@ -71,10 +82,16 @@ def make_prompt(config: DictConfig) -> PromptTemplate:
     return PromptTemplate(**plain(config.prompt))
 
 
-def make_policy(
-    config: DictConfig, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
-) -> LanguageModelPolicy:
-    return LanguageModelPolicy(model, tokenizer, **plain(config.engine))
+ENGINES: dict[str, Callable[..., TrainablePolicy]] = {"transformers": LanguageModelPolicy, "vllm": VllmPolicy}
+"""What generates the answers of a language model, by `engine.kind`."""
+
+
+def make_policy(config: DictConfig, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> TrainablePolicy:
+    options = plain(config.engine)
+    kind = options.pop("kind")
+    if kind not in ENGINES:
+        raise ValueError(unknown_name("engine.kind", kind, ENGINES))
+    return ENGINES[kind](model, tokenizer, **options)
 
 
 def make_evaluated_policy(config: DictConfig, report: Report) -> Policy:
@@ -162,12 +179,36 @@ def _kind(config: DictConfig) -> PolicyKind:
     return POLICY_KINDS[config.model.kind]
 
 
+def reference_policy(config: DictConfig, policy: TrainablePolicy, initial: Path) -> Scorer:
+    """What the KL loss holds a policy to, the weights that its run began with: those under the policy's adapter, or
+    else a second model from the folder `initial`."""
+    if has_adapter(policy.model):
+        return WithoutAdapter(policy)
+    reference = load_policy(config, initial)
+    reference.model.eval().requires_grad_(False)
+    return reference
+
+
 def _initial_language_model(config: DictConfig, report: Report) -> TrainablePolicy:
-    return make_policy(config, *initial_model(config, report))
+    lora = LoraSettings(**plain(config.model.lora))
+    if lora.rank is None and config.model.quantization is not None:
+        raise ValueError(
+            f"model.quantization={config.model.quantization}: such weights do not train. Set model.lora.rank."
+        )
+    model, tokenizer = _load(config, initial_weights(config, report))
+    return make_policy(config, add_adapter(model, lora, config.model.seed) if lora.rank else model, tokenizer)
 
 
 def _load_language_model(config: DictConfig, folder: Path) -> TrainablePolicy:
-    return make_policy(config, *load_model(str(folder), device=config.model.device))
+    if not (folder / ADAPTER_CONFIG).exists():
+        return make_policy(config, *_load(config, str(folder)))
+    model, tokenizer = _load(config, base_of(folder))
+    return make_policy(config, load_adapter(model, folder), tokenizer)
+
+
+def _load(config: DictConfig, path: str) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    options = {name: config.model[name] for name in ("device", "dtype", "quantization")}
+    return load_model(path, **options)
 
 
 def _initial_table(config: DictConfig, _report: Report) -> TabularPolicy:
@@ -194,8 +235,8 @@ POLICY_KINDS = {
 }
 
 
-def initial_model(config: DictConfig, report: Report) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """The weights that training starts from: loaded or made, and warm-started.
+def initial_weights(config: DictConfig, report: Report) -> str:
+    """The folder or hub name of the weights that training starts from, warm-started.
 
     What is made or warm-started is kept in the cache under a key of all the settings that it depends on, so that every
     algorithm and training seed starts from the same weights.
@@ -206,7 +247,7 @@ def initial_model(config: DictConfig, report: Report) -> "tuple[PreTrainedModel,
     if config.model.kind != "language_model":
         raise ValueError(f"model.kind={config.model.kind}: only a language model has a warm start.")
     if config.model.path is not None and config.warmstart.source == "none":
-        return load_model(config.model.path, device=config.model.device)
+        return config.model.path
     settings = {name: plain(config[name]) for name in ("memory", "prompt", "model", "warmstart")}
     for name in RUNTIME_SETTINGS:
         del settings["model"][name]
@@ -218,7 +259,7 @@ def initial_model(config: DictConfig, report: Report) -> "tuple[PreTrainedModel,
         model, tokenizer = _make_model(config, episodes, report)
         make_whole(folder, lambda target: save_model(model, tokenizer, target))
     report.line(f"Initial weights: {folder}")
-    return load_model(str(folder), device=config.model.device)
+    return str(folder)
 
 
 def warmstart_transcripts(config: DictConfig, report: Report) -> tuple[list[Transcript], str]:
@@ -265,16 +306,15 @@ def _make_model(
     settings = WarmstartSettings(**plain(config.warmstart))
     pairs = [pair for episode in episodes for pair in episode.prompts(memory, template)]
     if config.model.path is None:
-        options = plain(config.model)
-        del options["kind"], options["path"], options["threads"]
         texts = (prompt + answer for prompt, answer in pairs)
-        tokenizer: PreTrainedTokenizerBase = train_tokenizer(texts, options.pop("vocabulary_size"))
-        model = make_tiny_model(tokenizer, **options)
+        tokenizer: PreTrainedTokenizerBase = train_tokenizer(texts, config.model.vocabulary_size)
+        shape = {name: config.model[name] for name in ("hidden_size", "layers", "heads", "seed", "device")}
+        model = make_tiny_model(tokenizer, **shape)
     else:
         model, tokenizer = load_model(config.model.path, device=config.model.device)
     if settings.source == "none":
         return model, tokenizer
-    policy = make_policy(config, model, tokenizer)
+    policy = LanguageModelPolicy(model, tokenizer, max_prompt_tokens=config.engine.max_prompt_tokens)
     records = _records(policy, [episode for episode in episodes if episode.won or settings.source == "random"], config)
     with report.stage(f"Warm start: imitating {len(records)} {settings.source} actions") as tick:
         loss = imitate(
@@ -291,11 +331,10 @@ def _make_model(
 
 def _records(policy: LanguageModelPolicy, episodes: list[Transcript], config: DictConfig) -> list[TokenRecord]:
     memory, template = Memory(**plain(config.memory)), make_prompt(config)
-    records = []
-    for episode in episodes:
-        for prompt, answer in episode.prompts(memory, template):
-            answer_ids = policy.encode_answer(answer)
-            records.append(
-                TokenRecord(policy.encode_prompt(prompt), answer_ids, np.zeros(len(answer_ids), dtype=np.float32))
-            )
-    return records
+    pairs = [pair for episode in episodes for pair in episode.prompts(memory, template)]
+    prompts = policy.encode_prompts([prompt for prompt, _ in pairs])
+    answers = [policy.encode_answer(answer) for _, answer in pairs]
+    return [
+        TokenRecord(prompt, answer, np.zeros(len(answer), dtype=np.float32))
+        for prompt, answer in zip(prompts, answers, strict=True)
+    ]

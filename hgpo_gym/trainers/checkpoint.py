@@ -43,6 +43,7 @@ class Checkpoints:
         update_state: dict[str, Any],
         state: dict[str, Any],
         best: int | None = None,
+        weights: dict[str, torch.Tensor] | None = None,
     ) -> Path:
         """Save the state after `iteration` iterations; it appears whole or not at all. Then older ones are removed.
 
@@ -51,13 +52,14 @@ class Checkpoints:
             update_state: the optimiser's, tensors included.
             state: anything else, as JSON.
             best: an iteration whose checkpoint is kept, however old.
+            weights: of the policy, where its model holds only a part of them.
 
         Raises:
             CheckpointNotSavedError: the disk is full; says how much is needed and free.
         """
 
         def fill(folder: Path) -> None:
-            policy.save(folder / "model")
+            policy.save(folder / "model", weights)
             with (folder / _UPDATE_STATE).open("wb") as file:
                 torch.save(update_state, file)
             (folder / _STATE).write_text(json.dumps({**state, "iteration": iteration}))
@@ -69,8 +71,8 @@ class Checkpoints:
         try:
             make_whole(target, fill)
         except NotWrittenError as error:
-            weights = [weight for weight in policy.model.parameters() if weight.requires_grad]
-            needed = sum(tensor.nbytes for tensor in _tensors([weights, update_state]))
+            trained = [weight for weight in policy.model.parameters() if weight.requires_grad]
+            needed = sum(tensor.nbytes for tensor in _tensors([trained, update_state]))
             raise CheckpointNotSavedError(
                 f"No checkpoint after iteration {iteration}: {error} It takes about {needed / 1e6:.1f} MB. Older "
                 "checkpoints are as they were. Free some space there."
@@ -168,9 +170,10 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     return json.loads((checkpoint / _STATE).read_text())
 
 
-def load_update_state(checkpoint: Path) -> dict[str, Any]:
-    """What `save` was given as `update_state`."""
-    return torch.load(checkpoint / _UPDATE_STATE, weights_only=True)
+def load_update_state(checkpoint: Path, *, mapped: bool = False) -> dict[str, Any]:
+    """What `save` was given as `update_state`. `mapped` leaves tensors in the file until they are used, and then in
+    memory that processes share."""
+    return torch.load(checkpoint / _UPDATE_STATE, weights_only=True, mmap=mapped)
 
 
 def _manifest(folder: Path) -> bytes:

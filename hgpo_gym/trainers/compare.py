@@ -176,7 +176,12 @@ def _commands(
     for variant in variants(plain(config)["algos"]):
         for seed in seeds:
             if (run := _run_dir(config, variant, seed)) in waiting:
-                own = [*variant.overrides, f"seed={seed}", f"run_dir={json.dumps(str(run))}", "resume=auto"]
+                own = [
+                    *variant.overrides,
+                    f"seed={seed}",
+                    f"run_dir={json.dumps(str(run), ensure_ascii=False)}",
+                    "resume=auto",
+                ]
                 yield shlex.join(["hgpo-gym", "train", *_shared(overrides), *own])
 
 

@@ -21,7 +21,15 @@ from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.loggers import Logger, MakeLogger
 
 RESUME = ("never", "auto", "must")
-NUMBERS_UNCHANGED = ("resume", "run_dir", "loggers", "checkpoint.", "evaluation.num_envs", "rollout.workers")
+NUMBERS_UNCHANGED = (
+    "resume",
+    "run_dir",
+    "loggers",
+    "checkpoint.",
+    "evaluation.num_envs",
+    "rollout.workers",
+    "distributed",
+)
 """Settings that do not change the numbers of a run."""
 MAY_DIFFER = ("algo.", "seed", *NUMBERS_UNCHANGED)
 """Settings in which the runs of a comparison may differ."""

@@ -9,11 +9,13 @@ from urllib.parse import urlsplit
 
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.advantages.statistics import NORMS
-from hgpo_gym.trainers.losses import AGGREGATIONS
+from hgpo_gym.trainers.losses import AGGREGATIONS, CORRECTIONS
 from hgpo_gym.trainers.policies.base import Sampling
 
 ON_FAILURE = ("stop", "empty")
 WARMSTART_SOURCES = ("none", "expert", "random")
+PRECISIONS = ("float32", "bfloat16")
+OPTIMIZERS = ("adamw", "adamw_8bit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,12 @@ class TrainerSettings:
     max_grad_norm: float
     invalid_action_penalty: float
     max_batch_tokens: int
+    recompute_logprobs: bool
+    importance_correction: str
+    importance_cap: float
+    optimizer: str
+    precision: str
+    gradient_checkpointing: bool
 
     def __post_init__(self) -> None:
         _at_least("trainer", self, iterations=0, warmup_steps=0, mini_batch_size=1, update_epochs=1, max_batch_tokens=1)
@@ -57,8 +65,22 @@ class TrainerSettings:
         _at_least("trainer", self, entropy_coef=0, invalid_action_penalty=0)
         if self.max_grad_norm <= 0:
             raise ValueError(f"trainer.max_grad_norm={self.max_grad_norm}: must be above 0.")
-        if self.loss_aggregation not in AGGREGATIONS:
-            raise ValueError(unknown_name("trainer.loss_aggregation", self.loss_aggregation, AGGREGATIONS))
+        if self.importance_cap <= 0:
+            raise ValueError(f"trainer.importance_cap={self.importance_cap}: must be above 0.")
+        choices = {
+            "loss_aggregation": AGGREGATIONS,
+            "importance_correction": CORRECTIONS,
+            "optimizer": OPTIMIZERS,
+            "precision": PRECISIONS,
+        }
+        for name, valid in choices.items():
+            if getattr(self, name) not in valid:
+                raise ValueError(unknown_name(f"trainer.{name}", getattr(self, name), valid))
+
+    @property
+    def needs_old_logprobs(self) -> bool:
+        """Whether the trainer's own log-probabilities are computed for all tokens before the update."""
+        return self.recompute_logprobs or self.importance_correction != "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +159,20 @@ class EndpointSettings:
             raise ValueError(f"openai.timeout={self.timeout}: must be above 0 seconds.")
         if self.on_failure not in ON_FAILURE:
             raise ValueError(unknown_name("openai.on_failure", self.on_failure, ON_FAILURE))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoraSettings:
+    rank: int | None
+    alpha: float
+    dropout: float
+    target_modules: str | list[str]
+
+    def __post_init__(self) -> None:
+        if self.rank is not None:
+            _at_least("model.lora", self, rank=1, alpha=0, dropout=0)
+        if self.dropout >= 1:
+            raise ValueError(f"model.lora.dropout={self.dropout}: a probability below 1.")
 
 
 @dataclass(frozen=True, kw_only=True)
