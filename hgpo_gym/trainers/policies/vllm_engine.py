@@ -101,6 +101,7 @@ class VllmEngine:
         outputs: list[Any] = self._engine.step()
         return [self._written(output) for output in outputs if output.finished]
 
+    @torch.no_grad()
     def load(self, weights: Mapping[str, torch.Tensor]) -> None:
         """See `Engine`: they are copied in place and cast to the engine's format."""
         self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights.items()})
@@ -137,6 +138,8 @@ def _platform_arguments(model: "PreTrainedModel", options: VllmOptions, on_cpu: 
         "dtype": options.dtype,
         "kv_cache_memory_bytes": None if kv_cache_gib is None else int(kv_cache_gib * 2**30),
     }
+    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+        arguments["distributed_executor_backend"] = "external_launcher"  # each process of the run has an engine
     if options.dtype == "auto":
         arguments["dtype"] = "float32" if on_cpu else "bfloat16"
     if on_cpu:
