@@ -82,11 +82,10 @@ def plain_weights(model: Any) -> dict[str, torch.Tensor]:
         for name, weight in base.named_parameters(remove_duplicate=False)
         if ".lora_" not in name
     }
-    for name, layer in base.named_modules():
-        if isinstance(layer, LoraLayer):
-            (adapter,) = layer.active_adapters
-            whole = dequantize_module_weight(layer.get_base_layer())
-            weights[f"{name}.weight"] = whole + layer.get_delta_weight(adapter).to(whole.device)
+    layers: dict[str, Any] = {name: layer for name, layer in base.named_modules() if isinstance(layer, LoraLayer)}
+    for name, layer in layers.items():
+        (adapter,) = layer.active_adapters
+        weights[f"{name}.weight"] = dequantize_module_weight(layer.base_layer) + layer.get_delta_weight(adapter)
     return weights
 
 

@@ -66,7 +66,7 @@ class VllmEngine:
         # Its complaint about positions, which are computed and not loaded, would come with every update.
         logging.getLogger("vllm.model_executor.model_loader.reload.layerwise").setLevel(logging.ERROR)
         with tempfile.TemporaryDirectory() as folder:
-            _untied_config(model).save_pretrained(folder)
+            _engine_config(model).save_pretrained(folder)
             arguments = EngineArgs(
                 model=folder,
                 skip_tokenizer_init=True,
@@ -120,12 +120,13 @@ class VllmEngine:
         return Written(output.request_id, list(answer.token_ids), logprobs)
 
 
-def _untied_config(model: "PreTrainedModel") -> Any:
-    """The model's configuration with an output head of its own: on a CPU, vLLM 0.32 goes on with the packed old head
-    where the head is tied to an embedding that was reloaded."""
+def _engine_config(model: "PreTrainedModel") -> Any:
+    """The model's configuration, unquantized, with an output head of its own: on a CPU, vLLM 0.32 goes on with the packed
+    old head where the head is tied to an embedding that was reloaded."""
     config = copy.deepcopy(model.config)
     config.tie_word_embeddings = False
-    config.architectures = config.architectures or [type(model).__name__]
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
     return config
 
 
