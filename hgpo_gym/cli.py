@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hgpo_gym import data
 from hgpo_gym.envs import ENVIRONMENTS
+from hgpo_gym.server import serve as serving
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -26,6 +27,7 @@ COMMANDS = {
     "inspect": "look at one group of episodes that a run trained on, and at what each estimator makes of it",
     "export": "write a run's model as a plain Hugging Face folder, an adapter merged into it",
     "envs": "list the environments",
+    "serve": "let agents in other processes or languages play environments over HTTP",
     "data": "say what an environment's data lacks, and get it",
 }
 
@@ -66,6 +68,11 @@ EXAMPLES = {
         "hgpo-gym export runs/signpost_maze-hgpo-seed0 --to models/start --iteration 0",
     ],
     "play": ["hgpo-gym play", "hgpo-gym play env=alfworld env.data=/data/alfworld", "hgpo-gym play env=webshop --web"],
+    "serve": [
+        "hgpo-gym serve",
+        "hgpo-gym serve --env hgpo_gym/ALFWorld-v0 'split=[generated,generated_test]' --env hgpo_gym/SignpostMaze-v0",
+        "hgpo-gym serve --host 0.0.0.0 --token-file tokens.txt --env hgpo_gym/ALFWorld-v0 data=/data/alfworld",
+    ],
     "data": [
         "hgpo-gym data alfworld",
         "hgpo-gym data alfworld --check",
@@ -142,6 +149,15 @@ def get_data(parsed: argparse.Namespace) -> None:
             raise CommandFailed("interrupted. The same command goes on from there.", 130) from None
     if not sound:
         raise SystemExit(1)
+
+
+def serve(parsed: argparse.Namespace) -> None:
+    """`hgpo-gym serve`"""
+    with _mistakes_explained():
+        try:
+            serving.serve(parsed)
+        except KeyboardInterrupt:
+            raise CommandFailed("interrupted before anything was served.", 130) from None
 
 
 def train(config: "DictConfig") -> None:
@@ -243,7 +259,8 @@ def evaluate(config: "DictConfig") -> None:
     with _mistakes_explained():
         policy = make_evaluated_policy(config, report)
         settings = EvaluationSettings(**plain(config.evaluation))
-        env = make_evaluation_env(config, **({"expert": True} if config.policy == "expert" else {}))
+        own: dict[str, Any] = {"expert": True} if config.policy == "expert" else {}
+        env = make_evaluation_env(config, **own)
         sampling = settings.sampling(config.rollout.max_new_tokens)
     metered = policy if isinstance(policy, MeteredPolicy) else None
     try:
@@ -400,6 +417,7 @@ OWN_ARGUMENTS: dict[str, tuple[Callable[..., None], Callable[[argparse.Namespace
     "inspect": (_inspect_arguments, inspect),
     "export": (_export_arguments, export),
     "data": (data.add_arguments, get_data),
+    "serve": (serving.add_arguments, serve),
 }
 """Commands with arguments of their own instead of key=value: what defines them, and what acts on them."""
 

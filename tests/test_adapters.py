@@ -176,7 +176,7 @@ def test_export_merges_to_the_same_outputs(run, tmp_path, monkeypatch):
     exported, tokenizer = load_model(str(tmp_path / "plain"), device="cpu")
     config = OmegaConf.load(run / "whole" / "config.yaml")
     trained = load_policy(config, run / "whole" / "checkpoints" / "iteration_0002" / "model")
-    ids = torch.from_numpy(trained.encode_prompt("You are in a hall. Doors: red, blue."))[None]
+    ids = torch.from_numpy(trained.encode_prompts(["You are in a hall. Doors: red, blue."])[0])[None]
     with torch.inference_mode():
         outputs = exported(ids).logits
         torch.testing.assert_close(outputs, trained.model.eval()(ids).logits, atol=1e-5, rtol=1e-5)

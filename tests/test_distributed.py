@@ -108,7 +108,7 @@ def broken_off(run_dir, copy):
 def assert_same_numbers(run_dir, expected):
     """Every number of every iteration but the seconds, and the last census."""
     lines, expected_lines = read_metrics(run_dir), read_metrics(expected)
-    assert [line["iteration"] for line in lines] == list(range(1, ITERATIONS + 1))
+    assert [line["iteration"] for line in lines] == list(range(1, read_summary(expected)["iterations"] + 1))
     for line, other in zip(lines, expected_lines, strict=True):
         assert line.keys() == other.keys()
         for name in line.keys() - {name for name in line if name.startswith("seconds_")}:
@@ -155,6 +155,24 @@ def test_two_shards_go_on_from_a_checkpoint_of_one_process(one, tmp_path):
     output = finish(launch(TORCHRUN, run_dir, "resume=must", "distributed=fsdp2"))
     assert f"Going on after iteration {BROKEN_OFF}" in output
     assert_same_numbers(run_dir, one)
+
+
+def test_two_shards_under_an_adapter_give_the_numbers_of_one_process(tmp_path):
+    """With what else looks into the model: old log-probabilities, and layers that are computed again."""
+    settings = [
+        "model.lora.rank=4",
+        "trainer.learning_rate=0.01",
+        "trainer.recompute_logprobs=true",
+        "trainer.gradient_checkpointing=true",
+        "trainer.iterations=2",
+    ]
+    train(tmp_path / "one", *settings)
+    finish(launch(TORCHRUN, tmp_path / "two", "distributed=fsdp2", *settings))
+    assert_same_numbers(tmp_path / "two", tmp_path / "one")
+    saved = [tmp_path / run / "checkpoints" / "iteration_0002" / "model" for run in ("one", "two")]
+    ours, theirs = (load_file(path / "adapter_model.safetensors") for path in saved)
+    assert ours.keys() == theirs.keys()
+    assert not (saved[1] / "model.safetensors").exists()
 
 
 @pytest.mark.parametrize("whom", ["a process is killed", "Ctrl-C"])

@@ -55,7 +55,7 @@ def test_constrained_answers_are_admissible_and_their_probabilities_sum_to_one(p
     responses = policy.generate(requests(), Sampling())
     assert {response.text for response in responses} <= set(ACTIONS)
     model, _ = tiny
-    prompt_ids = policy.encode_prompt(PROMPTS[0])
+    prompt_ids = policy.encode_prompts([PROMPTS[0]])[0]
     total = 0.0
     by_text = {}
     for seed in range(200):
@@ -118,14 +118,14 @@ def test_top_p_leaves_out_unlikely_tokens(tiny):
     first = {int(response.tokens.token_ids[0]) for response in policy.generate(seeds, Sampling(1.0, 0.1, 1))}
     model, _ = tiny
     with torch.inference_mode():
-        logits = model(torch.from_numpy(policy.encode_prompt(PROMPTS[0]))[None]).logits[0, -1]
+        logits = model(torch.from_numpy(policy.encode_prompts([PROMPTS[0]])[0])[None]).logits[0, -1]
     ordered = torch.softmax(logits.double(), -1).sort(descending=True)
     count = int((ordered.values.cumsum(0) < 0.1).sum()) + 1
     assert first <= set(ordered.indices[:count].tolist())
 
 
 def test_a_single_admissible_action_needs_no_model(policy, monkeypatch):
-    monkeypatch.setattr(policy, "_write", lambda *_: pytest.fail("the model was asked"))
+    monkeypatch.setattr(policy.model, "get_decoder", lambda: pytest.fail("the model was asked"))
     (response,) = policy.generate([Request("Hall.", ("walk on",))], Sampling())
     assert response.text == "walk on"
     assert len(response.tokens.choices) == 0
@@ -149,15 +149,15 @@ def test_a_loaded_tokenizer_splits_text_as_the_saved_one_did(tmp_path):
 
 def test_long_prompts_lose_their_beginning(tiny):
     policy = LanguageModelPolicy(*tiny, max_prompt_tokens=5)
-    full = LanguageModelPolicy(*tiny).encode_prompt(PROMPTS[1])
-    np.testing.assert_array_equal(policy.encode_prompt(PROMPTS[1]), full[-5:])
+    full = LanguageModelPolicy(*tiny).encode_prompts([PROMPTS[1]])[0]
+    np.testing.assert_array_equal(policy.encode_prompts([PROMPTS[1]])[0], full[-5:])
 
 
 def test_a_chat_template_is_used_where_there_is_one(tiny):
     model, tokenizer = tiny
     tokenizer.chat_template = "user: {{ messages[0]['content'] }}{% if add_generation_prompt %} assistant:{% endif %}"
     try:
-        ids = LanguageModelPolicy(model, tokenizer).encode_prompt("Hall.")
+        ids = LanguageModelPolicy(model, tokenizer).encode_prompts(["Hall."])[0]
         assert tokenizer.decode(ids) == "user: Hall. assistant:"
     finally:
         tokenizer.chat_template = None

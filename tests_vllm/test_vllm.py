@@ -68,7 +68,7 @@ def test_recorded_log_probabilities_are_the_trainers(free, tiny, temperature):
     assert gap(free, responses, temperature) < 1e-4
     for response, request in zip(responses, asked, strict=True):
         record = response.tokens
-        np.testing.assert_array_equal(record.prompt_ids, LanguageModelPolicy(*tiny).encode_prompt(request.prompt))
+        np.testing.assert_array_equal(record.prompt_ids, LanguageModelPolicy(*tiny).encode_prompts([request.prompt])[0])
         assert len(record.token_ids) == len(record.logprobs) <= 8
         assert tiny[1].decode(record.token_ids, skip_special_tokens=True) == response.text
 

@@ -98,3 +98,10 @@ register(
     max_episode_steps=15,
     description="WebShop: find and buy what an instruction asks for, among up to a million products.",
 )
+
+# Played on a server, hence not in the table: gymnasium.make("hgpo_gym/Remote-v0", url=..., env="hgpo_gym/ALFWorld-v0").
+gymnasium.register(
+    id="hgpo_gym/Remote-v0",
+    entry_point="hgpo_gym.server.client:RemoteTextEnv",
+    vector_entry_point=partial(_make_vector, "hgpo_gym/Remote-v0"),
+)

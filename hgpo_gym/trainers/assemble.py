@@ -330,11 +330,10 @@ def _make_model(
 
 def _records(policy: LanguageModelPolicy, episodes: list[Transcript], config: DictConfig) -> list[TokenRecord]:
     memory, template = Memory(**plain(config.memory)), make_prompt(config)
-    records = []
-    for episode in episodes:
-        for prompt, answer in episode.prompts(memory, template):
-            answer_ids = policy.encode_answer(answer)
-            records.append(
-                TokenRecord(policy.encode_prompt(prompt), answer_ids, np.zeros(len(answer_ids), dtype=np.float32))
-            )
-    return records
+    pairs = [pair for episode in episodes for pair in episode.prompts(memory, template)]
+    prompts = policy.encode_prompts([prompt for prompt, _ in pairs])
+    answers = [policy.encode_answer(answer) for _, answer in pairs]
+    return [
+        TokenRecord(prompt, answer, np.zeros(len(answer), dtype=np.float32))
+        for prompt, answer in zip(prompts, answers, strict=True)
+    ]

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
-from hgpo_gym.trainers.policies.sampling import Drawn, likelihood_of_drawn, mask_logits
+from hgpo_gym.trainers.policies.sampling import Drawn, likelihood_of_drawn, restrict
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -51,8 +51,11 @@ def likelihood(
     ]
 
     def of_drawn(states: torch.Tensor, drawn: torch.Tensor, allowed: list[np.ndarray | None]) -> Drawn:
-        logits = model.get_output_embeddings()(states).float()
-        return likelihood_of_drawn(mask_logits(logits / temperature, allowed), drawn)
+        logits = model.get_output_embeddings()(states).float() / temperature
+        logits, ids_of_columns = restrict(logits, allowed)
+        if ids_of_columns is not None:
+            drawn = (ids_of_columns == drawn[:, None]).int().argmax(1)
+        return likelihood_of_drawn(logits, drawn)
 
     size = max(1, LOGITS_AT_ONCE // model.config.vocab_size)
     drawn = _in_pieces(of_drawn, size, (hidden[rows, columns - 1], tokens, allowed))

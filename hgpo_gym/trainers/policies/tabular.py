@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from hgpo_gym.memory.keys import hash_text, link
 from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
-from hgpo_gym.trainers.policies.sampling import draw, likelihood_of_drawn, uniform_numbers
+from hgpo_gym.trainers.policies.sampling import draw, likelihood_of_drawn, pad, uniform_numbers
 
 _FILE = "table.safetensors"
 
@@ -152,11 +152,8 @@ class TabularPolicy:
 
     def _logits(self, contexts: np.ndarray, answers: Sequence[np.ndarray]) -> tuple[torch.Tensor, np.ndarray]:
         """Logits float32[N, A] of the answers in each context, -inf beyond a context's own, and the answers' ids."""
-        counts = np.array([len(ids) for ids in answers])
-        own = np.arange(counts.max()) < counts[:, None]
-        answer_ids = np.zeros(own.shape, dtype=np.int64)
-        answer_ids[own] = np.concatenate(answers)
-        ids = link(np.repeat(contexts, counts).view(np.uint64), answer_ids[own].view(np.uint64))
+        answer_ids, own = pad(answers)
+        ids = link(np.repeat(contexts, own.sum(axis=1)).view(np.uint64), answer_ids[own].view(np.uint64))
         logits = torch.full(own.shape, float("-inf"))
         return logits.masked_scatter(torch.from_numpy(own), self.model(ids)), answer_ids
 

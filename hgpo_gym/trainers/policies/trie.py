@@ -22,10 +22,12 @@ class TokenTrie:
                 node = self._children[node].setdefault(token, len(self._children))
                 if node == len(self._children):
                     self._children.append({})
-        self._allowed = [np.array(sorted(children), dtype=np.int64) for children in self._children]
+        self._allowed: dict[int, np.ndarray] = {}  # of the nodes that were asked for
 
     def allowed(self, node: int) -> np.ndarray:
         """int64[A]: the tokens that may follow; empty at the end of a sequence."""
+        if node not in self._allowed:
+            self._allowed[node] = np.array(sorted(self._children[node]), dtype=np.int64)
         return self._allowed[node]
 
     def child(self, node: int, token: int) -> int:

@@ -13,7 +13,6 @@ import torch
 from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, process_dict_updates
 
-from hgpo_gym.trainers.policies.sampling import mask_logits
 from hgpo_gym.trainers.policies.trie import TokenTrie
 from hgpo_gym.trainers.policies.vllm_requests import ADMISSIBLE_ANSWERS
 
@@ -40,9 +39,12 @@ class AdmissibleAnswers(LogitsProcessor):
         """The logits [requests, vocabulary] with -inf for what is not allowed."""
         if not self._walks:
             return logits
-        return mask_logits(
-            logits, [walk.allowed() if (walk := self._walks.get(row)) else None for row in range(len(logits))]
-        )
+        allowed = {row: walk.allowed() for row, walk in self._walks.items()}
+        rows = np.repeat(list(allowed), [len(ids) for ids in allowed.values()])
+        forbidden = torch.zeros_like(logits, dtype=torch.bool)
+        forbidden[list(allowed)] = True
+        forbidden[rows, np.concatenate(list(allowed.values()))] = False
+        return logits.masked_fill(forbidden, float("-inf"))
 
 
 class _Walk:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from hgpo_gym.trainers.policies.adapters import plain_weights
 from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy, Writing
+from hgpo_gym.trainers.policies.generation import Writing
+from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.vllm_engine import VllmEngine, VllmOptions
 from hgpo_gym.trainers.policies.vllm_requests import Engine, sampling_parameters
 from hgpo_gym.trainers.policies.vllm_server import VllmServer
@@ -132,10 +133,10 @@ class VllmStream:
 
     def ask(self, requests: Mapping[int, Request]) -> None:
         """See `Stream`; an answer that is the only admissible one is not asked of the engine."""
-        for number, request in requests.items():
-            writing = self._language_model.begin(request, self._sampling)
+        writings = self._language_model.begin(list(requests.values()), self._sampling)
+        for (number, request), writing in zip(requests.items(), writings, strict=True):
             if writing.done:
-                self._forced[number] = self._language_model.response(writing)
+                (self._forced[number],) = self._language_model.responses([writing])
                 continue
             name = str(next(self._names))
             self._writings[name] = number, writing
@@ -153,6 +154,5 @@ class VllmStream:
             for token, logprob in zip(token_ids, logprobs, strict=True):
                 if not writing.done:
                     writing.append(token, logprob)
-                    writing.take_forced()
-            answers[number] = self._language_model.response(writing)
+            (answers[number],) = self._language_model.responses([writing])
         return answers

@@ -10,7 +10,7 @@ from hgpo_gym.trainers.policies.base import Request, Sampling
 if TYPE_CHECKING:
     import torch
 
-    from hgpo_gym.trainers.policies.language_model import Writing
+    from hgpo_gym.trainers.policies.generation import Writing
 
 CONSTRAINT = "hgpo_gym.trainers.policies.vllm_constraint:AdmissibleAnswers"
 """The name by which vLLM finds the logits processor."""

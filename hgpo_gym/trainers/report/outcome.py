@@ -48,7 +48,8 @@ def in_short(comparison: Comparison) -> Section:
     if len(comparison.runs) > MOST_IN_SHORT:
         baseline = next(iter(comparison.runs))
         told = [pair for pair in told if baseline in pair]
-        blocks.append(Paragraph(f"Each against {baseline}; every pair stands below, under {EACH_AGAINST_EACH}:"))
+        below = f"; every pair stands below, under {EACH_AGAINST_EACH}" if _several(comparison) else ""
+        blocks.append(Paragraph(f"Each against {baseline}{below}:"))
     verdicts = tuple(f"{one} and {other}: {_verdict(comparison, one, other)}" for one, other in told)
     return Section("In short", [*blocks, Items(verdicts)], headline=True)
 
