@@ -10,6 +10,7 @@ from hgpo_gym.trainers import likelihood as likelihood_module
 from hgpo_gym.trainers.likelihood import likelihood, score
 from hgpo_gym.trainers.losses import importance_weights
 from hgpo_gym.trainers.policies import Sampling
+from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.update import NonFiniteError, PolicyUpdate
 from tests.small_models import answers, gradient, make_policy, settings, updated, weights
@@ -131,6 +132,19 @@ def test_bfloat16_computes_almost_the_same_and_leaves_weights_and_optimiser_in_f
     assert {value.grad.dtype for value in after.model.parameters()} == {torch.float32}
     moved = weights(after)["model.layers.0.mlp.up_proj.weight"] != weights(policy)["model.layers.0.mlp.up_proj.weight"]
     assert moved.float().mean() > 0.9
+
+
+def test_generation_in_bfloat16_is_close_to_the_trainer_in_bfloat16(policy):
+    half = LanguageModelPolicy(policy.model, policy.tokenizer, constrain="admissible", precision="bfloat16")
+    drawn = answers(half)
+    in_bfloat16, in_float32 = (
+        updated(policy, drawn, ADVANTAGES, precision=precision, mini_batch_size=24, update_epochs=1)[1]
+        for precision in ("bfloat16", "float32")
+    )
+    assert 0 < in_bfloat16["mismatch_mean"] < 0.01
+    assert in_float32["mismatch_mean"] > 1e-4  # the engine really computed in another format
+    with pytest.raises(ValueError, match="Did you mean 'bfloat16'"):
+        LanguageModelPolicy(policy.model, policy.tokenizer, precision="bfloat")
 
 
 def test_bfloat16_weights_lose_small_changes_which_is_why_float32_is_the_default(policy, records):

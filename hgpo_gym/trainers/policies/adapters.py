@@ -63,9 +63,37 @@ def has_adapter(model: torch.nn.Module) -> bool:
     return hasattr(model, "peft_config")
 
 
+def without_adapter(model: Any) -> "PreTrainedModel":
+    """The model that the adapter was added to, for its configuration."""
+    return model.get_base_model() if has_adapter(model) else model
+
+
 def merge(model: Any) -> "PreTrainedModel":
     """A plain model that computes the same as this one with its adapter, whose product is added to the weights."""
     return model.merge_and_unload()
+
+
+@torch.no_grad()
+def whole_weights(model: Any) -> dict[str, torch.Tensor]:
+    """All weights by the names of a model without adapter, in full, the adapter's product added: for an engine that has
+    the model a second time. The model itself stays as it is."""
+    if not has_adapter(model):
+        return model.state_dict()
+    from peft.utils.integrations import dequantize_module_weight
+
+    weights: dict[str, torch.Tensor] = {}
+    for name, module in model.get_base_model().named_modules():
+        if "lora_" in name or name.endswith(".base_layer"):
+            continue
+        adapted = hasattr(module, "get_delta_weight")
+        for kind, value in (module.base_layer if adapted else module).named_parameters(recurse=False):
+            weights[f"{name}.{kind}"] = value
+        if adapted:
+            full = dequantize_module_weight(module.base_layer)
+            weights[f"{name}.weight"] = full + module.get_delta_weight("default").to(full.dtype)
+        elif f"{name}.weight" in weights:
+            weights[f"{name}.weight"] = dequantize_module_weight(module)
+    return weights
 
 
 class WithoutAdapter:
