@@ -13,7 +13,7 @@ from hgpo_gym.trainers.assemble import initial_policy, load_policy, reference_po
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.export import export
 from hgpo_gym.trainers.likelihood import score
-from hgpo_gym.trainers.policies.adapters import WithoutAdapter, add_adapter, load_adapter, merge, whole_weights
+from hgpo_gym.trainers.policies.adapters import WithoutAdapter, add_adapter, load_adapter, merge, plain_weights
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.models import load_model
 from hgpo_gym.trainers.progress import Report
@@ -63,6 +63,19 @@ def test_only_the_adapter_changes_and_the_base_is_the_reference(base):
     assert metrics["mismatch_max"] < 1e-5
 
 
+def test_plain_weights_are_the_merged_ones_and_leave_the_adapter_alone(base):
+    policy = with_adapter(base)
+    after, _ = updated(policy, answers(policy), ADVANTAGES)
+    before = {name: value.clone() for name, value in weights(after).items()}
+    found = plain_weights(after.model)
+    assert all(torch.equal(value, before[name]) for name, value in weights(after).items())
+    merged = dict(merge(after.model).named_parameters(remove_duplicate=False))
+    assert found.keys() == merged.keys()
+    assert "lm_head.weight" in found  # tied
+    for name, value in found.items():
+        torch.testing.assert_close(value, merged[name], atol=1e-6, rtol=1e-6)
+
+
 def test_the_optimiser_holds_the_adapter_alone(base):
     from hgpo_gym.trainers.optimizer import make_optimizer
 
@@ -91,18 +104,6 @@ def test_the_adapters_first_weights_depend_on_the_seed_alone(base):
     assert all(torch.equal(value, two[name]) for name, value in one.items())
 
 
-def test_the_whole_weights_of_an_adapted_model_are_those_of_the_merged_one(base):
-    policy = with_adapter(base)
-    after, _ = updated(policy, answers(policy), ADVANTAGES)
-    whole = {name: value.clone() for name, value in whole_weights(after.model).items()}
-    merged = merge(after.model).state_dict()
-    assert whole.keys() == merged.keys()
-    for name, value in merged.items():
-        torch.testing.assert_close(whole[name], value)
-    plain = whole_weights(load_model(str(base), device="cpu")[0])
-    assert any(not torch.equal(plain[name], value) for name, value in whole.items())
-
-
 def test_four_bits_under_an_adapter_train_and_merge_to_the_same_outputs(base, tmp_path):
     pytest.importorskip("bitsandbytes")
     policy = with_adapter(base, quantization="nf4")
@@ -115,8 +116,8 @@ def test_four_bits_under_an_adapter_train_and_merge_to_the_same_outputs(base, tm
     after.save(tmp_path / "adapter")
     base_again, _ = load_model(str(base), device="cpu", quantization="nf4")
     merged = merge(load_adapter(base_again.dequantize(), tmp_path / "adapter"))
-    for name, value in whole_weights(after.model).items():
-        torch.testing.assert_close(value, merged.state_dict()[name], atol=1e-6, rtol=1e-5)
+    for name, value in plain_weights(after.model).items():
+        torch.testing.assert_close(value, merged.get_parameter(name), atol=1e-6, rtol=1e-5)
     ids = torch.arange(40)[None]
     # In evaluation mode bitsandbytes multiplies in bfloat16 on a CPU.
     torch.testing.assert_close(merged(ids).logits, after.model.train()(ids).logits, atol=1e-4, rtol=1e-4)

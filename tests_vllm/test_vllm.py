@@ -158,19 +158,18 @@ def test_new_weights_reach_the_engine(policy):
     assert gap(policy, again) < 1e-4
 
 
-def test_an_adapter_reaches_the_engine_merged(tiny):
-    pytest.importorskip("peft")
-    lora = LoraSettings(rank=4, alpha=8, dropout=0.0, target_modules="all-linear")
-    adapted = VllmPolicy(add_adapter(copy.deepcopy(tiny[0]), lora, seed=0), tiny[1], constrain="admissible", **OPTIONS)
-    before = adapted.generate(requests(), Sampling())
+def test_an_adapter_reaches_the_engine_as_part_of_the_weights(tiny):
+    model, tokenizer = tiny
+    settings = LoraSettings(rank=4, alpha=8, dropout=0.0, target_modules="all-linear")
+    adapted = add_adapter(copy.deepcopy(model), settings, seed=0)
     with torch.no_grad():
-        for name, parameter in adapted.model.named_parameters():
+        for name, parameter in adapted.named_parameters():
             if "lora_B" in name:
-                parameter.normal_(std=0.05)
-    adapted.updated()
-    after = adapted.generate(requests(), Sampling())
-    assert gap(adapted, before) > 0.1
-    assert gap(adapted, after) < 1e-4
+                parameter += 0.1
+    policy = VllmPolicy(adapted, tokenizer, constrain="admissible", **OPTIONS)
+    responses = policy.generate(requests(), Sampling())
+    assert gap(policy, responses) < 1e-4
+    assert gap(LanguageModelPolicy(model, tokenizer, constrain="admissible"), responses) > 0.01
 
 
 def test_a_single_admissible_action_needs_no_request(policy, monkeypatch):

@@ -63,36 +63,29 @@ def has_adapter(model: torch.nn.Module) -> bool:
     return hasattr(model, "peft_config")
 
 
-def without_adapter(model: Any) -> "PreTrainedModel":
-    """The model that the adapter was added to, for its configuration."""
-    return model.get_base_model() if has_adapter(model) else model
-
-
 def merge(model: Any) -> "PreTrainedModel":
     """A plain model that computes the same as this one with its adapter, whose product is added to the weights."""
     return model.merge_and_unload()
 
 
-@torch.no_grad()
-def whole_weights(model: Any) -> dict[str, torch.Tensor]:
-    """All weights by the names of a model without adapter, in full, the adapter's product added: for an engine that has
-    the model a second time. The model itself stays as it is."""
+def plain_weights(model: Any) -> dict[str, torch.Tensor]:
+    """The weights of a plain model that computes the same, by their names in a checkpoint, a tied one under each of its
+    names. The model stays as it is; its own weights come without a copy."""
     if not has_adapter(model):
-        return model.state_dict()
+        return dict(model.named_parameters(remove_duplicate=False))
+    from peft.tuners.lora import LoraLayer
     from peft.utils.integrations import dequantize_module_weight
 
-    weights: dict[str, torch.Tensor] = {}
-    for name, module in model.get_base_model().named_modules():
-        if "lora_" in name or name.endswith(".base_layer"):
-            continue
-        adapted = hasattr(module, "get_delta_weight")
-        for kind, value in (module.base_layer if adapted else module).named_parameters(recurse=False):
-            weights[f"{name}.{kind}"] = value
-        if adapted:
-            full = dequantize_module_weight(module.base_layer)
-            weights[f"{name}.weight"] = full + module.get_delta_weight("default").to(full.dtype)
-        elif f"{name}.weight" in weights:
-            weights[f"{name}.weight"] = dequantize_module_weight(module)
+    base = model.get_base_model()
+    weights = {
+        name.replace(".base_layer.", "."): weight
+        for name, weight in base.named_parameters(remove_duplicate=False)
+        if ".lora_" not in name
+    }
+    layers: dict[str, Any] = {name: layer for name, layer in base.named_modules() if isinstance(layer, LoraLayer)}
+    for name, layer in layers.items():
+        (adapter,) = layer.active_adapters
+        weights[f"{name}.weight"] = dequantize_module_weight(layer.base_layer) + layer.get_delta_weight(adapter)
     return weights
 
 

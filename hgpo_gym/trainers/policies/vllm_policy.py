@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hgpo_gym.trainers.policies.adapters import whole_weights, without_adapter
+from hgpo_gym.trainers.policies.adapters import plain_weights
 from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.trainers.policies.generation import Writing
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
@@ -92,14 +92,14 @@ class VllmPolicy:
             )
         self._engine.forget()
         if self._stale:
-            self._engine.load(whole_weights(self.model))
+            self._engine.load(plain_weights(self.model))
             self._stale = False
         return VllmStream(self._engine, self._language_model, sampling)
 
     def _start(self) -> Engine:
         constrained = self._language_model.constrain != "none"
         if self._server is None:
-            return VllmEngine(without_adapter(self.model), self._options, constrained=constrained)
+            return VllmEngine(self.model, self._options, constrained=constrained)
         connections = self._options.max_num_seqs
         return VllmServer(self._server, self._server_weights, connections, constrained=constrained)
 
