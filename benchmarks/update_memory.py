@@ -47,7 +47,7 @@ MEASURED = [
 ]
 
 
-QWEN = {
+QWEN: dict[str, dict[str, Any]] = {
     "Qwen2.5-1.5B": {
         "hidden": 1536, "intermediate": 8960, "layers": 28, "heads": 12, "kv_heads": 2, "vocabulary": 151936,
     },
@@ -83,7 +83,9 @@ def measure(setting: Setting) -> float:
 
 def _peak_of_update(setting: Setting) -> float:
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    policy = LanguageModelPolicy(make_model(setting).to(device), train_tokenizer(["a b c"], 300))
+    model = make_model(setting)
+    torch.nn.Module.to(model, device)
+    policy = LanguageModelPolicy(model, train_tokenizer(["a b c"], 300))
     answer = max(1, int(setting.length * setting.answer))
     ids = np.random.default_rng(0).integers(setting.vocabulary, size=setting.length)
     record = TokenRecord(ids[:-answer], ids[-answer:], np.full(answer, -9.0, dtype=np.float32))
@@ -126,7 +128,7 @@ def print_examples() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for model, size in QWEN.items():
         for how, changes in WAYS.items():
-            parts = formula(replace(BASE, **size, **changes, tokens=32768, length=4608, answer=0.11))
+            parts = formula(replace(BASE, **{**size, **changes}, tokens=32768, length=4608, answer=0.11))
             columns = (parts.weights, parts.gradients, parts.optimizer, parts.passes, parts.total)
             print(f"| {model} | {how} | {' | '.join(f'{value / 2**30:.1f}' for value in columns)} |")
 
