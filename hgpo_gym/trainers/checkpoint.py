@@ -80,6 +80,11 @@ class Checkpoints:
             self._remove(self._path(old))
         return target
 
+    @property
+    def first(self) -> Path:
+        """The checkpoint that the run begins with."""
+        return self._path(0)
+
     def newest(self) -> Path | None:
         """The newest checkpoint, as it is."""
         iterations = self._iterations()
