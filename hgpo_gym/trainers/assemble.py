@@ -113,9 +113,10 @@ def make_evaluated_policy(config: DictConfig, report: Report) -> Policy:
     if config.run is None:
         return initial_policy(config, report)
     run = Path(config.run)
+    checkpoint = _checkpoint(run, config.iteration, report)
     if (kind := read_config(run).model.kind) != config.model.kind:
         raise ValueError(f"run={config.run} has model.kind={kind}, not {config.model.kind}: set the same model=.")
-    return load_policy(config, _checkpoint(run, config.iteration, report) / "model")
+    return load_policy(config, checkpoint / "model")
 
 
 def _checkpoint(run: Path, iteration: str | int, report: Report) -> Path:
