@@ -83,8 +83,8 @@ class VllmEngine:
                 **_platform_arguments(model, options, on_cpu),
             )
             self._engine = LLMEngine.from_engine_args(arguments)
-        if _one_of_several():  # the process group is the run's: not for vLLM to end at exit
-            self._engine.engine_core._finalizer.atexit = False  # type: ignore[attr-defined]
+        # An engine that goes would take the process group along, which is the run's or another engine's too.
+        self._engine.engine_core._finalizer.detach()  # type: ignore[attr-defined]
         self.max_model_len: int = self._engine.model_config.max_model_len
         self._open: set[str] = set()
 

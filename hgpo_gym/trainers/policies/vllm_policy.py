@@ -107,8 +107,8 @@ class VllmPolicy:
         return self._language_model.likelihood(records, temperature=temperature)
 
     def updated(self) -> None:
-        """See `TrainablePolicy`. The weights are copied when the next answer is asked for, but the engine starts now: the
-        engines of several processes look for each other, and some may have nothing to ask of theirs."""
+        """See `TrainablePolicy`. The weights are copied when the next answer is asked for, but the engine starts now:
+        the engines of several processes look for each other, and some may have nothing to ask of theirs."""
         self._stale = True
         self._engine = self._engine or self._start()
 
