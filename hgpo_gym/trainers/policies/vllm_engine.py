@@ -1,5 +1,6 @@
 """vLLM's engine in this process, fed by hand: token ids in, token ids and their log-probabilities out."""
 
+import atexit
 import copy
 import logging
 import os
@@ -83,8 +84,11 @@ class VllmEngine:
                 **_platform_arguments(model, options, on_cpu),
             )
             self._engine = LLMEngine.from_engine_args(arguments)
-        # An engine that goes would take the process group along, which is the run's or another engine's too.
-        self._engine.engine_core._finalizer.detach()  # type: ignore[attr-defined]
+        # An engine that goes takes the process group along, which may be another engine's too, or the run's.
+        client: Any = self._engine.engine_core
+        client._finalizer.detach()
+        if not _one_of_several():
+            atexit.register(client.engine_core.shutdown)
         self.max_model_len: int = self._engine.model_config.max_model_len
         self._open: set[str] = set()
 
