@@ -67,7 +67,7 @@ class Setting:
 
 def make_model(setting: Setting) -> transformers.PreTrainedModel:
     """With random weights, which take as much memory as any."""
-    model = transformers.Qwen2ForCausalLM(setting.model_config())
+    model: transformers.PreTrainedModel = transformers.Qwen2ForCausalLM(setting.model_config())
     torch.nn.Module.to(model, DTYPES[setting.dtype])
     if setting.lora_rank:
         lora = LoraSettings(rank=setting.lora_rank, alpha=32, dropout=0.0, target_modules="all-linear")
