@@ -42,7 +42,7 @@ def trained_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
 def state_by_name(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> dict[str, Any]:
     """The optimiser's state with the names of weights for their numbers, and whole, for the main process, where
     processes hold parts of it; all take part."""
-    names = {weight: name for name, weight in model.named_parameters()}
+    names: dict[torch.Tensor, str] = {weight: name for name, weight in model.named_parameters()}
     state = {
         names[weight]: {key: _whole(value) for key, value in own.items()} for weight, own in optimizer.state.items()
     }
