@@ -58,7 +58,7 @@ class Setting:
         parts += [f"{self.layers} layers of {self.hidden}/{self.intermediate}"]
         parts += [f"{self.vocabulary} words"] * (self.vocabulary != Setting.vocabulary)
         parts += [f"answers {self.answer:.0%}"] * (self.answer != Setting.answer)
-        parts += [self.dtype if self.precision == self.dtype else f"{self.dtype}, autocast {self.precision}"]
+        parts += [self.dtype] + ["autocast"] * ((self.dtype, self.precision) == ("float32", "bfloat16"))
         parts += ["checkpointing"] * self.checkpointing
         parts += [f"LoRA {self.lora_rank}"] if self.lora_rank else []
         parts += [self.optimizer] * (self.optimizer != "adamw")
