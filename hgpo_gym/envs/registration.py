@@ -87,6 +87,18 @@ register(
     description="Built in: halls that look alike; the right door is the one a signpost named rooms ago.",
 )
 register(
+    "hgpo_gym/SecretWord-v0",
+    "hgpo_gym.envs.secret_word:SecretWordEnv",
+    max_episode_steps=8,
+    description="Built in: guess a word, in free text, from what is said about the letters of earlier guesses.",
+)
+register(
+    "hgpo_gym/Sokoban-v0",
+    "hgpo_gym.envs.sokoban.env:SokobanEnv",
+    max_episode_steps=30,
+    description="Built in: push boxes onto goals, on generated maps that a solver has solved.",
+)
+register(
     "hgpo_gym/ALFWorld-v0",
     "hgpo_gym.envs.alfworld.env:ALFWorldEnv",
     max_episode_steps=50,
