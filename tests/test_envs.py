@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -349,3 +350,18 @@ def test_environments_memory_and_estimators_need_no_torch():
 def test_every_registered_id_is_in_gymnasiums_registry():
     for record in ENVIRONMENTS.values():
         assert gymnasium.spec(record.id).max_episode_steps == record.max_episode_steps
+
+
+def test_names_for_env_come_from_the_id_and_are_never_given_twice():
+    own = {"namespace/DarkMaze-v0": "dark_maze", "other/DarkMaze-v0": "other_dark_maze", "other/DarkMaze-v1": "v1"}
+    try:
+        for id, name in own.items():
+            register(id, Echo, max_episode_steps=1, description="", name="v1" if name == "v1" else None)
+            assert ENVIRONMENTS[id].name == name
+        with pytest.raises(ValueError, match="name 'v1' is taken by other/DarkMaze-v1: choose another for a/B-v0"):
+            register("a/B-v0", Echo, max_episode_steps=1, description="", name="v1")
+        with pytest.raises(ValueError, match="configs=/no/such/folder of a/B-v0 is no folder"):
+            register("a/B-v0", Echo, max_episode_steps=1, description="", configs=Path("/no/such/folder"))
+    finally:
+        for id in own:
+            del ENVIRONMENTS[id], gymnasium.registry[id]

@@ -2,9 +2,9 @@
 
 The words are all sequences of syllables, a consonant and a vowel each, of a small alphabet: `bado`, `keka`. A guess is
 free text. Every letter of it is answered by `correct` (it stands there), `misplaced` (the word has it elsewhere) or
-`absent`; a letter that the word has once is not called misplaced twice. A guess that is no such word is refused with the
-reason and costs nothing but the step. The answer to the last guess is all that is observed: what earlier ones told is in
-the history.
+`absent`; a letter that the word has once is not called misplaced twice. A guess that is no such word is refused with
+the reason and costs nothing but the step. The answer to the last guess is all that is observed: what earlier ones told
+is in the history.
 
 The rules are pure functions on a hashable state, the guesses made (`SecretWord`); `SecretWordEnv` is the Gymnasium
 environment around them.

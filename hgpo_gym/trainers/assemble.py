@@ -52,13 +52,10 @@ def make_training_env(config: DictConfig) -> ContextWrapper:
 
 def make_evaluation_env(config: DictConfig, **changes: Any) -> ContextWrapper:
     """The evaluation split, one episode a task, `evaluation.num_envs` side by side."""
+    if config.evaluation.split is not None:
+        changes["split"] = config.evaluation.split
     return make_env(
-        config,
-        num_tasks=config.evaluation.num_envs,
-        group_size=1,
-        workers=config.rollout.workers,
-        split=config.evaluation.split,
-        **changes,
+        config, num_tasks=config.evaluation.num_envs, group_size=1, workers=config.rollout.workers, **changes
     )
 
 
