@@ -147,6 +147,18 @@ register(
     description="Built in: push boxes onto goals, on generated maps that a solver has solved.",
 )
 register(
+    "hgpo_gym/FrozenLake-v0",
+    "hgpo_gym.envs.toy_text:FrozenLakeText",
+    max_episode_steps=20,
+    description="Gymnasium's FrozenLake in words: over the ice to the goal, past the holes, on maps drawn at random.",
+)
+register(
+    "hgpo_gym/Taxi-v0",
+    "hgpo_gym.envs.toy_text:TaxiText",
+    max_episode_steps=40,
+    description="Gymnasium's Taxi in words: fetch a passenger and bring them to the right stand.",
+)
+register(
     "hgpo_gym/ALFWorld-v0",
     "hgpo_gym.envs.alfworld.env:ALFWorldEnv",
     name="alfworld",
