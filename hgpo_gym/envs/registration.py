@@ -172,3 +172,17 @@ register(
     max_episode_steps=15,
     description="WebShop: find and buy what an instruction asks for, among up to a million products.",
 )
+register(
+    "hgpo_gym/TextWorld-v0",
+    "hgpo_gym.envs.textworld_games:TextWorldEnv",
+    name="textworld",
+    max_episode_steps=50,
+    description="Games made by TextWorld's tw-make (env.games); needs the extra textworld.",
+)
+register(
+    "hgpo_gym/TextArena-v0",
+    "hgpo_gym.envs.textarena_games:TextArenaEnv",
+    name="textarena",
+    max_episode_steps=30,
+    description="A single-player game of textarena (env.game); needs the extra textarena.",
+)
