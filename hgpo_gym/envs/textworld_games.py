@@ -25,7 +25,7 @@ except ModuleNotFoundError as error:
 SUCCESS_REWARD = 10.0
 REWARDS = ("success", "score")
 SPLITS = ("train", "test", "all")
-WANTED = ("admissible_commands", "won", "lost", "score", "objective", "description", "facts")
+WANTED = ("admissible_commands", "won", "lost", "score", "objective", "description")
 
 
 class TextWorldEnv(TextEnv):
@@ -68,7 +68,6 @@ class TextWorldEnv(TextEnv):
                 f"The split {split!r} is empty: there are {len(found)} games. Set split=all, or add games."
             )
         self.task_ids = tuple(self._files)
-        self._wanted = textworld.EnvInfos(**dict.fromkeys(WANTED, True), policy_commands=expert)
         self._game: Any = None
         self._file: Path | None = None
 
@@ -76,7 +75,10 @@ class TextWorldEnv(TextEnv):
         file = self._files[task_id]
         if file != self._file:
             self.close()
-            self._game, self._file = textworld.start(str(file), self._wanted), file
+            wanted = textworld.EnvInfos(
+                **dict.fromkeys(WANTED, True), facts=file.suffix == ".json", policy_commands=self._expert
+            )
+            self._game, self._file = textworld.start(str(file), wanted), file
         self._state: GameState = self._game.reset()
         self._score = 0
         return self._turn(self._state.description or "", task=" ".join(self._state.objective.split()))
