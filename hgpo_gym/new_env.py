@@ -24,9 +24,9 @@ def new_env(parsed: argparse.Namespace) -> None:
     for path in write_package(parsed.name, folder):
         print(f"wrote {path}")
     print(
-        f"Try it:\n  pip install --editable {folder}\n  python -m pytest {folder}\n"
+        f"Next:\n  cd {folder}\n  pip install --editable .\n  python -m pytest\n"
         f"  hgpo-gym play env={parsed.name}\n  hgpo-gym train env={parsed.name} algo=hgpo\n"
-        f"Then put your own game into {folder / parsed.name / 'env.py'}."
+        f"Your game goes into {parsed.name}/env.py there."
     )
 
 
