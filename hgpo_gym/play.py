@@ -8,6 +8,7 @@ from functools import partial
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from hgpo_gym.config import plain
 from hgpo_gym.envs.registration import make
@@ -35,8 +36,8 @@ def play_in_terminal(config: DictConfig, console: Console | None = None) -> None
         episode += 1
         observation, info = env.reset(seed=config.seed if episode == 1 else None, options=reset_options)
         memory.reset()
-        console.rule(f"episode {episode}: {info['task_id']}")
-        console.print(f"Task: {info['task']}", style="bold")
+        console.rule(Text(f"episode {episode}: {info['task_id']}"))
+        console.print(f"Task: {info['task']}", style="bold", markup=False, highlight=False)
         ended = False
         while not ended:
             context = memory.observe(observation, info["admissible_actions"])

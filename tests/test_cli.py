@@ -9,6 +9,7 @@ from rich.console import Console
 
 from hgpo_gym.cli import main
 from hgpo_gym.config import load_config
+from hgpo_gym.envs import TextEnv, Turn, register
 from hgpo_gym.play import play_in_terminal
 
 
@@ -136,7 +137,7 @@ def test_warmstart_train_eval_and_compare_work_together(capsys, tmp_path, monkey
     assert status == 0, err
     assert "after 2 iterations" in out
     names = {path.name for path in (tmp_path / "runs/one").iterdir()}
-    assert names >= {"config.yaml", "metrics.jsonl", "summary.json", "report.html", "checkpoints", "tensorboard"}
+    assert names >= {"config.yaml", "metrics.jsonl", "summary.json", "report.html", "checkpoints"}
     status, out, err = run(capsys, "eval", *small, "run=runs/one")
     assert status == 0, err
     assert '"success_by_task_type"' in out
@@ -169,6 +170,33 @@ def test_a_person_can_play_and_sees_which_contexts_recur(monkeypatch):
     assert "not a valid action here" in text
     assert "same context at" in text
     assert "1.2" in text
+
+
+class Bracketed(TextEnv):
+    """Its texts look like the markup that a console may take for colours."""
+
+    task_ids = ("a [bold] task",)
+
+    def begin_episode(self, task_id):
+        return Turn("You see [red]tea[/red].", task="Buy tea [organic] [/].", admissible_actions=("buy[tea]",))
+
+    def take_action(self, action):
+        return Turn("Bought [b].", terminated=True, won=True)
+
+
+register("hgpo_gym_tests/Bracketed-v0", Bracketed, max_episode_steps=2, description="for tests")
+
+
+def test_play_shows_brackets_as_they_are(monkeypatch):
+    lines = iter(["1", "/quit"])
+    console = Console(file=io.StringIO(), width=100)
+    monkeypatch.setattr(console, "input", lambda *_, **__: next(lines))
+    config = load_config("play", [])
+    config.env = {"id": "hgpo_gym_tests/Bracketed-v0"}
+    play_in_terminal(config, console)
+    text = console.file.getvalue()
+    for shown in ("a [bold] task", "Buy tea [organic] [/].", "[red]tea[/red]", "1. buy[tea]", "Bought [b]."):
+        assert shown in text
 
 
 def test_play_ends_with_the_input(monkeypatch):

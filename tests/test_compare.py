@@ -97,6 +97,25 @@ def test_runs_that_are_there_already_are_kept_continued_or_refused(capsys, tmp_p
     ]  # fmt: skip
 
 
+def test_commands_for_a_scheduler_give_the_runs_that_the_comparison_then_finds(capsys, tmp_path, monkeypatch):
+    """As the README has it: the lines that jobs=0 prints, by xargs and a shell, here into a folder with a blank."""
+    asked = ["algos=[grpo,hgpo]", "seeds=[0,3]", "trainer.iterations=2", "rollout.num_tasks=2", f"out={tmp_path}/a b"]
+    status, printed, _ = compare(capsys, *asked, "jobs=0")
+    assert status == 0
+    lines = printed.splitlines()
+    assert len(lines) == 4
+    assert not (tmp_path / "a b").exists()
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    subprocess.run(["xargs", "-d", "\\n", "-n", "1", "sh", "-c"], input="\n".join(lines[:2]), text=True, check=True)
+    assert {path.parent.name for path in tmp_path.glob("a b/*/summary.json")} == {"grpo-seed0", "grpo-seed3"}
+    before = snapshot(tmp_path / "a b")
+    assert compare(capsys, *asked, "jobs=0")[1].splitlines() == lines[2:]
+    status, out, _ = compare(capsys, *asked)
+    assert status == 0
+    assert "hgpo and grpo: in the end" in out
+    assert before.items() < snapshot(tmp_path / "a b").items()
+
+
 def snapshot(out):
     """When the metrics and summaries of all runs were last changed."""
     return {
@@ -109,7 +128,7 @@ def snapshot(out):
     [
         (["seeds=[0,0]"], "seeds=[0, 0]: give different whole numbers"),
         (["seeds=0"], "seeds=0: give different whole numbers"),
-        (["jobs=0"], "jobs=0: must be at least 1"),
+        (["jobs=-1"], "jobs=-1: must be 0 or more"),
         (["seed=3"], "seed=... is for compare to set: choose by algos=, seeds= and out=."),
         (["trainer.iterations=0"], "trainer.iterations=0: a comparison needs at least 1."),
         (["algos=[hgpo,{name:hgpo}]"], "algos=['hgpo', 'hgpo']: give at least one, and each of them once."),

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -176,3 +178,15 @@ def test_sources_that_do_not_do(release: Path, run: Run, tmp_path: Path) -> None
     other = shutil.copytree(release, tmp_path / "other")
     status, _, err = run("--from", release, "--from", other)
     assert (status, f"{release / PRODUCTS} and {other / PRODUCTS} are both there" in err) == (2, True)
+
+
+def test_a_missing_package_is_named_with_its_extra():
+    """In a process in which it cannot be imported."""
+    script = (
+        "import sys; sys.modules['Stemmer'] = None; from hgpo_gym.cli import main; main(['data', 'webshop', '--check'])"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr.strip() == (
+        'hgpo-gym: The data of webshop needs the package Stemmer: pip install "hgpo_gym[webshop]"'
+    )

@@ -1,12 +1,15 @@
 """Policies on a real model made from scratch: constraints, log-probabilities, seeds, and no work for the dead."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 import torch
 
+from hgpo_gym.config import load_config
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper, Memory, PromptTemplate
-from hgpo_gym.trainers.assemble import save_model
+from hgpo_gym.trainers.assemble import make_policy, save_model
 from hgpo_gym.trainers.evaluate import Census, census
 from hgpo_gym.trainers.likelihood import likelihood, score
 from hgpo_gym.trainers.losses import Totals, aggregate, clipped_surrogate, kl_k3
@@ -44,13 +47,15 @@ def test_the_trie_allows_exactly_the_given_sequences():
     assert trie.allowed(after_2).tolist() == [0, 3]
     assert trie.forced(0) == []
     assert trie.forced(trie.child(0, 4)) == [5, 6, 0]
+    assert set(trie.deciding) == {3, 4, 5, 6}
+    assert set(TokenTrie([(1, 2), (3, 1), (3, 1, 4)], end_of_text=0).deciding) == {2, 4}  # 1 decides at first only
 
 
 def test_constrained_answers_are_admissible_and_their_probabilities_sum_to_one(policy, tiny):
     responses = policy.generate(requests(), Sampling())
     assert {response.text for response in responses} <= set(ACTIONS)
     model, _ = tiny
-    prompt_ids = policy.encode_prompt(PROMPTS[0])
+    prompt_ids = policy.encode_prompts([PROMPTS[0]])[0]
     total = 0.0
     by_text = {}
     for seed in range(200):
@@ -113,14 +118,14 @@ def test_top_p_leaves_out_unlikely_tokens(tiny):
     first = {int(response.tokens.token_ids[0]) for response in policy.generate(seeds, Sampling(1.0, 0.1, 1))}
     model, _ = tiny
     with torch.inference_mode():
-        logits = model(torch.from_numpy(policy.encode_prompt(PROMPTS[0]))[None]).logits[0, -1]
+        logits = model(torch.from_numpy(policy.encode_prompts([PROMPTS[0]])[0])[None]).logits[0, -1]
     ordered = torch.softmax(logits.double(), -1).sort(descending=True)
     count = int((ordered.values.cumsum(0) < 0.1).sum()) + 1
     assert first <= set(ordered.indices[:count].tolist())
 
 
 def test_a_single_admissible_action_needs_no_model(policy, monkeypatch):
-    monkeypatch.setattr(policy, "_write", lambda *_: pytest.fail("the model was asked"))
+    monkeypatch.setattr(policy.model, "get_decoder", lambda: pytest.fail("the model was asked"))
     (response,) = policy.generate([Request("Hall.", ("walk on",))], Sampling())
     assert response.text == "walk on"
     assert len(response.tokens.choices) == 0
@@ -144,15 +149,15 @@ def test_a_loaded_tokenizer_splits_text_as_the_saved_one_did(tmp_path):
 
 def test_long_prompts_lose_their_beginning(tiny):
     policy = LanguageModelPolicy(*tiny, max_prompt_tokens=5)
-    full = LanguageModelPolicy(*tiny).encode_prompt(PROMPTS[1])
-    np.testing.assert_array_equal(policy.encode_prompt(PROMPTS[1]), full[-5:])
+    full = LanguageModelPolicy(*tiny).encode_prompts([PROMPTS[1]])[0]
+    np.testing.assert_array_equal(policy.encode_prompts([PROMPTS[1]])[0], full[-5:])
 
 
 def test_a_chat_template_is_used_where_there_is_one(tiny):
     model, tokenizer = tiny
     tokenizer.chat_template = "user: {{ messages[0]['content'] }}{% if add_generation_prompt %} assistant:{% endif %}"
     try:
-        ids = LanguageModelPolicy(model, tokenizer).encode_prompt("Hall.")
+        ids = LanguageModelPolicy(model, tokenizer).encode_prompts(["Hall."])[0]
         assert tokenizer.decode(ids) == "user: Hall. assistant:"
     finally:
         tokenizer.chat_template = None
@@ -168,6 +173,18 @@ def test_models_are_saved_and_loaded(tiny, tmp_path):
     torch.testing.assert_close(loaded(ids).logits, model(ids).logits)
     with pytest.raises(FileNotFoundError, match=r"No model in .*/nothing: expected config.json"):
         load_model(str(tmp_path / "nothing"))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
+def test_the_engine_vllm_names_the_extra_that_it_needs(tiny):
+    with pytest.raises(ModuleNotFoundError, match=r"engine=vllm needs vLLM: pip install 'hgpo_gym\[vllm\]'"):
+        make_policy(load_config("config", ["engine=vllm"]), *tiny)
+
+
+def test_the_engine_is_chosen_by_its_kind(tiny):
+    assert isinstance(make_policy(load_config("config", []), *tiny), LanguageModelPolicy)
+    with pytest.raises(ValueError, match=r"Unknown engine.kind 'vlm'. Did you mean 'vllm'\?"):
+        make_policy(load_config("config", ["engine.kind=vlm"]), *tiny)
 
 
 class Counting:
@@ -280,6 +297,15 @@ def test_length_sorted_batches_keep_the_budget():
     assert sorted(index for batch in batches for index in batch) == list(range(6))
     assert batches[0] == [5]
     assert all(len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= 10 for batch in batches)
+
+
+def test_length_sorted_batches_hold_little_padding_unless_they_are_small():
+    lengths = [int(length) for length in np.random.default_rng(0).integers(100, 400, size=300)]
+    for batch in length_sorted_batches(lengths, 32_000):
+        padded = len(batch) * max(lengths[index] for index in batch)
+        assert padded <= 4_000 + 400 or sum(lengths[index] for index in batch) >= 0.9 * padded
+    assert list(length_sorted_batches([9, 1], 40)) == [[0], [1]]
+    assert list(length_sorted_batches([9, 1], 200)) == [[0, 1]]  # too few to be worth two passes
 
 
 def test_losses_by_hand():

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from itertools import combinations
 
@@ -282,6 +283,52 @@ def test_a_census_beside_a_run_counts_as_another_split(tmp_path):
     _, *rows = read_csv(tmp_path / "out" / "tables" / "success_by_task_type.csv")
     assert [row[:2] for row in rows] == [["test", "all"], ["train", "all"]]
     assert float(rows[1][2]) == json.loads((tmp_path / "run" / "census_train.json").read_text())["success"]
+
+
+def test_runs_of_an_older_version_get_what_can_be_derived_and_the_rest_is_said_to_be_missing(runs, tmp_path):
+    """A copy of three runs whose metrics lack what was added later, and that kept no commands."""
+    for seed in range(3):
+        run = shutil.copytree(runs / f"gigpo-seed{seed}", tmp_path / f"gigpo-seed{seed}")
+        (run / "launches.jsonl").unlink()
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        for line in lines:
+            for name in ("steps_so_far", "seconds_so_far", "group_sizes", "advantage_zero_share"):
+                del line[name]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    newer = [runs / f"hgpo-seed{seed}" for seed in range(3)]
+    write_report([tmp_path, *newer], tmp_path / "out")
+    for name in ("runs", "time_to_threshold", "final_success"):
+        rows, expected = (read_csv(folder / "tables" / f"{name}.csv") for folder in (tmp_path / "out", runs))
+        paths = [str(tmp_path), str(runs)]
+        assert [cell.replace(*paths) for row in rows for cell in row] == [cell for row in expected for cell in row]
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "Not recorded by the older version that made the runs: group_sizes of gigpo." in text
+    assert "Not recorded by the older version that made the runs: advantage_zero_share of gigpo." in text
+    assert [row[0] for row in read_csv(tmp_path / "out" / "tables" / "group_sizes.csv")][1:] == [
+        f"hgpo, level {level}" for level in range(3)
+    ]
+    _, gigpo, hgpo = read_csv(tmp_path / "out" / "tables" / "credit_assignment.csv")
+    assert (gigpo[1], hgpo[1] != "", gigpo[4] != "") == ("", True, True)
+    write_report([tmp_path / "gigpo-seed0"], tmp_path / "alone")
+    text = (tmp_path / "alone" / "report.md").read_text()
+    assert "Not recorded by the older version that made the runs: commands and versions." in text
+    assert not (tmp_path / "alone" / "figures" / "no_signal.png").exists()
+    assert (tmp_path / "alone" / "figures" / "advantage_mean.png").exists()
+
+
+def test_a_report_leaves_no_file_of_an_earlier_one_and_takes_no_other(runs, tmp_path):
+    write_report([runs], tmp_path)
+    (tmp_path / "tables" / "mine.csv").write_text("kept")
+    (tmp_path / "mine.txt").write_text("kept")
+    with (tmp_path / ".report_files").open("a") as file:
+        file.write("\nmine.txt\nfigures/../mine.txt")
+    write_report([runs / "hgpo-seed1"], tmp_path)
+    assert not (tmp_path / "tables" / "probability_of_improvement.csv").exists()
+    assert not (tmp_path / "figures" / "improvement_in_the_end.png").exists()
+    write_report([runs / "hgpo-seed1"], tmp_path / "fresh")
+    own = {path.relative_to(tmp_path / "fresh") for path in (tmp_path / "fresh").rglob("*")}
+    left = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if "fresh" not in path.parts}
+    assert {str(path) for path in left - own} == {"tables/mine.csv", "mine.txt"}
 
 
 def test_unfinished_runs_are_named_and_nothing_finished_is_an_error(runs, tmp_path):

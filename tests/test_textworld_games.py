@@ -86,6 +86,8 @@ def test_what_is_shut_or_elsewhere_is_not_told():
 
 
 def test_mistakes_are_named(textworld_games, tmp_path):
+    with pytest.raises(ValueError, match="hgpo_gym/TextWorld-v0 needs the option games"):
+        make(ID)
     with pytest.raises(FileNotFoundError, match=r"TextWorld games not found in .*Make one by 'tw-make custom"):
         make(ID, games=tmp_path)
     (tmp_path / "alone.z8").write_bytes(b"")

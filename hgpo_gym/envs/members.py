@@ -6,7 +6,7 @@ import pickle
 import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, Protocol
 
@@ -36,11 +36,17 @@ class Episode:
 
 
 class Members(Protocol):
-    """Sub-environments by row number. Requests name the rows they are for; answers come by row."""
+    """Sub-environments by row number. Requests name the rows they are for; answers come by row.
+
+    A step is sent and its result received. `receive` waits until there are results of `at_least` so many rows that were
+    sent an action, and returns all that there are.
+    """
 
     def reset(self, starts: Mapping[int, Start]) -> dict[int, ResetResult]: ...
 
-    def step(self, actions: Mapping[int, str]) -> dict[int, StepResult]: ...
+    def send(self, actions: Mapping[int, str]) -> None: ...
+
+    def receive(self, at_least: int) -> dict[int, StepResult]: ...
 
     def close(self) -> None: ...
 
@@ -50,12 +56,21 @@ class LocalMembers:
 
     def __init__(self, envs: Mapping[int, gymnasium.Env[str, str]]):
         self._envs = dict(envs)
+        self._results: dict[int, StepResult] = {}
 
     def reset(self, starts: Mapping[int, Start]) -> dict[int, ResetResult]:
+        self._results.clear()
         return {row: self._reset_one(self._envs[row], start) for row, start in starts.items()}
 
     def step(self, actions: Mapping[int, str]) -> dict[int, StepResult]:
         return {row: self._envs[row].step(action) for row, action in actions.items()}  # type: ignore[misc]
+
+    def send(self, actions: Mapping[int, str]) -> None:
+        self._results |= self.step(actions)
+
+    def receive(self, at_least: int) -> dict[int, StepResult]:  # noqa: ARG002 - all results are there already
+        results, self._results = self._results, {}
+        return results
 
     def close(self) -> None:
         for env in self._envs.values():
@@ -89,19 +104,35 @@ class WorkerMembers:
         self._rows = [range(worker, num_envs, workers) for worker in range(workers)]
         self._episodes: dict[int, Episode] = {}
         self._workers = [self._start(rows) for rows in self._rows]
+        # A worker has one request at a time: two pipes that are both full would wait for each other.
+        self._stepping: list[dict[int, str]] = [{} for _ in self._rows]
+        self._waiting: list[dict[int, str]] = [{} for _ in self._rows]
 
     def reset(self, starts: Mapping[int, Start]) -> dict[int, ResetResult]:
+        self._waiting = [{} for _ in self._rows]
+        while any(self._stepping):  # of a rollout that was broken off
+            self.receive(1)
         for row in starts:
             self._episodes.pop(row, None)
         answers = self._request("reset", starts)
         self._episodes.update({row: Episode(start) for row, start in starts.items()})
         return answers
 
-    def step(self, actions: Mapping[int, str]) -> dict[int, StepResult]:
-        answers = self._request("step", actions)
-        for row, action in actions.items():
-            self._episodes[row].actions.append(action)
-        return answers
+    def send(self, actions: Mapping[int, str]) -> None:
+        for worker, part in self._by_worker(actions).items():
+            self._waiting[worker] |= part
+            self._send_waiting(worker)
+
+    def receive(self, at_least: int) -> dict[int, StepResult]:
+        results: dict[int, StepResult] = {}
+        while busy := [worker for worker, part in enumerate(self._stepping) if part]:
+            connections = {self._workers[worker][1]: worker for worker in busy}
+            ready = wait(list(connections), timeout=None if len(results) < at_least else 0)
+            if not ready:
+                break
+            for worker in sorted(connections[connection] for connection in ready):  # type: ignore[index]
+                results |= self._step_results(worker)
+        return results
 
     def close(self) -> None:
         for process, connection in self._workers:
@@ -127,17 +158,35 @@ class WorkerMembers:
 
     def _request(self, kind: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
         """Send each worker its rows' part, then gather the answers."""
-        parts = {
-            worker: part
-            for worker, rows in enumerate(self._rows)
-            if (part := {row: arguments[row] for row in rows if row in arguments})
-        }
+        parts = self._by_worker(arguments)
         for worker, part in parts.items():
             self._send(worker, kind, part)
         answers: dict[int, Any] = {}
         for worker, part in parts.items():
             answers.update(self._answer(worker, kind, part))
         return answers
+
+    def _by_worker(self, arguments: Mapping[int, Any]) -> dict[int, dict[int, Any]]:
+        return {
+            worker: part
+            for worker, rows in enumerate(self._rows)
+            if (part := {row: arguments[row] for row in rows if row in arguments})
+        }
+
+    def _send_waiting(self, worker: int) -> None:
+        """Give a worker that is free the steps that wait for it."""
+        if self._waiting[worker] and not self._stepping[worker]:
+            self._stepping[worker], self._waiting[worker] = self._waiting[worker], {}
+            self._send(worker, "step", self._stepping[worker])
+
+    def _step_results(self, worker: int) -> dict[int, StepResult]:
+        """What the worker's environments say, which are through with their steps or whose worker died."""
+        part, self._stepping[worker] = self._stepping[worker], {}
+        results = self._answer(worker, "step", part)
+        for row, action in part.items():
+            self._episodes[row].actions.append(action)
+        self._send_waiting(worker)
+        return results
 
     def _send(self, worker: int, kind: str, part: Mapping[int, Any]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # seen when the answer is awaited

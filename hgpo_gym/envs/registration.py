@@ -107,7 +107,7 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
     """`gymnasium.make` for text environments, with errors that name the nearest id or option.
 
     Raises:
-        ValueError: no such id, or the environment has no such option.
+        ValueError: no such id or option, or one is missing that the environment cannot do without.
     """
     if id not in gymnasium.registry:
         raise ValueError(unknown_name("environment", id, sorted(ENVIRONMENTS)))
@@ -116,6 +116,10 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
         known = [*parameters, "max_episode_steps"]
         for name in options.keys() - set(known):
             raise ValueError(unknown_name(f"option of {id}", name, known))
+    given = {**gymnasium.spec(id).kwargs, **options}
+    for name, default in option_defaults(id).items():
+        if default is inspect.Parameter.empty and name not in given:
+            raise ValueError(f"{id} needs the option {name}.")
     return gymnasium.make(id, disable_env_checker=True, **options)
 
 
@@ -185,4 +189,11 @@ register(
     name="textarena",
     max_episode_steps=30,
     description="A single-player game of textarena (env.game); needs the extra textarena.",
+)
+
+# Played on a server, hence not in the table: gymnasium.make("hgpo_gym/Remote-v0", url=..., env="hgpo_gym/ALFWorld-v0").
+gymnasium.register(
+    id="hgpo_gym/Remote-v0",
+    entry_point="hgpo_gym.server.client:RemoteTextEnv",
+    vector_entry_point=partial(_make_vector, "hgpo_gym/Remote-v0"),
 )

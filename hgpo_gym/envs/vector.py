@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
+from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from hgpo_gym.envs.members import LocalMembers, Members, Start, WorkerMembers
+from hgpo_gym.envs.members import LocalMembers, Members, Start, StepResult, WorkerMembers
 from hgpo_gym.envs.registration import make
 from hgpo_gym.suggest import unknown_name
 
@@ -56,6 +57,8 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         self._terminations = np.ones(self.num_envs, dtype=np.bool_)
         self._truncations = np.zeros(self.num_envs, dtype=np.bool_)
         self._env_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        self.stepping: set[int] = set()
+        """The sub-environments that were sent an action whose result was not received yet."""
 
     @property
     def active(self) -> np.ndarray:
@@ -96,6 +99,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         for group, task_id, group_seed in zip(groups, task_ids, group_seeds, strict=True):
             for member in range(self.group_size):
                 starts[group * self.group_size + member] = Start(task_id, int(group_seed), member)
+        self.stepping.clear()
         for row, (observation, info) in self._members.reset(starts).items():
             self._observations[row], self._env_infos[row] = observation, info
             self._terminations[row] = self._truncations[row] = False
@@ -111,10 +115,9 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         if len(actions) != self.num_envs:
             raise ValueError(f"{len(actions)} actions for {self.num_envs} sub-environments.")
         rewards = np.zeros(self.num_envs)
-        running = {row: actions[row] for row in np.flatnonzero(self.active).tolist()}
-        for row, (observation, reward, terminated, truncated, info) in self._members.step(running).items():
-            self._observations[row], self._env_infos[row] = observation, info
-            rewards[row], self._terminations[row], self._truncations[row] = reward, terminated, truncated
+        self.send({row: actions[row] for row in np.flatnonzero(self.active).tolist()})
+        for row, (_, reward, _, _, _) in self.receive(self.num_envs).items():
+            rewards[row] = reward
         return (
             tuple(self._observations),
             rewards,
@@ -122,6 +125,35 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
             self._truncations.copy(),
             self._collect_infos(),
         )
+
+    def send(self, actions: Mapping[int, str]) -> None:
+        """Begin a step of some sub-environments, by row, without waiting for the others; `receive` has its results.
+
+        Raises:
+            ResetNeeded: the episode of a row has ended.
+            ValueError: the result of the row's last action was not received yet.
+        """
+        active = self.active
+        for row in actions:
+            if not active[row]:
+                raise ResetNeeded(f"The episode of sub-environment {row} has ended: call reset() before send().")
+            if row in self.stepping:
+                raise ValueError(f"Sub-environment {row} was sent an action already: call receive() before send().")
+        self.stepping |= actions.keys()
+        self._members.send(actions)
+
+    def receive(self, at_least: int = 1) -> dict[int, StepResult]:
+        """What `send` has led to, by row: observation, reward, terminated, truncated, info, as a single environment's
+        `step` returns them.
+
+        Waits for `at_least` so many rows, or all that are stepping, and returns these and what else there is.
+        """
+        results = self._members.receive(min(at_least, len(self.stepping)))
+        self.stepping -= results.keys()
+        for row, (observation, _, terminated, truncated, info) in results.items():
+            self._observations[row], self._env_infos[row] = observation, info
+            self._terminations[row], self._truncations[row] = terminated, truncated
+        return results
 
     def close_extras(self, **kwargs: Any) -> None:  # noqa: ARG002 - Gymnasium's signature
         self._members.close()

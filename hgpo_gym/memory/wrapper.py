@@ -1,15 +1,19 @@
 """ContextWrapper: memory for any Gymnasium vector environment with text observations."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from hgpo_gym.envs.members import StepResult
 from hgpo_gym.envs.spaces import UnicodeText
 from hgpo_gym.memory.memory import Context, Memory
 from hgpo_gym.memory.prompts import PromptTemplate
+
+if TYPE_CHECKING:
+    from hgpo_gym.envs.vector import TextVectorEnv
 
 
 class ContextWrapper(VectorWrapper):
@@ -63,18 +67,34 @@ class ContextWrapper(VectorWrapper):
                 self._begin(row, observations, infos)
             elif not self._ended[row] or mode == AutoresetMode.SAME_STEP:
                 self._memories[row].record(actions[row])
-                self._observe(row, observations, infos)
+                self._observe(row, observations[row], infos["task"][row], infos["admissible_actions"][row])
         self._ended = ended
         return tuple(self._prompts), rewards, terminations, truncations, self._with_context(observations, infos)
+
+    def send(self, actions: Mapping[int, str]) -> None:
+        """Begin a step of some sub-environments of a `TextVectorEnv`; see its `send`."""
+        cast("TextVectorEnv", self.env).send(actions)
+        for row, action in actions.items():
+            self._memories[row].record(action)
+
+    def receive(self, at_least: int = 1) -> dict[int, StepResult]:
+        """What `send` has led to; see `receive` of `TextVectorEnv`. Observations and infos are as `step` makes them."""
+        results = cast("TextVectorEnv", self.env).receive(at_least)
+        for row, (observation, reward, terminated, truncated, info) in results.items():
+            self._observe(row, observation, info["task"], info["admissible_actions"])
+            self._ended[row] = terminated or truncated
+            info = {**info, "observation": observation, "context_keys": self._keys[row].copy()}
+            results[row] = (self._prompts[row], reward, terminated, truncated, info)
+        return results
 
     def _begin(self, row: int, observations: Sequence[str], infos: dict[str, Any]) -> None:
         self._memories[row].reset()
         self._ended[row] = False
-        self._observe(row, observations, infos)
+        self._observe(row, observations[row], infos["task"][row], infos["admissible_actions"][row])
 
-    def _observe(self, row: int, observations: Sequence[str], infos: dict[str, Any]) -> None:
-        context: Context = self._memories[row].observe(observations[row], infos["admissible_actions"][row])
-        self._prompts[row] = self.prompt.render(infos["task"][row], context)
+    def _observe(self, row: int, observation: str, task: str, admissible_actions: tuple[str, ...]) -> None:
+        context: Context = self._memories[row].observe(observation, admissible_actions)
+        self._prompts[row] = self.prompt.render(task, context)
         self._keys[row] = context.keys
 
     def _with_context(self, observations: Sequence[str], infos: dict[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """From a configuration to the parts of a run: environments, the policy, the weights it starts from."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from hgpo_gym.cache import cache_dir, content_key, make_whole, source_digest
 from hgpo_gym.config import plain
@@ -15,26 +16,40 @@ from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers import imitation, likelihood, rollout, transcripts
-from hgpo_gym.trainers.checkpoint import Checkpoints
+from hgpo_gym.trainers.checkpoint import Checkpoints, read_state
+from hgpo_gym.trainers.evaluate import best_census
 from hgpo_gym.trainers.imitation import imitate
 from hgpo_gym.trainers.policies import models, scripted
-from hgpo_gym.trainers.policies.base import Policy, Sampling, TokenRecord, TrainablePolicy
+from hgpo_gym.trainers.policies.adapters import CONFIG as ADAPTER_CONFIG
+from hgpo_gym.trainers.policies.adapters import WithoutAdapter, add_adapter, base_of, has_adapter, load_adapter
+from hgpo_gym.trainers.policies.base import Policy, Sampling, Scorer, TokenRecord, TrainablePolicy
+from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
+from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
+from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.progress import Report
 from hgpo_gym.trainers.rollout import collect
+from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.schedule import TaskSchedule
-from hgpo_gym.trainers.settings import RolloutSettings, TrainerSettings, WarmstartSettings
+from hgpo_gym.trainers.settings import (
+    EndpointSettings,
+    LoraSettings,
+    RolloutSettings,
+    TrainerSettings,
+    WarmstartSettings,
+)
 from hgpo_gym.trainers.transcripts import Transcript
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+EVALUATED_POLICIES = ("model", "expert", "random", "openai")
 WARMSTART_STREAM = 4
-RUNTIME_SETTINGS = ("device", "threads")
-"""Settings of the model group that its weights do not depend on."""
+RUNTIME_SETTINGS = ("device", "threads", "dtype", "quantization", "lora")
+"""Settings of the model group that the initial weights do not depend on."""
 
 
 def make_env(config: DictConfig, *, num_tasks: int, group_size: int, workers: int, **changes: Any) -> ContextWrapper:
@@ -44,52 +59,97 @@ def make_env(config: DictConfig, *, num_tasks: int, group_size: int, workers: in
     return ContextWrapper(vector, make_prompt(config), **plain(config.memory))
 
 
-def make_training_env(config: DictConfig) -> ContextWrapper:
-    """The training split: `rollout.num_tasks` groups of `rollout.group_size`."""
+def make_training_env(config: DictConfig, processes: Processes = ALONE) -> ContextWrapper:
+    """The training split: this process' share of `rollout.num_tasks` groups of `rollout.group_size`."""
     settings = RolloutSettings(**plain(config.rollout))
-    return make_env(config, num_tasks=settings.num_tasks, group_size=settings.group_size, workers=settings.workers)
+    groups = len(processes.share(range(settings.num_tasks)))
+    return make_env(config, num_tasks=groups, group_size=settings.group_size, workers=settings.workers)
 
 
-def make_evaluation_env(config: DictConfig, **changes: Any) -> ContextWrapper:
-    """The evaluation split, one episode a task, `evaluation.num_envs` side by side."""
+def make_evaluation_env(config: DictConfig, processes: Processes = ALONE, **changes: Any) -> ContextWrapper:
+    """The evaluation split, one episode a task, this process' share of `evaluation.num_envs` side by side."""
     if config.evaluation.split is not None:
         changes["split"] = config.evaluation.split
-    return make_env(
-        config, num_tasks=config.evaluation.num_envs, group_size=1, workers=config.rollout.workers, **changes
-    )
+    share = len(processes.share(range(config.evaluation.num_envs)))
+    return make_env(config, num_tasks=max(1, share), group_size=1, workers=config.rollout.workers, **changes)
 
 
 def make_prompt(config: DictConfig) -> PromptTemplate:
     return PromptTemplate(**plain(config.prompt))
 
 
-def make_policy(
-    config: DictConfig, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
-) -> LanguageModelPolicy:
-    return LanguageModelPolicy(model, tokenizer, **plain(config.engine))
+ENGINES: dict[str, Callable[..., TrainablePolicy]] = {"transformers": LanguageModelPolicy, "vllm": VllmPolicy}
+"""What generates the answers of a language model, by `engine.kind`."""
+
+
+def make_policy(config: DictConfig, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> TrainablePolicy:
+    options = plain(config.engine)
+    kind = options.pop("kind")
+    if kind not in ENGINES:
+        raise ValueError(unknown_name("engine.kind", kind, ENGINES))
+    return ENGINES[kind](model, tokenizer, **options)
 
 
 def make_evaluated_policy(config: DictConfig, report: Report) -> Policy:
-    """The policy that `hgpo-gym eval` was asked for: `expert`, `random`, or a model.
+    """The policy that `hgpo-gym eval` was asked for: `expert`, `random`, a model, or `openai`, a model elsewhere.
 
     Raises:
-        ValueError: another name.
-        FileNotFoundError: the run has no checkpoint.
+        ValueError: another name, or settings that do not suit the policy.
+        FileNotFoundError: the run has no checkpoint, or not that one.
+        UnsoundError: the checkpoint is damaged.
     """
-    if config.policy not in ("model", "expert", "random"):
-        raise ValueError(unknown_name("policy", config.policy, ["model", "expert", "random"]))
+    if config.policy not in EVALUATED_POLICIES:
+        raise ValueError(unknown_name("policy", config.policy, EVALUATED_POLICIES))
     if config.policy == "expert":
         return ExpertPolicy()
     if config.policy == "random":
         return RandomPolicy()
+    if config.policy == "openai":
+        return _make_endpoint_policy(config, report)
     if config.run is None:
         return initial_policy(config, report)
-    newest = Checkpoints(Path(config.run) / "checkpoints", keep=1).newest()
-    if newest is None:
-        raise FileNotFoundError(f"run={config.run} has no checkpoint: expected {config.run}/checkpoints/iteration_*.")
-    if (kind := OmegaConf.load(Path(config.run) / "config.yaml").model.kind) != config.model.kind:
+    run = Path(config.run)
+    checkpoint = _checkpoint(run, config.iteration, report)
+    if (kind := read_config(run).model.kind) != config.model.kind:
         raise ValueError(f"run={config.run} has model.kind={kind}, not {config.model.kind}: set the same model=.")
-    return load_policy(config, newest / "model")
+    return load_policy(config, checkpoint / "model")
+
+
+def _checkpoint(run: Path, iteration: str | int, report: Report) -> Path:
+    """The checkpoint of a run that `iteration` means: newest, best or a number."""
+    checkpoints = Checkpoints(run / "checkpoints")
+    if isinstance(iteration, int):
+        return checkpoints.sound(iteration)
+    if iteration not in ("newest", "best"):
+        raise ValueError(unknown_name("iteration", iteration, ["newest", "best", "0", "1"]))
+    newest = checkpoints.newest_sound(report.line)
+    if newest is None:
+        raise FileNotFoundError(f"run={run} has no checkpoint: expected {checkpoints.folder}/iteration_*.")
+    if iteration == "best":
+        return checkpoints.sound(best_census(read_state(newest)["censuses"])["iteration"])
+    return newest
+
+
+def _make_endpoint_policy(config: DictConfig, report: Report) -> Policy:
+    settings = EndpointSettings(**plain(config.openai))
+    if config.engine.constrain != "none":
+        raise ValueError(
+            f"engine.constrain={config.engine.constrain}: what an endpoint answers cannot be constrained. Set "
+            "engine.constrain=none, and prompt=instruct, which tells the model how to answer."
+        )
+    from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
+
+    prompt = plain(config.prompt)
+    if prompt in (asdict(PromptTemplate.named(name)) for name in ("bare", "brief")):
+        report.line(
+            "This prompt does not tell how to answer, and takes the whole answer as the action: prompt=instruct suits "
+            "models that were not trained on it."
+        )
+    asked = [settings.base_url, settings.model, settings.chat, dict(settings.extra), prompt, plain(config.env)]
+    kept = KeptAnswers(cache_dir() / "answers" / f"{content_key([*asked, config.evaluation.split])}.jsonl")
+    if kept:
+        report.line(f"Going on with {len(kept):,} answers in {kept.path}; remove it to ask anew.")
+    return EndpointPolicy(settings, kept)
 
 
 class PolicyKind(NamedTuple):
@@ -115,12 +175,36 @@ def _kind(config: DictConfig) -> PolicyKind:
     return POLICY_KINDS[config.model.kind]
 
 
+def reference_policy(config: DictConfig, policy: TrainablePolicy, initial: Path) -> Scorer:
+    """What the KL loss holds a policy to, the weights that its run began with: those under the policy's adapter, or
+    else a second model from the folder `initial`."""
+    if has_adapter(policy.model):
+        return WithoutAdapter(policy)
+    reference = load_policy(config, initial)
+    reference.model.eval().requires_grad_(False)
+    return reference
+
+
 def _initial_language_model(config: DictConfig, report: Report) -> TrainablePolicy:
-    return make_policy(config, *initial_model(config, report))
+    lora = LoraSettings(**plain(config.model.lora))
+    if lora.rank is None and config.model.quantization is not None:
+        raise ValueError(
+            f"model.quantization={config.model.quantization}: such weights do not train. Set model.lora.rank."
+        )
+    model, tokenizer = _load(config, initial_weights(config, report))
+    return make_policy(config, add_adapter(model, lora, config.model.seed) if lora.rank else model, tokenizer)
 
 
 def _load_language_model(config: DictConfig, folder: Path) -> TrainablePolicy:
-    return make_policy(config, *load_model(str(folder), device=config.model.device))
+    if not (folder / ADAPTER_CONFIG).exists():
+        return make_policy(config, *_load(config, str(folder)))
+    model, tokenizer = _load(config, base_of(folder))
+    return make_policy(config, load_adapter(model, folder), tokenizer)
+
+
+def _load(config: DictConfig, path: str) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    options = {name: config.model[name] for name in ("device", "dtype", "quantization")}
+    return load_model(path, **options)
 
 
 def _initial_table(config: DictConfig, _report: Report) -> TabularPolicy:
@@ -147,8 +231,8 @@ POLICY_KINDS = {
 }
 
 
-def initial_model(config: DictConfig, report: Report) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """The weights that training starts from: loaded or made, and warm-started.
+def initial_weights(config: DictConfig, report: Report) -> str:
+    """The folder or hub name of the weights that training starts from, warm-started.
 
     What is made or warm-started is kept in the cache under a key of all the settings that it depends on, so that every
     algorithm and training seed starts from the same weights.
@@ -159,7 +243,7 @@ def initial_model(config: DictConfig, report: Report) -> "tuple[PreTrainedModel,
     if config.model.kind != "language_model":
         raise ValueError(f"model.kind={config.model.kind}: only a language model has a warm start.")
     if config.model.path is not None and config.warmstart.source == "none":
-        return load_model(config.model.path, device=config.model.device)
+        return config.model.path
     settings = {name: plain(config[name]) for name in ("memory", "prompt", "model", "warmstart")}
     for name in RUNTIME_SETTINGS:
         del settings["model"][name]
@@ -171,7 +255,7 @@ def initial_model(config: DictConfig, report: Report) -> "tuple[PreTrainedModel,
         model, tokenizer = _make_model(config, episodes, report)
         make_whole(folder, lambda target: save_model(model, tokenizer, target))
     report.line(f"Initial weights: {folder}")
-    return load_model(str(folder), device=config.model.device)
+    return str(folder)
 
 
 def warmstart_transcripts(config: DictConfig, report: Report) -> tuple[list[Transcript], str]:
@@ -218,16 +302,15 @@ def _make_model(
     settings = WarmstartSettings(**plain(config.warmstart))
     pairs = [pair for episode in episodes for pair in episode.prompts(memory, template)]
     if config.model.path is None:
-        options = plain(config.model)
-        del options["kind"], options["path"], options["threads"]
         texts = (prompt + answer for prompt, answer in pairs)
-        tokenizer: PreTrainedTokenizerBase = train_tokenizer(texts, options.pop("vocabulary_size"))
-        model = make_tiny_model(tokenizer, **options)
+        tokenizer: PreTrainedTokenizerBase = train_tokenizer(texts, config.model.vocabulary_size)
+        shape = {name: config.model[name] for name in ("hidden_size", "layers", "heads", "seed", "device")}
+        model = make_tiny_model(tokenizer, **shape)
     else:
         model, tokenizer = load_model(config.model.path, device=config.model.device)
     if settings.source == "none":
         return model, tokenizer
-    policy = make_policy(config, model, tokenizer)
+    policy = LanguageModelPolicy(model, tokenizer, max_prompt_tokens=config.engine.max_prompt_tokens)
     records = _records(policy, [episode for episode in episodes if episode.won or settings.source == "random"], config)
     with report.stage(f"Warm start: imitating {len(records)} {settings.source} actions") as tick:
         loss = imitate(
@@ -244,11 +327,10 @@ def _make_model(
 
 def _records(policy: LanguageModelPolicy, episodes: list[Transcript], config: DictConfig) -> list[TokenRecord]:
     memory, template = Memory(**plain(config.memory)), make_prompt(config)
-    records = []
-    for episode in episodes:
-        for prompt, answer in episode.prompts(memory, template):
-            answer_ids = policy.encode_answer(answer)
-            records.append(
-                TokenRecord(policy.encode_prompt(prompt), answer_ids, np.zeros(len(answer_ids), dtype=np.float32))
-            )
-    return records
+    pairs = [pair for episode in episodes for pair in episode.prompts(memory, template)]
+    prompts = policy.encode_prompts([prompt for prompt, _ in pairs])
+    answers = [policy.encode_answer(answer) for _, answer in pairs]
+    return [
+        TokenRecord(prompt, answer, np.zeros(len(answer), dtype=np.float32))
+        for prompt, answer in zip(prompts, answers, strict=True)
+    ]

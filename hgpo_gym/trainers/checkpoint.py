@@ -1,23 +1,39 @@
-"""Checkpoints: the policy (a language model as a plain Hugging Face folder), the optimiser, how far it all had come."""
+"""Checkpoints: the policy (a language model as a plain Hugging Face folder), the optimiser, how far it all had come.
 
+A checkpoint appears whole or not at all, and holds a manifest by which later damage shows.
+"""
+
+import hashlib
 import json
 import shutil
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from hgpo_gym.cache import make_whole
+from hgpo_gym.cache import NotWrittenError, make_whole, read_entry, write_entry
 from hgpo_gym.trainers.policies.base import TrainablePolicy
 
 _STATE = "state.json"
 _UPDATE_STATE = "update.pt"
+_MANIFEST = "manifest"
+_MADE_BY = "checkpoint"
+
+
+class UnsoundError(ValueError):
+    """A checkpoint is not what was written; the message names the file and what is wrong with it."""
+
+
+class CheckpointNotSavedError(OSError):
+    """The disk did not take a checkpoint; the older ones are as they were."""
 
 
 class Checkpoints:
-    """The checkpoints of one run: `iteration_0000` (the weights it began with) and the newest `keep` others."""
+    """The checkpoints of one run: `iteration_0000` (the weights it began with), the newest `keep` and the best."""
 
-    def __init__(self, folder: Path, keep: int):
+    def __init__(self, folder: Path, keep: int = 1):
         self.folder, self.keep = folder, keep
 
     def save(
@@ -26,39 +42,95 @@ class Checkpoints:
         policy: TrainablePolicy,
         update_state: dict[str, Any],
         state: dict[str, Any],
+        best: int | None = None,
+        weights: dict[str, torch.Tensor] | None = None,
     ) -> Path:
-        """Save the state after `iteration` iterations; it appears whole or not at all.
+        """Save the state after `iteration` iterations; it appears whole or not at all. Then older ones are removed.
 
         Args:
             iteration, policy: what they are.
             update_state: the optimiser's, tensors included.
             state: anything else, as JSON.
+            best: an iteration whose checkpoint is kept, however old.
+            weights: of the policy, where its model holds only a part of them.
+
+        Raises:
+            CheckpointNotSavedError: the disk is full; says how much is needed and free.
         """
 
         def fill(folder: Path) -> None:
-            policy.save(folder / "model")
-            torch.save(update_state, folder / _UPDATE_STATE)
+            policy.save(folder / "model", weights)
+            with (folder / _UPDATE_STATE).open("wb") as file:
+                torch.save(update_state, file)
             (folder / _STATE).write_text(json.dumps({**state, "iteration": iteration}))
+            write_entry(folder / _MANIFEST, _MADE_BY, _manifest(folder))
 
-        target = make_whole(self._path(iteration), fill)
-        for old in self._iterations()[1 : -self.keep]:
-            shutil.rmtree(self._path(old))
+        target = self._path(iteration)
+        if target.exists():  # a run that was interrupted just after saving
+            return target
+        try:
+            make_whole(target, fill)
+        except NotWrittenError as error:
+            trained = [weight for weight in policy.model.parameters() if weight.requires_grad]
+            needed = sum(tensor.nbytes for tensor in _tensors([trained, update_state]))
+            raise CheckpointNotSavedError(
+                f"No checkpoint after iteration {iteration}: {error} It takes about {needed / 1e6:.1f} MB. Older "
+                "checkpoints are as they were. Free some space there."
+            ) from error
+        for old in set(self._iterations()) - {0, best, *self._iterations()[-self.keep :]}:
+            self._remove(self._path(old))
         return target
 
-    def discard_unfinished(self) -> None:
-        """Remove what a process that was killed while saving has left."""
-        for path in self.folder.glob(".iteration_*"):
-            shutil.rmtree(path)
-
     def newest(self) -> Path | None:
-        """The checkpoint to go on from."""
+        """The newest checkpoint, as it is."""
         iterations = self._iterations()
         return self._path(iterations[-1]) if iterations else None
 
-    @property
-    def initial_model(self) -> Path:
-        """The folder of the weights that the run began with."""
-        return self._path(0) / "model"
+    def newest_sound(self, say: Callable[[str], None]) -> Path | None:
+        """The newest checkpoint that is what was written, None if there is none at all.
+
+        `say` is told of newer ones that are left out, and why.
+
+        Raises:
+            UnsoundError: all of them are damaged.
+        """
+        reasons = []
+        for iteration in reversed(self._iterations()):
+            try:
+                return self.sound(iteration)
+            except UnsoundError as error:
+                reasons.append(str(error))
+                say(f"{error} It is left out.")
+        if reasons:
+            raise UnsoundError(
+                f"No checkpoint in {self.folder} is sound. Restore one, or remove the folder to begin again.\n"
+                + "\n".join(f"  {reason}" for reason in reasons)
+            )
+        return None
+
+    def sound(self, iteration: int) -> Path:
+        """The checkpoint of an iteration.
+
+        Raises:
+            FileNotFoundError: it was not kept; the message says which were.
+            UnsoundError: it is not what was written.
+        """
+        path = self._path(iteration)
+        if not path.exists():
+            kept = ", ".join(map(str, self._iterations())) or "none"
+            raise FileNotFoundError(f"No checkpoint of iteration {iteration} in {self.folder}: kept are {kept}.")
+        check(path)
+        return path
+
+    def tidy(self, iteration: int, say: Callable[[str], None]) -> None:
+        """Make way for a run that goes on after `iteration`: remove what a kill while saving has left, and set aside
+        later checkpoints, which are not sound."""
+        for path in self.folder.glob(".iteration_*"):
+            shutil.rmtree(path)
+        for path in [self._path(later) for later in self._iterations() if later > iteration]:
+            names = (path.with_name(f"unsound_{path.name}_{number}") for number in count(1))
+            aside = path.rename(next(name for name in names if not name.exists()))
+            say(f"{path} is now {aside}: delete it when you have seen what happened to it.")
 
     def _path(self, iteration: int) -> Path:
         return self.folder / f"iteration_{iteration:04d}"
@@ -66,12 +138,58 @@ class Checkpoints:
     def _iterations(self) -> list[int]:
         return sorted(int(path.name.removeprefix("iteration_")) for path in self.folder.glob("iteration_*"))
 
+    def _remove(self, path: Path) -> None:
+        """In one step, so that a kill leaves no half of it under its name."""
+        shutil.rmtree(path.rename(path.with_name(f".{path.name}-removed")))
+
+
+def check(checkpoint: Path) -> None:
+    """Check every file of a checkpoint against its manifest; a second for 1 to 2 GB.
+
+    Raises:
+        UnsoundError: names the first file that is not what was written.
+    """
+    manifest = read_entry(checkpoint / _MANIFEST, _MADE_BY)
+    if manifest is None:
+        raise UnsoundError(
+            f"{checkpoint} is not sound: its {_MANIFEST} is damaged or missing, as in checkpoints of older versions."
+        )
+    for line in manifest.decode().splitlines():
+        digest, _, name = line.partition("  ")
+        path = checkpoint / name
+        try:
+            if _sha256(path) != digest:
+                size = path.stat().st_size
+                raise UnsoundError(f"{checkpoint} is not sound: {name} ({size:,} bytes) is not what was written.")
+        except OSError as error:
+            raise UnsoundError(f"{checkpoint} is not sound: {name} cannot be read: {error.strerror}.") from error
+
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
     """What `save` was given as `state`, and `iteration`."""
     return json.loads((checkpoint / _STATE).read_text())
 
 
-def load_update_state(checkpoint: Path) -> dict[str, Any]:
-    """What `save` was given as `update_state`."""
-    return torch.load(checkpoint / _UPDATE_STATE, weights_only=True)
+def load_update_state(checkpoint: Path, *, mapped: bool = False) -> dict[str, Any]:
+    """What `save` was given as `update_state`. `mapped` leaves tensors in the file until they are used, and then in
+    memory that processes share."""
+    return torch.load(checkpoint / _UPDATE_STATE, weights_only=True, mmap=mapped)
+
+
+def _manifest(folder: Path) -> bytes:
+    """The digest and name of every file, as `sha256sum` prints them and `sha256sum --check` reads them."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return "".join(f"{_sha256(path)}  {path.relative_to(folder)}\n" for path in files).encode()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _tensors(nested: Any) -> Iterator[torch.Tensor]:
+    if isinstance(nested, torch.Tensor):
+        yield nested
+    elif isinstance(nested, dict | list):
+        for part in nested.values() if isinstance(nested, dict) else nested:
+            yield from _tensors(part)

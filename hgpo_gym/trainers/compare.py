@@ -2,12 +2,13 @@
 
 import json
 import os
+import shlex
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from hgpo_gym.config import load_configs, plain
 from hgpo_gym.trainers.assemble import initial_policy
@@ -18,6 +19,7 @@ from hgpo_gym.trainers.run_directory import (
     MAY_DIFFER,
     flatten,
     open_run,
+    read_config,
     read_metrics,
     read_summary,
 )
@@ -37,7 +39,8 @@ class NotComparableError(ValueError):
 def run_comparison(config: DictConfig, overrides: Sequence[str], train: Train, report: Report) -> None:
     """Train every algorithm with every seed, then write the report on them into `out` and show its headlines.
 
-    Runs that are done are kept, runs that were broken off go on where they stopped.
+    Runs that are done are kept, runs that were broken off go on where they stopped. With `jobs=0` it trains nothing and
+    prints the commands of the runs that are not done.
 
     Args:
         config: of the command `compare`.
@@ -58,10 +61,13 @@ def run_comparison(config: DictConfig, overrides: Sequence[str], train: Train, r
     for run_config in configs.values():
         open_run(run_config)  # what is there already must have the same settings
     done = [run for run in configs if _iterations_done(run) >= iterations]
-    recorded = {run.name: _saved_config(run) if run in done else run_config for run, run_config in configs.items()}
+    recorded = {run.name: read_config(run) if run in done else run_config for run, run_config in configs.items()}
     check_comparable({"what is asked for": next(iter(configs.values())), **recorded})
     if waiting := [run for run in configs if run not in done]:
         initial_policy(config, report)
+        if config.jobs == 0:
+            print("\n".join(_commands(config, seeds, overrides, waiting)))
+            return
         _train({run: configs[run] for run in waiting}, _jobs(config, len(waiting)), train, report)
     page = write_report(list(configs), Path(config.out), console=report.console)
     report.line(f"Report: {page}")
@@ -139,25 +145,44 @@ def variants(algos: Sequence[str | Mapping[str, Any]]) -> list[Variant]:
     return listed
 
 
-def _run_configs(config: DictConfig, seeds: list[int], overrides: Sequence[str]) -> dict[Path, DictConfig]:
-    """The configuration of every run, by its directory."""
+def _run_dir(config: DictConfig, variant: Variant, seed: int) -> Path:
+    return Path(config.out) / f"{variant.label}-seed{seed}"
+
+
+def _shared(overrides: Sequence[str]) -> list[str]:
+    """The overrides of every run. Raises ValueError where one is in the way."""
     names = [override.split("=")[0] for override in overrides]
     for name in SET_HERE:
         if name in names:
             raise ValueError(f"{name}=... is for compare to set: choose by algos=, seeds= and out=.")
-    shared = [override for override, name in zip(overrides, names, strict=True) if name not in OWN_KEYS]
+    return [override for override, name in zip(overrides, names, strict=True) if name not in OWN_KEYS]
+
+
+def _run_configs(config: DictConfig, seeds: list[int], overrides: Sequence[str]) -> dict[Path, DictConfig]:
+    """The configuration of every run, by its directory."""
+    shared = _shared(overrides)
     configs: dict[Path, DictConfig] = {}
     for variant in variants(plain(config)["algos"]):
-        runs = {seed: Path(config.out) / f"{variant.label}-seed{seed}" for seed in seeds}
+        runs = {seed: _run_dir(config, variant, seed) for seed in seeds}
         changes = [{"seed": seed, "run_dir": str(run), "resume": "auto"} for seed, run in runs.items()]
         configs |= zip(runs.values(), load_configs("config", [*shared, *variant.overrides], changes), strict=True)
     return configs
 
 
-def _saved_config(run: Path) -> DictConfig:
-    config = OmegaConf.load(run / "config.yaml")
-    assert isinstance(config, DictConfig)
-    return config
+def _commands(
+    config: DictConfig, seeds: list[int], overrides: Sequence[str], waiting: Collection[Path]
+) -> Iterator[str]:
+    """What a shell is told to train each of the runs."""
+    for variant in variants(plain(config)["algos"]):
+        for seed in seeds:
+            if (run := _run_dir(config, variant, seed)) in waiting:
+                own = [
+                    *variant.overrides,
+                    f"seed={seed}",
+                    f"run_dir={json.dumps(str(run), ensure_ascii=False)}",
+                    "resume=auto",
+                ]
+                yield shlex.join(["hgpo-gym", "train", *_shared(overrides), *own])
 
 
 def _iterations_done(run: Path) -> int:
@@ -169,7 +194,7 @@ def _jobs(config: DictConfig, runs: int) -> int:
     """`jobs`, or as many as fit on the cores."""
     if config.jobs is not None:
         if config.jobs < 1:
-            raise ValueError(f"jobs={config.jobs}: must be at least 1, or null for as many as fit.")
+            raise ValueError(f"jobs={config.jobs}: must be 0 or more, or null for as many as fit.")
         return config.jobs
     cores = os.cpu_count() or 1
     return max(1, min(runs, cores // (config.model.threads or cores)))

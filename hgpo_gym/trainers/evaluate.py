@@ -10,6 +10,7 @@ import numpy as np
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers.policies.base import Policy, Sampling
+from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.rollout import Episode, collect
 
 EVALUATION_STREAM = 3
@@ -68,6 +69,7 @@ def census(
     sampling: Sampling,
     decoding_seeds: Sequence[int],
     on_progress: Callable[[int, int], None] | None = None,
+    processes: Processes = ALONE,
 ) -> Census:
     """Play every task of the environment's split under every decoding seed.
 
@@ -79,15 +81,17 @@ def census(
         sampling: how it draws tokens.
         decoding_seeds: at least one.
         on_progress: called with (episodes done, episodes in all).
+        processes: that share the work; all get the whole result.
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     if vector.group_size != 1:
         raise ValueError(f"A census needs environments with group_size=1, not {vector.group_size}.")
     tasks = vector.task_ids
     jobs = [(task, seed) for seed in decoding_seeds for task in range(len(tasks))]
-    episodes: list[Episode] = []
-    for start in range(0, len(jobs), vector.num_tasks):
-        part = jobs[start : start + vector.num_tasks]
+    own = processes.share(jobs)
+    played: list[Episode] = []
+    for start in range(0, len(own), vector.num_tasks):
+        part = own[start : start + vector.num_tasks]
         rollout = collect(
             env,
             policy,
@@ -95,8 +99,14 @@ def census(
             task_ids=[tasks[task] for task, _ in part],
             seeds=[(EVALUATION_STREAM, seed, task) for task, seed in part],
         )
-        episodes += rollout.episodes
+        played += rollout.episodes
         if on_progress:
-            on_progress(len(episodes), len(jobs))
+            on_progress(len(played), len(own))
+    episodes = processes.gather(played)
     by_seed = (tuple(episodes[start : start + len(tasks)]) for start in range(0, len(episodes), len(tasks)))
     return Census(vector.split, tuple(by_seed))
+
+
+def best_census(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The one with the highest success, the earliest of several."""
+    return max(summaries, key=lambda summary: summary["success"])

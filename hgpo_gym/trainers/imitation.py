@@ -34,13 +34,14 @@ def imitate(
         records: prompts and answers.
         settings: epochs, batch size (answers an optimiser step) and learning rate.
         max_batch_tokens: padded tokens in one forward pass.
-        seed: of the order in which answers are visited.
+        seed: of the order in which answers are visited, and of dropout.
         on_progress: called with (steps done, steps in all, loss).
 
     Returns the mean loss of the last epoch, nats a token.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0)
     generator = np.random.default_rng(seed)
+    torch.manual_seed(seed)  # for dropout
     steps = settings.epochs * -(-len(records) // settings.batch_size)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
     done = 0

@@ -1,17 +1,24 @@
 """Log-probabilities of answers, token by token, without padding in what comes out."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.utils.checkpoint import checkpoint
 
-from hgpo_gym.trainers.policies.base import Likelihood, TokenRecord, TrainablePolicy
+from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
-from hgpo_gym.trainers.policies.sampling import likelihood_of_drawn, mask_logits
+from hgpo_gym.trainers.policies.sampling import Drawn, likelihood_of_drawn, restrict
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+LOGITS_AT_ONCE = 2**25
+"""With the vocabulary of a pretrained model, the logits of a batch's answers can take more memory than all else. More
+than these (128 MiB in float32, and a few times that on the way to the loss) are computed in pieces."""
 
 
 def likelihood(
@@ -37,26 +44,60 @@ def likelihood(
     )
     tokens = torch.from_numpy(ids[rows, columns]).to(device)
     hidden = model.get_decoder()(input_ids=torch.from_numpy(ids).to(device), use_cache=False).last_hidden_state
-    logits = model.get_output_embeddings()(hidden[rows, columns - 1]).float() / temperature
-    if constrained:
-        allowed = [
-            None if record.allowed is None else record.allowed[position]
-            for record, positions in zip(records, choices, strict=True)
-            for position in positions
-        ]
-        logits = mask_logits(logits, allowed)
-    return likelihood_of_drawn(logits, tokens, torch.from_numpy(rows).to(device))
+    allowed = [
+        None if record.allowed is None or not constrained else record.allowed[position]
+        for record, positions in zip(records, choices, strict=True)
+        for position in positions
+    ]
+
+    def of_drawn(states: torch.Tensor, drawn: torch.Tensor, allowed: list[np.ndarray | None]) -> Drawn:
+        logits = model.get_output_embeddings()(states).float() / temperature
+        logits, ids_of_columns = restrict(logits, allowed)
+        if ids_of_columns is not None:
+            drawn = (ids_of_columns == drawn[:, None]).int().argmax(1)
+        return likelihood_of_drawn(logits, drawn)
+
+    size = max(1, LOGITS_AT_ONCE // model.config.vocab_size)
+    drawn = _in_pieces(of_drawn, size, (hidden[rows, columns - 1], tokens, allowed))
+    return Likelihood(*drawn, torch.from_numpy(rows).to(device))
+
+
+def _in_pieces(function: Callable[..., Drawn], size: int, arguments: tuple[Any, ...]) -> Drawn:
+    """The function of arguments that have an entry a token, `size` tokens at a time. A single piece is kept for the
+    backward pass, several are computed again there."""
+    count = len(arguments[0])
+    if count <= size or not torch.is_grad_enabled():
+        call = function
+    else:
+        call = partial(checkpoint, function, use_reentrant=False)
+    starts = range(0, count, size)
+    pieces = [call(*(values[start : start + size] for values in arguments)) for start in starts]
+    return Drawn(*map(torch.cat, zip(*pieces, strict=True)))
+
+
+def computing_in(precision: str, model: torch.nn.Module) -> AbstractContextManager:
+    """With `bfloat16`: matrix products in it, everything that sums over many numbers in float32, as torch's autocast
+    has it. The weights stay what they are, so float32 weights keep the small changes that bfloat16 would round away.
+    With `float32`: as the weights are."""
+    device = next(model.parameters()).device.type
+    return torch.autocast(device, dtype=torch.bfloat16, enabled=precision == "bfloat16")
 
 
 @torch.inference_mode()
 def score(
-    policy: TrainablePolicy, records: Sequence[TokenRecord], *, temperature: float, max_batch_tokens: int
+    policy: Scorer,
+    records: Sequence[TokenRecord],
+    *,
+    temperature: float,
+    max_batch_tokens: int,
+    precision: str = "float32",
 ) -> list[np.ndarray]:
     """float32[C] for each record: the log-probabilities of its choices, without gradients."""
     policy.model.eval()
     scores: list[np.ndarray] = [np.empty(0, dtype=np.float32)] * len(records)
     for batch in length_sorted_batches([len(record) for record in records], max_batch_tokens):
-        result = policy.likelihood([records[index] for index in batch], temperature=temperature)
+        with computing_in(precision, policy.model):
+            result = policy.likelihood([records[index] for index in batch], temperature=temperature)
         counts = [len(records[index].choices) for index in batch]
         for index, values in zip(batch, torch.split(result.logprobs, counts), strict=True):
             scores[index] = values.cpu().numpy()

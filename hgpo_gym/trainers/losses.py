@@ -7,6 +7,7 @@ import torch
 from hgpo_gym.suggest import unknown_name
 
 AGGREGATIONS = ("token_mean", "sequence_mean")
+CORRECTIONS = ("none", "token", "sequence")
 
 
 class Totals(NamedTuple):
@@ -38,6 +39,38 @@ def kl_k3(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
     """
     difference = reference - logprobs
     return torch.exp(difference) - difference - 1
+
+
+def importance_weights(
+    old: torch.Tensor, behaviour: torch.Tensor, record: torch.Tensor, cap: float, how: str
+) -> torch.Tensor:
+    """Truncated importance sampling (Ionides, 2008), for tokens that were drawn by an engine whose probabilities differ
+    from the trainer's although the weights are the same (Yao et al., 2025, "Your efficient RL framework secretly brings
+    you off-policy RL training").
+
+        token:      w_t = min(exp(old_t - behaviour_t), cap)
+        sequence:   w_t = min(exp(sum over the answer's tokens of (old - behaviour)), cap)
+
+    The answer's weight makes the gradient unbiased but for the cap; the token's has less variance in long answers.
+
+    Args:
+        old: float32[T], by the trainer, before the update.
+        behaviour: float32[T], by the engine, as recorded.
+        record: int64[T], the answer that each token belongs to; every answer whole.
+        cap: the largest weight.
+        how: `token` or `sequence`; `none` gives ones.
+
+    Returns float32[T], without gradient.
+    """
+    difference = (old - behaviour).detach()
+    if how == "none":
+        return torch.ones_like(difference)
+    if how == "sequence":
+        answers = difference.new_zeros(int(record.max()) + 1).index_add(0, record, difference)
+        difference = answers[record]
+    elif how != "token":
+        raise ValueError(unknown_name("importance_correction", how, CORRECTIONS))
+    return difference.exp().clamp(max=cap)
 
 
 def aggregate(values: torch.Tensor, record: torch.Tensor, totals: Totals, how: str) -> torch.Tensor:

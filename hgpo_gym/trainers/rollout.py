@@ -10,7 +10,8 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers.batch import StepBatch
-from hgpo_gym.trainers.policies.base import Policy, Request, Sampling, TokenRecord
+from hgpo_gym.trainers.policies.base import Policy, Request, Response, Sampling, TokenRecord
+from hgpo_gym.trainers.policies.streams import open_stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,10 @@ def collect(
 ) -> Rollout:
     """Run one episode in every sub-environment; nothing is asked of the policy for episodes that have ended.
 
+    A policy that has a stream of its own is asked about an environment as soon as that one has stepped, so that nobody
+    waits for a slow environment or a long answer; for the others all environments step together. The rows come out the
+    same: by step, then environment.
+
     Args:
         env: a `TextVectorEnv` in a `ContextWrapper`.
         policy: answers the prompts.
@@ -83,33 +88,49 @@ def collect(
             "reset_mask": np.arange(vector.num_envs) < len(task_ids) * vector.group_size,
         }
     )
-    first_infos, started, size = infos, vector.active, vector.group_size
-    rows: list[_Row] = []
-    step = 0
-    while acting := np.flatnonzero(vector.active).tolist():
-        requests = [
-            _request(env.prompt, prompts[row], infos, row, (*seeds[row // size], row % size, step)) for row in acting
-        ]
-        responses = policy.generate(requests, sampling)
-        actions = [""] * vector.num_envs
-        for row, response in zip(acting, responses, strict=True):
-            actions[row] = env.prompt.parse_action(response.text)
-        before = infos
-        prompts, rewards, _, _, infos = env.step(actions)
-        rows += [
-            _Row(
-                env=row,
-                step=step,
-                reward=rewards[row],
-                keys=before["context_keys"][row],
-                valid=bool(infos["action_valid"][row]),
-                tokens=response.tokens,
-                text=_text(before, row, actions[row]),
-            )
-            for row, response in zip(acting, responses, strict=True)
-        ]
-        step += 1
-    return _rollout(rows, vector, first_infos, infos["won"], started, invalid_action_penalty)
+    size = vector.group_size
+    players = {
+        row: _Player(row, (*seeds[row // size], row % size), prompts[row], {name: infos[name][row] for name in infos})
+        for row in np.flatnonzero(vector.active).tolist()
+    }
+    stream = open_stream(policy, sampling)
+    stream.ask({row: player.request(env.prompt) for row, player in players.items()})
+    while stream.unanswered or vector.stepping:
+        answers = stream.work() if stream.unanswered else {}
+        env.send({row: players[row].act(env.prompt, response) for row, response in answers.items()})
+        wanted = vector.num_envs if stream.in_step else int(not stream.unanswered)
+        for row, (prompt, reward, _, _, info) in sorted(env.receive(wanted).items()):
+            players[row].see(prompt, reward, info)
+            if vector.active[row]:
+                stream.ask({row: players[row].request(env.prompt)})
+    return _rollout(list(players.values()), vector, invalid_action_penalty)
+
+
+def merge(rollouts: Sequence[Rollout]) -> Rollout:
+    """Rollouts of groups that follow one another as one, its rows in the order that `collect` would have given them."""
+    if len(rollouts) == 1:
+        return rollouts[0]
+    batches = [rollout.batch for rollout in rollouts]
+    groups = np.cumsum([0, *(batch.group.max() + 1 for batch in batches[:-1])])
+    episodes = np.cumsum([0, *(len(rollout.episodes) for rollout in rollouts[:-1])])
+    trajectory = np.concatenate([batch.trajectory + first for batch, first in zip(batches, episodes, strict=True)])
+    step = np.concatenate([batch.step for batch in batches])
+    order = np.lexsort((trajectory, step))
+    tokens = [record for rollout in rollouts for record in rollout.tokens]
+    steps = [words for rollout in rollouts for words in rollout.steps]
+    return Rollout(
+        batch=StepBatch(
+            group=np.concatenate([batch.group + first for batch, first in zip(batches, groups, strict=True)])[order],
+            trajectory=trajectory[order],
+            step=step[order],
+            reward=np.concatenate([batch.reward for batch in batches])[order],
+            context_keys=np.concatenate([batch.context_keys for batch in batches])[order],
+            penalty=np.concatenate([batch.penalty for batch in batches])[order],
+        ),
+        tokens=tuple(tokens[row] for row in order),
+        steps=tuple(steps[row] for row in order),
+        episodes=tuple(episode for rollout in rollouts for episode in rollout.episodes),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,31 +144,60 @@ class _Row:
     text: Step
 
 
-def _text(infos: dict[str, Any], row: int, action: str) -> Step:
-    expert_action = infos["expert_action"][row] if "expert_action" in infos else None
-    return Step(infos["task"][row], infos["observation"][row], infos["admissible_actions"][row], action, expert_action)
+class _Player:
+    """The episode of one sub-environment: what is seen now, and a row for every step that was taken."""
+
+    def __init__(self, env: int, seed: tuple[int, ...], prompt: str, info: dict[str, Any]):
+        self.env, self.first_info = env, info
+        self.rows: list[_Row] = []
+        self._seed, self._prompt, self._info = seed, prompt, info
+        self._action, self._response = "", Response("")
+
+    @property
+    def won(self) -> bool:
+        return bool(self._info["won"])
+
+    def request(self, template: PromptTemplate) -> Request:
+        """What the policy is asked now."""
+        expert_action = self._info.get("expert_action")
+        return Request(
+            prompt=self._prompt,
+            answers=tuple(template.write_answer(action) for action in self._info["admissible_actions"]),
+            expert_answer=None if expert_action is None else template.write_answer(expert_action),
+            seed=(*self._seed, len(self.rows)),
+            task=self._info["task"],
+            context_keys=tuple(self._info["context_keys"].tolist()),
+        )
+
+    def act(self, template: PromptTemplate, response: Response) -> str:
+        """The action of the policy's answer."""
+        self._action, self._response = template.parse_action(response.text), response
+        return self._action
+
+    def see(self, prompt: str, reward: float, info: dict[str, Any]) -> None:
+        """What the action has led to."""
+        before, self._prompt, self._info = self._info, prompt, info
+        self.rows.append(
+            _Row(
+                env=self.env,
+                step=len(self.rows),
+                reward=reward,
+                keys=before["context_keys"],
+                valid=bool(info["action_valid"]),
+                tokens=self._response.tokens,
+                text=Step(
+                    before["task"],
+                    before["observation"],
+                    before["admissible_actions"],
+                    self._action,
+                    before.get("expert_action"),
+                ),
+            )
+        )
 
 
-def _request(template: PromptTemplate, prompt: str, infos: dict[str, Any], row: int, seed: tuple[int, ...]) -> Request:
-    expert_action = infos["expert_action"][row] if "expert_action" in infos else None
-    return Request(
-        prompt=prompt,
-        answers=tuple(template.write_answer(action) for action in infos["admissible_actions"][row]),
-        expert_answer=None if expert_action is None else template.write_answer(expert_action),
-        seed=seed,
-        task=infos["task"][row],
-        context_keys=tuple(infos["context_keys"][row].tolist()),
-    )
-
-
-def _rollout(
-    rows: list[_Row],
-    vector: TextVectorEnv,
-    first_infos: dict[str, Any],
-    won: np.ndarray,
-    started: np.ndarray,
-    invalid_action_penalty: float,
-) -> Rollout:
+def _rollout(players: list[_Player], vector: TextVectorEnv, invalid_action_penalty: float) -> Rollout:
+    rows = sorted((row for player in players for row in player.rows), key=lambda row: (row.step, row.env))
     envs = np.array([row.env for row in rows], dtype=np.int64)
     rewards = np.array([row.reward for row in rows])
     valid = np.array([row.valid for row in rows], dtype=np.bool_)
@@ -164,13 +214,13 @@ def _rollout(
     returns = np.bincount(envs, weights=rewards, minlength=vector.num_envs)
     episodes = tuple(
         Episode(
-            task_id=first_infos["task_id"][env],
-            task_type=first_infos["task_type"][env],
-            won=bool(won[env]),
-            episode_return=float(returns[env]),
-            steps=int(lengths[env]),
-            valid_steps=int(valid_steps[env]),
+            task_id=player.first_info["task_id"],
+            task_type=player.first_info["task_type"],
+            won=player.won,
+            episode_return=float(returns[player.env]),
+            steps=int(lengths[player.env]),
+            valid_steps=int(valid_steps[player.env]),
         )
-        for env in np.flatnonzero(started)
+        for player in players
     )
     return Rollout(batch, tuple(row.tokens for row in rows), tuple(row.text for row in rows), episodes)

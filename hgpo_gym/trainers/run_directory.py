@@ -6,17 +6,30 @@ import json
 import platform
 import shlex
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
-from torch.utils.tensorboard import SummaryWriter
 
-from hgpo_gym.cache import write_whole
+from hgpo_gym.cache import append_line, write_whole, writing
+from hgpo_gym.config import plain
+from hgpo_gym.trainers.checkpoint import Checkpoints
+from hgpo_gym.trainers.loggers import Logger, MakeLogger
 
 RESUME = ("never", "auto", "must")
-NUMBERS_UNCHANGED = ("resume", "run_dir", "checkpoint.", "evaluation.num_envs", "rollout.workers")
+NUMBERS_UNCHANGED = (
+    "resume",
+    "run_dir",
+    "loggers",
+    "checkpoint.",
+    "evaluation.num_envs",
+    "rollout.workers",
+    "distributed",
+)
 """Settings that do not change the numbers of a run."""
 MAY_DIFFER = ("algo.", "seed", *NUMBERS_UNCHANGED)
 """Settings in which the runs of a comparison may differ."""
@@ -34,7 +47,7 @@ class RunDirectory:
         self.metrics_path = path / "metrics.jsonl"
         self.checkpoint_path = path / "checkpoints"
         self.rollout_path = path / "rollouts"
-        self._tensorboard: SummaryWriter | None = None
+        self._loggers: list[Logger] = []
         self._lock: TextIO | None = None
 
     def begin(self, config: DictConfig) -> None:
@@ -52,34 +65,35 @@ class RunDirectory:
             raise BlockingIOError(f"Another process is training in {self.path}: wait for it, or stop it.") from None
         write_whole(self.path / "config.yaml", OmegaConf.to_yaml(config, resolve=True))
         versions = {"python": platform.python_version()} | {name: version(name) for name in RECORDED_VERSIONS}
-        with (self.path / "launches.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"command": this_command(), "versions": versions}) + "\n")
-        self._tensorboard = SummaryWriter(str(self.path / "tensorboard"))
+        append_line(self.path / "launches.jsonl", json.dumps({"command": this_command(), "versions": versions}))
+
+    def begin_logging(self, loggers: Sequence[MakeLogger], config: DictConfig, after: int) -> None:
+        """From now on `log` also tells these, of iterations after `after`."""
+        settings = plain(config)
+        self._loggers = [make(self.path, settings, after) for make in loggers]
 
     def log(self, metrics: dict[str, Any]) -> None:
-        """Append one line to metrics.jsonl, and its numbers to TensorBoard."""
-        with self.metrics_path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(metrics) + "\n")
-        if self._tensorboard is not None:
-            for name, value in metrics.items():
-                if not isinstance(value, list):
-                    self._tensorboard.add_scalar(name, value, metrics["iteration"])
-            self._tensorboard.flush()
+        """Append one line to metrics.jsonl, and give its numbers to the loggers. Raises NotWrittenError."""
+        append_line(self.metrics_path, json.dumps(metrics))
+        numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+        with writing(self.path):
+            for logger in self._loggers:
+                logger.log(numbers)
 
     def metrics(self) -> list[dict[str, Any]]:
         return read_metrics(self.path)
 
-    def forget_after(self, iteration: int) -> None:
-        """Drop the metrics of iterations after this one: they are about to be made again."""
-        kept = [metrics for metrics in self.metrics() if metrics["iteration"] <= iteration]
-        write_whole(self.metrics_path, "".join(json.dumps(metrics) + "\n" for metrics in kept))
+    def restore_metrics(self, metrics: list[dict[str, Any]]) -> None:
+        """Put metrics.jsonl in the state of a checkpoint: what came after it is about to be made again."""
+        write_whole(self.metrics_path, "".join(json.dumps(line) + "\n" for line in metrics))
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         write_whole(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
 
     def close(self) -> None:
-        if self._tensorboard is not None:
-            self._tensorboard.close()
+        for logger in self._loggers:
+            with suppress(OSError):  # a full disk, which `log` has reported
+                logger.close()
         if self._lock is not None:
             self._lock.close()
 
@@ -107,25 +121,46 @@ def read_summary(run_dir: Path) -> dict[str, Any]:
     return json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
 
 
+def read_config(run_dir: Path) -> DictConfig:
+    """A run's config.yaml.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged.
+    """
+    path = run_dir / "config.yaml"
+    try:
+        config = OmegaConf.load(path)
+    except yaml.YAMLError:
+        config = None
+    if not isinstance(config, DictConfig) or not config:
+        raise ValueError(
+            f"{path} is damaged. Restore it, or remove it: training then goes on from the checkpoints beside it with "
+            "the settings of the command."
+        )
+    return config
+
+
 def open_run(config: DictConfig) -> RunDirectory:
     """The run directory of a configuration, new or to go on with; nothing is written yet.
 
     Raises:
         FileExistsError: the directory holds a run and `resume` is never.
-        FileNotFoundError: it holds none and `resume` is must.
+        FileNotFoundError: it holds no checkpoint and `resume` is must.
         ValueError: it holds a run with other settings; each difference is named.
     """
-    path = Path(config.run_dir)
-    saved = path / "config.yaml"
+    run = RunDirectory(Path(config.run_dir))
+    saved = run.path / "config.yaml"
+    begun = Checkpoints(run.checkpoint_path).newest() is not None
     if config.resume not in RESUME:
         raise ValueError(f"resume={config.resume}: choose one of {', '.join(RESUME)}.")
+    if config.resume == "never" and (begun or saved.exists()):
+        raise FileExistsError(f"{run.path} already holds a run. Go on with it by resume=auto, or set another run_dir.")
+    if config.resume == "must" and not begun:
+        raise FileNotFoundError(f"resume=must, but {run.checkpoint_path} holds no checkpoint: expected iteration_*.")
     if saved.exists():
-        if config.resume == "never":
-            raise FileExistsError(f"{path} already holds a run. Go on with it by resume=auto, or set another run_dir.")
-        _check_same(OmegaConf.load(saved), config, saved)
-    elif config.resume == "must":
-        raise FileNotFoundError(f"resume=must, but there is no run in {path}: expected {saved}.")
-    return RunDirectory(path)
+        _check_same(read_config(run.path), config, saved)
+    return run
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:

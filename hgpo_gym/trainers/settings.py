@@ -5,13 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
+from urllib.parse import urlsplit
 
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.advantages.statistics import NORMS
-from hgpo_gym.trainers.losses import AGGREGATIONS
+from hgpo_gym.trainers.losses import AGGREGATIONS, CORRECTIONS
 from hgpo_gym.trainers.policies.base import Sampling
 
+ON_FAILURE = ("stop", "empty")
 WARMSTART_SOURCES = ("none", "expert", "random")
+PRECISIONS = ("float32", "bfloat16")
+OPTIMIZERS = ("adamw", "adamw_8bit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +52,12 @@ class TrainerSettings:
     max_grad_norm: float
     invalid_action_penalty: float
     max_batch_tokens: int
+    recompute_logprobs: bool
+    importance_correction: str
+    importance_cap: float
+    optimizer: str
+    precision: str
+    gradient_checkpointing: bool
 
     def __post_init__(self) -> None:
         _at_least("trainer", self, iterations=0, warmup_steps=0, mini_batch_size=1, update_epochs=1, max_batch_tokens=1)
@@ -55,8 +65,22 @@ class TrainerSettings:
         _at_least("trainer", self, entropy_coef=0, invalid_action_penalty=0)
         if self.max_grad_norm <= 0:
             raise ValueError(f"trainer.max_grad_norm={self.max_grad_norm}: must be above 0.")
-        if self.loss_aggregation not in AGGREGATIONS:
-            raise ValueError(unknown_name("trainer.loss_aggregation", self.loss_aggregation, AGGREGATIONS))
+        if self.importance_cap <= 0:
+            raise ValueError(f"trainer.importance_cap={self.importance_cap}: must be above 0.")
+        choices = {
+            "loss_aggregation": AGGREGATIONS,
+            "importance_correction": CORRECTIONS,
+            "optimizer": OPTIMIZERS,
+            "precision": PRECISIONS,
+        }
+        for name, valid in choices.items():
+            if getattr(self, name) not in valid:
+                raise ValueError(unknown_name(f"trainer.{name}", getattr(self, name), valid))
+
+    @property
+    def needs_old_logprobs(self) -> bool:
+        """Whether the trainer's own log-probabilities are computed for all tokens before the update."""
+        return self.recompute_logprobs or self.importance_correction != "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +103,7 @@ class EvaluationSettings:
 class CheckpointSettings:
     every: int
     keep: int
+    keep_best: bool
     rollouts_every: int
 
     def __post_init__(self) -> None:
@@ -100,6 +125,54 @@ class WarmstartSettings:
         _at_least("warmstart", self, episodes=1, random_actions=0, epochs=0, learning_rate=0, batch_size=1)
         if self.random_actions >= 1:
             raise ValueError(f"warmstart.random_actions={self.random_actions}: a share of steps below 1.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointSettings:
+    base_url: str
+    model: str
+    key_variable: str
+    chat: bool
+    concurrency: int
+    retries: int
+    timeout: float
+    on_failure: str
+    token_limit: str
+    send_seed: bool
+    extra: Mapping[str, Any]
+    price_input: float | None
+    price_output: float | None
+
+    def __post_init__(self) -> None:
+        if self.model is None:
+            raise ValueError("openai.model=None: name the model as the endpoint does, for example openai.model=gpt-4o.")
+        url = urlsplit(self.base_url)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise ValueError(f"openai.base_url={self.base_url}: write it like http://localhost:8000/v1.")
+        if url.username or url.password:
+            raise ValueError(
+                "openai.base_url holds a password, which would be shown with the settings: put the key in the "
+                f"environment variable {self.key_variable}."
+            )
+        _at_least("openai", self, concurrency=1, retries=0)
+        if self.timeout <= 0:
+            raise ValueError(f"openai.timeout={self.timeout}: must be above 0 seconds.")
+        if self.on_failure not in ON_FAILURE:
+            raise ValueError(unknown_name("openai.on_failure", self.on_failure, ON_FAILURE))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoraSettings:
+    rank: int | None
+    alpha: float
+    dropout: float
+    target_modules: str | list[str]
+
+    def __post_init__(self) -> None:
+        if self.rank is not None:
+            _at_least("model.lora", self, rank=1, alpha=0, dropout=0)
+        if self.dropout >= 1:
+            raise ValueError(f"model.lora.dropout={self.dropout}: a probability below 1.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,20 @@ from hgpo_gym.config import plain
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.trainers import kept_rollouts
 from hgpo_gym.trainers.advantages import check_options, estimate
-from hgpo_gym.trainers.assemble import initial_policy, load_policy, make_evaluation_env, make_training_env
-from hgpo_gym.trainers.checkpoint import Checkpoints, load_update_state, read_state
-from hgpo_gym.trainers.evaluate import Census, census
-from hgpo_gym.trainers.policies.base import TrainablePolicy
+from hgpo_gym.trainers.assemble import (
+    initial_policy,
+    load_policy,
+    make_evaluation_env,
+    make_training_env,
+    reference_policy,
+)
+from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, load_update_state, read_state
+from hgpo_gym.trainers.evaluate import Census, best_census, census
+from hgpo_gym.trainers.loggers import find_loggers
+from hgpo_gym.trainers.policies.base import Scorer, TrainablePolicy
+from hgpo_gym.trainers.processes import ALONE, Processes, check_seen_by_all
 from hgpo_gym.trainers.progress import LEGEND, Report, describe_iteration
-from hgpo_gym.trainers.rollout import Rollout, collect
+from hgpo_gym.trainers.rollout import Rollout, collect, merge
 from hgpo_gym.trainers.run_directory import RunDirectory
 from hgpo_gym.trainers.schedule import TaskSchedule
 from hgpo_gym.trainers.settings import CheckpointSettings, EvaluationSettings, RolloutSettings, TrainerSettings
@@ -32,11 +41,12 @@ class Trainer:
     """One run of one algorithm.
 
     All randomness is drawn from (stream, seed, iteration), so a resumed run needs no random state and goes on with the
-    same numbers.
+    same numbers. Several processes collect the episodes of their own groups, put them together, and then do the same
+    but for their parts of each mini-batch; the main one writes the run directory.
     """
 
-    def __init__(self, config: DictConfig, run: RunDirectory, report: Report):
-        self.run_dir, self.report, self.seed = run, report, int(config.seed)
+    def __init__(self, config: DictConfig, run: RunDirectory, report: Report, processes: Processes = ALONE):
+        self.run_dir, self.report, self.processes, self.seed = run, report, processes, int(config.seed)
         self.rollout = RolloutSettings(**plain(config.rollout))
         self.settings = TrainerSettings(**plain(config.trainer))
         self.evaluation = EvaluationSettings(**plain(config.evaluation))
@@ -44,35 +54,37 @@ class Trainer:
         self.estimator_options = plain(config.algo)
         self.estimator = self.estimator_options.pop("name")
         check_options(self.estimator, self.estimator_options)
+        self.loggers = find_loggers(config.loggers)
         self.checkpoints = Checkpoints(run.checkpoint_path, self.checkpoint.keep)
-        self.env, self.evaluation_env = make_training_env(config), make_evaluation_env(config)
+        self.env = make_training_env(config, processes)
+        self.evaluation_env = make_evaluation_env(config, processes)
         vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
         self.schedule = TaskSchedule(vector.task_ids, self.seed)
-        newest = self.checkpoints.newest()
-        self.policy = initial_policy(config, report) if newest is None else load_policy(config, newest / "model")
-        self.iteration, self.censuses = 0, []  # type: tuple[int, list[dict[str, Any]]]
-        run.begin(config)
-        self.checkpoints.discard_unfinished()
-        if newest is None:
-            self.checkpoints.save(0, self.policy, {}, {"censuses": []})
-        else:
-            state = read_state(newest)
-            self.iteration, self.censuses = state["iteration"], state["censuses"]
-            run.forget_after(self.iteration)
-            kept_rollouts.forget_after(run.rollout_path, self.iteration)
-            report.line(f"Going on after iteration {self.iteration} from {newest}")
-        last = (run.metrics() or [{}])[-1]
+        newest = processes.by_main(lambda: self.checkpoints.newest_sound(report.line))
+        new: dict[str, Any] = {"iteration": 0, "censuses": [], "metrics": []}
+        state = processes.by_main(lambda: read_state(newest) if newest else new)
+        self.iteration: int = state["iteration"]
+        self.censuses: list[dict[str, Any]] = state["censuses"]
+        self.policy = self._begin(config, newest, state)
+        self.unsaved = False
+        last = (state["metrics"] or [{}])[-1]
         self.steps_so_far, self.seconds_so_far = last.get("steps_so_far", 0), last.get("seconds_so_far", 0.0)
-        self.update = PolicyUpdate(self.policy, self._reference(config), self.settings, self.rollout.temperature)
+        reference = self._reference(config) if self.settings.kl_coef > 0 else None
+        self.update = PolicyUpdate(self.policy, reference, self.settings, self.rollout.temperature, processes)
         if newest is not None and self.iteration > 0:
-            self.update.load_state_dict(load_update_state(newest))
+            self.update.load_state_dict(load_update_state(newest, mapped=processes.count > 1))
 
     def train(self) -> dict[str, Any]:
         """Run to `trainer.iterations` and return the summary.
 
+        A checkpoint that the disk does not take is tried again after the next iteration.
+
         Raises:
-            KeyboardInterrupt: after a checkpoint of the last finished iteration.
+            KeyboardInterrupt: after a checkpoint of the last finished iteration, if this process is alone; others would
+                have to take part, and may be anywhere.
             NonFiniteError: the checkpoints stay as they were.
+            CheckpointNotSavedError: the last one, or that of an interrupted run.
+            NotWrittenError: metrics, rollouts or the summary, because the disk is full.
         """
         try:
             with self.report.stage(f"{self.estimator} seed {self.seed}", lines=False) as tick:
@@ -84,17 +96,38 @@ class Trainer:
                     self.report.line(describe_iteration(metrics, self.settings.iterations))
                     tick(self.iteration, self.settings.iterations, f"success {metrics['success']:.0%}")
         except KeyboardInterrupt:
-            with _finish_before_interrupt():
-                self._save()
+            if self.processes.count == 1:
+                with _finish_before_interrupt():
+                    self._save(last=True)
             raise
         summary = self._summary()
-        self.run_dir.write_summary(summary)
+        if self.processes.main:
+            self.run_dir.write_summary(summary)
         return summary
 
     def close(self) -> None:
         self.env.close()
         self.evaluation_env.close()
         self.run_dir.close()
+
+    def _begin(self, config: DictConfig, newest: Path | None, state: dict[str, Any]) -> TrainablePolicy:
+        """The policy of the newest checkpoint, or of a first one. The main process makes the run directory ours and
+        puts it in the state of that checkpoint before others look into it."""
+        policy, start = None, newest
+        if self.processes.main:
+            policy = initial_policy(config, self.report) if newest is None else load_policy(config, newest / "model")
+            self.run_dir.begin(config)
+            self.run_dir.restore_metrics(state["metrics"])
+            kept_rollouts.forget_after(self.run_dir.rollout_path, self.iteration)
+            self.checkpoints.tidy(self.iteration, self.report.line)
+            if newest is None:
+                start = self.checkpoints.save(0, policy, {}, state)
+            else:
+                self.report.line(f"Going on after iteration {self.iteration} from {newest}")
+            self.run_dir.begin_logging(self.loggers, config, after=self.iteration)
+        folder = self.processes.by_main(lambda: start) / "model"
+        check_seen_by_all(self.processes, folder)
+        return load_policy(config, folder) if policy is None else policy
 
     def _iterate(self) -> dict[str, Any]:
         began = time.perf_counter()
@@ -127,49 +160,67 @@ class Trainer:
             last = self.iteration == self.settings.iterations
             if last or (self.evaluation.every and self.iteration % self.evaluation.every == 0):
                 metrics |= {"evaluation_success": self._evaluate().success}
-            self.run_dir.log(metrics)
-            if self.checkpoint.rollouts_every and self.iteration % self.checkpoint.rollouts_every == 0:
-                kept_rollouts.keep(rollout, self.iteration, self.run_dir.rollout_path)
-            if last or self.iteration % self.checkpoint.every == 0:
-                self._save()
+            if self.processes.main:
+                self._log(metrics, rollout)
+            if last or self.unsaved or self.iteration % self.checkpoint.every == 0 or self._best() == self.iteration:
+                self._save(last)
         return metrics
 
     def _collect(self) -> Rollout:
-        return collect(
-            self.env,
-            self.policy,
-            self.rollout.sampling,
-            task_ids=self.schedule.tasks(self.iteration, self.rollout.num_tasks),
-            seeds=[(ROLLOUT_STREAM, self.seed, self.iteration, group) for group in range(self.rollout.num_tasks)],
-            invalid_action_penalty=self.settings.invalid_action_penalty,
-        )
+        groups = range(self.rollout.num_tasks)
+        seeds = [(ROLLOUT_STREAM, self.seed, self.iteration, group) for group in groups]
+        with self.update.weights.whole():
+            own = collect(
+                self.env,
+                self.policy,
+                self.rollout.sampling,
+                task_ids=self.processes.share(self.schedule.tasks(self.iteration, len(groups))),
+                seeds=self.processes.share(seeds),
+                invalid_action_penalty=self.settings.invalid_action_penalty,
+            )
+        return merge(self.processes.gather([own]))
+
+    def _log(self, metrics: dict[str, Any], rollout: Rollout) -> None:
+        self.run_dir.log(metrics)
+        if self.checkpoint.rollouts_every and self.iteration % self.checkpoint.rollouts_every == 0:
+            kept_rollouts.keep(rollout, self.iteration, self.run_dir.rollout_path)
 
     def _evaluate(self) -> Census:
         began = time.perf_counter()
-        result = census(
-            self.evaluation_env,
-            self.policy,
-            self.evaluation.sampling(self.rollout.max_new_tokens),
-            range(self.evaluation.decoding_seeds),
-        )
+        with self.update.weights.whole():
+            result = census(
+                self.evaluation_env,
+                self.policy,
+                self.evaluation.sampling(self.rollout.max_new_tokens),
+                range(self.evaluation.decoding_seeds),
+                processes=self.processes,
+            )
         self.censuses.append({"iteration": self.iteration, "seconds": time.perf_counter() - began, **result.summary()})
         return result
 
-    def _save(self) -> None:
-        self.checkpoints.save(
-            self.iteration,
-            self.policy,
-            self.update.state_dict(),
-            {"censuses": self.censuses},
-        )
+    def _save(self, last: bool) -> None:
+        update_state, weights = self.update.state_dict(), self.update.weights.state_dict()
+        self.unsaved = not self.processes.by_main(lambda: self._saved(update_state, weights, last))
 
-    def _reference(self, config: DictConfig) -> TrainablePolicy | None:
-        """The policy that the run began with, where the KL loss needs them."""
-        if self.settings.kl_coef == 0:
-            return None
-        reference = load_policy(config, self.checkpoints.initial_model)
-        reference.model.eval().requires_grad_(False)
-        return reference
+    def _saved(self, update_state: dict[str, Any], weights: dict[str, Any] | None, last: bool) -> bool:
+        """Save a checkpoint. Returns False, or at last raises CheckpointNotSavedError, if the disk is full."""
+        state = {"censuses": self.censuses, "metrics": self.run_dir.metrics()}
+        try:
+            self.checkpoints.save(self.iteration, self.policy, update_state, state, self._best(), weights)
+        except CheckpointNotSavedError as error:
+            if last:
+                raise
+            self.report.line(f"{error} The run goes on and tries again after the next iteration.")
+            return False
+        return True
+
+    def _best(self) -> int | None:
+        """The iteration of the best census so far, if its checkpoint is to be kept."""
+        return best_census(self.censuses)["iteration"] if self.censuses and self.checkpoint.keep_best else None
+
+    def _reference(self, config: DictConfig) -> Scorer:
+        initial = self.processes.by_main(lambda: self.checkpoints.sound(0))
+        return reference_policy(config, self.policy, initial / "model")
 
     def _summary(self) -> dict[str, Any]:
         metrics = self.run_dir.metrics()
@@ -183,6 +234,7 @@ class Trainer:
             "iterations": self.iteration,
             "success_before": self.censuses[0]["success"],
             "success_after": self.censuses[-1]["success"],
+            "best": {name: best_census(self.censuses)[name] for name in ("iteration", "success")},
             "success_while_training": float(np.mean([line["success"] for line in metrics])) if metrics else None,
             "iterations_to_80_percent": next(
                 (result["iteration"] for result in self.censuses if result["success"] >= 0.8), None

@@ -1,9 +1,10 @@
 """A policy answers prompts. What it was asked, how it should answer, what it answered, and how likely that was."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -97,6 +98,58 @@ class Policy(Protocol):
         """One response a request, in order."""
 
 
+class Answer(NamedTuple):
+    """What a metered policy was answered, and the tokens that it charges for; None where it does not say."""
+
+    text: str
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+class NoAnswerError(RuntimeError):
+    """A policy got no answer, and cannot go on without."""
+
+
+@runtime_checkable
+class MeteredPolicy(Policy, AbstractContextManager[Any], Protocol):
+    """A policy whose answers are paid for. Leaving its context without an error releases what it kept to go on from."""
+
+    def usage(self) -> dict[str, Any]:
+        """What the answers took, as JSON."""
+
+    def describe_usage(self) -> str:
+        """The same in a line for a person."""
+
+
+class Stream(Protocol):
+    """Prompts that a policy is answering: new ones can be asked while others are still being answered.
+
+    Attributes:
+        in_step: it answers all at once what it was asked, so that it should first be asked all that there is to ask.
+    """
+
+    in_step: bool
+
+    @property
+    def unanswered(self) -> int:
+        """How many prompts it was asked and has not answered yet."""
+
+    def ask(self, requests: Mapping[int, Request]) -> None:
+        """Ask more prompts, each under a number of the asker's."""
+
+    def work(self) -> dict[int, Response]:
+        """Go on writing; returns the answers that are complete now, perhaps none. An answer depends on its request
+        alone, not on when it is asked or what else is."""
+
+
+@runtime_checkable
+class StreamingPolicy(Protocol):
+    """A policy whose answers come one by one."""
+
+    def stream(self, sampling: Sampling) -> Stream:
+        """A new stream; what an earlier one has left unanswered is forgotten."""
+
+
 class Likelihood(NamedTuple):
     """One entry for each token that was free to differ (`TokenRecord.choices`), records one after the other.
 
@@ -111,15 +164,23 @@ class Likelihood(NamedTuple):
     record: "torch.Tensor"
 
 
-class TrainablePolicy(Policy, Protocol):
-    """A policy that training can change: all that the trainer, the update and the checkpoints know of it."""
+class Scorer(Protocol):
+    """What tells how likely answers are."""
 
     @property
     def model(self) -> "torch.nn.Module":
         """What the optimiser changes. In evaluation mode it keeps no trace of what it is asked."""
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
-        """The likelihood of answers that this policy gave at that temperature; each record must have a choice."""
+        """The likelihood of answers that were drawn at that temperature; each record must have a choice."""
 
-    def save(self, folder: Path) -> None:
-        """Write all that is needed to load it again into `folder`, which is made."""
+
+class TrainablePolicy(Policy, Scorer, Protocol):
+    """A policy that training can change: all that the trainer, the update and the checkpoints know of it."""
+
+    def updated(self) -> None:
+        """To be called when the model's weights have changed: what generates with a copy of them needs the new ones."""
+
+    def save(self, folder: Path, weights: "dict[str, torch.Tensor] | None" = None) -> None:
+        """Write all that is needed to load it again into `folder`, which is made. `weights` replace those of the model,
+        where it holds only a part of them."""

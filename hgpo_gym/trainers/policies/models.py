@@ -1,15 +1,20 @@
 """Where a language model comes from: a folder or the hub, or made from scratch for a small environment."""
 
+import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers  # what it holds is imported when it is first used: a table needs none of it
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from hgpo_gym.suggest import unknown_name
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+QUANTIZATIONS = ("nf4",)
 
 GENERIC_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
 """The classes of tokenizers that are all in `tokenizer.json`, such as those of `train_tokenizer`."""
@@ -17,24 +22,74 @@ GENERIC_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
 END_OF_TEXT = "<|endoftext|>"
 
 
-def load_model(path: str, *, device: str = "auto") -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """A causal language model and its tokenizer, in float32, from a local folder or the Hugging Face hub.
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def load_model(
+    path: str, *, device: str = "auto", dtype: str = "float32", quantization: str | None = None
+) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    """A causal language model and its tokenizer, from a local folder or the Hugging Face hub.
 
     Args:
         path: a folder that holds `config.json`, or a hub name like `Qwen/Qwen2.5-1.5B-Instruct`.
         device: `auto` takes the GPU where there is one.
+        dtype: the format of the weights, `float32` or `bfloat16`.
+        quantization: `nf4` keeps the weights of linear layers in 4 bits; `dtype` is what they are computed in.
 
     Raises:
         FileNotFoundError: the path looks local and holds no model.
+        ModuleNotFoundError: a quantization without bitsandbytes.
     """
+    if dtype not in DTYPES:
+        raise ValueError(unknown_name("model.dtype", dtype, DTYPES))
     looks_local = path.startswith((".", "/", "~")) or Path(path).exists()
-    if looks_local and not (Path(path).expanduser() / "config.json").exists():
+    folder = Path(path).expanduser().resolve()
+    if looks_local and not (folder / "config.json").exists():
+        if (folder / "adapter_config.json").exists():
+            raise FileNotFoundError(f"{path} holds an adapter alone. 'hgpo-gym export' makes a whole model of a run.")
         raise FileNotFoundError(
             f"No model in {path}: expected config.json there. Make one with 'hgpo-gym warmstart', or name a hub model."
         )
-    source = str(Path(path).expanduser()) if looks_local else path
-    model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-    return _on(model, device), _load_tokenizer(source)
+    source = str(folder) if looks_local else path
+    options: dict[str, Any] = {"dtype": DTYPES[dtype]}
+    if quantization is not None:
+        options |= {
+            "quantization_config": _quantization_config(quantization, DTYPES[dtype]),
+            "device_map": {"": resolve_device(device)},
+        }
+    model = transformers.AutoModelForCausalLM.from_pretrained(source, **options)
+    return model if quantization is not None else _on(model, device), _load_tokenizer(source)
+
+
+def _quantization_config(quantization: str, compute_dtype: torch.dtype) -> Any:
+    if quantization not in QUANTIZATIONS:
+        raise ValueError(unknown_name("model.quantization", quantization, QUANTIZATIONS))
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise ModuleNotFoundError(
+            f"model.quantization={quantization} needs bitsandbytes: pip install 'hgpo_gym[bitsandbytes]'"
+        )
+    return transformers.BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type=quantization,
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=compute_dtype,
+    )
+
+
+def checkpoint_activations(model: Any) -> None:
+    """Gradient checkpointing (Chen et al., 2016): in training mode each layer keeps its input alone and computes the
+    rest again in the backward pass. The gradients are the same.
+
+    Raises:
+        ValueError: the model has no layers that can do that.
+    """
+    # transformers has renamed it; the old name still works, and warns.
+    enable = getattr(model, "activation_checkpointing_enable", None) or getattr(
+        model, "gradient_checkpointing_enable", None
+    )
+    if enable is None:
+        raise ValueError(f"trainer.gradient_checkpointing=true: {type(model).__name__} has no layers to checkpoint.")
+    enable({"use_reentrant": False})
 
 
 def _load_tokenizer(source: str) -> "PreTrainedTokenizerBase":
@@ -45,9 +100,14 @@ def _load_tokenizer(source: str) -> "PreTrainedTokenizerBase":
     return loader.from_pretrained(source)
 
 
-def save_model(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: Path) -> None:
-    """A plain Hugging Face folder."""
-    model.save_pretrained(folder)
+def save_model(
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    folder: Path,
+    weights: dict[str, torch.Tensor] | None = None,
+) -> None:
+    """A plain Hugging Face folder, with `weights` instead of the model's own if there are any."""
+    model.save_pretrained(folder, state_dict=weights)
     tokenizer.save_pretrained(folder)
 
 

@@ -1,23 +1,36 @@
 """Drawing tokens from logits, and the likelihood of what was drawn."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from hgpo_gym.trainers.policies.base import Likelihood, Sampling
+from hgpo_gym.trainers.policies.base import Sampling
 
 
-def mask_logits(logits: torch.Tensor, allowed: Sequence[np.ndarray | None]) -> torch.Tensor:
-    """Set the logits [rows, vocabulary] of tokens that are not allowed to -inf; None allows all of a row's tokens."""
+def restrict(logits: torch.Tensor, allowed: Sequence[np.ndarray | None]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The logits [rows, vocabulary] of the allowed tokens alone, and their ids int64[rows, A].
+
+    Rows with fewer than A tokens are filled up with -inf. An entry None allows all of a row's tokens; where all are
+    None, the logits come back as they are, with None for the ids.
+    """
     if all(ids is None for ids in allowed):
-        return logits
-    mask = torch.ones_like(logits, dtype=torch.bool)
-    rows = [row for row, ids in enumerate(allowed) if ids is not None]
-    mask[rows] = False
-    constrained = [ids for ids in allowed if ids is not None]
-    mask[np.repeat(rows, [len(ids) for ids in constrained]), np.concatenate(constrained)] = True
-    return logits.masked_fill(~mask, float("-inf"))
+        return logits, None
+    everything = np.arange(logits.shape[1])
+    ids, own = pad([everything if ids is None else ids for ids in allowed])
+    columns = torch.from_numpy(ids).to(logits.device)
+    others = torch.from_numpy(~own).to(logits.device)
+    return logits.gather(1, columns).masked_fill(others, float("-inf")), columns
+
+
+def pad(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows int64 of different lengths as one array [rows, longest], filled up with 0, and what is their own."""
+    lengths = np.array([len(row) for row in rows])
+    own = np.arange(lengths.max()) < lengths[:, None]
+    padded = np.zeros(own.shape, dtype=np.int64)
+    padded[own] = np.concatenate(rows)
+    return padded, own
 
 
 def draw(logits: torch.Tensor, sampling: Sampling, uniforms: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
@@ -34,15 +47,18 @@ def draw(logits: torch.Tensor, sampling: Sampling, uniforms: np.ndarray) -> tupl
     return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
 
 
-def likelihood_of_drawn(logits: torch.Tensor, tokens: torch.Tensor, record: torch.Tensor) -> Likelihood:
+class Drawn(NamedTuple):
+    """Log-probabilities float32[T] of drawn tokens, and the entropies float32[T] of what they were drawn from, nats."""
+
+    logprobs: torch.Tensor
+    entropy: torch.Tensor
+
+
+def likelihood_of_drawn(logits: torch.Tensor, tokens: torch.Tensor) -> Drawn:
     """The likelihood of the tokens int64[T] under logits [T, vocabulary], -inf where a token was not allowed."""
     logprobs = torch.log_softmax(logits, dim=-1)
     finite = logprobs.masked_fill(torch.isneginf(logprobs), 0.0)
-    return Likelihood(
-        logprobs=logprobs.gather(1, tokens[:, None])[:, 0],
-        entropy=-(logprobs.exp() * finite).sum(-1),
-        record=record,
-    )
+    return Drawn(logprobs.gather(1, tokens[:, None])[:, 0], -(logprobs.exp() * finite).sum(-1))
 
 
 def uniform_numbers(seed: tuple[int, ...], count: int) -> np.ndarray:

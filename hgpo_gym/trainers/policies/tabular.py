@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from hgpo_gym.memory.keys import hash_text, link
 from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
-from hgpo_gym.trainers.policies.sampling import draw, likelihood_of_drawn, uniform_numbers
+from hgpo_gym.trainers.policies.sampling import draw, likelihood_of_drawn, pad, uniform_numbers
 
 _FILE = "table.safetensors"
 
@@ -126,12 +126,15 @@ class TabularPolicy:
         tokens = np.concatenate([record.token_ids for record in records])
         logits, allowed = self._logits(contexts, [record.allowed[0] for record in records if record.allowed])
         columns = torch.from_numpy((allowed == tokens[:, None]).argmax(axis=1))
-        return likelihood_of_drawn(logits / temperature, columns, torch.arange(len(records)))
+        return Likelihood(*likelihood_of_drawn(logits / temperature, columns), torch.arange(len(records)))
 
-    def save(self, folder: Path) -> None:
+    def updated(self) -> None:
+        """Nothing to do: it generates with the model itself."""
+
+    def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
         """One file; `load` reads it."""
         folder.mkdir(parents=True)
-        save_file({**self.model.tensors(), "level": torch.tensor(self.level)}, folder / _FILE)
+        save_file({**self.model.tensors(), **(weights or {}), "level": torch.tensor(self.level)}, folder / _FILE)
 
     @classmethod
     def load(cls, folder: Path) -> "TabularPolicy":
@@ -149,11 +152,8 @@ class TabularPolicy:
 
     def _logits(self, contexts: np.ndarray, answers: Sequence[np.ndarray]) -> tuple[torch.Tensor, np.ndarray]:
         """Logits float32[N, A] of the answers in each context, -inf beyond a context's own, and the answers' ids."""
-        counts = np.array([len(ids) for ids in answers])
-        own = np.arange(counts.max()) < counts[:, None]
-        answer_ids = np.zeros(own.shape, dtype=np.int64)
-        answer_ids[own] = np.concatenate(answers)
-        ids = link(np.repeat(contexts, counts).view(np.uint64), answer_ids[own].view(np.uint64))
+        answer_ids, own = pad(answers)
+        ids = link(np.repeat(contexts, own.sum(axis=1)).view(np.uint64), answer_ids[own].view(np.uint64))
         logits = torch.full(own.shape, float("-inf"))
         return logits.masked_scatter(torch.from_numpy(own), self.model(ids)), answer_ids
 

@@ -1,6 +1,8 @@
 """Token tries: which tokens may come next when the answer must be one of a few."""
 
+import json
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -12,17 +14,20 @@ class TokenTrie:
     """
 
     def __init__(self, sequences: Iterable[Sequence[int]], end_of_text: int):
+        self.sequences, self.end_of_text = tuple(map(tuple, sequences)), end_of_text
         self._children: list[dict[int, int]] = [{}]
-        for sequence in sequences:
+        for sequence in self.sequences:
             node = 0
             for token in (*sequence, end_of_text):
                 node = self._children[node].setdefault(token, len(self._children))
                 if node == len(self._children):
                     self._children.append({})
-        self._allowed = [np.array(sorted(children), dtype=np.int64) for children in self._children]
+        self._allowed: dict[int, np.ndarray] = {}  # of the nodes that were asked for
 
     def allowed(self, node: int) -> np.ndarray:
         """int64[A]: the tokens that may follow; empty at the end of a sequence."""
+        if node not in self._allowed:
+            self._allowed[node] = np.array(sorted(self._children[node]), dtype=np.int64)
         return self._allowed[node]
 
     def child(self, node: int, token: int) -> int:
@@ -36,3 +41,21 @@ class TokenTrie:
             ((token, node),) = self._children[node].items()
             rest.append(token)
         return [] if self._children[node] else rest
+
+    def to_json(self) -> str:
+        """What `from_json` makes the trie of again."""
+        return json.dumps([self.end_of_text, self.sequences])
+
+    @classmethod
+    def from_json(cls, text: str) -> "TokenTrie":
+        end_of_text, sequences = json.loads(text)
+        return cls(sequences, end_of_text)
+
+    @cached_property
+    def deciding(self) -> list[int]:
+        """The tokens after which, wherever they come, only one sequence is left."""
+        decides: dict[int, bool] = {}
+        for children in self._children:
+            for token, child in children.items():
+                decides[token] = decides.get(token, True) and bool(self.forced(child))
+        return [token for token, always in decides.items() if always]

@@ -6,10 +6,18 @@ from pathlib import Path
 
 from rich.console import Console
 
+from hgpo_gym.cache import writing
 from hgpo_gym.trainers.report.chapters import comparison_chapter, notes_chapter, overview_chapter
 from hgpo_gym.trainers.report.figures import styles
 from hgpo_gym.trainers.report.load import comparisons, load_runs
-from hgpo_gym.trainers.report.write import show, write_figures, write_html, write_markdown, write_tables
+from hgpo_gym.trainers.report.write import (
+    replace_earlier,
+    show,
+    write_figures,
+    write_html,
+    write_markdown,
+    write_tables,
+)
 
 
 def write_report(
@@ -23,12 +31,12 @@ def write_report(
 
     Args:
         directories: runs, or folders of runs at any depth.
-        out: is made if it is not there; a report in it is replaced.
+        out: is made if it is not there; a report in it is replaced, files that the new one does not have are removed.
         threshold: the success whose first time is reported, a share above 0 and at most 1.
         console: where the headlines are shown; None shows nothing.
 
     Returns the HTML file. Raises ValueError on a threshold outside its range or two copies of a run, FileNotFoundError
-    where a directory holds no finished run.
+    where a directory holds no finished run, NotWrittenError where the disk is full.
     """
     if not 0 < threshold <= 1:
         raise ValueError(f"threshold={threshold}: a share of successes, above 0 and at most 1 (0.8 is 80 %).")
@@ -48,11 +56,13 @@ def write_report(
     made_by = f"Made by hgpo-gym report (hgpo_gym {version('hgpo_gym')}) from {len(runs)} finished runs."
     if console is not None:
         show(title, chapters, console, headlines=True)
-    out.mkdir(parents=True, exist_ok=True)
-    write_figures(chapters, out / "figures")
-    write_tables(chapters, out / "tables")
-    write_markdown(title, chapters, made_by, out / "report.md")
-    write_html(title, chapters, made_by, out / "report.html")
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        replace_earlier(out, chapters)
+        write_figures(chapters, out / "figures")
+        write_tables(chapters, out / "tables")
+        write_markdown(title, chapters, made_by, out / "report.md")
+        write_html(title, chapters, made_by, out / "report.html")
     return out / "report.html"
 
 

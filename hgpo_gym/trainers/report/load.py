@@ -2,20 +2,27 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import OmegaConf
 
+from hgpo_gym.config import plain
 from hgpo_gym.trainers.advantages import ESTIMATORS
 from hgpo_gym.trainers.report.statistics import first_reaching
-from hgpo_gym.trainers.run_directory import MAY_DIFFER, flatten, read_launches, read_metrics, read_summary
+from hgpo_gym.trainers.run_directory import (
+    MAY_DIFFER,
+    flatten,
+    read_config,
+    read_launches,
+    read_metrics,
+    read_summary,
+)
 
-NEEDED = ("steps_so_far", "seconds_so_far", "group_sizes")
-"""Metrics that not every version has logged."""
+PARTS = ("rollout", "advantage", "update")
+"""What the seconds of an iteration went to."""
 
 SYMBOLS = {"history_length": "K", "length_weight_alpha": "alpha", "step_advantage_weight": "w", "trace_decay": "lambda"}
 """Options that labels call by the symbol that papers give them."""
@@ -84,15 +91,19 @@ class Run:
         """float64[iterations]: a metric of the training rollouts."""
         return np.array([line[metric] for line in self.metrics], dtype=np.float64)
 
+    def has(self, metric: str) -> bool:
+        """Whether every iteration has this metric; older versions logged fewer."""
+        return all(metric in line for line in self.metrics)
+
     @cached_property
     def steps_after(self) -> dict[int, float]:
         """Environment steps taken in training until after an iteration."""
-        return self._after("steps_so_far")
+        return self._until_after(self.curve("steps"))
 
     @cached_property
     def seconds_after(self) -> dict[int, float]:
         """Seconds of training (rollout, advantage, update; not evaluation) until after an iteration."""
-        return self._after("seconds_so_far")
+        return self._until_after(np.sum([self.curve(f"seconds_{part}") for part in PARTS], axis=0))
 
     def census_at(self, iteration: int) -> float:
         """The success of the census after an iteration."""
@@ -110,8 +121,9 @@ class Run:
         iteration, steps, seconds = (first_reaching(success, position, threshold) for position in positions)
         return iteration, steps, seconds
 
-    def _after(self, metric: str) -> dict[int, float]:
-        return {0: 0.0} | {line["iteration"]: line[metric] for line in self.metrics}
+    def _until_after(self, values: np.ndarray) -> dict[int, float]:
+        iterations = (line["iteration"] for line in self.metrics)
+        return {0: 0.0} | dict(zip(iterations, np.cumsum(values).tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -139,6 +151,12 @@ class Comparison:
         """
         ours, theirs = ({run.seed: score(run) for run in self.runs[one]} for one in (label, other))
         return np.array([ours[seed] - theirs[seed] for seed in ours if seed in theirs])
+
+    def recording(self, metric: str) -> "Comparison":
+        """The same with those labels alone whose runs all have the metric."""
+        return replace(
+            self, runs={label: runs for label, runs in self.runs.items() if all(run.has(metric) for run in runs)}
+        )
 
     @property
     def split(self) -> str:
@@ -191,16 +209,11 @@ def comparisons(runs: Sequence[Run]) -> list[Comparison]:
 
 
 def _load(path: Path) -> Run:
-    config: Any = OmegaConf.to_container(OmegaConf.load(path / "config.yaml"))
-    summary, metrics = read_summary(path), read_metrics(path)
-    if missing := [name for name in NEEDED if name not in metrics[0]]:
-        raise ValueError(
-            f"{path / 'metrics.jsonl'} has no {', '.join(missing)}: an older version made it. Train again."
-        )
+    summary = read_summary(path)
     return Run(
         path=path,
-        settings=flatten(config),
-        metrics=tuple(metrics),
+        settings=flatten(plain(read_config(path))),
+        metrics=tuple(read_metrics(path)),
         censuses=tuple(summary["censuses"]),
         later_censuses=tuple(json.loads(file.read_text("utf-8")) for file in sorted(path.glob("census_*.json"))),
         seconds=summary["seconds"],

@@ -20,6 +20,9 @@ from hgpo_gym.trainers.report.statistics import (
 )
 
 SIGNIFICANCE = 0.05
+MOST_IN_SHORT = 4
+"""Algorithms of which every pair is told in short."""
+EACH_AGAINST_EACH = "Each against each"
 SCORES: dict[str, Callable[[Run], float]] = {
     "in the end": lambda run: run.final_success,
     "while training": lambda run: run.success_while_training,
@@ -40,15 +43,22 @@ def in_short(comparison: Comparison) -> Section:
         f"{label} {write(typical([run.final_success for run in runs]), 'share')}"
         for label, runs in comparison.runs.items()
     )
-    verdicts = [f"{better} and {worse}: {_verdict(comparison, better, worse)}" for better, worse in _pairs(comparison)]
-    return Section(
-        "In short", [Paragraph(what), Paragraph(f"Success in the end: {ends}."), Items(tuple(verdicts))], headline=True
-    )
+    told = _pairs(comparison)
+    blocks: list[Block] = [Paragraph(what), Paragraph(f"Success in the end: {ends}.")]
+    if len(comparison.runs) > MOST_IN_SHORT:
+        baseline = next(iter(comparison.runs))
+        told = [pair for pair in told if baseline in pair]
+        below = f"; every pair stands below, under {EACH_AGAINST_EACH}" if _several(comparison) else ""
+        blocks.append(Paragraph(f"Each against {baseline}{below}:"))
+    verdicts = tuple(f"{one} and {other}: {_verdict(comparison, one, other)}" for one, other in told)
+    return Section("In short", [*blocks, Items(verdicts)], headline=True)
 
 
 def learning_curves(comparison: Comparison, style: Styles) -> Section:
     band = (
-        "Line: interquartile mean over training seeds; band: its 95 % interval." if _several(comparison) else "One run."
+        "Line: interquartile mean over training seeds; band: its 95 % interval."
+        if _several(comparison)
+        else "One run each."
     )
     return Section(
         "Learning curves",
@@ -108,9 +118,9 @@ def final_success(comparison: Comparison, style: Styles) -> Section:
 
 
 def pairs(comparison: Comparison) -> Section:
-    """Every two algorithms against each other."""
-    if len(comparison.runs) < 2:
-        return Section("Each against each", [])
+    """Every two algorithms against each other; nothing where each has one run, which tells nothing."""
+    if len(comparison.runs) < 2 or not _several(comparison):
+        return Section(EACH_AGAINST_EACH, [])
     contests = {
         name: {f"{one} over {other}": _contest(comparison, one, other, score) for one, other in _pairs(comparison)}
         for name, score in SCORES.items()
@@ -136,7 +146,7 @@ def pairs(comparison: Comparison) -> Section:
         )
         for name, own in contests.items()
     ]
-    return Section("Each against each", [Table("probability_of_improvement", caption, columns, tuple(rows)), *pictures])
+    return Section(EACH_AGAINST_EACH, [Table("probability_of_improvement", caption, columns, tuple(rows)), *pictures])
 
 
 def two_kinds_of_seeds(comparison: Comparison) -> Section:

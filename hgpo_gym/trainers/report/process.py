@@ -1,16 +1,16 @@
 """How the runs of a comparison went: what credit assignment saw, where the time went, and how to make them again."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from hgpo_gym.trainers.batch import SIZE_BOUNDS
 from hgpo_gym.trainers.report import figures
-from hgpo_gym.trainers.report.blocks import Code, Column, Paragraph, Picture, Section, Table, Value
+from hgpo_gym.trainers.report.blocks import Block, Code, Column, Paragraph, Picture, Section, Table, Value
 from hgpo_gym.trainers.report.figures import Styles
-from hgpo_gym.trainers.report.load import Comparison, Run
+from hgpo_gym.trainers.report.load import PARTS, Comparison, Run
 from hgpo_gym.trainers.report.statistics import typical
 
 SIZE_NAMES = (
@@ -19,16 +19,23 @@ SIZE_NAMES = (
     "no history",
 )
 """Of the classes of sizes that metrics.jsonl counts, and of the steps that are in no group."""
-PARTS = ("rollout", "advantage", "update")
+NOT_RECORDED = "Not recorded by the older version that made the runs"
+CREDIT_METRICS = {
+    "advantage_zero_share": ("no_signal", "steps without signal", "Share of steps whose advantage is exactly 0."),
+    "advantage_mean": ("advantage_mean", "mean advantage", "Mean advantage of the steps of an iteration."),
+    "advantage_std": ("advantage_std", "spread of advantages", "Standard deviation of the advantages of an iteration."),
+}
+"""Of each the picture's name, axis and caption."""
 
 
 def credit_assignment(comparison: Comparison, style: Styles) -> Section:
+    recording = {metric: comparison.recording(metric) for metric in CREDIT_METRICS}
     rows: list[tuple[Value, ...]] = [
         (
             label,
             *(
-                typical([run.curve(metric).mean() for run in runs])
-                for metric in ("advantage_zero_share", "advantage_mean", "advantage_std")
+                typical([run.curve(metric).mean() for run in runs]) if label in recording[metric].runs else None
+                for metric in CREDIT_METRICS
             ),
         )
         for label, runs in comparison.runs.items()
@@ -45,29 +52,28 @@ def credit_assignment(comparison: Comparison, style: Styles) -> Section:
     )
     pictures = [
         Picture(
-            "no_signal",
-            "Share of steps whose advantage is exactly 0.",
-            figures.training_curve(comparison, style, "advantage_zero_share", "steps without signal", share=True),
-        ),
-        Picture(
-            "advantage_mean",
-            "Mean advantage of the steps of an iteration.",
-            figures.training_curve(comparison, style, "advantage_mean", "mean advantage"),
-        ),
-        Picture(
-            "advantage_std",
-            "Standard deviation of the advantages of an iteration.",
-            figures.training_curve(comparison, style, "advantage_std", "spread of advantages"),
-        ),
+            name,
+            caption,
+            figures.training_curve(recording[metric], style, metric, axis, share=metric.endswith("share")),
+        )
+        for metric, (name, axis, caption) in CREDIT_METRICS.items()
+        if recording[metric].runs
     ]
-    return Section("Credit assignment", [Table("credit_assignment", caption, columns, tuple(rows)), *pictures])
+    return Section(
+        "Credit assignment",
+        [
+            Table("credit_assignment", caption, columns, tuple(rows)),
+            *pictures,
+            *_not_recorded(comparison, CREDIT_METRICS),
+        ],
+    )
 
 
 def group_sizes(comparison: Comparison) -> Section:
     """How many steps there are to compare with, at each level of the hierarchy."""
     shares = {
         f"{label}, level {level}": own
-        for label, runs in comparison.runs.items()
+        for label, runs in comparison.recording("group_sizes").runs.items()
         for level, own in enumerate(_shares_by_size(runs))
     }
     columns = (Column("algorithm, level"), *(Column(name, "share") for name in SIZE_NAMES))
@@ -76,15 +82,24 @@ def group_sizes(comparison: Comparison) -> Section:
         "1) and so on, themselves included; over all iterations and runs. A step on its own learns nothing at that "
         "level; at the start of an episode there is no history to share yet."
     )
-    return Section(
-        "Sizes of groups",
-        [
+    blocks: list[Block] = [*_not_recorded(comparison, ["group_sizes"])]
+    if shares:
+        blocks += [
             Table("group_sizes", caption, columns, tuple((name, *map(float, own)) for name, own in shares.items())),
             Picture(
                 "group_sizes", "The same as bars: dark is many companions.", figures.size_shares(shares, SIZE_NAMES)
             ),
-        ],
-    )
+        ]
+    return Section("Sizes of groups", blocks)
+
+
+def _not_recorded(comparison: Comparison, metrics: Iterable[str]) -> list[Paragraph]:
+    """Which metrics are missing in which algorithms' runs, if any are."""
+    lines = []
+    for metric in metrics:
+        if missing := [label for label in comparison.runs if label not in comparison.recording(metric).runs]:
+            lines.append(f"{metric} of {', '.join(missing)}")
+    return [Paragraph(f"{NOT_RECORDED}: {'; '.join(lines)}.")] if lines else []
 
 
 def _shares_by_size(runs: Sequence[Run]) -> np.ndarray:
@@ -165,6 +180,11 @@ def reproduction(comparison: Comparison) -> Section:
         ", ".join(f"{name} {number}" for name, number in launch["versions"].items()) for launch in launches
     )
     commands = dict.fromkeys(launch["command"] for launch in launches)
+    started: list[Block] = [
+        Paragraph("The command of every start of a run, and the versions at work."),
+        Code("\n".join(commands)),
+        Code("\n".join(versions)),
+    ]
     settings = [f"{key}={json.dumps(value)}" for key, value in comparison.settings.items()]
     own = [
         f"{label}: " + " ".join(f"algo.{key}={json.dumps(value)}" for key, value in runs[0].options.items())
@@ -173,9 +193,7 @@ def reproduction(comparison: Comparison) -> Section:
     return Section(
         "Commands, versions, settings",
         [
-            Paragraph("The command of every start of a run, and the versions at work."),
-            Code("\n".join(commands)),
-            Code("\n".join(versions)),
+            *(started if launches else [Paragraph(f"{NOT_RECORDED}: commands and versions.")]),
             Paragraph("The algorithms' own settings."),
             Code("\n".join(own)),
             Paragraph("What all runs have in common."),

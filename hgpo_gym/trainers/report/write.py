@@ -15,8 +15,27 @@ from rich.text import Text
 from hgpo_gym.trainers.pages import render
 from hgpo_gym.trainers.report.blocks import Block, Chapter, Code, Items, Paragraph, Picture, Section, Table, Tree
 
+_FILES = ".report_files"
+"""In the folder of a report: the names of its files."""
 _WORDS = ("text", "prose")
 """Forms of columns that are set left; numbers are set right."""
+
+
+def replace_earlier(out: Path, chapters: Sequence[Chapter]) -> None:
+    """Note which files a report on `chapters` has, and remove those that an earlier one had besides."""
+    names = [
+        "report.html",
+        "report.md",
+        *(f"tables/{slug}{table.name}.csv" for slug, table in _of_kind(chapters, Table)),
+    ]
+    for slug, picture in _of_kind(chapters, Picture):
+        names += [f"figures/{slug}{picture.name}.svg", f"figures/{slug}{picture.name}.png"]
+    noted = out / _FILES
+    earlier = noted.read_text(encoding="utf-8").splitlines() if noted.exists() else []
+    for name in set(earlier) - set(names):
+        if Path(name).parent in (Path("tables"), Path("figures")):  # whatever stands in that list, nothing else goes
+            (out / name).unlink(missing_ok=True)
+    noted.write_text("\n".join(names), encoding="utf-8")
 
 
 def write_html(title: str, chapters: Sequence[Chapter], made_by: str, path: Path) -> None:

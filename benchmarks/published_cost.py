@@ -1,0 +1,106 @@
+"""What the published settings cost: memory by formula, hours by estimate. Nothing is measured here.
+
+python -m benchmarks.published_cost
+"""
+
+from typing import NamedTuple
+
+GIB = 1 << 30
+PEAK, SHARE = 989e12, 0.4
+"""bf16 operations a second of an H100 at most, and the share that training is taken to reach."""
+BANDWIDTH = 3.35e12 * 0.6
+"""Bytes a second that an H100 is taken to read its memory with."""
+STEP_SECONDS = {"vLLM": 0.005, "transformers": 0.030}
+"""Taken for one token of all answers, beside reading weights and cache: launches, scheduling, sampling."""
+ANSWER_TOKENS = 150
+"""Taken for the mean answer; the longest is 512."""
+EPISODES, ITERATIONS, CENSUS_EVERY = 128, 160, 5
+
+
+class Model(NamedTuple):
+    """The shape of a Qwen2.5 model, and the GPUs that the published runs took for it."""
+
+    name: str
+    hidden: int
+    layers: int
+    kv_heads: int
+    feed_forward: int
+    vocabulary: int
+    tied: bool
+    gpus: int
+
+    @property
+    def parameters(self) -> int:
+        kv = 128 * self.kv_heads
+        attention = 2 * self.hidden * self.hidden + 2 * self.hidden * kv + self.hidden + 2 * kv
+        layer = attention + 3 * self.hidden * self.feed_forward + 2 * self.hidden
+        return (1 if self.tied else 2) * self.vocabulary * self.hidden + self.layers * layer + self.hidden
+
+    @property
+    def cache_bytes(self) -> int:
+        """Of one token's keys and values in bf16."""
+        return 2 * self.layers * self.kv_heads * 128 * 2
+
+
+class Setting(NamedTuple):
+    """Prompt tokens: a quarter of the characters that prompt=instruct has for an expert of which half the actions are
+    random, on 16 tasks, and 30 of the chat template. Episode length: taken."""
+
+    name: str
+    prompt_tokens: int
+    episode_length: int
+    longest_episode: int
+    census_tasks: int
+
+
+MODELS = (
+    Model("1.5B", 1536, 28, 2, 8960, 151_936, True, 2),
+    Model("7B", 3584, 28, 4, 18_944, 152_064, False, 4),
+)
+SETTINGS = (
+    Setting("ALFWorld, K = 2", 350, 25, 50, 140),
+    Setting("ALFWorld, K = 4", 410, 25, 50, 140),
+    Setting("WebShop, K = 2", 950, 10, 30, 500),
+    Setting("WebShop, K = 4", 1390, 10, 30, 500),
+)
+
+
+def memory(model: Model) -> dict[str, float]:
+    """GiB of what does not depend on the batch, and of a full cache."""
+    return {
+        "weights, gradients, Adam (fp32)": 16 * model.parameters / GIB,
+        "reference (fp32)": 4 * model.parameters / GIB,
+        "vLLM's copy (bf16)": 2 * model.parameters / GIB,
+        "cache, 128 answers of 4,096 + 512": EPISODES * 4608 * model.cache_bytes / GIB,
+        "layer inputs, 32,768 tokens": 32_768 * model.layers * model.hidden * 2 / GIB,
+        "logits of 4,096 answer tokens, four times": 4 * 4096 * model.vocabulary * 4 / GIB,
+    }
+
+
+def hours(model: Model, setting: Setting, step_seconds: float) -> float:
+    """Of all iterations with their censuses, without the environment's own time."""
+    answers = EPISODES * setting.episode_length
+    tokens = setting.prompt_tokens + ANSWER_TOKENS
+    rate = model.gpus * PEAK * SHARE
+    # Update: forward 2, again for checkpointed layers 2, backward 4. Reference: 2.
+    training = 10 * model.parameters * answers * tokens / rate
+    prefill = 2 * model.parameters * answers * tokens / rate
+    # Each GPU writes its part of the answers, and reads all weights for every token of them.
+    read = 2 * model.parameters + EPISODES / model.gpus * tokens * model.cache_bytes
+    decode = setting.longest_episode * ANSWER_TOKENS * (read / BANDWIDTH + step_seconds)
+    censuses = setting.census_tasks / EPISODES / CENSUS_EVERY
+    return ITERATIONS * (training + (1 + censuses) * (prefill + decode)) / 3600
+
+
+def main() -> None:
+    for model in MODELS:
+        print(f"{model.name}: {model.parameters:,} parameters")
+        for name, size in memory(model).items():
+            print(f"  {name:<44}{size:6.1f} GiB")
+        for setting in SETTINGS:
+            spent = "   ".join(f"{hours(model, setting, step):5.1f} h ({name})" for name, step in STEP_SECONDS.items())
+            print(f"  {setting.name:<18}{model.gpus} H100   {spent}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""The routes of the server, as an ASGI application; `/docs` shows them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
+
+from hgpo_gym import __version__
+from hgpo_gym.envs import ENVIRONMENTS
+from hgpo_gym.server import models
+from hgpo_gym.server.guard import Guard
+from hgpo_gym.server.limits import Limits
+from hgpo_gym.server.offers import Offer
+from hgpo_gym.server.problems import Problem
+from hgpo_gym.server.session import Session
+from hgpo_gym.server.sessions import Sessions
+
+DESCRIPTION = """Play text environments: create a session, reset it, step, close it.
+
+What fails is answered by a problem object that names the thing, its value and a remedy. Number the turns (`turn`), and
+a request whose answer was lost can be sent again without being played twice.
+"""
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": models.ProblemObject, "description": "The client can mend it."},
+    "5XX": {"model": models.ProblemObject, "description": "The environment failed, or the server is full."},
+}
+_TURN: dict[str, Any] = {"response_model": models.Turn, "response_class": Response, "responses": _PROBLEMS}
+
+
+def create_app(
+    offers: Mapping[str, Offer], limits: Limits, tokens: Sequence[str] = (), *, access_log: bool = False
+) -> FastAPI:
+    """The server as an ASGI application.
+
+    Args:
+        offers: what may be played, by id.
+        limits: how much of it.
+        tokens: one for each client; without any, it answers this machine alone, by address.
+        access_log: log a line for each request.
+    """
+    app = FastAPI(
+        title="hgpo-gym serve",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=_lifespan,
+        redirect_slashes=False,
+        redoc_url=None,
+        dependencies=[Depends(HTTPBearer(auto_error=False))] if tokens else [],  # for /docs; the guard asks for it
+    )
+    app.state.sessions = Sessions(offers, limits)
+    app.state.offers, app.state.limits = offers, limits
+    app.add_middleware(
+        Guard,
+        tokens=tokens,
+        body_limit=limits.body,
+        requests_per_client=limits.requests_per_client,
+        access_log=access_log,
+    )
+    app.add_exception_handler(Problem, _tell_problem)
+    app.add_exception_handler(RequestValidationError, _tell_malformed)
+    app.add_exception_handler(HTTPException, _tell_http)
+    _add_routes(app)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    sessions: Sessions = app.state.sessions
+    closing_idle = asyncio.create_task(sessions.close_idle())
+    yield
+    closing_idle.cancel()
+    await sessions.close_all()
+
+
+def _sessions(request: Request) -> Sessions:
+    return request.app.state.sessions
+
+
+def _client(request: Request) -> str:
+    return request.state.client
+
+
+def _session(request: Request, session: str) -> Session:
+    return _sessions(request).get(_client(request), session)
+
+
+AllSessions = Annotated[Sessions, Depends(_sessions)]
+Client = Annotated[str, Depends(_client)]
+OneSession = Annotated[Session, Depends(_session)]
+Offset = Annotated[int, Query(ge=0, lt=2**63, description="Where the page begins.")]
+PageSize = Annotated[int, Query(ge=1, le=1000, description="The most tasks on the page.")]
+
+
+def _add_routes(app: FastAPI) -> None:
+    offers: Mapping[str, Offer] = app.state.offers
+    limits: Limits = app.state.limits
+
+    @app.get("/health", tags=["server"])
+    async def health(sessions: AllSessions) -> models.Health:
+        """Whether the server answers. Needs no token."""
+        return models.Health(status="ok", version=__version__, sessions=len(sessions), max_sessions=limits.sessions)
+
+    @app.get("/environments", tags=["environments"])
+    async def list_environments() -> models.Environments:
+        """What can be played, and what a client may choose."""
+        return models.Environments(
+            environments=[
+                models.Environment(
+                    id=offer.id,
+                    description=ENVIRONMENTS[offer.id].description,
+                    choices={name: list(values) for name, values in offer.choices.items()},
+                )
+                for offer in offers.values()
+            ]
+        )
+
+    @app.get("/environments/{environment:path}/tasks", tags=["environments"], responses=_PROBLEMS)
+    async def list_tasks_of_environment(
+        environment: str, sessions: AllSessions, client: Client, offset: Offset = 0, limit: PageSize = 100
+    ) -> models.Tasks:
+        """The tasks of an environment with its default choices, page by page."""
+        return await sessions.listed_tasks(client, sessions.offer(environment), offset, limit)
+
+    @app.post("/sessions", status_code=201, tags=["sessions"], responses=_PROBLEMS)
+    async def create_session(body: models.NewSession, sessions: AllSessions, client: Client) -> models.Session:
+        """Make an environment of one's own."""
+        return (await sessions.open(client, body)).describe(limits.idle_timeout)
+
+    @app.get("/sessions/{session}", tags=["sessions"], responses=_PROBLEMS)
+    async def get_session(session: OneSession) -> models.Session:
+        """What it plays and where it is. Counts as use."""
+        return session.describe(limits.idle_timeout)
+
+    @app.get("/sessions/{session}/tasks", tags=["sessions"], responses=_PROBLEMS)
+    async def list_tasks(
+        session: OneSession,
+        sessions: AllSessions,
+        offset: Offset = 0,
+        limit: PageSize = 100,
+        task_id: Annotated[str | None, Query(description="List this one, if there is such a task.")] = None,
+    ) -> models.Tasks:
+        """The session's tasks, page by page."""
+        return await sessions.tasks(session, offset, limit, task_id)
+
+    @app.post("/sessions/{session}/reset", tags=["sessions"], **_TURN)
+    async def reset(session: OneSession, sessions: AllSessions, body: models.Reset | None = None) -> Response:
+        """Begin an episode."""
+        return _json(await sessions.play(session, body or models.Reset()))
+
+    @app.post("/sessions/{session}/step", tags=["sessions"], **_TURN)
+    async def step(session: OneSession, sessions: AllSessions, body: models.Step) -> Response:
+        """Take one action."""
+        return _json(await sessions.play(session, body))
+
+    @app.delete("/sessions/{session}", status_code=204, tags=["sessions"], responses=_PROBLEMS)
+    async def close_session(session: OneSession, sessions: AllSessions) -> None:
+        """End the session."""
+        await sessions.close(session)
+
+
+def _json(content: bytes) -> Response:
+    return Response(content, media_type="application/json")
+
+
+async def _tell_problem(request: Request, problem: Exception) -> Response:  # noqa: ARG001 - Starlette's signature
+    assert isinstance(problem, Problem)
+    return problem.response()
+
+
+async def _tell_malformed(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    name = ".".join(str(part)[:100] for part in first["loc"])
+    return Problem(
+        422, "malformed", f"{name}: {first['msg']}.", "/docs shows what is expected.", name=name, value=first["input"]
+    ).response()
+
+
+async def _tell_http(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    assert isinstance(error, HTTPException)
+    type, detail, remedy = {
+        404: ("unknown-path", "There is nothing at this path.", "/docs lists the paths."),
+        405: (
+            "wrong-method",
+            "This path does not take this method.",
+            "The header Allow and /docs list those it takes.",
+        ),
+    }.get(error.status_code, ("malformed", "The body is not JSON that can be read.", "Send JSON in UTF-8."))
+    headers = dict(error.headers) if error.headers else None
+    return Problem(error.status_code, type, detail, remedy, headers=headers).response()

@@ -1,0 +1,189 @@
+"""What stands before the routes: who is let in, with how much, and the line that the log gets of it."""
+
+import asyncio
+import hashlib
+import ipaddress
+import logging
+import secrets
+import time
+from collections import Counter
+from collections.abc import Sequence
+from http import HTTPMethod
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hgpo_gym.server.problems import Problem
+
+LOG = logging.getLogger(__name__)
+OPEN_PATHS = ("/health", "/docs", "/openapi.json")
+"""What is answered without a token: nothing of any client."""
+BODY_TIMEOUT = 30.0
+"""Seconds that a body may take to arrive."""
+_DISCARDED = 4
+"""A body that is too large is read up to so many times the limit, so that a client has time for the answer."""
+
+
+class Guard:
+    """ASGI middleware. Reads bodies whole, so that no handler waits for a client.
+
+    Args:
+        app: what it stands before.
+        tokens: one for each client; none where every address is a client.
+        body_limit: bytes of a body.
+        requests_per_client: worked on at once.
+        access_log: whether each request gets a line: its method, route, status and time, nothing that was sent.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, tokens: Sequence[str], body_limit: int, requests_per_client: int, access_log: bool
+    ):
+        self._app = app
+        self._digests = [hashlib.sha256(token.encode()).digest() for token in tokens]
+        self._body_limit, self._requests_per_client = body_limit, requests_per_client
+        self._access_log = access_log
+        self._busy: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1003})
+            return
+        began, status = time.perf_counter(), 0
+
+        async def send_and_note(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, send_and_note)
+        except Problem as problem:
+            await problem.response()(scope, receive, send_and_note)
+        if self._access_log:
+            method = scope["method"] if scope["method"] in HTTPMethod.__members__ else "?"
+            route = getattr(scope.get("route"), "path", "?")
+            LOG.info("%s %s %d %.1f ms", method, route, status, 1000 * (time.perf_counter() - began))
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = self._client(scope)
+        scope.setdefault("state", {})["client"] = client
+        if self._busy[client] >= self._requests_per_client:
+            raise Problem(
+                429,
+                "too-many-requests",
+                f"{self._busy[client]} requests of yours are worked on, as many as one client may have.",
+                "Wait for their answers.",
+                headers={"Retry-After": "1"},
+            )
+        self._busy[client] += 1
+        try:
+            body = await self._read_body(receive)
+            _check_json(scope, body)
+            await self._app(scope, _replay(body, receive), send)
+        finally:
+            self._busy[client] -= 1
+            if not self._busy[client]:
+                del self._busy[client]
+
+    def _client(self, scope: Scope) -> str:
+        """Who asks: the number of the token, or the address. Raises `Problem`."""
+        headers = Headers(scope=scope)
+        address = f"address {scope['client'][0]}" if scope["client"] else "address unknown"
+        if not self._digests:
+            _check_host(headers.get("host", ""))
+            return address
+        if scope["path"] in OPEN_PATHS:
+            return address
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        digest = hashlib.sha256(given.strip().encode("latin-1")).digest()
+        matches = [secrets.compare_digest(digest, known) for known in self._digests]  # all, whichever it is
+        if scheme.lower() != "bearer" or not any(matches):
+            raise Problem(
+                401,
+                "unauthorized",
+                "The token is missing or not one of this server's.",
+                "Send the header Authorization: Bearer TOKEN; the operator has the token.",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        return f"token {matches.index(True) + 1}"
+
+    async def _read_body(self, receive: Receive) -> bytes:
+        """The whole body. Raises `Problem`."""
+        chunks, size = [], 0
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT):
+                more = True
+                while more and size <= _DISCARDED * self._body_limit:
+                    message = await receive()
+                    chunk = message.get("body", b"")
+                    size += len(chunk)
+                    if size <= self._body_limit:
+                        chunks.append(chunk)
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            raise Problem(
+                408, "too-slow", f"The body did not arrive within {BODY_TIMEOUT:g} s.", "Send it at once."
+            ) from None
+        if size > self._body_limit:
+            raise Problem(
+                413,
+                "too-large",
+                f"The body has more than {self._body_limit} bytes.",
+                "Send less; the operator sets --body.",
+                headers={"Connection": "close"},
+            )
+        return b"".join(chunks)
+
+
+def _check_json(scope: Scope, body: bytes) -> None:
+    content_type = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
+    if body and content_type != "application/json":
+        raise Problem(
+            415,
+            "not-json",
+            "The body is not said to be JSON.",
+            "Send the header Content-Type: application/json.",
+            name="Content-Type",
+            value=content_type,
+        )
+
+
+def _check_host(host: str) -> None:
+    """A page of another site cannot reach a server without tokens by a name of its own that leads to this machine."""
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    if not is_loopback(name.strip("[]")):
+        raise Problem(
+            421,
+            "wrong-host",
+            "This server is for its own machine.",
+            "Use localhost or 127.0.0.1 in the address.",
+            name="Host",
+            value=host,
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, and cannot be reached from others."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name, which may lead anywhere
+        return False
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body in one piece, then what still comes."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay

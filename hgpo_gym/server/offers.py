@@ -1,0 +1,157 @@
+"""What the server offers to play: environments, and the options that a client may set, as the operator listed them.
+
+Nothing else can be asked for. An environment's options may name files, fill the memory or start what is slow; so it is
+the operator who decides, value by value, and no list of harmless names has to be kept.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+import yaml
+
+from hgpo_gym.envs import ENVIRONMENTS
+from hgpo_gym.envs.registration import make
+from hgpo_gym.server.problems import Problem, shown
+from hgpo_gym.suggest import unknown_name
+
+LOG = logging.getLogger(__name__)
+_SCALARS = (str, int, float, bool, type(None))
+NO_LIMIT = 0
+"""The step limit that is none."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One environment on offer.
+
+    Attributes:
+        id: as registered.
+        fixed: options that the server sets; clients neither change nor see them.
+        choices: options that a client may set, each with the values that it may have; the first is the default.
+    """
+
+    id: str
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The options of a client that sets none."""
+        return {**self.fixed, **{name: values[0] for name, values in self.choices.items()}}
+
+    def options(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
+        """All options where a client has chosen some.
+
+        Raises:
+            Problem: an option or a value that is not among the choices.
+        """
+        options = self.defaults
+        for name, value in chosen.items():
+            values = self.choices.get(name)
+            if values is None:
+                raise Problem(
+                    422,
+                    "unknown-option",
+                    f"The option {shown(name)} of {self.id} cannot be set by a client of this server.",
+                    f"Clients may set: {', '.join(self.choices) or 'none'}. The operator adds options to --env.",
+                    name=f"options.{name[:100]}",
+                    value=value,
+                )
+            allowed = [known for known in values if type(known) is type(value) and known == value]
+            if not allowed:
+                raise Problem(
+                    422,
+                    "unknown-option",
+                    f"{shown(value)} is none of the values of {self.id}'s option {name}.",
+                    f"Choose one of {', '.join(map(repr, values))}. The operator adds values to --env.",
+                    name=f"options.{name}",
+                    value=value,
+                )
+            options[name] = allowed[0]
+        return options
+
+    def make(self, chosen: Mapping[str, Any], step_limit: int | None = None) -> gymnasium.Env[str, str]:
+        """The environment.
+
+        Args:
+            chosen: the client's options.
+            step_limit: None for the environment's own, `NO_LIMIT` for none.
+        """
+        options = self.options(chosen)
+        if step_limit is not None:
+            options["max_episode_steps"] = -1 if step_limit == NO_LIMIT else step_limit
+        return make(self.id, **options)
+
+    def try_all(self) -> None:
+        """Make the environment with the defaults, and with each value that a client may choose beside them.
+
+        So mistakes show when the server starts, and what is made on first use is there.
+        """
+        self.make({}).close()
+        for name, values in self.choices.items():
+            for value in values[1:]:
+                self.make({name: value}).close()
+
+
+def parse_offer(words: Sequence[str]) -> Offer:
+    """An offer from the words of `--env ID option=value option=[value,value]`; values are YAML.
+
+    Raises:
+        ValueError: an id that is not registered, or words that cannot be read.
+    """
+    id, *settings = words
+    if id not in ENVIRONMENTS:
+        raise ValueError(unknown_name("environment", id, sorted(ENVIRONMENTS)))
+    fixed, choices = {}, {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        value = _parse_value(text) if name and equals else None
+        if isinstance(value, list) and value and all(map(_is_value, value)):
+            choices[name] = tuple(value)
+        elif equals and isinstance(value, _SCALARS):
+            fixed[name] = value
+        else:
+            raise ValueError(
+                f"--env {id}: cannot read {setting!r}. Write option=value, or option=[a,b] for clients to choose."
+            )
+    return Offer(id, fixed, choices)
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return {}  # no kind of value: refused like other things that are none
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, _SCALARS) or (
+        isinstance(value, list) and all(isinstance(part, _SCALARS) for part in value)
+    )
+
+
+def make_offers(environments: Sequence[Sequence[str]]) -> dict[str, Offer]:
+    """The offers of a server by id, each one tried.
+
+    Args:
+        environments: the words of each `--env`. Without any, every registered environment that can be made as it is.
+
+    Raises:
+        ValueError, OSError, ImportError: an environment cannot be made as it was asked for.
+    """
+    offers = {offer.id: offer for offer in map(parse_offer, environments)}
+    for offer in offers.values():
+        offer.try_all()
+    return offers or {id: Offer(id) for id in ENVIRONMENTS if _can_be_made(id)}
+
+
+def _can_be_made(id: str) -> bool:
+    try:
+        Offer(id).try_all()
+    except (ValueError, OSError, ImportError) as error:
+        LOG.warning("%s is not offered: %s", id, error)
+        return False
+    return True

@@ -1,0 +1,138 @@
+"""One session: an environment, where its client is with it, and how a turn is played."""
+
+import asyncio
+import json
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from hgpo_gym.server import models
+from hgpo_gym.server.offers import Offer
+from hgpo_gym.server.problems import Problem
+
+
+class Played(NamedTuple):
+    """A request and its answer, kept for the client that missed it."""
+
+    request: models.Reset | models.Step
+    answer: bytes
+
+
+@dataclass
+class Session:
+    """An environment and where its client is with it."""
+
+    client: str
+    offer: Offer
+    env: gymnasium.Env[str, str]
+    number: int
+    """In the log, where the id, a secret, has no place."""
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    used_at: float = field(default_factory=time.monotonic)
+    turn: int = 0
+    last: Played | None = None
+    episode_runs: bool = False
+
+    def describe(self, idle_timeout: float) -> models.Session:
+        """What a client is told of it."""
+        env = self.env
+        return models.Session(
+            session=self.id,
+            environment=self.offer.id,
+            split=env.get_wrapper_attr("split"),
+            num_tasks=len(env.get_wrapper_attr("task_ids")),
+            step_limit=env.spec.max_episode_steps if env.spec else None,
+            max_text_length=env.get_wrapper_attr("max_text_length"),
+            turn=self.turn,
+            idle_timeout=idle_timeout,
+        )
+
+
+def page_of_tasks(env: gymnasium.Env[str, str], offset: int, limit: int, task_id: str | None = None) -> models.Tasks:
+    """Tasks from `offset` on; with a `task_id`, that one alone, or none if there is no such task."""
+    task_ids = env.get_wrapper_attr("task_ids")
+    if task_id is not None:
+        found = [task_id] if task_id in task_ids else []
+        return models.Tasks(total=len(found), offset=0, task_ids=found)
+    return models.Tasks(total=len(task_ids), offset=offset, task_ids=list(task_ids[offset : offset + limit]))
+
+
+def play(session: Session, request: models.Reset | models.Step) -> tuple[bytes, bool]:
+    """The answer to a reset or step, and whether the episode goes on."""
+    env = session.env
+    if isinstance(request, models.Step):
+        if request.seed is not None:
+            env.unwrapped.np_random = np.random.default_rng(request.seed)
+        observation, reward, terminated, truncated, info = env.step(request.action)
+    else:
+        _check_task(env, request.task_id)
+        options = None if request.task_id is None else {"task_id": request.task_id}
+        observation, info = env.reset(seed=request.seed, options=options)
+        reward, terminated, truncated = 0.0, False, False
+    answer = {
+        "turn": session.turn + 1,
+        "observation": observation,
+        "reward": float(reward),
+        "terminated": bool(terminated),
+        "truncated": bool(truncated),
+        "info": info,
+    }
+    # ASCII: half of a surrogate pair, which an environment may print, has no place in UTF-8.
+    return json.dumps(answer, allow_nan=False, default=_plain).encode(), not (terminated or truncated)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's values as JSON has them; `json` knows the others."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"info has a {type(value).__name__}, which JSON has no form for.")
+
+
+def _check_task(env: gymnasium.Env[str, str], task_id: str | None) -> None:
+    if task_id is not None and task_id not in env.get_wrapper_attr("task_ids"):
+        raise Problem(
+            422,
+            "unknown-task",
+            "There is no such task in this session's split.",
+            "GET .../tasks lists them.",
+            name="task_id",
+            value=task_id,
+        )
+
+
+def check_order(session: Session, request: models.Reset | models.Step) -> None:
+    """A request is the session's next turn, and a step is one of an episode that goes on."""
+    if request.turn is not None and request.turn != session.turn + 1:
+        raise Problem(
+            409,
+            "wrong-turn",
+            f"The next turn of this session is {session.turn + 1}, not {request.turn}; "
+            "the last one is answered again if it is sent unchanged.",
+            "Number resets and steps from 1, and wait for each answer. GET the session for its turn.",
+            name="turn",
+            value=request.turn,
+        )
+    if isinstance(request, models.Reset):
+        return
+    if not session.episode_runs:
+        raise Problem(
+            409,
+            "reset-needed",
+            "There is no episode, or it has ended.",
+            "Reset the session before the next step.",
+        )
+    longest = session.env.get_wrapper_attr("max_text_length")
+    if len(request.action) > longest:
+        raise Problem(
+            422,
+            "too-long",
+            f"The action has {len(request.action)} characters, more than {longest}.",
+            "Send a shorter one.",
+            name="action",
+            value=request.action,
+        )

@@ -1,0 +1,251 @@
+"""All sessions of a server: bounded in number, each for one client alone, closed when nobody uses them."""
+
+import asyncio
+import logging
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+import gymnasium
+
+from hgpo_gym.server import models
+from hgpo_gym.server.limits import Limits
+from hgpo_gym.server.offers import Offer
+from hgpo_gym.server.problems import Problem
+from hgpo_gym.server.session import Played, Session, check_order, page_of_tasks, play
+from hgpo_gym.server.threads import Failed, Outcome, StillRunning, Threads
+
+LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Sessions:
+    """All sessions of a server. Its methods belong to one event loop.
+
+    Args:
+        offers: what may be played, by id.
+        limits: how much of it.
+    """
+
+    def __init__(self, offers: Mapping[str, Offer], limits: Limits):
+        self._offers, self._limits = offers, limits
+        self._threads = Threads(limits.threads)
+        self._open: dict[str, Session] = {}
+        self._held: Counter[str] = Counter()
+        self._numbers = count(1)
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """Sessions that are open, being opened or being closed: until their environment has returned, they count."""
+        return self._held.total()
+
+    def offer(self, id: str) -> Offer:
+        """The environment with an id. Raises `Problem`."""
+        if id not in self._offers:
+            raise Problem(
+                404,
+                "unknown-environment",
+                f"There is no environment {id[:100]!r} here.",
+                f"Choose one of {', '.join(self._offers)}.",
+                name="environment",
+                value=id,
+            )
+        return self._offers[id]
+
+    async def open(self, client: str, request: models.NewSession) -> Session:
+        """A new session. Raises `Problem`."""
+        offer = self.offer(request.environment)
+        offer.options(request.options)  # what may not be chosen is refused before anything is held
+        self._hold(client)
+        try:
+            env = await self._threads.run(
+                client, partial(offer.make, request.options, request.step_limit), self._limits.time_limit
+            )
+        except Failed as failure:
+            self._release(client)
+            LOG.error("%s with %s cannot be made: %s", offer.id, request.options, failure.__cause__)
+            raise Problem(
+                503,
+                "environment-unavailable",
+                f"{offer.id} cannot be made with these options.",
+                "The server's log says why, to its operator.",
+            ) from None
+        except StillRunning as making:
+            self._leave(self._close_unopened(client, making.outcome))
+            raise Problem(
+                504,
+                "environment-timed-out",
+                f"{offer.id} was not made within {self._limits.time_limit:g} s.",
+                "The server goes on making what is kept for the next time: try again later.",
+            ) from None
+        session = Session(client, offer, env, next(self._numbers))
+        self._open[session.id] = session
+        return session
+
+    def get(self, client: str, id: str) -> Session:
+        """A session of this client. Raises `Problem`, the same for those of others as for those that never were."""
+        session = self._open.get(id)
+        if session is None or session.client != client:
+            raise _unknown_session()
+        session.used_at = time.monotonic()
+        return session
+
+    async def play(self, session: Session, request: models.Reset | models.Step) -> bytes:
+        """Reset or step; the answer as JSON. One request of a session after the other. Raises `Problem`."""
+        async with session.lock:
+            self._check_open(session)
+            if session.last and request.turn == session.turn and request == session.last.request:
+                return session.last.answer
+            check_order(session, request)
+            answer, session.episode_runs = await self._run(session, partial(play, session, request))
+            session.turn, session.last = session.turn + 1, Played(request, answer)
+            return answer
+
+    async def tasks(self, session: Session, offset: int, limit: int, task_id: str | None) -> models.Tasks:
+        """A page of the session's tasks. Raises `Problem`."""
+        async with session.lock:
+            self._check_open(session)
+            return await self._run(session, partial(page_of_tasks, session.env, offset, limit, task_id))
+
+    async def listed_tasks(self, client: str, offer: Offer, offset: int, limit: int) -> models.Tasks:
+        """A page of the tasks of an environment with its default options. Raises `Problem`."""
+        session = await self.open(client, models.NewSession(environment=offer.id))
+        try:
+            return await self.tasks(session, offset, limit, None)
+        finally:
+            await self.close(session)
+
+    async def close(self, session: Session) -> None:
+        """Close a session once what it is at is done. May be called twice."""
+        async with session.lock:
+            if self._open.pop(session.id, None) is not None:
+                await self._close_env(session.client, session.env)
+
+    async def close_idle(self) -> None:
+        """Close the sessions that nobody has used for too long, again and again."""
+        while True:
+            await asyncio.sleep(min(5.0, self._limits.idle_timeout / 4))
+            last = time.monotonic() - self._limits.idle_timeout
+            for session in [session for session in self._open.values() if session.used_at < last]:
+                if not session.lock.locked():
+                    LOG.info("Session %d (%s) was idle: closed.", session.number, session.offer.id)
+                    self._leave(self.close(session))
+
+    async def close_all(self) -> None:
+        """Close everything; environments that do not return are left."""
+        LOG.info("Closing %d sessions.", len(self))
+        for session in list(self._open.values()):
+            self._leave(self.close(session))
+        if self._leaving:
+            await asyncio.wait(self._leaving, timeout=5)
+
+    def _hold(self, client: str) -> None:
+        if self._held[client] >= self._limits.sessions_per_client:
+            raise Problem(
+                429,
+                "too-many-sessions",
+                f"You have {self._held[client]} sessions open, as many as one client may have.",
+                f"Close one, or leave it unused for {self._limits.idle_timeout:g} s.",
+                headers={"Retry-After": "5"},
+            )
+        if len(self) >= self._limits.sessions:
+            raise Problem(
+                503,
+                "server-full",
+                f"All {self._limits.sessions} sessions of this server are in use.",
+                "Try again later; the operator sets --sessions.",
+                headers={"Retry-After": "5"},
+            )
+        self._held[client] += 1
+
+    def _release(self, client: str) -> None:
+        self._held[client] -= 1
+        if not self._held[client]:
+            del self._held[client]
+
+    def _check_open(self, session: Session) -> None:
+        if session.id not in self._open:  # closed while the request waited its turn
+            raise _unknown_session()
+
+    async def _run(self, session: Session, function: Callable[[], T]) -> T:
+        """Run code of the session's environment; if that fails, the session is over, and no other."""
+        try:
+            return await self._threads.run(session.client, function, self._limits.time_limit)
+        except Failed as failure:
+            if isinstance(failure.__cause__, Problem):
+                raise failure.__cause__ from None
+            del self._open[session.id]
+            self._leave(self._close_env(session.client, session.env))
+            raise _told(session, failure.__cause__) from None
+        except StillRunning as running:
+            del self._open[session.id]
+            self._leave(self._close_later(session, running.outcome))
+            LOG.error("Session %d (%s) took too long: ended.", session.number, session.offer.id)
+            raise Problem(
+                504,
+                "environment-timed-out",
+                f"{session.offer.id} did not answer within {self._limits.time_limit:g} s. This session is over.",
+                "Create another; the operator sets --time-limit.",
+            ) from None
+        finally:
+            session.used_at = time.monotonic()
+
+    def _leave(self, work: Any) -> None:
+        """Have something done that no request waits for."""
+        task = asyncio.create_task(work)
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _close_env(self, client: str, env: gymnasium.Env[str, str]) -> None:
+        try:
+            await self._threads.run(client, env.close, self._limits.time_limit)
+        except Failed as failure:
+            LOG.error("An environment could not be closed: %s.", _place(failure.__cause__))
+        except StillRunning as closing:
+            await asyncio.wrap_future(closing.outcome)
+        self._release(client)
+
+    async def _close_later(self, session: Session, outcome: "Future[Outcome[Any]]") -> None:
+        await asyncio.wrap_future(outcome)
+        await self._close_env(session.client, session.env)
+
+    async def _close_unopened(self, client: str, outcome: "Future[Outcome[gymnasium.Env[str, str]]]") -> None:
+        env = (await asyncio.wrap_future(outcome)).value
+        if env is None:
+            self._release(client)
+        else:
+            await self._close_env(client, env)
+
+
+def _unknown_session() -> Problem:
+    return Problem(
+        404,
+        "unknown-session",
+        "You have no such session: it was closed, was idle for too long, ended with an error, or never was.",
+        "Create one: POST /sessions.",
+    )
+
+
+def _told(session: Session, error: BaseException | None) -> Problem:
+    """What the client is told of an environment's error. The place goes to the log; not the message, in which may be
+    what the client sent."""
+    LOG.error("Session %d (%s) ended: %s.", session.number, session.offer.id, _place(error))
+    return Problem(
+        502,
+        "environment-failed",
+        f"{session.offer.id} failed with {type(error).__name__}. This session is over.",
+        "Create another; the server's log says where it failed.",
+    )
+
+
+def _place(error: BaseException | None) -> str:
+    """The kind of an error and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__) if error else []
+    where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno} ({frames[-1].name})" if frames else ""
+    return f"{type(error).__name__}{where}"

@@ -1,0 +1,121 @@
+"""Runs environments' code in a few threads, so that none of it holds up the server or another client's."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, Generic, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+T = TypeVar("T")
+
+
+class Outcome(NamedTuple, Generic[T]):
+    """What a function returned, or what it raised. A value, so that no library writes the error into its log."""
+
+    value: T | None
+    error: BaseException | None = None
+
+    def get(self) -> T:
+        """The value; raises what was raised inside `Failed`."""
+        if self.error is not None:
+            raise Failed from self.error
+        return self.value  # type: ignore[return-value] # there is an error or a T
+
+
+class Failed(Exception):  # noqa: N818 - like concurrent.futures.CancelledError, it tells what became of the call
+    """The function raised; `__cause__` has what."""
+
+
+class StillRunning(Exception):  # noqa: N818
+    """The function takes too long, and nobody waits for it any more; `outcome` is there once it has ended."""
+
+    def __init__(self, outcome: "Future[Outcome[Any]]"):
+        super().__init__()
+        self.outcome = outcome
+
+
+class Threads:
+    """A bounded number of threads that take functions in the order in which they come.
+
+    One client has at most half of the threads, so that another finds one. A thread whose function takes too long is
+    replaced, and ends when the function does. They are daemons: what never returns does not keep the process.
+
+    Args:
+        count: of threads.
+    """
+
+    def __init__(self, count: int):
+        self._queue: SimpleQueue[_Task[Any]] = SimpleQueue()
+        self._each = max(1, count // 2)
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        for _ in range(count):
+            self._start_one()
+
+    async def run(self, client: str, function: Callable[[], T], time_limit: float) -> T:
+        """What the function returns. `time_limit` is in seconds and begins when the function does.
+
+        Raises:
+            Failed: the function raised.
+            StillRunning: it did not return in time, or the caller was cancelled meanwhile.
+        """
+        async with self._shares.setdefault(client, asyncio.Semaphore(self._each)):
+            task = _Task(function)
+            self._queue.put(task)
+            outcome = asyncio.wrap_future(task.outcome)
+            try:
+                while not outcome.done() and (left := task.seconds_left(time_limit)) > 0:
+                    await asyncio.wait({outcome}, timeout=left)
+            except asyncio.CancelledError:
+                self._give_up(task)
+                raise StillRunning(task.outcome) from None
+            if not outcome.done() and self._give_up(task):
+                raise StillRunning(task.outcome)
+            return (await outcome).get()
+
+    def _give_up(self, task: "_Task[Any]") -> bool:
+        """Whether the task goes on, and then in a thread that has been replaced."""
+        with task.lock:
+            task.given_up = True
+            goes_on = task.began is not None and not task.finished
+        if goes_on:
+            self._start_one()
+        return goes_on
+
+    def _start_one(self) -> None:
+        threading.Thread(target=self._work, name="environment", daemon=True).start()
+
+    def _work(self) -> None:
+        while self._queue.get().run():
+            pass
+
+
+class _Task(Generic[T]):
+    def __init__(self, function: Callable[[], T]):
+        self.outcome: Future[Outcome[T]] = Future()
+        self.lock = threading.Lock()
+        self.began: float | None = None
+        self.finished = self.given_up = False
+        self._function = function
+
+    def seconds_left(self, time_limit: float) -> float:
+        return time_limit if self.began is None else self.began + time_limit - time.monotonic()
+
+    def run(self) -> bool:
+        """Run the function, unless nobody waits for it; whether its thread has not been replaced meanwhile."""
+        with self.lock:
+            if self.given_up:
+                self.outcome.set_result(Outcome(None, asyncio.CancelledError()))
+                return True
+            self.began = time.monotonic()
+        try:
+            outcome = Outcome(self._function())
+        except BaseException as error:  # noqa: BLE001 - whatever an environment raises, SystemExit included
+            outcome = Outcome(None, error)
+        with self.lock:
+            self.finished = True
+            not_replaced = not self.given_up
+        self.outcome.set_result(outcome)
+        return not_replaced

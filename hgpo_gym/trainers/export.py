@@ -1,0 +1,55 @@
+"""A checkpoint of a run as a plain Hugging Face folder, for any program that reads those."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omegaconf import OmegaConf
+
+from hgpo_gym.cache import make_whole
+from hgpo_gym.config import plain
+from hgpo_gym.trainers.checkpoint import Checkpoints
+from hgpo_gym.trainers.policies.adapters import CONFIG as ADAPTER_CONFIG
+from hgpo_gym.trainers.policies.adapters import base_of, load_adapter, merge
+from hgpo_gym.trainers.policies.models import load_model, save_model
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+def export(run: Path, to: Path, iteration: int | None = None) -> Path:
+    """Write the model of a run's newest checkpoint, or of the one after `iteration`, into the new folder `to`.
+
+    An adapter is merged into the weights, quantised ones are written out in full. Returns the checkpoint.
+
+    Raises:
+        FileNotFoundError: no run there, no such checkpoint, no base model under the adapter.
+        FileExistsError: `to` exists.
+        ValueError: the run trained no language model.
+    """
+    if not (run / "config.yaml").exists():
+        raise FileNotFoundError(f"No run in {run}: expected config.yaml there.")
+    if to.exists():
+        raise FileExistsError(f"{to} exists: export to a new folder.")
+    config = OmegaConf.load(run / "config.yaml")
+    checkpoints = Checkpoints(run / "checkpoints")
+    checkpoint = checkpoints.newest() if iteration is None else checkpoints.sound(iteration)
+    if checkpoint is None:
+        raise FileNotFoundError(f"{run} has no checkpoint: expected {checkpoints.folder}/iteration_*.")
+    if config.model.kind != "language_model":
+        raise ValueError(f"{run} has model.kind={config.model.kind}: only a language model can be exported.")
+    # Runs of earlier versions did not say what they all had.
+    formats = {"dtype": "float32", "quantization": None, **plain(config.model)}
+    model, tokenizer = _whole_model(checkpoint / "model", formats["dtype"], formats["quantization"])
+    make_whole(to, lambda folder: save_model(model, tokenizer, folder))
+    return checkpoint
+
+
+def _whole_model(
+    folder: Path, dtype: str, quantization: str | None
+) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    if not (folder / ADAPTER_CONFIG).exists():
+        return load_model(str(folder), device="cpu", dtype=dtype)
+    base, tokenizer = load_model(base_of(folder), device="cpu", dtype=dtype, quantization=quantization)
+    if quantization is not None:
+        base = base.dequantize()  # the adapter learned beside the rounded weights, so those are what it is added to
+    return merge(load_adapter(base, folder)), tokenizer

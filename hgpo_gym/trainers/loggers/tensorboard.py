@@ -1,0 +1,22 @@
+"""TensorBoard: `tensorboard --logdir runs` shows the runs below it side by side."""
+
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+
+
+class TensorBoardLogger:
+    """Writes event files in `tensorboard` in the run directory."""
+
+    def __init__(self, run_dir: Path, settings: dict[str, Any], after: int):  # noqa: ARG002 - Logger
+        # A run that was killed may have written iterations after its newest checkpoint, which are made again now.
+        self._writer = SummaryWriter(str(run_dir / "tensorboard"), purge_step=after + 1 if after else None)
+
+    def log(self, metrics: dict[str, float]) -> None:
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, int(metrics["iteration"]))
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()

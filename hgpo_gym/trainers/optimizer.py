@@ -1,0 +1,78 @@
+"""What changes the weights: AdamW, in 32 or 8 bits, with a linear warm-up."""
+
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from hgpo_gym.trainers.settings import TrainerSettings
+
+
+def make_optimizer(model: torch.nn.Module, settings: TrainerSettings) -> torch.optim.Optimizer:
+    """AdamW over the parameters that train: all of them, or the adapter's.
+
+    Its state has two numbers a parameter: of the parameter's own format, or with `adamw_8bit` of 8 bits, in blocks that
+    share a scale (Dettmers et al., 2022).
+
+    Raises:
+        ModuleNotFoundError: 8 bits without bitsandbytes.
+    """
+    parameters = trained_parameters(model)
+    options = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    if settings.optimizer == "adamw":
+        return torch.optim.AdamW(parameters, **options)
+    try:
+        from bitsandbytes.optim import AdamW8bit
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"trainer.optimizer={settings.optimizer} needs bitsandbytes: pip install 'hgpo_gym[bitsandbytes]'"
+        ) from error
+    return AdamW8bit(parameters, **options)
+
+
+def warm_up(optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
+    """A learning rate that rises in a straight line over `steps` optimiser steps."""
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / max(1, steps)))
+
+
+def trained_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def state_by_name(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> dict[str, Any]:
+    """The optimiser's state with the names of weights for their numbers, and whole, for the main process, where
+    processes hold parts of it; all take part."""
+    names = {weight: name for name, weight in model.named_parameters()}
+    state = {
+        names[weight]: {key: _whole(value) for key, value in own.items()} for weight, own in optimizer.state.items()
+    }
+    groups = [{**group, "params": [names[weight] for weight in group["params"]]} for group in optimizer.param_groups]
+    return {"state": state, "param_groups": groups}
+
+
+def load_state_by_name(optimizer: torch.optim.Optimizer, model: torch.nn.Module, saved: dict[str, Any]) -> None:
+    """Put the optimiser in a state that `state_by_name` gave; where processes hold parts of the weights, each takes its
+    parts of the state."""
+    weights = dict(model.named_parameters())
+    names = [name for group in saved["param_groups"] for name in group["params"]]
+    numbers = {name: number for number, name in enumerate(names)}
+    state = {
+        numbers[name]: {key: _like(value, weights[name]) for key, value in own.items()}
+        for name, own in saved["state"].items()
+    }
+    groups = [{**group, "params": [numbers[name] for name in group["params"]]} for group in saved["param_groups"]]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _whole(value: Any) -> Any:
+    if not isinstance(value, DTensor):
+        return value
+    whole = value.full_tensor()
+    return whole.cpu() if value.device_mesh.get_rank() == 0 else None
+
+
+def _like(value: Any, weight: torch.nn.Parameter) -> Any:
+    """A tensor of the weight's shape, divided as the weight is; anything else as it is."""
+    if isinstance(weight, DTensor) and isinstance(value, torch.Tensor) and value.shape == weight.shape:
+        return distribute_tensor(value, weight.device_mesh, weight.placements, src_data_rank=None)
+    return value

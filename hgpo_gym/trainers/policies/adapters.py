@@ -1,0 +1,114 @@
+"""LoRA (Hu et al., 2021) by peft: small matrices that are trained beside weights that stay as they are. Over a base in
+4 bits it is QLoRA (Dettmers et al., 2023)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hgpo_gym.trainers.policies.base import Likelihood, TokenRecord, TrainablePolicy
+from hgpo_gym.trainers.settings import LoraSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+CONFIG = "adapter_config.json"
+"""The file that tells a folder with an adapter from one with a whole model."""
+
+
+def add_adapter(model: "PreTrainedModel", settings: LoraSettings, seed: int) -> "PreTrainedModel":
+    """The model with a new adapter, the only part of it that trains; it changes nothing yet.
+
+    The adapter's weights are float32, whatever the model's are. `seed` draws the half of them that is not 0.
+
+    Raises:
+        ModuleNotFoundError: without peft.
+        ValueError: `target_modules` names no part of the model.
+    """
+    peft = _import_peft()
+    options = peft.LoraConfig(
+        task_type="CAUSAL_LM",
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=settings.target_modules,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return peft.get_peft_model(model, options)
+
+
+def base_of(folder: Path) -> str:
+    """The folder or hub name of the model that the adapter in `folder` belongs to.
+
+    Raises:
+        FileNotFoundError: the model was in a folder that is gone.
+    """
+    base = _import_peft().PeftConfig.from_pretrained(folder).base_model_name_or_path
+    if base.startswith("/") and not Path(base).exists():
+        raise FileNotFoundError(
+            f"The adapter in {folder} belongs to the model in {base}, which is gone. Put it back, or write its new "
+            f"place as base_model_name_or_path in {folder / CONFIG}."
+        )
+    return base
+
+
+def load_adapter(model: "PreTrainedModel", folder: Path) -> "PreTrainedModel":
+    """The model with a saved adapter, ready to train on."""
+    return _import_peft().PeftModel.from_pretrained(model, folder, is_trainable=True)
+
+
+def has_adapter(model: torch.nn.Module) -> bool:
+    return hasattr(model, "peft_config")
+
+
+def merge(model: Any) -> "PreTrainedModel":
+    """A plain model that computes the same as this one with its adapter, whose product is added to the weights."""
+    return model.merge_and_unload()
+
+
+def plain_weights(model: Any) -> dict[str, torch.Tensor]:
+    """The weights of a plain model that computes the same, by their names in a checkpoint, a tied one under each of its
+    names. The model stays as it is; its own weights come without a copy."""
+    if not has_adapter(model):
+        return dict(model.named_parameters(remove_duplicate=False))
+    from peft.tuners.lora import LoraLayer
+    from peft.utils.integrations import dequantize_module_weight
+
+    base = model.get_base_model()
+    weights = {
+        name.replace(".base_layer.", "."): weight
+        for name, weight in base.named_parameters(remove_duplicate=False)
+        if ".lora_" not in name
+    }
+    layers: dict[str, Any] = {name: layer for name, layer in base.named_modules() if isinstance(layer, LoraLayer)}
+    for name, layer in layers.items():
+        (adapter,) = layer.active_adapters
+        weights[f"{name}.weight"] = dequantize_module_weight(layer.base_layer) + layer.get_delta_weight(adapter)
+    return weights
+
+
+class WithoutAdapter:
+    """A policy with its adapter switched off: the weights it began with, at no cost in memory."""
+
+    def __init__(self, policy: TrainablePolicy):
+        self._policy = policy
+
+    @property
+    def model(self) -> torch.nn.Module:
+        return self._policy.model
+
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
+        """See `Scorer`."""
+        model: Any = self._policy.model
+        with model.disable_adapter():
+            return self._policy.likelihood(records, temperature=temperature)
+
+
+def _import_peft() -> Any:
+    try:
+        import peft
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("model.lora needs peft: pip install 'hgpo_gym[lora]'") from error
+    return peft

@@ -1,0 +1,104 @@
+"""The keys and values of answers in progress: rows of different lengths, all ending in the same column."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from transformers.cache_utils import Cache, DynamicLayer
+
+ROOM = 32
+"""Columns that are made at a time."""
+
+
+class GrowingLayer(DynamicLayer):
+    """A layer's keys and values with room ahead: a new token is written in place, where `DynamicLayer` copies all.
+
+    Args:
+        keys, values: [rows, heads, columns, width], of which the first `used` columns are in use.
+    """
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, used: int):
+        super().__init__()
+        self.dtype, self.device, self.is_initialized = keys.dtype, keys.device, True
+        self._keys, self._values = keys, values
+        self._use(used)
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: Any,  # noqa: ARG002 - the signature of transformers
+        **kwargs: Any,  # noqa: ARG002
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append columns, and return all keys and values."""
+        start, end = self._used, self._used + key_states.shape[2]
+        if end > self._keys.shape[2]:
+            self._keys, self._values = (_with_room(states, end + ROOM) for states in (self._keys, self._values))
+        self._keys[:, :, start:end] = key_states
+        self._values[:, :, start:end] = value_states
+        self._use(end)
+        return self.keys, self.values
+
+    def _use(self, columns: int) -> None:
+        self._used = columns
+        self.keys, self.values = self._keys[:, :, :columns], self._values[:, :, :columns]
+
+
+class Rows(NamedTuple):
+    """Rows of a cache.
+
+    Attributes:
+        cache: what the model filled.
+        rows: int64[R], which rows; one may be named several times.
+        ends: int64[R], the column after the last that belongs to the row.
+    """
+
+    cache: Cache
+    rows: torch.Tensor
+    ends: torch.Tensor
+
+
+def join(parts: Sequence[Rows], columns: int) -> Cache:
+    """One cache of the rows of all parts, each with the `columns` columns before its end, or what there is of them.
+
+    What comes before a row's first column is filled with some number, so that masking it is enough.
+    """
+    layers = zip(*(part.cache.layers for part in parts), strict=True)
+    return Cache(
+        layers=[
+            GrowingLayer(
+                _join_states([layer.keys for layer in same], parts, columns),
+                _join_states([layer.values for layer in same], parts, columns),
+                columns,
+            )
+            for same in layers
+        ]
+    )
+
+
+def _join_states(states: Sequence[torch.Tensor], parts: Sequence[Rows], columns: int) -> torch.Tensor:
+    _, heads, _, width = states[0].shape
+    joined = states[0].new_empty(sum(len(part.rows) for part in parts), heads, columns + ROOM, width)
+    start = 0
+    for source, part in zip(states, parts, strict=True):
+        end = start + len(part.rows)
+        # Selecting from a flat list of columns is several times faster than indexing by row and column.
+        taken = source.reshape(-1, width).index_select(0, _places(part, heads, source.shape[2], columns))
+        joined[start:end, :, :columns] = taken.view(-1, heads, columns, width)
+        start = end
+    return joined
+
+
+def _places(part: Rows, heads: int, width: int, columns: int) -> torch.Tensor:
+    """int64[R * heads * columns]: where the columns before the ends are in a list of all rows' heads' columns."""
+    device = part.rows.device
+    own = (part.ends[:, None] - columns + torch.arange(columns, device=device)).clamp(min=0)
+    heads_of_rows = part.rows[:, None] * heads + torch.arange(heads, device=device)
+    return (heads_of_rows[:, :, None] * width + own[:, None, :]).flatten()
+
+
+def _with_room(states: torch.Tensor, columns: int) -> torch.Tensor:
+    rows, heads, used, width = states.shape
+    grown = states.new_empty(rows, heads, columns, width)
+    grown[:, :, :used] = states
+    return grown

@@ -1,0 +1,218 @@
+"""Writing many answers side by side: prompts are read in batches of similar length, each distinct prompt once; answers
+are written together whatever their prompts' lengths, and where some have ended, the next prompts' answers join in."""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from transformers.cache_utils import Cache, DynamicCache
+
+from hgpo_gym.trainers.policies.base import Sampling, TokenRecord
+from hgpo_gym.trainers.policies.batching import length_sorted_batches
+from hgpo_gym.trainers.policies.cache import Rows, join
+from hgpo_gym.trainers.policies.sampling import draw, restrict
+from hgpo_gym.trainers.policies.trie import TokenTrie
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+MOST_ENDED = 0.1
+"""Rows whose answers have ended are taken out of a batch once they are more than this share of it: taking them out
+copies the others."""
+
+
+class Writing:
+    """One answer while it is being written.
+
+    Args:
+        prompt_ids: int64[P].
+        trie: the answers to choose from; None where any text will do.
+        uniforms: float64[the longest answer], what its tokens are drawn by.
+        end_of_text: the token that ends it.
+    """
+
+    def __init__(self, prompt_ids: np.ndarray, trie: TokenTrie | None, uniforms: np.ndarray, end_of_text: int):
+        self.prompt_ids = prompt_ids
+        self.token_ids: list[int] = []
+        self.done = False
+        self.trie, self._node = trie, 0
+        self._uniforms, self._end_of_text = uniforms, end_of_text
+        self._logprobs: list[float] = []
+        self._allowed: list[np.ndarray] = []
+        self._take_forced()
+
+    @property
+    def cached(self) -> int:
+        """Its tokens that the model has read: all but the last."""
+        return len(self.prompt_ids) + len(self.token_ids) - 1
+
+    def allowed(self) -> np.ndarray | None:
+        """int64[A]: the tokens that may come next; None for all."""
+        return self.trie.allowed(self._node) if self.trie else None
+
+    def next_uniform(self) -> float:
+        return self._uniforms[len(self.token_ids)]
+
+    def append(self, token: int, logprob: float) -> None:
+        """Add a drawn token, and the rest of the answer if only one is left."""
+        self._append(token, logprob)
+        self.done = token == self._end_of_text or len(self.token_ids) >= len(self._uniforms)
+        self._take_forced()
+
+    def record(self) -> TokenRecord:
+        return TokenRecord(
+            self.prompt_ids,
+            np.array(self.token_ids, dtype=np.int64),
+            np.array(self._logprobs, dtype=np.float32),
+            tuple(self._allowed) if self.trie else None,
+        )
+
+    def _append(self, token: int, logprob: float) -> None:
+        if self.trie:
+            self._allowed.append(self.trie.allowed(self._node))
+            self._node = self.trie.child(self._node, token)
+        self.token_ids.append(token)
+        self._logprobs.append(logprob)
+
+    def _take_forced(self) -> None:
+        if self.trie and (rest := self.trie.forced(self._node)):
+            for token in rest:
+                self._append(token, 0.0)
+            self.done = True
+
+
+class _Batch(NamedTuple):
+    """Answers in progress, and where in a cache is what the model has read of each.
+
+    Attributes:
+        writings: the answers.
+        cache: of the model's layers.
+        rows: int64, the row of each answer.
+        ends: int64, the column after its last.
+    """
+
+    writings: list[Writing]
+    cache: Cache
+    rows: np.ndarray
+    ends: np.ndarray
+
+    @property
+    def going(self) -> np.ndarray:
+        """int64: the indices of answers that have not ended."""
+        return np.flatnonzero([not writing.done for writing in self.writings])
+
+
+class Writer:
+    """Writes answers with a causal language model, all of whose layers are attention layers.
+
+    Args:
+        model: any such model of transformers, on its device.
+        max_batch_tokens: padded tokens of prompts in one forward pass.
+        max_cache_tokens: padded tokens, of prompts and the longest answers, whose keys and values are kept at a time.
+    """
+
+    def __init__(self, model: "PreTrainedModel", *, max_batch_tokens: int, max_cache_tokens: int):
+        self.model = model
+        self.max_batch_tokens, self.max_cache_tokens = max_batch_tokens, max_cache_tokens
+
+    def write(self, writings: Iterable[Writing], sampling: Sampling) -> None:
+        """Bring every answer to its end.
+
+        Raises:
+            ValueError: the model has layers of another kind.
+        """
+        _check_layers(self.model)
+        by_prompt: dict[bytes, list[Writing]] = defaultdict(list)
+        for writing in writings:
+            by_prompt[writing.prompt_ids.tobytes()].append(writing)
+        prompts = list(by_prompt.values())
+        lengths = [len(members[0].prompt_ids) for members in prompts]
+        batches = length_sorted_batches(lengths, self.max_batch_tokens)
+        waiting = deque([prompts[index] for index in batch] for batch in batches)
+        batch: _Batch | None = None
+        while waiting or batch:
+            parts = [batch] if batch else []
+            while waiting and self._fits(parts, waiting[0], sampling.max_new_tokens):
+                parts.append(self._read(waiting.popleft(), sampling))
+            if batch is None or len(parts) > 1 or len(batch.going) < (1 - MOST_ENDED) * len(batch.writings):
+                batch = self._join(parts)
+            if batch:
+                batch = self._step(batch, sampling)
+
+    def _fits(self, parts: Sequence[_Batch], prompts: list[list[Writing]], max_new_tokens: int) -> bool:
+        """Whether these prompts can be read now; they are where nothing else is under way."""
+        going = [part.writings[index] for part in parts for index in part.going]
+        coming = [writing for members in prompts for writing in members]
+        longest = max(len(writing.prompt_ids) for writing in (*going, *coming))
+        return not going or (len(going) + len(coming)) * (longest + max_new_tokens) <= self.max_cache_tokens
+
+    def _read(self, prompts: list[list[Writing]], sampling: Sampling) -> _Batch:
+        """Read each prompt once, and draw the first token of each of its answers."""
+        lengths = np.array([len(members[0].prompt_ids) for members in prompts])
+        # The padding is on the right, where causal attention never looks, so that no mask is needed.
+        ids = np.zeros((len(prompts), lengths.max()), dtype=np.int64)
+        for row, members in enumerate(prompts):
+            ids[row, : lengths[row]] = members[0].prompt_ids
+        cache = DynamicCache()  # without sliding windows: the model masks what is outside of them
+        hidden = self.model.get_decoder()(input_ids=self._tensor(ids), past_key_values=cache, use_cache=True)[0]
+        logits = self._logits(hidden[self._tensor(np.arange(len(prompts))), self._tensor(lengths - 1)])
+        writings = [writing for members in prompts for writing in members]
+        rows = np.repeat(np.arange(len(prompts)), [len(members) for members in prompts])
+        _draw(writings, logits[self._tensor(rows)], sampling)
+        return _Batch(writings, cache, rows, lengths[rows])
+
+    def _join(self, parts: Sequence[_Batch]) -> _Batch | None:
+        """One batch of all answers that have not ended; None where all have."""
+        going = [(part, part.going) for part in parts]
+        writings = [part.writings[index] for part, indices in going for index in indices]
+        if not writings:
+            return None
+        columns = max(writing.cached for writing in writings)
+        rows = [
+            Rows(part.cache, self._tensor(part.rows[indices]), self._tensor(part.ends[indices]))
+            for part, indices in going
+        ]
+        return _Batch(writings, join(rows, columns), np.arange(len(writings)), np.full(len(writings), columns))
+
+    def _step(self, batch: _Batch, sampling: Sampling) -> _Batch:
+        """The next token of every answer. Those that have ended are read along, and nothing is drawn for them."""
+        cached = self._tensor([writing.cached for writing in batch.writings])[:, None]
+        columns = batch.cache.get_seq_length()
+        hidden = self.model.get_decoder()(
+            input_ids=self._tensor([[writing.token_ids[-1]] for writing in batch.writings]),
+            # A row's tokens are in its last columns; the new one's column comes on top.
+            attention_mask=(self._tensor(np.arange(columns + 1)) >= columns - cached).long(),
+            position_ids=cached,
+            past_key_values=batch.cache,
+            use_cache=True,
+        )[0][:, -1]
+        going = batch.going
+        _draw([batch.writings[index] for index in going], self._logits(hidden[self._tensor(going)]), sampling)
+        return batch._replace(ends=batch.ends + 1)
+
+    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """float32[rows, vocabulary], whatever the model computes in."""
+        return self.model.get_output_embeddings()(hidden).float()
+
+    def _tensor(self, values: Sequence[Any] | np.ndarray) -> torch.Tensor:
+        return torch.as_tensor(values, device=self.model.device)
+
+
+def _check_layers(model: "PreTrainedModel") -> None:
+    for kind in getattr(model.config.get_text_config(), "layer_types", None) or ():
+        if not kind.endswith("attention") or kind == "linear_attention":
+            raise ValueError(
+                f"{type(model).__name__} has layers of type {kind}, whose memory engine=transformers cannot join with "
+                "that of other answers. Use engine=vllm, or a model with attention layers alone."
+            )
+
+
+def _draw(writings: Sequence[Writing], logits: torch.Tensor, sampling: Sampling) -> None:
+    """Draw the next token of every answer from its row of the logits."""
+    logits, ids = restrict(logits, [writing.allowed() for writing in writings])
+    columns, logprobs = draw(logits, sampling, np.array([writing.next_uniform() for writing in writings]))
+    tokens = columns if ids is None else ids.gather(1, columns[:, None])[:, 0]
+    for writing, token, logprob in zip(writings, tokens.tolist(), logprobs.tolist(), strict=True):
+        writing.append(token, logprob)

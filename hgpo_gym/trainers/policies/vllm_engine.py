@@ -1,0 +1,166 @@
+"""vLLM's engine in this process, fed by hand: token ids in, token ids and their log-probabilities out."""
+
+import copy
+import logging
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Written
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+CPU_KV_CACHE_GIB = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class VllmOptions:
+    """See `configs/engine/vllm.yaml`."""
+
+    max_batch_tokens: int = 8192
+    max_model_len: int | None = None
+    max_num_seqs: int = 256
+    dtype: str = "auto"
+    gpu_memory_utilization: float = 0.3
+    kv_cache_gib: float | None = None
+    enforce_eager: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise ValueError(unknown_name("engine.dtype", self.dtype, DTYPES))
+        if not 0 < self.gpu_memory_utilization <= 1:
+            raise ValueError(f"engine.gpu_memory_utilization={self.gpu_memory_utilization}: choose a share in (0, 1].")
+
+
+class VllmEngine:
+    """vLLM beside the trainer's model, on the same device. Its weights are random until `load`.
+
+    Args:
+        model: whose architecture it has.
+        options: of the engine.
+        constrained: whether answers can be held to tries.
+
+    Raises:
+        ValueError: vLLM's attention on a CPU cannot compute the model.
+    """
+
+    def __init__(self, model: "PreTrainedModel", options: VllmOptions, *, constrained: bool):
+        # In this process, so that weights and callables get there as they are. The other model runner, which vLLM takes
+        # where there is Triton, has another interface for logits processors.
+        os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_V2_MODEL_RUNNER": "0"}
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+        from vllm.engine.arg_utils import EngineArgs
+        from vllm.platforms import current_platform
+        from vllm.v1.engine.llm_engine import LLMEngine
+
+        on_cpu = current_platform.is_cpu()
+        if on_cpu:
+            _check_head_size(model)
+        # Its complaint about positions, which are computed and not loaded, would come with every update.
+        logging.getLogger("vllm.model_executor.model_loader.reload.layerwise").setLevel(logging.ERROR)
+        with tempfile.TemporaryDirectory() as folder:
+            _engine_config(model).save_pretrained(folder)
+            arguments = EngineArgs(
+                model=folder,
+                skip_tokenizer_init=True,
+                load_format="dummy",
+                generation_config="vllm",
+                seed=0,
+                logprobs_mode="processed_logprobs",
+                enable_prefix_caching=True,
+                disable_log_stats=True,
+                max_num_seqs=options.max_num_seqs,
+                gpu_memory_utilization=options.gpu_memory_utilization,
+                enforce_eager=options.enforce_eager,
+                logits_processors=[CONSTRAINT] if constrained else None,
+                **_platform_arguments(model, options, on_cpu),
+            )
+            self._engine = LLMEngine.from_engine_args(arguments)
+        self.max_model_len: int = self._engine.model_config.max_model_len
+        self._open: set[str] = set()
+
+    def submit(self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any]) -> None:
+        """See `Engine`."""
+        from vllm import SamplingParams
+        from vllm.inputs import tokens_input
+        from vllm.sampling_params import RequestOutputKind
+
+        self._open.add(name)
+        options = SamplingParams(**parameters, output_kind=RequestOutputKind.FINAL_ONLY)
+        self._engine.add_request(name, tokens_input(prompt_ids), options)
+
+    def step(self) -> list[Written]:
+        """See `Engine`: one forward pass, a token for every answer."""
+        outputs: list[Any] = self._engine.step()
+        return [self._written(output) for output in outputs if output.finished]
+
+    @torch.no_grad()
+    def load(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """See `Engine`: they are copied in place and cast to the engine's format."""
+        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights.items()})
+
+    def forget(self) -> None:
+        """See `Engine`."""
+        self._engine.abort_request(list(self._open))
+        self._open.clear()
+        if not self._engine.reset_prefix_cache():
+            raise RuntimeError("vLLM does not let go of its prefix cache, which was computed with earlier weights.")
+
+    def _written(self, output: Any) -> Written:
+        self._open.remove(output.request_id)
+        (answer,) = output.outputs
+        logprobs = [by_token[token].logprob for by_token, token in zip(answer.logprobs, answer.token_ids, strict=True)]
+        return Written(output.request_id, list(answer.token_ids), logprobs)
+
+
+def _engine_config(model: "PreTrainedModel") -> Any:
+    """The model's configuration, unquantized, with an output head of its own: on a CPU, vLLM 0.32 goes on with the packed
+    old head where the head is tied to an embedding that was reloaded."""
+    config = copy.deepcopy(model.config)
+    config.tie_word_embeddings = False
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    return config
+
+
+def _platform_arguments(model: "PreTrainedModel", options: VllmOptions, on_cpu: bool) -> dict[str, Any]:
+    max_model_len = options.max_model_len or model.config.max_position_embeddings
+    kv_cache_gib = options.kv_cache_gib or (CPU_KV_CACHE_GIB if on_cpu else None)
+    arguments: dict[str, Any] = {
+        "max_model_len": max_model_len,
+        "max_num_batched_tokens": options.max_batch_tokens,
+        "dtype": options.dtype,
+        "kv_cache_memory_bytes": None if kv_cache_gib is None else int(kv_cache_gib * 2**30),
+    }
+    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+        arguments["distributed_executor_backend"] = "external_launcher"  # each process of the run has an engine
+    if options.dtype == "auto":
+        arguments["dtype"] = "float32" if on_cpu else "bfloat16"
+    if on_cpu:
+        # A part of a prompt draws a token that is thrown away; vLLM then winds the request's generator back, which a
+        # CPU generator cannot.
+        arguments |= {
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": max(options.max_batch_tokens, max_model_len),
+        }
+    return arguments
+
+
+def _check_head_size(model: "PreTrainedModel") -> None:
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+
+    config: Any = model.config
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    sizes = CPUAttentionBackend.get_supported_head_sizes()
+    if size not in sizes:
+        raise ValueError(
+            f"vLLM on a CPU computes attention heads of size {', '.join(map(str, sizes))}; this model's have {size} "
+            f"({config.hidden_size} / {config.num_attention_heads}). For model=tiny set tiny.heads."
+        )

@@ -1,0 +1,75 @@
+"""What is asked of vLLM, in this process or a server, and what comes back; without vLLM itself."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from hgpo_gym.trainers.policies.base import Request, Sampling
+
+if TYPE_CHECKING:
+    import torch
+
+    from hgpo_gym.trainers.policies.generation import Writing
+
+CONSTRAINT = "hgpo_gym.trainers.policies.vllm_constraint:AdmissibleAnswers"
+"""The name by which vLLM finds the logits processor."""
+
+ADMISSIBLE_ANSWERS = "admissible_answers"
+"""The extra argument of a request that it reads."""
+
+
+class Written(NamedTuple):
+    """An answer that is complete. Log-probabilities are those of the distribution that the tokens were drawn from."""
+
+    name: str
+    token_ids: list[int]
+    logprobs: list[float]
+
+
+class Engine(Protocol):
+    """vLLM as a `VllmPolicy` uses it.
+
+    Attributes:
+        max_model_len: the most tokens of a prompt with its answer.
+    """
+
+    max_model_len: int
+
+    def submit(self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any]) -> None:
+        """Ask for an answer, under a name that no open one has, with `sampling_parameters`."""
+
+    def step(self) -> list[Written]:
+        """Go on writing; returns the answers that are complete now."""
+
+    def load(self, weights: "Mapping[str, torch.Tensor]") -> None:
+        """Put weights in place of the engine's, by their names in a checkpoint, those of the output head among them."""
+
+    def forget(self) -> None:
+        """Give up open requests and what is kept of earlier prompts."""
+
+
+def sampling_parameters(request: Request, writing: "Writing", sampling: Sampling, end_of_text: int) -> dict[str, Any]:
+    """Values of vLLM's `SamplingParams`.
+
+    An answer that is held to a trie may end early, where only one of the trie's sequences is left.
+    """
+    parameters = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_new_tokens,
+        "seed": _seed(request.seed),
+        "logprobs": 0,
+        "stop_token_ids": [end_of_text],
+        "detokenize": False,
+    }
+    if writing.trie is not None:
+        parameters["stop_token_ids"] = [end_of_text, *writing.trie.deciding]
+        # One string: vLLM copies extra arguments deeply and sends them between processes.
+        parameters["extra_args"] = {ADMISSIBLE_ANSWERS: writing.trie.to_json()}
+    return parameters
+
+
+def _seed(seed: tuple[int, ...]) -> int:
+    """A request's seed as the one number of 63 bits that vLLM takes."""
+    return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -1,0 +1,122 @@
+"""vLLM in a server process of its own, on this machine or another that sees the same folder.
+
+It is started with the weights of any model of the same architecture, before the run:
+
+    VLLM_SERVER_DEV_MODE=1 VLLM_USE_V2_MODEL_RUNNER=0 vllm serve MODEL --tokens-only \\
+        --logprobs-mode processed_logprobs --hf-overrides '{"tie_word_embeddings": false}' \\
+        --logits-processors hgpo_gym.trainers.policies.vllm_constraint:AdmissibleAnswers
+
+on a CPU also with `--dtype float32 --no-enable-chunked-prefill --max-num-batched-tokens` as long as its longest prompt
+(see `VllmEngine` for the reasons), without the logits processor where answers are free. Weights reach it through a
+folder: vLLM's own transfer from process to process needs GPUs on both sides (NCCL or CUDA IPC). /dev/shm is a folder
+that is no disk.
+"""
+
+import json
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors.torch import save_file
+
+from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Written
+
+if TYPE_CHECKING:
+    import torch
+
+UNTIED = "tie_word_embeddings"
+PATIENCE = 0.02
+"""Seconds that `step` waits for an answer before environments are looked at again."""
+
+
+class VllmServer:
+    """vLLM behind `url`.
+
+    Args:
+        url: of the server, like `http://localhost:8000`.
+        folder: where weights are put for it to read; None makes one in the temporary directory.
+        connections: requests that are open at once.
+        constrained: whether answers must be held to tries.
+
+    Raises:
+        ConnectionError: nobody answers there.
+        ValueError: the server was started otherwise than it must be.
+    """
+
+    def __init__(self, url: str, folder: str | None, connections: int, *, constrained: bool):
+        self._url = url.rstrip("/")
+        self._temporary = tempfile.TemporaryDirectory(prefix="hgpo_gym-weights-") if folder is None else None
+        self._folder = Path(self._temporary.name if self._temporary else folder)  # type: ignore[arg-type]
+        self._pool = ThreadPoolExecutor(connections)
+        self._open: dict[Future[Any], str] = {}
+        self._versions = count()
+        self.max_model_len = self._check(constrained)
+
+    def submit(self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any]) -> None:
+        """See `Engine`."""
+        body = {"token_ids": prompt_ids, "sampling_params": dict(parameters)}
+        self._open[self._pool.submit(self._ask, "/inference/v1/generate", body)] = name
+
+    def step(self) -> list[Written]:
+        """See `Engine`."""
+        done, _ = wait(self._open, timeout=PATIENCE, return_when=FIRST_COMPLETED)
+        return [_written(self._open.pop(future), future.result()) for future in done]
+
+    def load(self, weights: "Mapping[str, torch.Tensor]") -> None:
+        """See `Engine`."""
+        folder = self._folder / str(next(self._versions))
+        folder.mkdir(parents=True)
+        # Copies: an output head may share its memory with an embedding, which the file cannot.
+        save_file(
+            {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}, folder / "model.safetensors"
+        )
+        self._ask("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(folder.resolve())}})
+        shutil.rmtree(folder)
+
+    def forget(self) -> None:
+        """See `Engine`; waits for what is under way."""
+        for future in self._open:
+            future.cancel()
+        wait(self._open)
+        self._open.clear()
+        if not self._ask("/reset_prefix_cache", {})["success"]:
+            raise RuntimeError(f"The vLLM server at {self._url} does not reset its prefix cache: who else asks it?")
+
+    def _check(self, constrained: bool) -> int:
+        """The server's limit of tokens, if it is what it must be."""
+        model = self._ask("/server_info?config_format=json")["vllm_config"]["model_config"]
+        flags = {
+            "--logprobs-mode processed_logprobs": model["logprobs_mode"] == "processed_logprobs",
+            "--hf-overrides '{\"tie_word_embeddings\": false}'": model["hf_overrides"].get(UNTIED) is False,
+            f"--logits-processors {CONSTRAINT}": not constrained or CONSTRAINT in (model["logits_processors"] or ()),
+        }
+        if missing := [flag for flag, there in flags.items() if not there]:
+            raise ValueError(f"The vLLM server at {self._url} was started without {' '.join(missing)}.")
+        return model["max_model_len"]
+
+    def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._url + path, data, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            hint = " Was it started with VLLM_SERVER_DEV_MODE=1 and --tokens-only?" if error.code == 404 else ""
+            raise RuntimeError(
+                f"The vLLM server at {self._url} answers {path} with {error.code}: {error.read().decode()}{hint}"
+            ) from None
+        except urllib.error.URLError as error:
+            raise ConnectionError(
+                f"No vLLM server at engine.server={self._url} ({error.reason}): start one as {__name__} says."
+            ) from None
+
+
+def _written(name: str, answer: Mapping[str, Any]) -> Written:
+    (choice,) = answer["choices"]
+    return Written(name, choice["token_ids"], [token["logprob"] for token in choice["logprobs"]["content"]])

@@ -1,0 +1,158 @@
+"""The processes that train one run together: which part of the work is whose, and what they tell each other.
+
+They are started by `accelerate launch` or `torchrun`. Everything that they say goes through accelerate; `Processes` is
+also the case of one process, which has nothing to say.
+"""
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from omegaconf import DictConfig
+
+from hgpo_gym.suggest import unknown_name
+
+if TYPE_CHECKING:
+    import torch
+
+STRATEGIES = ("none", "ddp", "fsdp2")
+
+LONGEST_WAIT = timedelta(hours=12)
+"""For each other: a warm start takes one process as long as it takes. If one dies, its launcher ends the others."""
+
+T = TypeVar("T")
+
+
+class Processes:
+    """A process that is alone.
+
+    Attributes:
+        rank: which process this is, from 0.
+        count: how many there are.
+        strategy: how they hold the weights that they train together, see `distributed` in `configs/config.yaml`.
+    """
+
+    rank = 0
+    count = 1
+    strategy = "none"
+
+    @property
+    def main(self) -> bool:
+        """Whether this is the process that writes the run directory and reports."""
+        return self.rank == 0
+
+    def share(self, items: Sequence[T]) -> Sequence[T]:
+        """This process' part of what is to be done: neighbours, as many as the others have, or one more or less."""
+        return items[self.rank * len(items) // self.count : (self.rank + 1) * len(items) // self.count]
+
+    def gather(self, items: Sequence[T]) -> list[T]:
+        """The items of all processes in order, so that what was made of each `share` is put together again."""
+        return list(items)
+
+    def sum(self, tensor: "torch.Tensor") -> "torch.Tensor":
+        """The sum of the tensors that the processes have, of the same shape."""
+        return tensor
+
+    def by_main(self, make: Callable[[], T]) -> T:
+        """What `make` returns in the main process, the only one to call it."""
+        return make()
+
+    def wait(self) -> None:
+        """Until every process has come here."""
+
+    def close(self) -> None:
+        """The end of working together."""
+
+
+ALONE = Processes()
+
+
+class SeveralProcesses(Processes):
+    """One of several processes.
+
+    Args:
+        strategy: `ddp` or `fsdp2`.
+        on_cpu: talk by gloo between CPUs, even if there are GPUs.
+    """
+
+    def __init__(self, strategy: str, *, on_cpu: bool):
+        from accelerate import Accelerator
+        from accelerate.utils import InitProcessGroupKwargs
+
+        self.strategy = strategy
+        self.accelerator = Accelerator(
+            cpu=on_cpu, mixed_precision="no", kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_WAIT)]
+        )
+        self.rank, self.count = self.accelerator.process_index, self.accelerator.num_processes
+
+    def gather(self, items: Sequence[T]) -> list[T]:
+        from accelerate.utils import gather_object
+
+        return gather_object(list(items))
+
+    def sum(self, tensor: "torch.Tensor") -> "torch.Tensor":
+        return self.accelerator.reduce(tensor, "sum")
+
+    def by_main(self, make: Callable[[], T]) -> T:
+        from accelerate.utils import broadcast_object_list
+
+        return broadcast_object_list([make() if self.main else None])[0]
+
+    def wait(self) -> None:
+        self.accelerator.wait_for_everyone()
+
+    def close(self) -> None:
+        self.accelerator.end_training()
+
+
+def launched() -> int:
+    """How many processes the launcher of this one has started, 1 without a launcher."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def meet(config: DictConfig) -> Processes:
+    """The processes that were launched for a run, once all are there.
+
+    Raises:
+        ValueError: the settings are not for several processes, or not for as many.
+    """
+    strategy, count = config.distributed, launched()
+    if strategy not in STRATEGIES:
+        raise ValueError(unknown_name("distributed", strategy, STRATEGIES))
+    if count == 1:
+        return ALONE
+    if strategy == "none":
+        raise ValueError(f"{count} processes were launched, and distributed=none is for one: set ddp or fsdp2.")
+    if config.model.kind != "language_model":
+        raise ValueError(f"model.kind={config.model.kind} trains in one process: launch one, or set another model=.")
+    if config.model.device not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"model.device={config.model.device}: {count} processes take a GPU each; set auto or cuda.")
+    if (groups := config.rollout.num_tasks) % count:
+        several = f"{groups - groups % count} or {groups - groups % count + count}" if groups > count else str(count)
+        raise ValueError(
+            f"rollout.num_tasks={groups} is not a multiple of {count} processes, which take whole groups, as many "
+            f"each: set it to {several}, or launch another number of processes."
+        )
+    for plugin in ("FSDP", "DEEPSPEED"):
+        if os.environ.get(f"ACCELERATE_USE_{plugin}") == "true":
+            raise ValueError(f"accelerate was told to use {plugin}: leave that to distributed={strategy}.")
+    import torch
+
+    return SeveralProcesses(strategy, on_cpu=config.model.device == "cpu" or not torch.cuda.is_available())
+
+
+def check_seen_by_all(processes: Processes, path: Path) -> None:
+    """Check that what the main process has written is there for this one.
+
+    Raises:
+        FileNotFoundError: it is not.
+    """
+    processes.wait()
+    if not path.exists():
+        raise FileNotFoundError(
+            f"Process {processes.rank} on {socket.gethostname()} does not see {path}, which process 0 has written: "
+            "put it on a file system that all machines share."
+        )

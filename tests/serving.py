@@ -1,0 +1,160 @@
+"""Real servers for tests: `hgpo-gym serve` in a process of its own, with environments that do what they are told to."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+
+from hgpo_gym.envs import TextEnv, Turn, register
+
+TEST, MANY = "hgpo_gym_tests/Told-v0", "hgpo_gym_tests/Many-v0"
+
+
+class Told(TextEnv):
+    """Does what the action says. `gate` is a file for which `wait` waits, `closed` one that gets a line a close."""
+
+    task_ids: Sequence[str] = ("a", "b")
+
+    def __init__(self, gate="", closed="", render_mode=None):
+        super().__init__(render_mode=render_mode)
+        self._gate, self._closed = gate, closed
+        if Path(f"{gate}.broken").exists():
+            raise OSError("Broken for the test.")
+
+    def begin_episode(self, task_id):
+        self.actions = 0
+        return Turn(f"Begin {self.np_random.integers(10**9)}.", task="Obey.")
+
+    def take_action(self, action):
+        self.actions += 1
+        if action.startswith("raise"):
+            raise KeyError(action)
+        if action.startswith("exit"):
+            raise SystemExit(action)
+        if action == "wait":
+            Path(f"{self._gate}.waited-for").touch()
+            while not Path(self._gate).exists():
+                time.sleep(0.01)
+        if action == "roll":
+            return Turn(str(self.np_random.integers(10**9)))
+        if action == "win":
+            return Turn("Won.", reward=1.0, terminated=True, won=True)
+        extras = {"object": {"thing": object()}, "nan": {"number": float("nan")}}.get(action, {})
+        return Turn(f"{self.actions}: {action}", extras=extras)
+
+    def close(self):
+        if self._closed:
+            with Path(self._closed).open("a") as file:
+                file.write("closed\n")
+
+
+class TenMillion(Sequence):
+    """Task ids that nobody may copy."""
+
+    def __len__(self):
+        return 10**7
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            positions = range(10**7)[index]
+            assert len(positions) <= 1000
+            return [f"task-{position}" for position in positions]
+        return f"task-{range(10**7)[index]}"
+
+    def __contains__(self, task_id):
+        return task_id.startswith("task-") and int(task_id[5:]) < 10**7
+
+    def __iter__(self):
+        raise AssertionError("ten million tasks were copied")
+
+
+class Many(Told):
+    task_ids = TenMillion()
+
+
+register(TEST, Told, max_episode_steps=10, description="for tests")
+register(MANY, Many, max_episode_steps=10, description="for tests")
+
+
+class ServerProcess:
+    """`hgpo-gym serve` with these arguments on a free port.
+
+    Attributes:
+        url: where it serves.
+        process: it.
+    """
+
+    def __init__(self, *arguments, **environment):
+        start = f"import tests.serving; from hgpo_gym.cli import main; main({['serve', '--port', '0', *arguments]!r})"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", start],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=Path(__file__).parents[1],
+            env=os.environ | environment,
+        )
+        self.lines = []
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if " Serving " in line:
+                break
+        else:
+            raise RuntimeError("".join(self.lines))
+        self.url = line.split(" on ")[1].split(" ")[0]
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    @property
+    def port(self):
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def output(self):
+        """All that it has printed so far."""
+        return "".join(self.lines)
+
+    def get(self, path, **options):
+        return httpx.get(self.url + path, **options)
+
+    def post(self, path, content=None, **options):
+        return httpx.post(self.url + path, json={} if content is None else content, **options)
+
+    def new_session(self, environment=TEST, **options):
+        """The path of a new session."""
+        answer = self.post("/sessions", {"environment": environment}, **options)
+        assert answer.status_code == 201, answer.text
+        return f"/sessions/{answer.json()['session']}"
+
+    def open_sessions(self):
+        return self.get("/health").json()["sessions"]
+
+    def until_open(self, count):
+        """Ask until so many sessions are open."""
+        while self.open_sessions() != count:
+            pass
+
+    def stop(self, signal_number=signal.SIGTERM):
+        """Its exit status."""
+        self.process.send_signal(signal_number)
+        status = self.process.wait()
+        self._reader.join()
+        self.process.stdout.close()
+        return status
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.stop()

@@ -1,0 +1,53 @@
+"""A policy of a few thousand weights, answers that it gave, and updates of it."""
+
+import copy
+
+import torch
+
+from hgpo_gym.config import load_config, plain
+from hgpo_gym.trainers.policies import Request, Sampling
+from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
+from hgpo_gym.trainers.settings import TrainerSettings
+from hgpo_gym.trainers.update import PolicyUpdate
+
+ACTIONS = ("go left", "go right", "stay here")
+
+
+def make_policy(hidden_size=32, layers=1, constrain="admissible"):
+    tokenizer = train_tokenizer(["go left", "go right"] * 3, 300)
+    model = make_tiny_model(tokenizer, hidden_size=hidden_size, layers=layers, heads=2, seed=0, device="cpu")
+    return LanguageModelPolicy(model, tokenizer, constrain=constrain)
+
+
+def answers(policy, count=24, sampling=None, prompt="place {}"):
+    """Token records of answers; the prompts repeat after seven."""
+    asked = [Request(prompt.format("x" * (n % 7)), ACTIONS, seed=(n,)) for n in range(count)]
+    return [response.tokens for response in policy.generate(asked, sampling or Sampling())]
+
+
+def settings(**changes):
+    """Those of configs/trainer/default.yaml, but for a few."""
+    defaults = plain(load_config("config", []).trainer)
+    small = {"learning_rate": 0.01, "warmup_steps": 0, "mini_batch_size": 8, "update_epochs": 2}
+    return TrainerSettings(**{**defaults, **small, **changes})
+
+
+def updated(policy, records, advantages, *, reference=None, **changes):
+    """A copy of the policy after an update, and the metrics."""
+    chosen = settings(**changes)
+    changed = copy.deepcopy(policy)
+    if chosen.kl_coef and reference is None:
+        reference = policy
+    return changed, PolicyUpdate(changed, reference, chosen, 1.0)(records, advantages, (0,))
+
+
+def gradient(policy):
+    """The gradient of an update's last mini-batch."""
+    parameters = [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
+    return torch.cat([parameter.grad.flatten() for parameter in parameters])
+
+
+def weights(policy):
+    """All of them, by name."""
+    return {name: value.detach().clone() for name, value in policy.model.state_dict().items()}

@@ -1,0 +1,366 @@
+"""Checkpoints: whatever moment a run is killed at, it resumes to the same numbers; damage shows; a full disk is said.
+
+Processes are really killed, and the kernel itself refuses to write: by a limit on the size of files, or a small disk.
+"""
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import traceback
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import save_file
+
+from benchmarks import killed_run
+from hgpo_gym.cache import NotWrittenError, make_whole, write_whole
+from hgpo_gym.config import load_config
+from hgpo_gym.trainers.assemble import initial_weights, make_evaluated_policy
+from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, UnsoundError, load_update_state
+from hgpo_gym.trainers.policies.models import load_model, save_model
+from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
+from hgpo_gym.trainers.progress import Report
+from hgpo_gym.trainers.run_directory import RunDirectory, open_run, read_metrics, read_summary
+from hgpo_gym.trainers.trainer import Trainer
+from tests import small_runs
+
+SHORT = ["env.sections=1", "trainer.iterations=3", "checkpoint.every=1", "checkpoint.keep=1"]
+FILE_EVENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")
+
+
+def numbers(run_dir):
+    """The metrics without the seconds."""
+    return [
+        {name: value for name, value in line.items() if not name.startswith("seconds_")}
+        for line in read_metrics(run_dir)
+    ]
+
+
+class Notes(Report):
+    """Keeps the lines that a person would see; `on_line` is called with each."""
+
+    def __init__(self, on_line=lambda text: None):
+        super().__init__(Console(quiet=True))
+        self.lines, self.on_line = [], on_line
+
+    def line(self, text):
+        self.lines.append(text)
+        self.on_line(text)
+
+
+def train(run_dir, *overrides, report=None):
+    config = load_config("config", [*small_runs.SETTINGS, *SHORT, f"run_dir={run_dir}", *overrides])
+    trainer = Trainer(config, open_run(config), report or Notes())
+    try:
+        return trainer.train()
+    finally:
+        trainer.close()
+
+
+def killed_at(number, folder, act):
+    """Call `act` in a process that kills itself just before its `number`th operation on files in `folder`.
+
+    Returns whether it came to that.
+    """
+    process = os.fork()
+    if process == 0:
+        done = 0
+
+        def watch(event, arguments):
+            nonlocal done
+            if event in FILE_EVENTS and str(arguments[0]).startswith(str(folder)):
+                done += 1
+                if done == number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(watch)
+        failed = True
+        try:
+            act()
+            failed = False
+        finally:
+            if failed:
+                traceback.print_exc()
+            os._exit(failed)
+    _, status = os.waitpid(process, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert os.waitstatus_to_exitcode(status) == 0
+    return False
+
+
+@contextmanager
+def files_of_at_most(size):
+    """The kernel refuses to let a file of this process grow beyond `size` bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nobody disturbed."""
+    run_dir = tmp_path_factory.mktemp("whole")
+    train(run_dir)
+    return run_dir
+
+
+def save(checkpoints, iteration):
+    policy = TabularPolicy(Table(16), level=0)
+    policy.model.logits.data.fill_(float(iteration))
+    checkpoints.save(iteration, policy, {"optimizer": torch.full((4,), float(iteration))}, {})
+
+
+def test_a_kill_before_any_file_operation_of_saving_leaves_a_newest_checkpoint_that_is_sound(tmp_path):
+    number, newest = 0, []
+    while True:
+        number += 1
+        checkpoints = Checkpoints(tmp_path / str(number), keep=1)
+        for iteration in (0, 1, 2):
+            save(checkpoints, iteration)
+        killed = killed_at(number, checkpoints.folder, lambda checkpoints=checkpoints: save(checkpoints, 3))
+        path = checkpoints.newest_sound(pytest.fail)
+        assert path == checkpoints.newest()
+        loaded = TabularPolicy.load(path / "model").model.logits[0].item()
+        assert loaded == load_update_state(path)["optimizer"][0].item() == int(path.name[-4:])
+        newest.append(int(loaded))
+        checkpoints.tidy(3, pytest.fail)
+        save(checkpoints, 3)
+        assert {file.name for file in checkpoints.folder.iterdir()} == {"iteration_0000", "iteration_0003"}
+        if not killed:
+            break
+    assert number > 10
+    assert newest == sorted(newest)  # 2 up to the moment at which it is moved into place, from then on 3
+    assert set(newest) == {2, 3}
+
+
+def test_a_run_killed_before_a_file_operation_resumes_to_the_same_metrics(tmp_path, whole):
+    """At every 19th operation on its files, from the first folder to the summary."""
+    kills = 0
+    for number in range(1, 10_000, 19):
+        run_dir = tmp_path / str(number)
+        killed = killed_at(number, run_dir, lambda run_dir=run_dir: train(run_dir, "resume=auto"))
+        kills += killed
+        if killed:
+            assert killed_at(0, run_dir, lambda run_dir=run_dir: train(run_dir, "resume=auto")) is False
+        assert numbers(run_dir) == numbers(whole)
+        assert read_summary(run_dir)["success_after"] == read_summary(whole)["success_after"]
+        if not killed:
+            break
+    assert kills > 5
+
+
+DAMAGE = {
+    "model cut short": ("model/table.safetensors", lambda path: os.truncate(path, 100)),
+    "a byte of the optimiser flipped": ("update.pt", lambda path: flip(path, 300)),
+    "state removed": ("state.json", os.remove),
+    "manifest empty": ("manifest", lambda path: os.truncate(path, 0)),
+    "manifest cut short": ("manifest", lambda path: os.truncate(path, path.stat().st_size - 20)),
+    "manifest removed": ("manifest", os.remove),
+}
+
+
+def flip(path, position):
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_checkpoint_is_named_left_out_and_kept_and_the_one_before_is_used(damage, tmp_path, whole):
+    train(tmp_path, "trainer.iterations=2", "checkpoint.keep=2", "evaluation.every=2")
+    name, act = DAMAGE[damage]
+    damaged = tmp_path / "checkpoints" / "iteration_0002"
+    act(damaged / name)
+    notes = Notes()
+    train(tmp_path, "checkpoint.keep=2", "resume=auto", report=notes)
+    said = "\n".join(notes.lines)
+    assert f"{damaged} is not sound: " in said
+    assert name in said
+    assert "Going on after iteration 1" in said
+    assert (tmp_path / "checkpoints" / "unsound_iteration_0002_1").is_dir()
+    assert numbers(tmp_path) == numbers(whole)
+
+
+def test_a_run_without_any_sound_checkpoint_is_not_begun_again_in_silence(tmp_path):
+    train(tmp_path)
+    for folder in (tmp_path / "checkpoints").iterdir():
+        (folder / "manifest").unlink()
+    with pytest.raises(UnsoundError, match=r"No checkpoint in .* is sound\. Restore one, or remove the folder"):
+        train(tmp_path, "trainer.iterations=4", "resume=auto")
+    assert len(read_metrics(tmp_path)) == 3
+
+
+@pytest.mark.parametrize("damage", ["removed", "cut short", "garbage at its end", "lines of iterations to come"])
+def test_metrics_follow_the_checkpoint_whatever_became_of_the_file(damage, tmp_path, whole):
+    train(tmp_path, "trainer.iterations=2")
+    path = tmp_path / "metrics.jsonl"
+    text = path.read_text()
+    if damage == "removed":
+        path.unlink()
+    elif damage == "cut short":
+        path.write_text(text[: len(text) // 3])
+    elif damage == "garbage at its end":
+        path.write_text(text + "\0\0\0\n")
+    else:
+        path.write_text(text + json.dumps({"iteration": 3, "success": 0.5}) + "\n" + '{"iteration": 4, "suc')
+    train(tmp_path, "resume=auto")
+    assert numbers(tmp_path) == numbers(whole)
+
+
+def test_what_resume_asks_for_is_a_checkpoint(tmp_path):
+    config = {
+        resume: load_config("config", [*small_runs.SETTINGS, *SHORT, f"run_dir={tmp_path}", f"resume={resume}"])
+        for resume in ("never", "auto", "must")
+    }
+    RunDirectory(tmp_path).begin(config["auto"])  # a run that was killed before its first checkpoint
+    with pytest.raises(FileNotFoundError, match=r"resume=must, but .* holds no checkpoint"):
+        open_run(config["must"])
+    train(tmp_path, "resume=auto")
+    (tmp_path / "config.yaml").write_text("")
+    with pytest.raises(ValueError, match=r"config.yaml is damaged\. Restore it, or remove it"):
+        open_run(config["auto"])
+    (tmp_path / "config.yaml").unlink()
+    with pytest.raises(FileExistsError, match="already holds a run"):
+        open_run(config["never"])
+    assert train(tmp_path, "resume=must", "trainer.iterations=4")["iterations"] == 4
+
+
+def test_global_random_states_change_nothing_not_even_with_dropout(tmp_path, monkeypatch):
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
+    made = load_config("warmstart", ["out=x", "warmstart.source=none", "tiny.hidden_size=32", "tiny.heads=2"])
+    model, tokenizer = load_model(initial_weights(made, Notes()))
+    model.config.attention_dropout = 0.3
+    save_model(model, tokenizer, tmp_path / "model")
+    assert load_model(str(tmp_path / "model"))[0].config.attention_dropout == 0.3
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        random.seed(seed)
+        train(
+            tmp_path / str(seed), "model=tiny", f"model.path={tmp_path / 'model'}", "warmstart.source=none",
+            "trainer.iterations=2", "evaluation.every=0", "evaluation.decoding_seeds=1",
+        )  # fmt: skip
+    assert numbers(tmp_path / "1") == numbers(tmp_path / "2")
+
+
+def test_the_checkpoint_of_the_best_census_is_kept(tmp_path):
+    """A large learning rate solves the maze before the end; of equal censuses the first counts."""
+    train(
+        tmp_path, "env.sections=2", "env.max_episode_steps=12", "rollout.group_size=8", "trainer.iterations=6",
+        "trainer.learning_rate=3", "evaluation.every=1", "checkpoint.every=100",
+    )  # fmt: skip
+    best = read_summary(tmp_path)["best"]
+    assert best["success"] == 1.0
+    assert 0 < best["iteration"] < 6, "choose other settings: this test needs a best census before the last"
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert kept == ["iteration_0000", f"iteration_{best['iteration']:04d}", "iteration_0006"]
+    tables = []
+    for iteration in ("best", best["iteration"], "newest"):
+        overrides = [*small_runs.SETTINGS, f"run={tmp_path}", f"iteration={iteration}"]
+        tables.append(make_evaluated_policy(load_config("eval", overrides), Notes()).model.logits)
+    assert torch.equal(tables[0], tables[1])
+    assert not torch.equal(tables[0], tables[2])
+
+
+def test_a_run_goes_on_without_a_checkpoint_that_the_disk_does_not_take_and_tries_again(tmp_path, whole):
+    """The table of 16,384 logits fits into 100 kB, its optimiser's state does not."""
+    with files_of_at_most(100_000):
+
+        def make_room(text):
+            if "No checkpoint after iteration 2" in text:
+                _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+
+        notes = Notes(make_room)
+        train(tmp_path, report=notes)
+    missed = [text for text in notes.lines if text.startswith("No checkpoint")]
+    assert [text.split(":")[0] for text in missed] == [f"No checkpoint after iteration {n}" for n in (1, 2)]
+    assert f"Cannot write {tmp_path / 'checkpoints' / 'iteration_0001'}: File too large; " in missed[0]
+    assert "It takes about 0.2 MB. Older checkpoints are as they were. Free some space there." in missed[0]
+    assert "tries again after the next iteration" in missed[0]
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert kept == ["iteration_0000", "iteration_0003"]
+    assert numbers(tmp_path) == numbers(whole)
+
+
+def test_a_last_checkpoint_that_the_disk_does_not_take_stops_the_run_and_nothing_is_lost(tmp_path, whole):
+    with files_of_at_most(100_000), pytest.raises(CheckpointNotSavedError, match="No checkpoint after iteration 3"):
+        train(tmp_path)
+    assert Checkpoints(tmp_path / "checkpoints").newest_sound(pytest.fail).name == "iteration_0000"
+    assert not (tmp_path / "summary.json").exists()
+    train(tmp_path, "resume=auto")
+    assert numbers(tmp_path) == numbers(whole)
+
+
+def test_metrics_that_the_disk_does_not_take_are_named_and_the_lines_before_stay(tmp_path):
+    run = RunDirectory(tmp_path)
+    with files_of_at_most(100):
+        run.log({"iteration": 1, "success": 0.25})
+        with pytest.raises(NotWrittenError, match=r"Cannot write .*metrics\.jsonl: File too large; .* MB are free"):
+            run.log({"iteration": 2, "success": 0.5, "more": "x" * 100})
+    assert run.metrics() == [{"iteration": 1, "success": 0.25}]
+    run.log({"iteration": 2, "success": 0.5})
+    assert [line["iteration"] for line in run.metrics()] == [1, 2]
+
+
+def test_a_file_or_folder_that_the_disk_does_not_take_leaves_what_was_there_and_no_rest(tmp_path):
+    path = tmp_path / "summary.json"
+    write_whole(path, "old")
+    with files_of_at_most(1000):
+        with pytest.raises(NotWrittenError, match=r"summary\.json: File too large"):
+            write_whole(path, "x" * 5000)
+        with pytest.raises(NotWrittenError, match="folder: File too large"):
+            make_whole(tmp_path / "folder", lambda folder: save_file({"x": torch.zeros(5000)}, folder / "x"))
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_a_run_killed_at_random_moments_and_resumed_ends_with_the_same_metrics(tmp_path, capsys):
+    """The benchmark with few kills: the command itself, in processes of its own."""
+    overrides = [*small_runs.SETTINGS, *SHORT, "trainer.iterations=30"]
+    assert killed_run.compare(tmp_path / "runs", overrides, kills=3, seed=1) == []
+    said = capsys.readouterr().out
+    assert said.count(" is sound") == 3
+    assert "30 lines of metrics" in said
+
+
+def small_disk(folder, size, command):
+    """Run a command with a disk of its own of that size mounted on `folder`, which is copied to `folder.after`."""
+    script = 'mount -t tmpfs -o size=$0 none $1 && { "${@:2}"; ended=$?; cp -r $1 $1.after; exit $ended; }'
+    return subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "bash", "-c", script, size, str(folder), *command],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_full_disk_is_said_and_old_checkpoints_stay(tmp_path, whole):
+    disk, after = tmp_path / "disk", tmp_path / "disk.after" / "run"
+    disk.mkdir()
+    if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", str(disk)], check=False).returncode:
+        pytest.skip("mounting a small disk is not allowed here")
+    overrides = [*small_runs.SETTINGS, *SHORT, f"run_dir={disk / 'run'}", "trainer.iterations=6"]
+    ended = small_disk(disk, "400k", [sys.executable, "-m", "hgpo_gym", "train", *overrides])
+    assert ended.returncode == 1, ended.stderr
+    assert "No space left on device" in ended.stdout
+    assert "The run goes on and tries again" in ended.stdout
+    assert "iteration 6: No checkpoint after iteration 6: Cannot write" in ended.stderr
+    assert "the same command with resume=auto goes on from" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    newest = Checkpoints(after / "checkpoints").newest_sound(pytest.fail)
+    assert newest == Checkpoints(after / "checkpoints").newest()
+    assert newest.name == "iteration_0001"
+    train(after, "trainer.iterations=6", "resume=auto")
+    assert numbers(after)[:2] == numbers(whole)[:2]
+    assert len(numbers(after)) == 6

@@ -1,0 +1,285 @@
+"""Several processes: real ones, started by the launchers, get the numbers of one, go on from its checkpoints, and stop
+together."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from hgpo_gym.config import load_config
+from hgpo_gym.trainers.assemble import make_env
+from hgpo_gym.trainers.checkpoint import load_update_state
+from hgpo_gym.trainers.policies import RandomPolicy, Sampling
+from hgpo_gym.trainers.policies.batching import dealt_batches, length_sorted_batches
+from hgpo_gym.trainers.processes import ALONE, Processes, meet
+from hgpo_gym.trainers.progress import Report
+from hgpo_gym.trainers.rollout import collect, merge
+from hgpo_gym.trainers.run_directory import open_run, read_metrics, read_summary
+from hgpo_gym.trainers.schedule import TaskSchedule
+from hgpo_gym.trainers.trainer import Trainer
+
+ITERATIONS = 5
+BROKEN_OFF = 3
+SMALL = [
+    "model.device=cpu",
+    "env.sections=1",
+    "env.max_episode_steps=8",
+    "rollout.num_tasks=4",
+    "rollout.group_size=4",
+    "warmstart.episodes=20",
+    "warmstart.epochs=1",
+    "tiny.hidden_size=32",
+    "tiny.heads=2",
+    "evaluation.split=train",
+    "evaluation.every=3",
+    "evaluation.decoding_seeds=1",
+    "checkpoint.every=1",
+    "checkpoint.keep=9",
+    "trainer.kl_coef=0.01",
+    "trainer.mini_batch_size=16",
+    "trainer.max_batch_tokens=512",
+    f"trainer.iterations={ITERATIONS}",
+]
+TORCHRUN = ["torch.distributed.run", "--nproc_per_node=2", "--standalone"]
+ACCELERATE = ["accelerate.commands.launch", "--multi_gpu", "--num_processes=2", "--main_process_port=0"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def a_cache_of_its_own(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HGPO_GYM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """A run of one process, a checkpoint after each iteration."""
+    return train(tmp_path_factory.mktemp("one"))
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory):
+    """The same by two processes that share the weights."""
+    run_dir = tmp_path_factory.mktemp("sharded")
+    finish(launch(TORCHRUN, run_dir, "distributed=fsdp2"))
+    return run_dir
+
+
+def train(run_dir, *overrides):
+    config = load_config("config", [*SMALL, f"run_dir={run_dir}", *overrides])
+    trainer = Trainer(config, open_run(config), Report())
+    try:
+        trainer.train()
+    finally:
+        trainer.close()
+    return run_dir
+
+
+def launch(launcher, run_dir, *overrides):
+    settings = [*SMALL, f"run_dir={run_dir}", *overrides]
+    return subprocess.Popen(
+        [sys.executable, "-m", *launcher, "-m", "hgpo_gym", "train", *settings],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+
+
+def finish(process):
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    return output
+
+
+def broken_off(run_dir, copy):
+    """A copy of a run as it was after `BROKEN_OFF` iterations."""
+    shutil.copytree(run_dir, copy)
+    for later in range(BROKEN_OFF + 1, ITERATIONS + 1):
+        shutil.rmtree(copy / "checkpoints" / f"iteration_{later:04d}")
+    return copy
+
+
+def assert_same_numbers(run_dir, expected):
+    """Every number of every iteration but the seconds, and the last census."""
+    lines, expected_lines = read_metrics(run_dir), read_metrics(expected)
+    assert [line["iteration"] for line in lines] == list(range(1, read_summary(expected)["iterations"] + 1))
+    for line, other in zip(lines, expected_lines, strict=True):
+        assert line.keys() == other.keys()
+        for name in line.keys() - {name for name in line if name.startswith("seconds_")}:
+            where = f"{name} of iteration {line['iteration']}"
+            np.testing.assert_allclose(line[name], other[name], atol=1e-4, rtol=0, err_msg=where)
+    assert read_summary(run_dir)["success_after"] == read_summary(expected)["success_after"]
+
+
+def test_one_process_learns_something_that_others_can_be_compared_with(one):
+    losses = [line["loss"] for line in read_metrics(one)]
+    assert np.std(losses) > 0.01
+    assert read_metrics(one)[-1]["success"] > read_metrics(one)[0]["success"]
+
+
+def test_two_replicas_give_the_numbers_of_one_process(one, tmp_path):
+    output = finish(launch(ACCELERATE, tmp_path, "distributed=ddp"))
+    assert_same_numbers(tmp_path, one)
+    assert output.count(f"{ITERATIONS}/{ITERATIONS}") == 1, "only the main process reports"
+
+
+def test_two_shards_give_the_numbers_of_one_process(one, sharded):
+    assert_same_numbers(sharded, one)
+
+
+def test_a_checkpoint_does_not_depend_on_how_many_processes_made_it(one, sharded):
+    ours, theirs = (run / "checkpoints" / f"iteration_{ITERATIONS:04d}" for run in (sharded, one))
+    weights, expected = (load_file(path / "model" / "model.safetensors") for path in (ours, theirs))
+    assert weights.keys() == expected.keys()
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, expected[name], atol=1e-3, rtol=0)
+    state, expected_state = load_update_state(ours)["optimizer"], load_update_state(theirs)["optimizer"]
+    assert state["param_groups"] == expected_state["param_groups"]
+    for name, moments in expected_state["state"].items():
+        torch.testing.assert_close(state["state"][name], moments, atol=1e-4, rtol=0)
+
+
+def test_one_process_goes_on_from_a_checkpoint_of_two_shards(one, sharded, tmp_path):
+    run_dir = broken_off(sharded, tmp_path / "run")
+    assert_same_numbers(train(run_dir, "resume=must"), one)
+
+
+def test_two_shards_go_on_from_a_checkpoint_of_one_process(one, tmp_path):
+    run_dir = broken_off(one, tmp_path / "run")
+    output = finish(launch(TORCHRUN, run_dir, "resume=must", "distributed=fsdp2"))
+    assert f"Going on after iteration {BROKEN_OFF}" in output
+    assert_same_numbers(run_dir, one)
+
+
+def test_two_shards_under_an_adapter_give_the_numbers_of_one_process(tmp_path):
+    """With what else looks into the model: old log-probabilities, and layers that are computed again."""
+    settings = [
+        "model.lora.rank=4",
+        "trainer.learning_rate=0.01",
+        "trainer.recompute_logprobs=true",
+        "trainer.gradient_checkpointing=true",
+        "trainer.iterations=2",
+    ]
+    train(tmp_path / "one", *settings)
+    finish(launch(TORCHRUN, tmp_path / "two", "distributed=fsdp2", *settings))
+    assert_same_numbers(tmp_path / "two", tmp_path / "one")
+    saved = [tmp_path / run / "checkpoints" / "iteration_0002" / "model" for run in ("one", "two")]
+    ours, theirs = (load_file(path / "adapter_model.safetensors") for path in saved)
+    assert ours.keys() == theirs.keys()
+    assert not (saved[1] / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("whom", ["a process is killed", "Ctrl-C"])
+def test_all_processes_stop_together_and_the_run_can_go_on(whom, one, tmp_path):
+    launcher = launch(TORCHRUN, tmp_path, "distributed=ddp")
+    assert launcher.stdout is not None
+    for line in launcher.stdout:
+        if f"{BROKEN_OFF}/{ITERATIONS}" in line:
+            break
+    processes = psutil.Process(launcher.pid).children(recursive=True)
+    if whom == "Ctrl-C":
+        launcher.send_signal(signal.SIGINT)
+    else:
+        (second,) = [process for process in processes if process.environ().get("RANK") == "1"]
+        second.kill()
+    output, _ = launcher.communicate()
+    assert launcher.returncode != 0, output
+    assert not [process for process in processes if process.is_running()], output
+    assert BROKEN_OFF <= len(read_metrics(tmp_path)) < ITERATIONS
+    assert_same_numbers(train(tmp_path, "resume=auto"), one)
+
+
+class Part(Processes):
+    """One of several processes, as far as dividing work goes."""
+
+    def __init__(self, rank, count):
+        self.rank, self.count = rank, count
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_shares_are_a_division(count):
+    shares = [Part(rank, count).share(list(range(7))) for rank in range(count)]
+    assert [item for share in shares for item in share] == list(range(7))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_groups_that_were_collected_apart_make_the_rollout_of_one_process():
+    config = load_config("config", SMALL)
+    env = make_env(config, num_tasks=4, group_size=3, workers=0)
+    tasks, seeds = TaskSchedule(env.unwrapped.task_ids, 0).tasks(0, 4), [(9, group) for group in range(4)]
+    whole = collect(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds)
+    half = make_env(config, num_tasks=2, group_size=3, workers=0)
+    parts = [
+        collect(half, RandomPolicy(), Sampling(), task_ids=part.share(tasks), seeds=part.share(seeds))
+        for part in (Part(0, 2), Part(1, 2))
+    ]
+    merged = merge(parts)
+    for name in ("group", "trajectory", "step", "reward", "context_keys", "penalty"):
+        np.testing.assert_array_equal(getattr(merged.batch, name), getattr(whole.batch, name))
+    assert merged.steps == whole.steps
+    assert merged.episodes == whole.episodes
+    assert len(set(parts[0].batch.group)) == 2
+
+
+@pytest.mark.parametrize("hands", [1, 2, 3, 8])
+def test_every_process_gets_as_many_batches_and_about_as_many_tokens(hands):
+    lengths = np.random.default_rng(hands).integers(20, 200, size=61).tolist()
+    dealt = dealt_batches(lengths, 512, hands)
+    assert len(dealt) == hands
+    assert sorted(index for batches in dealt for batch in batches for index in batch) == list(range(61))
+    assert len({len(batches) for batches in dealt}) == 1
+    assert all(all(batches[:-1]) for batches in dealt), "only the last batch may be empty"
+    tokens = [sum(lengths[index] for batch in batches for index in batch) for batches in dealt]
+    assert max(tokens) - min(tokens) <= max(lengths)
+    if hands == 1:
+        assert dealt[0] == list(length_sorted_batches(lengths, 512))
+
+
+def test_a_process_without_a_sequence_has_an_empty_batch():
+    assert dealt_batches([5, 6], 100, 3) == [[[1]], [[0]], [[]]]
+
+
+@pytest.mark.parametrize(
+    ("count", "overrides", "message"),
+    [
+        (2, ["distributed=dpp"], "Unknown distributed 'dpp'. Did you mean 'ddp'?"),
+        (2, [], "2 processes were launched, and distributed=none is for one: set ddp or fsdp2."),
+        (3, ["distributed=ddp"], "rollout.num_tasks=8 is not a multiple of 3 processes"),
+        (3, ["distributed=ddp"], "set it to 6 or 9"),
+        (16, ["distributed=ddp"], "set it to 16"),
+        (2, ["distributed=ddp", "model=tabular"], "model.kind=tabular trains in one process"),
+        (2, ["distributed=ddp", "model.device=cuda:1"], "model.device=cuda:1: 2 processes take a GPU each"),
+    ],
+)
+def test_settings_that_do_not_suit_several_processes(count, overrides, message, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", str(count))
+    with pytest.raises(ValueError, match=message.replace("?", r"\?")):
+        meet(load_config("config", overrides))
+
+
+def test_accelerate_leaves_the_strategy_to_the_configuration(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ValueError, match="leave that to distributed=fsdp2"):
+        meet(load_config("config", ["distributed=fsdp2"]))
+
+
+def test_one_process_is_alone_whatever_is_set(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert meet(load_config("config", ["distributed=fsdp2"])) is ALONE
+
+
+def test_other_commands_are_not_for_several_processes(tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-m", "hgpo_gym", "eval"],
+        capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ, "WORLD_SIZE": "2", "RANK": "1"},
+    )  # fmt: skip
+    assert result.returncode == 2
+    assert result.stderr.startswith("hgpo-gym (process 1): 2 processes were launched, but eval runs in one")
+    assert not list(Path(tmp_path).iterdir())

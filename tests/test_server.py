@@ -1,0 +1,545 @@
+"""hgpo-gym serve: real processes, real HTTP. What clients may do, what they cannot, and what the log says of it."""
+
+import asyncio
+import itertools
+import json
+import signal
+import socket
+import threading
+from contextlib import suppress
+
+import gymnasium
+import httpx
+import numpy as np
+import pytest
+from gymnasium.error import ResetNeeded
+from gymnasium.utils.env_checker import check_env
+from starlette.responses import Response
+
+from benchmarks.malformed import SECRET, Target, malformed_requests, send
+from hgpo_gym.cli import main
+from hgpo_gym.envs import ENVIRONMENTS, TextVectorEnv, check_text_env
+from hgpo_gym.server import models
+from hgpo_gym.server.client import RemoteTextEnv
+from hgpo_gym.server.connection import RemoteError, SessionLostError
+from hgpo_gym.server.guard import Guard
+from hgpo_gym.server.offers import Offer, make_offers
+from tests.serving import MANY, TEST, ServerProcess
+
+MAZE, REMOTE = "hgpo_gym/SignpostMaze-v0", "hgpo_gym/Remote-v0"
+TOKENS = ("the-token-of-client-one", "the-token-of-client-two")
+ONE, OTHER = ({"headers": {"Authorization": f"Bearer {token}"}} for token in TOKENS)
+BODY_LIMIT = 1 << 16
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """With tokens; everything in its log."""
+    tokens = tmp_path_factory.mktemp("tokens") / "tokens.txt"
+    tokens.write_text("\n".join(TOKENS))
+    offers = [["--env", MAZE, "split=[train,test]"], ["--env", TEST], ["--env", MANY]]
+    limits = ["--sessions", "6", "--sessions-per-client", "4", "--body", str(BODY_LIMIT), "--access-log"]
+    with ServerProcess(*itertools.chain(*offers), *limits, "--token-file", str(tokens)) as server:
+        yield server
+
+
+@pytest.fixture
+def remote(server):
+    """Makes remote environments and closes them."""
+    made = []
+
+    def make(env=MAZE, token=TOKENS[0], **options):
+        made.append(RemoteTextEnv(server.url, env, token=token, **options))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+@pytest.fixture
+def session(server):
+    """The path of a session of the first client."""
+    path = server.new_session(**ONE)
+    yield path
+    httpx.delete(server.url + path, **ONE)
+
+
+def walk(env, seed):
+    """An episode of random admissible actions, all that it says."""
+    rng = np.random.default_rng(seed)
+    seen = [env.reset(seed=seed)]
+    ended = False
+    while not ended:
+        actions = seen[-1][-1]["admissible_actions"]
+        seen.append(env.step(actions[rng.integers(len(actions))]))
+        ended = seen[-1][2] or seen[-1][3]
+    return [*seen, env.reset()]
+
+
+@pytest.mark.parametrize("options", [{}, {"split": "test"}])
+def test_a_remote_environment_says_what_a_local_one_does(options, remote):
+    here, there = gymnasium.make(MAZE, **options), remote(**options)
+    assert walk(there, seed=1) == walk(here, seed=1)
+    assert there.split == here.unwrapped.split
+    assert tuple(there.task_ids) == here.unwrapped.task_ids
+    assert there.reset(options={"task_id": there.task_ids[-1]})[1]["task_id"] == here.unwrapped.task_ids[-1]
+
+
+def test_a_remote_environment_keeps_the_contract(remote):
+    check_text_env(remote(step_limit=0), steps=8)
+
+
+def test_gymnasium_makes_remote_environments(server, monkeypatch):
+    monkeypatch.setenv("HGPO_GYM_SERVER_TOKEN", TOKENS[0])
+    env = gymnasium.make(REMOTE, url=server.url, env=MAZE, render_mode="ansi")
+    check_env(env.unwrapped)
+    assert env.reset(seed=0)[0] == env.render()
+    env.close()
+    env.close()
+    vector = gymnasium.make_vec(REMOTE, 4, group_size=2, url=server.url, env=MAZE, split="test")
+    local = TextVectorEnv(MAZE, 2, 2, split="test")
+    assert vector.reset(seed=3)[0] == local.reset(seed=3)[0]
+    assert vector.step(["walk on"] * 4)[0] == local.step(["walk on"] * 4)[0]
+    vector.close()
+
+
+def test_members_of_a_remote_group_start_alike_and_draw_apart(server):
+    def play():
+        env = TextVectorEnv(REMOTE, 1, 2, url=server.url, env=TEST, token=TOKENS[0])
+        starts, _ = env.reset(seed=3)
+        rolls = env.step(["roll"] * 2)[0]
+        env.close()
+        return starts, rolls
+
+    starts, rolls = play()
+    assert starts[0] == starts[1]
+    assert rolls[0] != rolls[1]
+    assert play() == (starts, rolls)
+
+
+def test_the_step_limit_truncates_and_then_a_reset_is_needed(remote):
+    env = remote(step_limit=2)
+    env.reset(seed=0)
+    assert not env.step("walk on")[3]
+    assert env.step("walk on")[3]
+    with pytest.raises(ResetNeeded, match="Reset the session"):
+        env.step("walk on")
+    assert remote(TEST).reset(seed=0)[0].startswith("Begin")
+
+
+@pytest.mark.parametrize(
+    ("environment", "options", "message"),
+    [
+        ("hgpo_gym/ALFWorld-v0", {}, "no environment 'hgpo_gym/ALFWorld-v0' here. .* Choose one of"),
+        ("os:system", {}, "no environment"),
+        (MAZE, {"split": "../etc"}, "'../etc' is none of the values .* Choose one of 'train', 'test'"),
+        (MAZE, {"sections": 99}, r"'sections' .* cannot be set by a client .*\(options.sections=99\) .* set: split"),
+        (MAZE, {"data": "/etc/passwd"}, "'data' .* cannot be set by a client"),
+        (TEST, {"gate": "/etc/passwd"}, "'gate' .* cannot be set by a client of this server. .* set: none"),
+    ],
+)
+def test_only_what_the_operator_listed_can_be_made(environment, options, message, remote):
+    with pytest.raises(ValueError, match=message):
+        remote(environment, **options)
+
+
+def test_environments_are_listed_with_their_choices(server):
+    listed = {env["id"]: env for env in server.get("/environments", **ONE).json()["environments"]}
+    assert list(listed) == [MAZE, TEST, MANY]
+    assert listed[MAZE]["choices"] == {"split": ["train", "test"]}
+    assert listed[TEST] == {"id": TEST, "description": "for tests", "choices": {}}
+
+
+def test_ten_million_tasks_are_listed_by_pages(server, remote):
+    page = server.get(f"/environments/{MANY}/tasks?offset=9999998", **ONE).json()
+    assert page == {"total": 10**7, "offset": 9999998, "task_ids": ["task-9999998", "task-9999999"]}
+    env = remote(MANY)
+    assert len(env.task_ids) == 10**7
+    assert env.task_ids[1234567:1234570] == ("task-1234567", "task-1234568", "task-1234569")
+    assert env.task_ids[-1] == "task-9999999"
+    assert "task-5" in env.task_ids
+    assert "task-x" not in [env.task_ids[5]]
+    assert env.reset(options={"task_id": "task-7654321"})[1]["task_id"] == "task-7654321"
+    with pytest.raises(ValueError, match=r"no such task in this session's split. \(task_id='task-10000000'\)"):
+        env.reset(options={"task_id": "task-10000000"})
+
+
+def test_a_session_says_what_it_plays(server):
+    for asked, limit in ((None, 24), (0, None), (3, 3)):
+        content = {"environment": MAZE, "step_limit": asked, "options": {"split": "test"}}
+        session = server.post("/sessions", content, **ONE).json()
+        assert (session["split"], session["num_tasks"], session["step_limit"]) == ("test", 9, limit)
+        assert (session["environment"], session["max_text_length"], session["turn"]) == (MAZE, 8192, 0)
+        httpx.delete(f"{server.url}/sessions/{session['session']}", **ONE)
+
+
+def test_answers_are_what_the_documentation_says(server, session):
+    openapi = server.get("/openapi.json").json()
+    for path, methods in openapi["paths"].items():
+        for method, route in methods.items():
+            assert route["description"], f"{method} {path}"
+    for name in ("NewSession", "Reset", "Step", "Turn", "ProblemObject"):
+        assert openapi["components"]["schemas"][name]["description"]
+    assert "HTTPBearer" in openapi["components"]["securitySchemes"]
+    models.Session.model_validate_json(server.get(session, **ONE).text)
+    models.Turn.model_validate_json(server.post(f"{session}/reset", **ONE).text)
+    models.Turn.model_validate_json(server.post(f"{session}/step", {"action": "go"}, **ONE).text)
+    models.Tasks.model_validate_json(server.get(f"{session}/tasks", **ONE).text)
+    models.Environments.model_validate_json(server.get("/environments", **ONE).text)
+    models.Health.model_validate_json(server.get("/health").text)
+    refused = server.post(f"{session}/step", {"action": 3}, **ONE)
+    assert refused.headers["content-type"] == "application/problem+json"
+    problem = models.ProblemObject.model_validate_json(refused.text)
+    assert (problem.status, problem.type, problem.name, problem.value) == (422, "malformed", "body.action", "3")
+
+
+def test_a_turn_that_is_sent_again_is_not_played_again(server, session):
+    assert server.post(f"{session}/reset", {"turn": 1, "seed": 5}, **ONE).json()["turn"] == 1
+    first = server.post(f"{session}/step", {"turn": 2, "action": "go"}, **ONE)
+    assert first.json()["observation"] == "1: go"
+    assert server.post(f"{session}/step", {"turn": 2, "action": "go"}, **ONE).content == first.content
+    for wrong in ({"turn": 2, "action": "stay"}, {"turn": 4, "action": "go"}, {"turn": 1, "action": "go"}):
+        refused = server.post(f"{session}/step", wrong, **ONE)
+        assert (refused.status_code, refused.json()["type"]) == (409, "wrong-turn")
+        assert "The next turn of this session is 3" in refused.json()["detail"]
+    assert server.post(f"{session}/step", {"turn": 3, "action": "go"}, **ONE).json()["observation"] == "2: go"
+    assert server.get(session, **ONE).json()["turn"] == 3
+
+
+class LosesAnswers:
+    """A proxy that swallows an answer when it is told to: the server has acted, and the client does not know."""
+
+    def __init__(self, port):
+        self._server = ("127.0.0.1", port)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.lose = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            client, _ = self._listening.accept()
+            threading.Thread(target=self._pass_on, args=(client,), daemon=True).start()
+
+    def _pass_on(self, client):
+        with client, socket.create_connection(self._server) as server:
+            threading.Thread(target=self._pump, args=(client, server), daemon=True).start()
+            self._pump(server, client, answers=True)
+
+    def _pump(self, source, sink, answers=False):
+        with suppress(OSError):  # one side hung up
+            while received := source.recv(1 << 16):
+                if answers and self.lose:
+                    self.lose -= 1
+                    break
+                sink.sendall(received)
+            for end in (source, sink):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def test_the_client_repeats_what_got_no_answer_and_it_is_played_once(server):
+    proxy = LosesAnswers(server.port)
+    env = RemoteTextEnv(proxy.url, TEST, token=TOKENS[0])
+    env.reset(seed=0)
+    proxy.lose = 2
+    assert env.step("go")[0] == "1: go"
+    proxy.lose = 1
+    first = env.reset(seed=1)
+    assert env.reset(seed=1) == first
+    proxy.lose = 5
+    with pytest.raises(ConnectionError, match="No answer from"):
+        env.step("go")
+    assert env.reset(seed=1) == first  # whether the step was played or not
+    assert env.step("go")[0] == "1: go"
+    env.close()
+
+
+def test_a_client_cannot_touch_the_session_of_another(server, session):
+    server.post(f"{session}/reset", **ONE)
+    for answer in (
+        server.get(session, **OTHER),
+        server.get(f"{session}/tasks", **OTHER),
+        server.post(f"{session}/reset", **OTHER),
+        server.post(f"{session}/step", {"action": "go"}, **OTHER),
+        httpx.delete(server.url + session, **OTHER),
+    ):
+        assert (answer.status_code, answer.json()["type"]) == (404, "unknown-session")
+    assert server.post(f"{session}/step", {"action": "go"}, **ONE).json()["observation"] == "1: go"
+
+
+def test_sessions_are_bounded_for_each_client_and_in_all(server):
+    paths = [server.new_session(**ONE) for _ in range(4)]
+    refused = server.post("/sessions", {"environment": TEST}, **ONE)
+    assert (refused.status_code, refused.json()["type"]) == (429, "too-many-sessions")
+    others = [server.new_session(**OTHER) for _ in range(2)]
+    refused = server.post("/sessions", {"environment": TEST}, **OTHER)
+    assert (refused.status_code, refused.json()["type"]) == (503, "server-full")
+    assert server.open_sessions() == 6
+    for path in paths:
+        assert httpx.delete(server.url + path, **ONE).status_code == 204
+        assert httpx.delete(server.url + path, **ONE).status_code == 404
+    for path in others:
+        httpx.delete(server.url + path, **OTHER)
+    assert server.open_sessions() == 0
+
+
+@pytest.mark.parametrize(
+    ("action", "kind"), [(f"raise {SECRET}", "KeyError"), (f"exit {SECRET}", "SystemExit"), ("nan", "ValueError")]
+)
+def test_an_error_in_an_environment_ends_that_session_alone(action, kind, server, session):
+    server.post(f"{session}/reset", **ONE)
+    broken = server.new_session(**ONE)
+    server.post(f"{broken}/reset", **ONE)
+    failed = server.post(f"{broken}/step", {"action": action}, **ONE)
+    assert (failed.status_code, failed.json()["type"]) == (502, "environment-failed")
+    assert failed.json()["detail"] == f"{TEST} failed with {kind}. This session is over."
+    assert server.post(f"{broken}/step", {"action": "go"}, **ONE).status_code == 404
+    assert server.post(f"{session}/step", {"action": "go"}, **ONE).json()["observation"] == "1: go"
+    (line,) = [line for line in server.lines if f" ended: {kind} in " in line]
+    assert "ERROR Session " in line
+    assert SECRET not in server.output
+
+
+def test_what_an_environment_cannot_say_in_json_is_named(server, session):
+    server.post(f"{session}/reset", **ONE)
+    assert "failed with TypeError" in server.post(f"{session}/step", {"action": "object"}, **ONE).json()["detail"]
+
+
+def test_the_environments_error_reaches_the_python_client(remote):
+    env = remote(TEST)
+    env.reset(seed=0)
+    with pytest.raises(RemoteError, match="failed with KeyError"):
+        env.step("raise it")
+    with pytest.raises(SessionLostError):
+        env.reset()  # what would have come by chance is lost
+    assert env.reset(seed=0)[0].startswith("Begin")
+
+
+def test_any_text_goes_both_ways(remote):
+    env = remote(TEST)
+    env.reset(seed=0)
+    for number, action in enumerate(("\ud800", "häß 寿司 🦊\x00", "", '"}{')):
+        assert env.step(action)[0] == f"{number + 1}: {action}"
+    with pytest.raises(ValueError, match="more than 8192"):
+        env.step("a" * 8193)
+    with pytest.raises(TypeError, match="An action is a string"):
+        env.step(3)
+
+
+def test_malformed_requests_get_4xx_and_nothing_of_them_is_logged(server, session):
+    target = Target("127.0.0.1", server.port, session.rpartition("/")[2], MAZE, TOKENS[0], BODY_LIMIT)
+    for kind, request in itertools.islice(malformed_requests(0, target), 400):
+        status = send(target, request)
+        assert 400 <= status < 500, f"{kind}: {status} to {request[:2000]!r}"
+    assert server.get("/health").json()["status"] == "ok"
+    assert server.get(session, **ONE).json()["turn"] == 0
+    assert len([line for line in server.lines if " 422 " in line]) > 20
+    for secret in (SECRET, *TOKENS, target.session):
+        assert secret not in server.output
+    assert "Traceback" not in server.output
+
+
+def test_the_documentation_and_health_need_no_token_the_rest_does(server):
+    for path in ("/health", "/docs", "/openapi.json"):
+        assert server.get(path).status_code == 200
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKENS[0]}"}):
+        refused = server.get("/environments", headers=headers)
+        assert (refused.status_code, refused.json()["type"]) == (401, "unauthorized")
+        assert refused.headers["www-authenticate"] == "Bearer"
+    with pytest.raises(RemoteError, match="The token is missing or not one of this server's"):
+        RemoteTextEnv(server.url, MAZE, token="none of these")
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory):
+    """Without tokens; sessions that are idle and environments that are slow are soon given up."""
+    folder = tmp_path_factory.mktemp("told")
+    told = ["--env", TEST, f"gate={folder / 'gate'}", f"closed={folder / 'closed'}"]
+    with ServerProcess(*told, "--idle-timeout", "1", "--time-limit", "1", "--threads", "2") as server:
+        server.folder = folder
+        yield server
+
+
+def test_a_client_that_vanishes_frees_its_session(impatient):
+    path = impatient.new_session()
+    impatient.post(f"{path}/reset")
+    closed = impatient.folder / "closed"
+    before = closed.read_text()
+    body = b'{"action": "go"}'
+    head = f"POST {path}/step HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", impatient.port)) as connection:
+        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:5])
+    assert impatient.open_sessions() == 1
+    impatient.until_open(0)
+    assert impatient.get(path).json()["type"] == "unknown-session"
+    assert "was idle: closed." in impatient.output
+    assert closed.read_text() == before + "closed\n"
+
+
+def test_a_slow_environment_holds_up_nobody_and_keeps_its_place_until_it_returns(impatient):
+    slow, quick = impatient.new_session(), impatient.new_session()
+    for path in (slow, quick):
+        impatient.post(f"{path}/reset")
+    answers = []
+    waiting = threading.Thread(
+        target=lambda: answers.append(impatient.post(f"{slow}/step", {"action": "wait"}, timeout=60))
+    )
+    waiting.start()
+    assert impatient.get("/health").json()["status"] == "ok"
+    waiting.join()
+    assert (answers[0].status_code, answers[0].json()["type"]) == (504, "environment-timed-out")
+    assert impatient.post(f"{slow}/step", {"action": "go"}).status_code == 404
+    httpx.delete(impatient.url + quick)
+    assert impatient.open_sessions() == 1
+    (impatient.folder / "gate").touch()
+    impatient.until_open(0)
+    fresh = impatient.new_session()
+    assert impatient.post(f"{fresh}/reset").status_code == 200
+
+
+def test_an_environment_that_can_no_longer_be_made_takes_no_place(impatient):
+    broken = impatient.folder / "gate.broken"
+    broken.touch()
+    refused = impatient.post("/sessions", {"environment": TEST})
+    assert (refused.status_code, refused.json()["type"]) == (503, "environment-unavailable")
+    assert "cannot be made: Broken for the test." in impatient.output
+    assert "Broken for" not in refused.text
+    broken.unlink()
+    path = impatient.new_session()
+    httpx.delete(impatient.url + path)
+    impatient.until_open(0)
+
+
+def test_without_tokens_only_names_of_this_machine_are_answered(impatient):
+    refused = impatient.get("/health", headers={"Host": "evil.example.com"})
+    assert (refused.status_code, refused.json()["type"]) == (421, "wrong-host")
+    assert impatient.get("/health", headers={"Host": f"localhost:{impatient.port}"}).status_code == 200
+
+
+@pytest.mark.parametrize(("signal_number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 0)])
+def test_signals_close_the_sessions(signal_number, status, tmp_path):
+    with ServerProcess("--env", TEST, f"closed={tmp_path / 'closed'}") as server:
+        made = len((tmp_path / "closed").read_text().splitlines())  # and closed again, to see that it can be made
+        for _ in range(3):
+            server.new_session()
+        assert server.stop(signal_number) == status
+        assert len((tmp_path / "closed").read_text().splitlines()) == made + 3
+        assert "Closing 3 sessions." in server.output
+        assert "Traceback" not in server.output
+
+
+def test_what_is_being_played_is_answered_before_the_server_ends(tmp_path):
+    gate = tmp_path / "gate"
+    with ServerProcess("--env", TEST, f"gate={gate}") as server:
+        path = server.new_session()
+        server.post(f"{path}/reset")
+        answers = []
+        playing = threading.Thread(target=lambda: answers.append(server.post(f"{path}/step", {"action": "wait"})))
+        playing.start()
+        while not gate.with_name("gate.waited-for").exists():
+            pass
+        server.process.send_signal(signal.SIGTERM)
+        gate.touch()
+        playing.join()
+        assert answers[0].json()["observation"] == "1: wait"
+
+
+def ask_guard(monkeypatch, app, *requests, **limits):
+    """The answers of a guard to requests that are made at once, each a list of the messages that come in."""
+
+    async def ask(guard, messages):
+        scope = {"type": "http", "method": "POST", "path": "/", "client": ("1.2.3.4", 5), "query_string": b""}
+        scope["headers"] = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        incoming, sent = iter(messages), []
+
+        async def receive():
+            message = next(incoming, None)
+            return message or await asyncio.Future()
+
+        async def send(message):
+            sent.append(message)
+
+        await guard(scope, receive, send)
+        return sent[0]["status"], sent[1]["body"]
+
+    async def ask_all():
+        guard = Guard(app, tokens=(), access_log=False, **{"body_limit": 10, "requests_per_client": 2} | limits)
+        return await asyncio.gather(*(ask(guard, messages) for messages in requests))
+
+    monkeypatch.setattr("hgpo_gym.server.guard.BODY_TIMEOUT", 0.1)
+    return asyncio.run(ask_all())
+
+
+async def echo(scope, receive, send):
+    await Response((await receive())["body"])(scope, receive, send)
+
+
+def part(body, more=False):
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+def test_a_body_that_does_not_arrive_is_not_waited_for(monkeypatch):
+    whole, slow = ask_guard(monkeypatch, echo, [part(b"12", True), part(b"34")], [part(b"12", True)])
+    assert whole == (200, b"1234")
+    assert (slow[0], json.loads(slow[1])["type"]) == (408, "too-slow")
+
+
+def test_one_client_has_a_bounded_number_of_requests(monkeypatch):
+    slow = [part(b"1", True)]
+    statuses = [status for status, _ in ask_guard(monkeypatch, echo, slow, slow, [part(b"1")])]
+    assert statuses == [408, 408, 429]
+
+
+def test_without_env_everything_is_offered_that_can_be_made(monkeypatch, caplog):
+    ids = (MAZE, "hgpo_gym/ALFWorld-v0")
+    monkeypatch.setattr("hgpo_gym.server.offers.ENVIRONMENTS", {id: ENVIRONMENTS[id] for id in ids})
+    monkeypatch.setenv("ALFWORLD_DATA", "/no/such/place")
+    assert make_offers([]) == {MAZE: Offer(MAZE)}
+    assert "hgpo_gym/ALFWorld-v0 is not offered: ALFWorld games not found in /no/such/place" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--host", "0.0.0.0"], "--host 0.0.0.0 can be reached from other machines, so clients need a token"),
+        (["--env", "hgpo_gym/SignpostMaz-v0"], "Did you mean 'hgpo_gym/SignpostMaze-v0'?"),
+        (["--env", MAZE, "split=[train,tset]"], "Unknown split 'tset'. Did you mean 'test'?"),
+        (["--env", MAZE, "colors=3"], "Unknown option of hgpo_gym/SignpostMaze-v0 'colors'"),
+        (["--env", MAZE, "split"], "cannot read 'split'. Write option=value"),
+        (["--env", MAZE, "split={a: 1}"], "cannot read 'split={a: 1}'"),
+        (["--env", MAZE, "split=[train"], "cannot read 'split=[train'"),
+        (["--env", "hgpo_gym/ALFWorld-v0", "data=/no/such/place"], "ALFWorld games not found in /no/such/place"),
+        (["--sessions", "0"], "--sessions 0: must be above 0"),
+        (["--idle-timeout", "nan"], "--idle-timeout nan: must be above 0"),
+        (["--token-file", "/no/such/file"], "/no/such/file"),
+        (["--port", "70000"], "Cannot serve on 127.0.0.1, port 70000"),
+    ],
+)
+def test_mistakes_of_the_operator_exit_2(arguments, message, capsys, monkeypatch):
+    monkeypatch.delenv("HGPO_GYM_SERVER_TOKEN", raising=False)
+    with pytest.raises(SystemExit) as exit:
+        main(["serve", *(["--port", "0"] if "--port" not in arguments else []), *arguments])
+    assert exit.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["short", "", "a token with spaces in it", "ein-töken-mit-umlauten"])
+def test_tokens_that_are_none_are_refused_without_being_shown(text, capsys, tmp_path, monkeypatch):
+    monkeypatch.delenv("HGPO_GYM_SERVER_TOKEN", raising=False)
+    (tmp_path / "tokens").write_text(text)
+    with pytest.raises(SystemExit) as exit:
+        main(["serve", "--host", "0.0.0.0", "--port", "0", "--token-file", str(tmp_path / "tokens")])
+    assert exit.value.code == 2
+    error = capsys.readouterr().err
+    assert "has no token" in error or "must have 16 or more ASCII characters" in error
+    assert not text or text not in error
+
+
+def test_a_server_that_is_none_is_named():
+    with pytest.raises(ValueError, match="write http://host:port"):
+        RemoteTextEnv("localhost:8000", MAZE)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(ConnectionError, match=f"No answer from http://127.0.0.1:{port} .* Is 'hgpo-gym serve' there"):
+        RemoteTextEnv(f"http://127.0.0.1:{port}", MAZE)

@@ -1,0 +1,210 @@
+"""One policy update: what moves, what no cutting up changes, and what corrects an engine that differs."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from hgpo_gym.trainers import likelihood as likelihood_module
+from hgpo_gym.trainers.likelihood import likelihood, score
+from hgpo_gym.trainers.losses import importance_weights
+from hgpo_gym.trainers.policies import Sampling
+from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
+from hgpo_gym.trainers.update import NonFiniteError, PolicyUpdate
+from tests.small_models import answers, gradient, make_policy, settings, updated, weights
+
+ADVANTAGES = np.linspace(-1, 1, 24)
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return make_policy()
+
+
+@pytest.fixture(scope="module")
+def records(policy):
+    return answers(policy)
+
+
+@pytest.mark.parametrize("correction", ["none", "sequence"])
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean"])
+def test_an_update_does_not_depend_on_how_a_mini_batch_is_split(policy, records, aggregation, correction):
+    """The gradient, not the weights: Adam's first step magnifies rounding errors of gradients near 0."""
+    changes = {"loss_aggregation": aggregation, "kl_coef": 0.1, "mini_batch_size": 24, "update_epochs": 1}
+    changes |= {"importance_correction": correction}
+    drawn = answers(policy, sampling=Sampling(temperature=0.7))
+    whole, metrics = updated(policy, drawn, ADVANTAGES, max_batch_tokens=10_000, **changes)
+    assert gradient(whole).norm() > 0.01
+    for budget in (1, 60, 200):
+        split, split_metrics = updated(policy, drawn, ADVANTAGES, max_batch_tokens=budget, **changes)
+        torch.testing.assert_close(gradient(whole), gradient(split), atol=1e-6, rtol=1e-4)
+        assert metrics == pytest.approx(split_metrics, abs=1e-5)
+
+
+def test_an_update_raises_the_probability_of_good_answers(policy, records):
+    good = np.array([1.0 if record.token_ids[1] == records[0].token_ids[1] else -1.0 for record in records])
+    after, _ = updated(policy, records, good, update_epochs=5)
+
+    def mean_of_good(scored):
+        return np.mean([sum(values) for values, advantage in zip(scored, good, strict=True) if advantage > 0])
+
+    options = {"temperature": 1.0, "max_batch_tokens": 10_000}
+    assert mean_of_good(score(after, records, **options)) > mean_of_good(score(policy, records, **options)) + 0.05
+
+
+def test_a_gradient_that_is_not_finite_stops_the_update_before_the_weights_change(policy, records):
+    with pytest.raises(NonFiniteError, match="epoch 1, mini-batch 1"):
+        updated(policy, records, np.full(24, np.nan))
+
+
+def test_importance_weights_by_hand():
+    old = torch.log(torch.tensor([0.5, 0.9, 0.2, 0.6], requires_grad=True))
+    behaviour = torch.log(torch.tensor([0.25, 0.3, 0.4, 0.5]))
+    record = torch.tensor([0, 0, 1, 1])
+    token = importance_weights(old, behaviour, record, 2.5, "token")
+    torch.testing.assert_close(token, torch.tensor([2.0, 2.5, 0.5, 1.2]))  # 0.9 / 0.3 = 3 is cut
+    answer = importance_weights(old, behaviour, record, 2.5, "sequence")
+    torch.testing.assert_close(answer, torch.tensor([2.5, 2.5, 0.6, 0.6]))  # 2 x 3 = 6 is cut; 0.5 x 1.2
+    assert importance_weights(old, behaviour, record, 2.5, "none").tolist() == [1, 1, 1, 1]
+    assert not token.requires_grad
+    with pytest.raises(ValueError, match=r"Did you mean 'token'\?"):
+        importance_weights(old, behaviour, record, 2.5, "tokens")
+
+
+def test_the_mismatch_of_an_engine_with_the_same_weights_is_a_rounding_error(policy, records):
+    for recompute in (False, True):
+        _, metrics = updated(policy, records, ADVANTAGES, recompute_logprobs=recompute)
+        assert 0 <= metrics["mismatch_mean"] <= metrics["mismatch_max"] < 1e-5
+        assert abs(metrics["mismatch_kl"]) < 1e-6
+
+
+def test_the_mismatch_of_an_engine_that_draws_otherwise_is_measured(policy):
+    """The engine draws at temperature 0.5, the trainer takes it for 1: the difference is known for every token."""
+    drawn = answers(policy, sampling=Sampling(temperature=0.5))
+    own = score(policy, drawn, temperature=1.0, max_batch_tokens=10_000)
+    difference = np.concatenate([values - r.logprobs[r.choices] for values, r in zip(own, drawn, strict=True)])
+    exact = {
+        "mismatch_mean": np.abs(difference).mean(),
+        "mismatch_max": np.abs(difference).max(),
+        "mismatch_kl": np.mean(np.exp(difference) - difference - 1),
+    }
+    assert exact["mismatch_kl"] > 0.01
+    _, metrics = updated(policy, drawn, ADVANTAGES, recompute_logprobs=True)
+    assert {name: metrics[name] for name in exact} == pytest.approx(exact, abs=1e-5)
+    _, metrics = updated(policy, drawn, ADVANTAGES, mini_batch_size=24)  # at no cost: the first mini-batch has them all
+    assert {name: metrics[name] for name in exact} == pytest.approx(exact, abs=1e-5)
+
+
+@pytest.mark.parametrize("correction", ["token", "sequence"])
+def test_correction_brings_the_gradient_closer_to_that_on_policy(policy, correction):
+    """Answers in one context: drawn at temperature 0.7 where the policy has 1, against as many of the policy's own."""
+    count = 1500
+    worth = {"go left": 0.5, "go right": 1.0, "stay here": -1.0}
+
+    def gradient_of(temperature, **changes):
+        drawn = answers(policy, count, Sampling(temperature=temperature), prompt="place")
+        texts = [policy.tokenizer.decode(record.token_ids, skip_special_tokens=True) for record in drawn]
+        step = {"mini_batch_size": count, "update_epochs": 1, "entropy_coef": 0.0, "max_grad_norm": 1e9}
+        advantages = np.array([worth[text] for text in texts])
+        after, metrics = updated(policy, drawn, advantages, max_batch_tokens=100_000, **step, **changes)
+        return gradient(after), metrics
+
+    on_policy, _ = gradient_of(1.0)
+    uncorrected, _ = gradient_of(0.7)
+    corrected, metrics = gradient_of(0.7, importance_correction=correction, importance_cap=100.0)
+    assert (corrected - on_policy).norm() < 0.5 * (uncorrected - on_policy).norm()
+    assert metrics["importance_weight"] == pytest.approx(1, abs=0.1)
+    assert metrics["importance_capped"] == 0
+    capped, metrics = gradient_of(0.7, importance_correction=correction, importance_cap=0.8)
+    assert metrics["importance_capped"] > 0.5
+    assert (capped - on_policy).norm() > (corrected - on_policy).norm()
+
+
+def test_bfloat16_computes_almost_the_same_and_leaves_weights_and_optimiser_in_float32(policy, records):
+    exact, exact_metrics = updated(policy, records, ADVANTAGES, update_epochs=1, learning_rate=1e-6)
+    after, metrics = updated(policy, records, ADVANTAGES, update_epochs=1, learning_rate=1e-6, precision="bfloat16")
+    assert metrics["loss"] == pytest.approx(exact_metrics["loss"], abs=0.01)
+    assert metrics["loss"] != exact_metrics["loss"]
+    assert torch.cosine_similarity(gradient(exact), gradient(after), dim=0) > 0.99
+    assert {value.dtype for value in after.model.parameters()} == {torch.float32}
+    assert {value.grad.dtype for value in after.model.parameters()} == {torch.float32}
+    moved = weights(after)["model.layers.0.mlp.up_proj.weight"] != weights(policy)["model.layers.0.mlp.up_proj.weight"]
+    assert moved.float().mean() > 0.9
+
+
+def test_bfloat16_weights_lose_small_changes_which_is_why_float32_is_the_default(policy, records):
+    half = make_policy()
+    half.model.to(torch.bfloat16)
+    after, metrics = updated(half, records, ADVANTAGES, update_epochs=1, learning_rate=1e-6)
+    assert metrics["mismatch_max"] < 0.1
+    kept = weights(after)["model.layers.0.mlp.up_proj.weight"] == weights(half)["model.layers.0.mlp.up_proj.weight"]
+    assert kept.float().mean() > 0.9
+    result = likelihood(half.model, records[:3])
+    assert result.logprobs.dtype == result.entropy.dtype == torch.float32
+
+
+def test_gradient_checkpointing_computes_layers_twice_and_the_same_gradient(policy, records):
+    """By as many passes as there are micro-batches: forward, and again in the backward pass."""
+    changes = {"mini_batch_size": 24, "update_epochs": 1, "max_batch_tokens": 10_000}
+    passes = []
+    for checkpointing in (False, True):
+        counted = make_policy()
+        counted.model.model.layers[0].mlp.register_forward_pre_hook(lambda *_: passes.append(1))
+        update = PolicyUpdate(counted, None, settings(gradient_checkpointing=checkpointing, **changes), 1.0)
+        update(records, ADVANTAGES, (0,))
+        assert len(passes) == (2 if checkpointing else 1)
+        passes.clear()
+        torch.testing.assert_close(gradient(counted), gradient(updated(policy, records, ADVANTAGES, **changes)[0]))
+
+
+def test_a_table_has_no_layers_to_checkpoint():
+    with pytest.raises(ValueError, match="Table has no layers to checkpoint"):
+        PolicyUpdate(TabularPolicy(Table(10), 0), None, settings(gradient_checkpointing=True), 1.0)
+
+
+def test_logits_in_pieces_give_the_same_gradient(policy, records, monkeypatch):
+    changes = {"mini_batch_size": 24, "update_epochs": 1, "max_batch_tokens": 10_000}
+    whole, metrics = updated(policy, records, ADVANTAGES, **changes)
+    sizes = []
+    head = policy.model.lm_head.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
+    monkeypatch.setattr(likelihood_module, "LOGITS_AT_ONCE", 5 * policy.model.config.vocab_size)
+    pieces, piece_metrics = updated(policy, records, ADVANTAGES, **changes)
+    head.remove()
+    assert max(sizes) == 5
+    torch.testing.assert_close(gradient(whole), gradient(pieces), atol=1e-6, rtol=1e-4)
+    assert metrics == pytest.approx(piece_metrics, abs=1e-6)
+
+
+def test_an_optimiser_in_8_bits_goes_nearly_the_same_way_and_resumes_to_the_same_numbers(tmp_path):
+    pytest.importorskip("bitsandbytes")
+    # Tensors of fewer than 4,096 numbers stay in 32 bits.
+    wide, drawn = make_policy(hidden_size=64), answers(make_policy(hidden_size=64))
+    before = weights(wide)
+    exact, _ = updated(wide, drawn, ADVANTAGES, update_epochs=4)
+    after, _ = updated(wide, drawn, ADVANTAGES, update_epochs=4, optimizer="adamw_8bit")
+    for name in ("model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.down_proj.weight"):
+        ways = [(weights(one)[name] - before[name]).flatten() for one in (exact, after)]
+        assert torch.cosine_similarity(*ways, dim=0) > 0.9
+
+    first = PolicyUpdate(wide, None, settings(optimizer="adamw_8bit"), 1.0)
+    first(drawn, ADVANTAGES, (0,))
+    state = first.optimizer.state[wide.model.model.layers[0].mlp.up_proj.weight]
+    assert state["state1"].dtype == torch.uint8
+    torch.save(first.state_dict(), tmp_path / "update.pt")
+    middle = weights(wide)
+    first(drawn, ADVANTAGES, (1,))
+    again = make_policy(hidden_size=64)
+    again.model.load_state_dict(middle)
+    second = PolicyUpdate(again, None, settings(optimizer="adamw_8bit"), 1.0)
+    second.load_state_dict(torch.load(tmp_path / "update.pt", weights_only=True))
+    second(drawn, ADVANTAGES, (1,))
+    assert all(torch.equal(value, weights(wide)[name]) for name, value in weights(again).items())
+
+
+def test_an_optimiser_whose_package_is_missing_says_so(policy, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bitsandbytes.optim", None)
+    with pytest.raises(
+        ModuleNotFoundError, match=r"adamw_8bit needs bitsandbytes: pip install 'hgpo_gym\[bitsandbytes\]'"
+    ):
+        PolicyUpdate(policy, None, settings(optimizer="adamw_8bit"), 1.0)
