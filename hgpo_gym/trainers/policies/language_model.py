@@ -128,7 +128,10 @@ class LanguageModelPolicy:
         if self.constrain == "none":
             return None
         if not request.answers:
-            raise ValueError("engine.constrain=admissible needs admissible actions, and this environment lists none.")
+            raise ValueError(
+                "engine.constrain=admissible needs admissible actions, and this environment lists none: set "
+                "engine.constrain=none."
+            )
         return self._trie(request.answers)
 
     def _build_trie(self, answers: tuple[str, ...]) -> TokenTrie:
