@@ -66,10 +66,9 @@ class Checkpoints:
             write_entry(folder / _MANIFEST, _MADE_BY, _manifest(folder))
 
         target = self._path(iteration)
-        if target.exists():  # a run that was interrupted just after saving
-            return target
         try:
-            make_whole(target, fill)
+            if not target.exists():  # as it does where a run is interrupted just after saving
+                make_whole(target, fill)
         except NotWrittenError as error:
             trained = [weight for weight in policy.model.parameters() if weight.requires_grad]
             needed = sum(tensor.nbytes for tensor in _tensors([trained, update_state]))

@@ -18,16 +18,16 @@ def make_optimizer(model: torch.nn.Module, settings: TrainerSettings) -> torch.o
         ModuleNotFoundError: 8 bits without bitsandbytes.
     """
     parameters = trained_parameters(model)
-    options: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    rate, decay = settings.learning_rate, settings.weight_decay
     if settings.optimizer == "adamw":
-        return torch.optim.AdamW(parameters, **options)
+        return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
     try:
         from bitsandbytes.optim import AdamW8bit
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"trainer.optimizer={settings.optimizer} needs bitsandbytes: pip install 'hgpo_gym[bitsandbytes]'"
         ) from error
-    return AdamW8bit(parameters, **options)
+    return AdamW8bit(parameters, lr=rate, weight_decay=decay)
 
 
 def warm_up(optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:

@@ -73,6 +73,7 @@ class Trainer:
         self.update = PolicyUpdate(self.policy, reference, self.settings, self.rollout.temperature, processes)
         if newest is not None and self.iteration > 0:
             self.update.load_state_dict(load_update_state(newest, mapped=processes.count > 1))
+        self.policy.updated()
 
     def train(self) -> dict[str, Any]:
         """Run to `trainer.iterations` and return the summary.
