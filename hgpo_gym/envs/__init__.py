@@ -2,7 +2,17 @@
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.checker import check_text_env
+from hgpo_gym.envs.from_discrete import Start, TextFromDiscrete
 from hgpo_gym.envs.registration import ENVIRONMENTS, register
 from hgpo_gym.envs.vector import TextVectorEnv
 
-__all__ = ["ENVIRONMENTS", "TextEnv", "TextVectorEnv", "Turn", "check_text_env", "register"]
+__all__ = [
+    "ENVIRONMENTS",
+    "Start",
+    "TextEnv",
+    "TextFromDiscrete",
+    "TextVectorEnv",
+    "Turn",
+    "check_text_env",
+    "register",
+]

@@ -114,7 +114,7 @@ class Trainer:
     def _begin(self, config: DictConfig, newest: Path | None, state: dict[str, Any]) -> TrainablePolicy:
         """The policy of the newest checkpoint, or of a first one. The main process makes the run directory ours and
         puts it in the state of that checkpoint before others look into it."""
-        policy, start = None, newest
+        policy, start = None, newest or self.checkpoints.first
         if self.processes.main:
             policy = initial_policy(config, self.report) if newest is None else load_policy(config, newest / "model")
             self.run_dir.begin(config)
@@ -122,13 +122,12 @@ class Trainer:
             kept_rollouts.forget_after(self.run_dir.rollout_path, self.iteration)
             self.checkpoints.tidy(self.iteration, self.report.line)
             if newest is None:
-                start = self.checkpoints.save(0, policy, {}, state)
+                self.checkpoints.save(0, policy, {}, state)
             else:
                 self.report.line(f"Going on after iteration {self.iteration} from {newest}")
             self.run_dir.begin_logging(self.loggers, config, after=self.iteration)
-        folder = self.processes.by_main(lambda: start) / "model"
-        check_seen_by_all(self.processes, folder)
-        return load_policy(config, folder) if policy is None else policy
+        check_seen_by_all(self.processes, start)
+        return load_policy(config, start / "model") if policy is None else policy
 
     def _iterate(self) -> dict[str, Any]:
         began = time.perf_counter()
