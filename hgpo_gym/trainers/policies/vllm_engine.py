@@ -2,9 +2,11 @@
 
 import atexit
 import copy
+import gc
 import logging
 import os
 import tempfile
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,11 +86,7 @@ class VllmEngine:
                 **_platform_arguments(model, options, on_cpu),
             )
             self._engine = LLMEngine.from_engine_args(arguments)
-        # An engine that goes takes the process group along, which may be another engine's too, or the run's.
-        client: Any = self._engine.engine_core
-        client._finalizer.detach()
-        if not _one_of_several():
-            atexit.register(client.engine_core.shutdown)
+        _end_with_the_process(self._engine)
         self.max_model_len: int = self._engine.model_config.max_model_len
         self._open: set[str] = set()
 
@@ -124,6 +122,21 @@ class VllmEngine:
         (answer,) = output.outputs
         logprobs = [by_token[token].logprob for by_token, token in zip(answer.logprobs, answer.token_ids, strict=True)]
         return Written(output.request_id, list(answer.token_ids), logprobs)
+
+
+def _end_with_the_process(engine: Any) -> None:
+    """Let an engine that is no longer used go quietly. By itself it would end the process group, which may be another
+    engine's too; at exit it may do so, unless the group is that of a run of several processes."""
+    engine.engine_core._finalizer.detach()
+    if _one_of_several():
+        atexit.register(gc.unfreeze)
+    else:
+        atexit.register(_shut_down, weakref.ref(engine.engine_core.engine_core))
+
+
+def _shut_down(core: weakref.ref[Any]) -> None:
+    if (alive := core()) is not None:
+        alive.shutdown()
 
 
 def _engine_config(model: "PreTrainedModel") -> Any:
