@@ -104,7 +104,7 @@ def test_its_settings_are_its_options_and_its_prompt(site):
     shown = python("-W", "ignore", "-c", LOOK_AT_SETTINGS, path=[site])
     lines = shown.stdout.splitlines()
     assert len(lines) == 6, shown.stderr
-    options = "{'id': 'dark_lift/DarkLift-v0', 'max_episode_steps': 12, 'split': 'train', 'floors': 4}"
+    options = "{'id': 'dark_lift/DarkLift-v0', 'max_episode_steps': 8, 'split': 'train', 'floors': 4}"
     assert lines[0] == lines[1] == f"dark_lift; {options}; '{{task}}'"
     assert lines[2:4] == ["<think></think><action>{action}</action>", "{task}"]
     assert lines[4].startswith("Unknown config key 'env.flors'. Did you mean 'env.floors'?")
