@@ -3,7 +3,7 @@
     python -m benchmarks.throughput generate --engines naive ours vllm
     python -m benchmarks.throughput update
 
-One thread. The prompts are those of ALFWorld episodes (generated games, 8 tasks x 8 members, half of them won) at every
+One thread. The prompts are those of ALFWorld episodes (generated games, 8 tasks x 8 members, six in ten won) at every
 step; the model is made from scratch. Rates are tokens of answers to running environments, or tokens of prompts and
 answers that are trained on, a second of the processor: neighbours change them less than those of the clock.
 """

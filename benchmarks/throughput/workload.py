@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TASKS, GROUP_SIZE, EPISODE_STEPS = 8, 8, 30
 RANDOM_ACTIONS = 0.6
-"""So that about half of the episodes are won, as in the middle of training."""
+"""So that six in ten episodes are won, as in the middle of training."""
 MEAN_WORDS = 25
 
 
