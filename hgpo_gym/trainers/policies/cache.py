@@ -23,6 +23,11 @@ class GrowingLayer(DynamicLayer):
         self._keys, self._values = keys, values
         self._use(used)
 
+    @property
+    def memory(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values with the columns that are not in use yet."""
+        return self._keys, self._values
+
     def update(
         self,
         key_states: torch.Tensor,
@@ -63,17 +68,16 @@ def join(parts: Sequence[Rows], columns: int) -> Cache:
 
     What comes before a row's first column is filled with some number, so that masking it is enough.
     """
-    layers = zip(*(part.cache.layers for part in parts), strict=True)
-    return Cache(
-        layers=[
-            GrowingLayer(
-                _join_states([layer.keys for layer in same], parts, columns),
-                _join_states([layer.values for layer in same], parts, columns),
-                columns,
-            )
-            for same in layers
-        ]
-    )
+    layers = []
+    for same in zip(*(part.cache.layers for part in parts), strict=True):
+        all_keys, all_values = zip(*map(_memory, same), strict=True)
+        keys, values = _join_states(all_keys, parts, columns), _join_states(all_values, parts, columns)
+        layers.append(GrowingLayer(keys, values, columns))
+    return Cache(layers=layers)
+
+
+def _memory(layer: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return layer.memory if isinstance(layer, GrowingLayer) else (layer.keys, layer.values)
 
 
 def _join_states(states: Sequence[torch.Tensor], parts: Sequence[Rows], columns: int) -> torch.Tensor:

@@ -124,6 +124,7 @@ class Writer:
             ValueError: the model has layers of another kind.
         """
         _check_layers(self.model)
+        self._device = self.model.device  # looked up once: it is found by going through all parameters
         by_prompt: dict[bytes, list[Writing]] = defaultdict(list)
         for writing in writings:
             by_prompt[writing.prompt_ids.tobytes()].append(writing)
@@ -197,7 +198,7 @@ class Writer:
         return self.model.get_output_embeddings()(hidden).float()
 
     def _tensor(self, values: Sequence[Any] | np.ndarray) -> torch.Tensor:
-        return torch.as_tensor(values, device=self.model.device)
+        return torch.as_tensor(values, device=self._device)
 
 
 def _check_layers(model: "PreTrainedModel") -> None:

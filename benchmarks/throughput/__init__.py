@@ -1,0 +1,1 @@
+"""Generated tokens a second and trained tokens a second, ours beside others'."""

@@ -1,0 +1,145 @@
+"""Engines that answer the prompts of recorded steps, and what they are charged for."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from benchmarks.throughput.workload import Step
+from hgpo_gym.trainers.policies import Sampling
+from hgpo_gym.trainers.policies.base import Policy, Stream
+from hgpo_gym.trainers.policies.streams import open_stream
+from hgpo_gym.trainers.policies.trie import TokenTrie
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+class Engine(Protocol):
+    """Answers steps one after the other, from the first."""
+
+    def begin(self) -> None:
+        """The first step comes next."""
+
+    def answer(self, step: Step) -> list[int]:
+        """The tokens of each answer that a running environment got, end-of-text token included."""
+
+
+class Spent(NamedTuple):
+    """What a run took: useful tokens, seconds of the processor, seconds on the clock."""
+
+    tokens: int
+    processor: float
+    clock: float
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second of the processor."""
+        return self.tokens / self.processor
+
+
+def spend(work: Callable[[], int]) -> Spent:
+    """Do work that returns its useful tokens."""
+    clock, processor = time.perf_counter(), time.process_time()
+    tokens = work()
+    return Spent(tokens, time.process_time() - processor, time.perf_counter() - clock)
+
+
+def answer_all(engine: Engine, steps: Sequence[Step]) -> int:
+    """Useful tokens of all steps."""
+    engine.begin()
+    return sum(sum(engine.answer(step)) for step in steps)
+
+
+class LockStep:
+    """`model.generate` for all sub-environments at once, as published training loops do it: one batch, padded to the
+    longest prompt, until the longest answer ends.
+
+    It gives no log-probabilities; such loops compute them in another pass, which is not counted here.
+
+    Args:
+        constrained: the answers are admissible ones, by transformers' own `prefix_allowed_tokens_fn`.
+        ended: environments that have ended are asked too, for the batch to keep its shape.
+    """
+
+    def __init__(
+        self,
+        model: "PreTrainedModel",
+        tokenizer: "PreTrainedTokenizerBase",
+        sampling: Sampling,
+        *,
+        constrained: bool,
+        ended: bool,
+    ):
+        self._model, self._tokenizer, self._sampling = model, tokenizer, sampling
+        self._constrained, self._ended = constrained, ended
+        self._end_of_text = int(tokenizer.eos_token_id)
+        self._trie = lru_cache(maxsize=None)(self._build_trie)
+
+    def begin(self) -> None:
+        torch.manual_seed(0)
+
+    @torch.inference_mode()
+    def answer(self, step: Step) -> list[int]:
+        requests = step.requests if self._ended else step.asked
+        inputs = self._tokenizer(
+            [request.prompt for request in requests], padding=True, padding_side="left", return_tensors="pt"
+        )
+        width = inputs["input_ids"].shape[1]
+        tries = [self._trie(request.answers) for request in requests]
+
+        def allowed(row: int, ids: torch.Tensor) -> list[int]:
+            node = 0
+            for token in ids[width:].tolist():
+                if token == self._end_of_text:
+                    return [self._end_of_text]
+                node = tries[row].child(node, token)
+            return tries[row].allowed(node).tolist()
+
+        self._model.eval()
+        ids = self._model.generate(
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            do_sample=True,
+            temperature=self._sampling.temperature,
+            top_k=0,
+            top_p=1.0,
+            max_new_tokens=self._sampling.max_new_tokens,
+            pad_token_id=self._end_of_text,
+            prefix_allowed_tokens_fn=allowed if self._constrained else None,
+        )
+        answers = ids[:, width:]
+        self._tokenizer.batch_decode(answers, skip_special_tokens=True)
+        ends = (answers == self._end_of_text).int()
+        lengths = torch.where(ends.any(1), ends.argmax(1) + 1, answers.shape[1]).numpy()
+        return (lengths[step.running] if self._ended else lengths).tolist()
+
+    def _build_trie(self, answers: tuple[str, ...]) -> TokenTrie:
+        sequences = [self._tokenizer(answer, add_special_tokens=False)["input_ids"] for answer in answers]
+        return TokenTrie(sequences, self._end_of_text)
+
+
+class Ours:
+    """A policy of this package, asked for the running environments, as rollouts ask it: text, tokens and
+    log-probabilities."""
+
+    def __init__(self, policy: Policy, sampling: Sampling):
+        self._policy, self._sampling = policy, sampling
+        self._stream: Stream | None = None
+
+    def begin(self) -> None:
+        self._stream = open_stream(self._policy, self._sampling)
+
+    def answer(self, step: Step) -> list[int]:
+        assert self._stream is not None
+        self._stream.ask({int(row): step.requests[row] for row in np.flatnonzero(step.running)})
+        lengths = []
+        while self._stream.unanswered:
+            answers = self._stream.work().values()
+            lengths += [
+                len(response.tokens) - len(response.tokens.prompt_ids) for response in answers if response.tokens
+            ]
+        return lengths
