@@ -4,5 +4,16 @@ from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.checker import check_text_env
 from hgpo_gym.envs.registration import ENVIRONMENTS, register
 from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.envs.wrappers import DiscreteActions, HashedText, TokenIds
 
-__all__ = ["ENVIRONMENTS", "TextEnv", "TextVectorEnv", "Turn", "check_text_env", "register"]
+__all__ = [
+    "ENVIRONMENTS",
+    "DiscreteActions",
+    "HashedText",
+    "TextEnv",
+    "TextVectorEnv",
+    "TokenIds",
+    "Turn",
+    "check_text_env",
+    "register",
+]
