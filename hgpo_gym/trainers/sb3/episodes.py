@@ -25,6 +25,8 @@ class EpisodesVecEnv(VecEnv):
         reward_scale: what rewards are multiplied by.
     """
 
+    render_mode = None
+
     def __init__(self, num_envs: int, features: TextFeatures, reward_scale: float):
         counts = Box(-LARGEST_COUNT, LARGEST_COUNT, (features.length,), np.int8)
         super().__init__(num_envs, counts, Discrete(features.actions))

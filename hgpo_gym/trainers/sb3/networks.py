@@ -103,8 +103,8 @@ class MaskedDQN(DQN):
     def _sample_action(
         self,
         learning_starts: int,
-        action_noise: Any = None,
-        n_envs: int = 1,  # noqa: ARG002 - of DQN
+        _action_noise: Any = None,
+        _n_envs: int = 1,
     ) -> tuple[np.ndarray, np.ndarray]:
         if self.num_timesteps < learning_starts:
             actions = self._draw(self._last_obs)

@@ -43,7 +43,7 @@ class Sb3Trainer(Trainer):
         num_envs = self.rollout.num_tasks * self.rollout.group_size
         return make_env(config, num_tasks=num_envs, group_size=1, workers=self.rollout.workers)
 
-    def _make_update(self, config: DictConfig) -> "_OwnUpdate":  # type: ignore[override]
+    def _make_update(self, _config: DictConfig) -> "_OwnUpdate":  # type: ignore[override]
         return _OwnUpdate(self.policy)
 
     def _collect(self) -> None:  # type: ignore[override]
