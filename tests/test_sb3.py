@@ -32,12 +32,12 @@ ALGORITHMS = {
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_success_more_than_doubles(algorithm, tmp_path):
-    """One section of the maze, three doors: about a third of the episodes end well by chance."""
-    split = ["env.split=all", "evaluation.split=all", "env.max_episode_steps=5", "trainer.iterations=10"]
-    summary = train(tmp_path, *ALGORITHMS[algorithm], *split)
-    first = read_metrics(tmp_path)[0]["success"]
-    assert 0 < first < 0.5
-    assert summary["success_after"] == 1.0
+    """One section of the maze, three doors, time for a mistake or two."""
+    own = ["algo.learning_rate=3e-3", "algo.batch_size=32", "trainer.iterations=20", "evaluation.every=0"]
+    train(tmp_path, *ALGORITHMS[algorithm], *own, "env.split=all", "evaluation.split=all", "env.max_episode_steps=6")
+    success = [line["success"] for line in read_metrics(tmp_path)]
+    assert 0 < np.mean(success[:2]) < 0.45
+    assert np.mean(success[-2:]) > 2 * np.mean(success[:2])
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -117,7 +117,7 @@ def test_they_are_evaluated_and_compared_as_the_others(capsys, tmp_path):
 
 
 def test_mistakes_are_named(tmp_path):
-    with pytest.raises(ValueError, match="Unknown option of sb3_ppo 'clip_rnge'. Did you mean 'clip_range'?"):
+    with pytest.raises(ValueError, match=r"Unknown option of sb3_ppo 'clip_rnge'\. Did you mean 'clip_range'"):
         Sb3Policy.initial(load_config("config", ["algo=sb3_ppo", "+algo.clip_rnge=0.1"]))
     policy = Sb3Policy.initial(load_config("config", [*SETTINGS, *ALGORITHMS["sb3_ppo"]]))
     with pytest.raises(ValueError, match="choose among admissible actions, and this environment lists none"):
