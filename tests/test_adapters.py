@@ -13,7 +13,7 @@ from hgpo_gym.trainers.assemble import initial_policy, load_policy, reference_po
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.export import export
 from hgpo_gym.trainers.likelihood import score
-from hgpo_gym.trainers.policies.adapters import WithoutAdapter, add_adapter, load_adapter, merge
+from hgpo_gym.trainers.policies.adapters import WithoutAdapter, add_adapter, load_adapter, merge, plain_weights
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.models import load_model
 from hgpo_gym.trainers.progress import Report
@@ -61,6 +61,19 @@ def test_only_the_adapter_changes_and_the_base_is_the_reference(base):
         assert np.abs(own - adapted).max() > 1e-3
     assert metrics["kl_reference"] > 0
     assert metrics["mismatch_max"] < 1e-5
+
+
+def test_plain_weights_are_the_merged_ones_and_leave_the_adapter_alone(base):
+    policy = with_adapter(base)
+    after, _ = updated(policy, answers(policy), ADVANTAGES)
+    before = {name: value.clone() for name, value in weights(after).items()}
+    found = plain_weights(after.model)
+    assert all(torch.equal(value, before[name]) for name, value in weights(after).items())
+    merged = dict(merge(after.model).named_parameters(remove_duplicate=False))
+    assert found.keys() == merged.keys()
+    assert "lm_head.weight" in found  # tied
+    for name, value in found.items():
+        torch.testing.assert_close(value, merged[name], atol=1e-6, rtol=1e-6)
 
 
 def test_the_optimiser_holds_the_adapter_alone(base):

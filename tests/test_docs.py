@@ -17,6 +17,8 @@ PAGES = [
     for name in (
         "README.md",
         "docs/estimators.md",
+        "docs/memory.md",
+        "docs/update.md",
         "docs/server.md",
         "docs/published_settings.md",
         "docs/distributed.md",

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+import wandb
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto import wandb_internal_pb2
 
@@ -15,6 +16,8 @@ from tests.small_runs import train
 def offline(monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    yield
+    wandb.teardown()  # it reads the environment once in a process
 
 
 def test_a_run_writes_no_logs_but_its_own_unless_asked(tmp_path):

@@ -299,6 +299,15 @@ def test_length_sorted_batches_keep_the_budget():
     assert all(len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= 10 for batch in batches)
 
 
+def test_length_sorted_batches_hold_little_padding_unless_they_are_small():
+    lengths = [int(length) for length in np.random.default_rng(0).integers(100, 400, size=300)]
+    for batch in length_sorted_batches(lengths, 32_000):
+        padded = len(batch) * max(lengths[index] for index in batch)
+        assert padded <= 4_000 + 400 or sum(lengths[index] for index in batch) >= 0.9 * padded
+    assert list(length_sorted_batches([9, 1], 40)) == [[0], [1]]
+    assert list(length_sorted_batches([9, 1], 200)) == [[0, 1]]  # too few to be worth two passes
+
+
 def test_losses_by_hand():
     logprobs = torch.log(torch.tensor([0.5, 0.5, 0.9]))
     behaviour = torch.log(torch.tensor([0.25, 0.5, 0.3]))

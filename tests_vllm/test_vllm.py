@@ -1,5 +1,7 @@
 """engine=vllm with the real vLLM on a CPU: the same weights, tokens and probabilities as the trainer's model."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -9,12 +11,14 @@ from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.trainers.likelihood import score
 from hgpo_gym.trainers.policies import Request, Sampling
+from hgpo_gym.trainers.policies.adapters import add_adapter
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
 from hgpo_gym.trainers.progress import Report
 from hgpo_gym.trainers.rollout import collect
 from hgpo_gym.trainers.run_directory import open_run, read_metrics
+from hgpo_gym.trainers.settings import LoraSettings
 from hgpo_gym.trainers.trainer import Trainer
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back", "go back again")
@@ -152,6 +156,20 @@ def test_new_weights_reach_the_engine(policy):
     again = policy.generate(requests(), Sampling())
     assert texts(again) == texts(before)
     assert gap(policy, again) < 1e-4
+
+
+def test_an_adapter_reaches_the_engine_as_part_of_the_weights(tiny):
+    model, tokenizer = tiny
+    settings = LoraSettings(rank=4, alpha=8, dropout=0.0, target_modules="all-linear")
+    adapted = add_adapter(copy.deepcopy(model), settings, seed=0)
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "lora_B" in name:
+                parameter += 0.1
+    policy = VllmPolicy(adapted, tokenizer, constrain="admissible", **OPTIONS)
+    responses = policy.generate(requests(), Sampling())
+    assert gap(policy, responses) < 1e-4
+    assert gap(LanguageModelPolicy(model, tokenizer, constrain="admissible"), responses) > 0.01
 
 
 def test_a_single_admissible_action_needs_no_request(policy, monkeypatch):

@@ -74,7 +74,9 @@ def policy(tiny, server):
 
 def ask(policy, count=24):
     """Answers, and the largest difference between a recorded log-probability and the trainer's."""
-    responses = policy.generate([Request(PROMPTS[n % 2], ACTIONS, seed=(n,)) for n in range(count)], Sampling())
+    responses = policy.generate(
+        [Request(PROMPTS[n % 2], ACTIONS, seed=(n,)) for n in range(count)], Sampling(max_new_tokens=8)
+    )
     records = [response.tokens for response in responses]
     scored = score(policy, records, temperature=1.0, max_batch_tokens=4096)
     recorded = np.concatenate([record.logprobs[record.choices] for record in records])

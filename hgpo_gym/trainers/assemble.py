@@ -114,6 +114,7 @@ def make_evaluated_policy(config: DictConfig, report: Report) -> Policy:
     if config.run is None:
         return initial_policy(config, report)
     run = Path(config.run)
+    checkpoint = _checkpoint(run, config.iteration, report)
     trained = read_config(run)
     if is_baseline(trained) or is_baseline(config):
         if trained.algo.name != config.algo.name:
@@ -122,7 +123,7 @@ def make_evaluated_policy(config: DictConfig, report: Report) -> Policy:
             )
     elif (kind := trained.model.kind) != config.model.kind:
         raise ValueError(f"run={config.run} has model.kind={kind}, not {config.model.kind}: set the same model=.")
-    return load_policy(config, _checkpoint(run, config.iteration, report) / "model")
+    return load_policy(config, checkpoint / "model")
 
 
 def _checkpoint(run: Path, iteration: str | int, report: Report) -> Path:

@@ -68,6 +68,27 @@ def merge(model: Any) -> "PreTrainedModel":
     return model.merge_and_unload()
 
 
+def plain_weights(model: Any) -> dict[str, torch.Tensor]:
+    """The weights of a plain model that computes the same, by their names in a checkpoint, a tied one under each of its
+    names. The model stays as it is; its own weights come without a copy."""
+    if not has_adapter(model):
+        return dict(model.named_parameters(remove_duplicate=False))
+    from peft.tuners.lora import LoraLayer
+    from peft.utils.integrations import dequantize_module_weight
+
+    base = model.get_base_model()
+    weights = {
+        name.replace(".base_layer.", "."): weight
+        for name, weight in base.named_parameters(remove_duplicate=False)
+        if ".lora_" not in name
+    }
+    layers: dict[str, Any] = {name: layer for name, layer in base.named_modules() if isinstance(layer, LoraLayer)}
+    for name, layer in layers.items():
+        (adapter,) = layer.active_adapters
+        weights[f"{name}.weight"] = dequantize_module_weight(layer.base_layer) + layer.get_delta_weight(adapter)
+    return weights
+
+
 class WithoutAdapter:
     """A policy with its adapter switched off: the weights it began with, at no cost in memory."""
 

@@ -66,7 +66,7 @@ class VllmEngine:
         # Its complaint about positions, which are computed and not loaded, would come with every update.
         logging.getLogger("vllm.model_executor.model_loader.reload.layerwise").setLevel(logging.ERROR)
         with tempfile.TemporaryDirectory() as folder:
-            _untied_config(model).save_pretrained(folder)
+            _engine_config(model).save_pretrained(folder)
             arguments = EngineArgs(
                 model=folder,
                 skip_tokenizer_init=True,
@@ -101,6 +101,7 @@ class VllmEngine:
         outputs: list[Any] = self._engine.step()
         return [self._written(output) for output in outputs if output.finished]
 
+    @torch.no_grad()
     def load(self, weights: Mapping[str, torch.Tensor]) -> None:
         """See `Engine`: they are copied in place and cast to the engine's format."""
         self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights.items()})
@@ -119,12 +120,13 @@ class VllmEngine:
         return Written(output.request_id, list(answer.token_ids), logprobs)
 
 
-def _untied_config(model: "PreTrainedModel") -> Any:
-    """The model's configuration with an output head of its own: on a CPU, vLLM 0.32 goes on with the packed old head
-    where the head is tied to an embedding that was reloaded."""
+def _engine_config(model: "PreTrainedModel") -> Any:
+    """The model's configuration, unquantized, with an output head of its own: on a CPU, vLLM 0.32 goes on with the packed
+    old head where the head is tied to an embedding that was reloaded."""
     config = copy.deepcopy(model.config)
     config.tie_word_embeddings = False
-    config.architectures = config.architectures or [type(model).__name__]
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
     return config
 
 
@@ -137,6 +139,8 @@ def _platform_arguments(model: "PreTrainedModel", options: VllmOptions, on_cpu: 
         "dtype": options.dtype,
         "kv_cache_memory_bytes": None if kv_cache_gib is None else int(kv_cache_gib * 2**30),
     }
+    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+        arguments["distributed_executor_backend"] = "external_launcher"  # each process of the run has an engine
     if options.dtype == "auto":
         arguments["dtype"] = "float32" if on_cpu else "bfloat16"
     if on_cpu:

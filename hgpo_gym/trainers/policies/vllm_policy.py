@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hgpo_gym.trainers.policies.adapters import plain_weights
 from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.trainers.policies.generation import Writing
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
@@ -91,7 +92,7 @@ class VllmPolicy:
             )
         self._engine.forget()
         if self._stale:
-            self._engine.load(self.model.state_dict())
+            self._engine.load(plain_weights(self.model))
             self._stale = False
         return VllmStream(self._engine, self._language_model, sampling)
 

@@ -73,7 +73,9 @@ class VllmServer:
         folder = self._folder / str(next(self._versions))
         folder.mkdir(parents=True)
         # Copies: an output head may share its memory with an embedding, which the file cannot.
-        save_file({name: tensor.cpu().clone() for name, tensor in weights.items()}, folder / "model.safetensors")
+        save_file(
+            {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}, folder / "model.safetensors"
+        )
         self._ask("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(folder.resolve())}})
         shutil.rmtree(folder)
 
