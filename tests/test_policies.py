@@ -2,12 +2,13 @@
 
 import importlib.util
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 
 from hgpo_gym.config import load_config
-from hgpo_gym.envs import TextVectorEnv
+from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.memory import ContextWrapper, Memory, PromptTemplate
 from hgpo_gym.trainers.assemble import make_policy, save_model
 from hgpo_gym.trainers.evaluate import Census, census
@@ -279,6 +280,27 @@ def test_the_census_plays_every_task_and_does_not_depend_on_how_many_run_side_by
     assert summary["episodes"] == 18
     assert summary["success"] == np.mean(summary["success_by_decoding_seed"])
     assert census(maze(5, 1, split="test"), ExpertPolicy(), Sampling(), [0]).success == 1.0
+
+
+class Scored(TextEnv):
+    """Its last info holds a dictionary, as WebShop's does."""
+
+    task_ids = ("one", "two", "three")
+
+    def begin_episode(self, task_id):
+        return Turn("Ready?", task="Say yes.", admissible_actions=("yes",))
+
+    def take_action(self, action):
+        return Turn("Done.", reward=1.0, terminated=True, won=True, extras={"parts": {"price": 1.0}})
+
+
+def test_the_last_batch_of_a_census_may_leave_environments_idle_whose_info_holds_a_dictionary():
+    register("test/Scored-v0", Scored, max_episode_steps=3, description="One step.")
+    try:
+        env = ContextWrapper(TextVectorEnv("test/Scored-v0", num_tasks=2))
+        assert census(env, RandomPolicy(), Sampling(), [0]).success == 1.0
+    finally:
+        del ENVIRONMENTS["test/Scored-v0"], gymnasium.registry["test/Scored-v0"]
 
 
 def test_the_census_summary_tells_how_long_won_episodes_are():

@@ -90,7 +90,7 @@ def collect(
     )
     size = vector.group_size
     players = {
-        row: _Player(row, (*seeds[row // size], row % size), prompts[row], {name: infos[name][row] for name in infos})
+        row: _Player(row, (*seeds[row // size], row % size), prompts[row], _info(infos, row))
         for row in np.flatnonzero(vector.active).tolist()
     }
     stream = open_stream(policy, sampling)
@@ -194,6 +194,11 @@ class _Player:
                 ),
             )
         )
+
+
+def _info(infos: dict[str, Any], row: int) -> dict[str, Any]:
+    """The info of one sub-environment. Gymnasium stacks a dictionary in it as a dictionary of arrays."""
+    return {name: _info(value, row) if isinstance(value, dict) else value[row] for name, value in infos.items()}
 
 
 def _rollout(players: list[_Player], vector: TextVectorEnv, invalid_action_penalty: float) -> Rollout:
