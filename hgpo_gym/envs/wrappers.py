@@ -26,7 +26,7 @@ TRUNCATIONS = ("beginning", "end")
 Info = dict[str, Any]
 
 
-class DiscreteActions(gymnasium.Wrapper[Any, int, Any, str], RecordConstructorArgs):
+class DiscreteActions(gymnasium.Wrapper[Any, Any, Any, str], RecordConstructorArgs):
     """An action is an index into the admissible actions of the moment. One past their end is an invalid action, which
     changes nothing. `info["actions_left_out"]` counts the admissible actions that have no index.
 
@@ -39,8 +39,9 @@ class DiscreteActions(gymnasium.Wrapper[Any, int, Any, str], RecordConstructorAr
         if size < 1:
             raise ValueError(f"size={size}: must be at least 1.")
         RecordConstructorArgs.__init__(self, size=size)
-        gymnasium.Wrapper.__init__(self, env)
+        super().__init__(env)
         self.action_space = Discrete(size)
+        self._size = size
         self._admissible: tuple[str, ...] = ()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
@@ -61,10 +62,6 @@ class DiscreteActions(gymnasium.Wrapper[Any, int, Any, str], RecordConstructorAr
         """bool[size]: the indices of admissible actions; sb3-contrib's MaskablePPO asks for them by this name."""
         return np.arange(self._size) < len(self._admissible)
 
-    @property
-    def _size(self) -> int:
-        return int(self.action_space.n)  # type: ignore[attr-defined]
-
     def _noted(self, info: Info) -> Info:
         self._admissible = info["admissible_actions"]
         return {**info, "actions_left_out": max(0, len(self._admissible) - self._size)}
@@ -81,7 +78,7 @@ class _TextObservation(gymnasium.Wrapper[np.ndarray, str, str, str]):
             )
         if window < 0:
             raise ValueError(f"window={window}: choose 0 or more steps.")
-        gymnasium.Wrapper.__init__(self, env)
+        super().__init__(env)
         self._past: deque[tuple[str, str]] = deque(maxlen=window)
         self._observation = ""
 
@@ -189,14 +186,15 @@ class TokenIds(_TextObservation, RecordConstructorArgs):
         )
         _TextObservation.__init__(self, env, window)
         self.observation_space = Box(0, vocabulary_size - 1, (length,), np.int64)
-        self._tokenizer, self._padding, self._truncate, self._actions = tokenizer, padding, truncate, actions
+        self._tokenizer, self._length, self._padding = tokenizer, length, padding
+        self._truncate, self._actions = truncate, actions
 
     def _array(self, texts: Mapping[str, str], admissible_actions: tuple[str, ...]) -> np.ndarray:
         lines = [f"> {text}" if name.startswith("action") else text for name, text in texts.items()]
         if self._actions:
             lines.append(f"({', '.join(admissible_actions)})")
         ids = np.asarray(self._tokenizer("\n".join(lines)), dtype=np.int64)
-        array = np.full(self.observation_space.shape, self._padding, dtype=np.int64)
-        kept = ids[-len(array) :] if self._truncate == "beginning" else ids[: len(array)]
+        kept = ids[-self._length :] if self._truncate == "beginning" else ids[: self._length]
+        array = np.full(self._length, self._padding, dtype=np.int64)
         array[: len(kept)] = kept
         return array

@@ -76,7 +76,7 @@ class EpisodesVecEnv(VecEnv):
         """Nothing: the environments are those of the run."""
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        return [getattr(self, attr_name)] * len(self._get_indices(indices))
+        return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         raise NotImplementedError(f"{attr_name} is not for the algorithm to set.")
@@ -85,7 +85,7 @@ class EpisodesVecEnv(VecEnv):
         raise NotImplementedError(f"{method_name} is not for the algorithm to call.")
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:  # noqa: ARG002 - of VecEnv
-        return [False] * len(self._get_indices(indices))
+        return [False] * len(list(self._get_indices(indices)))
 
     def _begin(self, rows: np.ndarray) -> np.ndarray:
         """Begin an episode in the sub-environments bool[num_envs]; returns their observations."""

@@ -117,6 +117,7 @@ class Sb3Policy:
         policy.set_training_mode(False)
         if isinstance(policy, ScoringDQNPolicy):
             return policy.q_net(features)
+        assert isinstance(policy, ScoringActorCritic)
         return policy.get_distribution(features).distribution.logits
 
 

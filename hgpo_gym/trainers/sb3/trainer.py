@@ -58,7 +58,7 @@ class Sb3Trainer(Trainer):
         algorithm.set_env(episodes)  # which also makes it begin new episodes
         algorithm.set_random_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
         if isinstance(algorithm, MaskedDQN):
-            algorithm.exploration_schedule = ConstantSchedule(self._exploration(algorithm))  # type: ignore[assignment]
+            algorithm.exploration_schedule = ConstantSchedule(self._exploration(algorithm))
         clock, before = _RolloutClock(), algorithm.num_timesteps
         algorithm.learn(episodes.num_envs * self.steps_each, clock, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
         steps = algorithm.num_timesteps - before
