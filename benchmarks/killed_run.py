@@ -11,8 +11,10 @@ checkpoint must be sound and load; at the end all metrics and censuses must be t
 import argparse
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -97,7 +99,7 @@ def while_training(generator: np.random.Generator, whole: Whole, run_dir: Path, 
     """A moment between where the run stands and its end, early enough to leave some of it for the kills to come."""
     newest = Checkpoints(run_dir / "checkpoints").newest()
     done = read_state(newest)["iteration"] if newest else 0
-    most = 2 * (whole.iterations - 1 - done) / (kills_left + 1)
+    most = 2 * max(0, whole.iterations - 1 - done) / (kills_left + 1)
     seconds = generator.uniform(0, whole.training / whole.iterations)
     return Moment(seconds, done + int(generator.uniform(0, most)))
 
@@ -106,7 +108,7 @@ def undisturbed(run_dir: Path, overrides: Sequence[str]) -> Whole:
     """Train without kills."""
     began = time.monotonic()
     process = start(run_dir, overrides)
-    wait_for(process, 0)
+    says(process, 0)
     training = time.monotonic()
     finish(process)
     return Whole(training - began, time.monotonic() - training, len(read_metrics(run_dir)))
@@ -122,16 +124,14 @@ def start(run_dir: Path, overrides: Sequence[str]) -> "subprocess.Popen[str]":
     )
 
 
-def wait_for(process: "subprocess.Popen[str]", iteration: int) -> None:
-    """Until it says that this iteration is done, or that it goes on from there."""
+def says(process: "subprocess.Popen[str]", iteration: int) -> bool:
+    """Wait until it says that this iteration is done, or that it goes on from there; False if it ends before."""
     assert process.stdout is not None
-    seen = ""
     for line in process.stdout:
-        seen += line
         said = re.match(r" *(\d+)/\d+  success|Going on after iteration (\d+)|(Before training)", line)
         if said and int(said[1] or said[2] or 0) >= iteration:
-            return
-    raise RuntimeError(f"The run ended before iteration {iteration} was done:\n{seen}")
+            return True
+    return False
 
 
 def finish(process: "subprocess.Popen[str]") -> None:
@@ -142,16 +142,18 @@ def finish(process: "subprocess.Popen[str]") -> None:
 
 
 def kill(run_dir: Path, overrides: Sequence[str], moment: Moment) -> None:
-    """Start the run, kill it at that moment."""
+    """Start the run, kill it at that moment; one of its start comes early where it starts faster than it did alone."""
     process = start(run_dir, overrides)
-    if moment.iteration is not None:
-        wait_for(process, moment.iteration)
-    try:
-        process.communicate(timeout=moment.seconds)
-    except subprocess.TimeoutExpired:
+    timer = threading.Timer(moment.seconds, process.kill)
+    if moment.iteration is None:
+        timer.start()
+        says(process, 0)
         process.kill()
-        process.communicate()
-    else:
+    elif says(process, moment.iteration):
+        timer.start()
+    process.communicate()
+    timer.cancel()
+    if process.returncode != -signal.SIGKILL:
         raise RuntimeError(f"The run ended before it was killed, {moment}: give it more iterations.")
 
 

@@ -47,7 +47,7 @@ MEASURED = [
 ]
 
 
-QWEN = {
+QWEN: dict[str, dict[str, Any]] = {
     "Qwen2.5-1.5B": {
         "hidden": 1536, "intermediate": 8960, "layers": 28, "heads": 12, "kv_heads": 2, "vocabulary": 151936,
     },
@@ -69,36 +69,44 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def measure(setting: Setting) -> float:
-    """MiB at the peak of an update of two micro-batches, after a small one: the optimiser has its state, and the first
-    micro-batch's gradients are while the second is computed."""
-    on_gpu = torch.cuda.is_available()
-    tokenizer = train_tokenizer(["a b c"], 300)
-    torch.nn.functional.linear(torch.ones(64, 64), torch.ones(64, 64))  # what libraries allocate once
+    """MiB at the peak of an update of two micro-batches: the optimiser has its state, and while the second is computed
+    there are the first one's gradients."""
+    tiny = replace(setting, hidden=8 * setting.heads, intermediate=32, layers=1, vocabulary=64, tokens=64, length=64)
+    _peak_of_update(tiny)  # libraries are loaded then, and have what they allocate once
     gc.collect()
+    if torch.cuda.is_available():
+        return _peak_of_update(setting)
+    forget_peak()
     before = peak_mib()
-    policy = LanguageModelPolicy(make_model(setting).to("cuda" if on_gpu else "cpu"), tokenizer)
-    answer = int(setting.length * setting.answer)
+    return _peak_of_update(setting) - before
+
+
+def _peak_of_update(setting: Setting) -> float:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = make_model(setting)
+    torch.nn.Module.to(model, device)
+    policy = LanguageModelPolicy(model, train_tokenizer(["a b c"], 300))
+    answer = max(1, int(setting.length * setting.answer))
     ids = np.random.default_rng(0).integers(setting.vocabulary, size=setting.length)
     record = TokenRecord(ids[:-answer], ids[-answer:], np.full(answer, -9.0, dtype=np.float32))
     records = [record] * (2 * setting.tokens // setting.length)
-    settings = TrainerSettings(
-        **plain(load_config("config", []).trainer)
-        | {
-            "mini_batch_size": len(records),
-            "max_batch_tokens": setting.tokens,
-            "precision": setting.precision,
-            "gradient_checkpointing": setting.checkpointing,
-            "optimizer": setting.optimizer,
-        }
-    )
+    changes = {
+        "mini_batch_size": len(records),
+        "max_batch_tokens": setting.tokens,
+        "precision": setting.precision,
+        "gradient_checkpointing": setting.checkpointing,
+        "optimizer": setting.optimizer,
+    }
+    settings = TrainerSettings(**plain(load_config("config", []).trainer) | changes)
     update = PolicyUpdate(policy, None, settings, 1.0)
-    update([TokenRecord(ids[:1], ids[:1], record.logprobs[:1])], np.ones(1), (0,))
-    if on_gpu:
+    short = TokenRecord(ids[:1], ids[:1], record.logprobs[:1])
+    update([short], np.ones(1), (0,))  # makes the optimiser's state
+    if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     else:
         forget_peak()
     update(records, np.ones(len(records)), (1,))
-    return torch.cuda.max_memory_allocated() / MIB if on_gpu else peak_mib() - before
+    return torch.cuda.max_memory_allocated() / MIB if device == "cuda" else peak_mib()
 
 
 def main() -> None:
@@ -120,7 +128,7 @@ def print_examples() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for model, size in QWEN.items():
         for how, changes in WAYS.items():
-            parts = formula(replace(BASE, **size, **changes, tokens=32768, length=4608, answer=0.11))
+            parts = formula(replace(BASE, **{**size, **changes}, tokens=32768, length=4608, answer=0.11))
             columns = (parts.weights, parts.gradients, parts.optimizer, parts.passes, parts.total)
             print(f"| {model} | {how} | {' | '.join(f'{value / 2**30:.1f}' for value in columns)} |")
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hgpo_gym import data
+from hgpo_gym import new_env as scaffold
 from hgpo_gym.envs import ENVIRONMENTS
+from hgpo_gym.registered import choices
 from hgpo_gym.server import serve as serving
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ COMMANDS = {
     "inspect": "look at one group of episodes that a run trained on, and at what each estimator makes of it",
     "export": "write a run's model as a plain Hugging Face folder, an adapter merged into it",
     "envs": "list the environments",
+    "new-env": "write a package with an environment of your own, ready to install, test and train on",
     "serve": "let agents in other processes or languages play environments over HTTP",
     "data": "say what an environment's data lacks, and get it",
 }
@@ -68,6 +71,7 @@ EXAMPLES = {
         "hgpo-gym export runs/signpost_maze-hgpo-seed0 --to models/start --iteration 0",
     ],
     "play": ["hgpo-gym play", "hgpo-gym play env=alfworld env.data=/data/alfworld", "hgpo-gym play env=webshop --web"],
+    "new-env": ["hgpo-gym new-env my_game", "hgpo-gym new-env my_game --to ~/games/my_game"],
     "serve": [
         "hgpo-gym serve",
         "hgpo-gym serve --env hgpo_gym/ALFWorld-v0 'split=[generated,generated_test]' --env hgpo_gym/SignpostMaze-v0",
@@ -133,9 +137,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def list_environments() -> None:
     """`hgpo-gym envs`"""
-    width = max(map(len, ENVIRONMENTS))
-    for record in ENVIRONMENTS.values():
-        print(f"{record.id:<{width}}  {record.description} (at most {record.max_episode_steps} steps)")
+    records = ENVIRONMENTS.values()
+    widths = max(len(record.id) for record in records), max(len(f"env={record.name}") for record in records)
+    for record in records:
+        names = f"{record.id:<{widths[0]}}  {f'env={record.name}':<{widths[1]}}"
+        print(f"{names}  {record.description} (at most {record.max_episode_steps} steps)")
+
+
+def new_env(parsed: argparse.Namespace) -> None:
+    """`hgpo-gym new-env`"""
+    with _mistakes_explained():
+        scaffold.new_env(parsed)
 
 
 def get_data(parsed: argparse.Namespace) -> None:
@@ -264,7 +276,7 @@ def evaluate(config: "DictConfig") -> None:
         sampling = settings.sampling(config.rollout.max_new_tokens)
     metered = policy if isinstance(policy, MeteredPolicy) else None
     try:
-        with metered or nullcontext(), report.stage(f"{config.policy} on {settings.split}") as tick:
+        with metered or nullcontext(), report.stage(f"{config.policy} on {settings.split or 'all tasks'}") as tick:
             result = census(
                 env, policy, sampling, range(settings.decoding_seeds), lambda done, total: tick(done, total, "episodes")
             )
@@ -417,6 +429,7 @@ OWN_ARGUMENTS: dict[str, tuple[Callable[..., None], Callable[[argparse.Namespace
     "inspect": (_inspect_arguments, inspect),
     "export": (_export_arguments, export),
     "data": (data.add_arguments, get_data),
+    "new-env": (scaffold.add_arguments, new_env),
     "serve": (serving.add_arguments, serve),
 }
 """Commands with arguments of their own instead of key=value: what defines them, and what acts on them."""
@@ -454,12 +467,8 @@ def _epilog(command: str) -> str:
         return ""
     if command in OWN_ARGUMENTS:
         return "\n".join(examples)
-    folder = Path(__file__).parent / "configs"
     lines = ["choices (group=choice):"]
-    for group in sorted(path for path in folder.iterdir() if path.is_dir()):
-        names = sorted(path.stem for path in group.glob("*.yaml"))
-        if names:
-            lines.append(f"  {group.name + '=':<12}{' | '.join(names)}")
+    lines += [f"  {group + '=':<12}{' | '.join(names)}" for group, names in choices().items()]
     lines += ["", "settings that people change (key=value); all of them, with their values, by --show-config:"]
     lines += [f"  {key:<28}{meaning}" for key, meaning in COMMON_SETTINGS]
     lines += ["", *examples]

@@ -1,20 +1,23 @@
 """Configurations: composed by Hydra from the files in `configs/`, with errors that name what is wrong."""
 
 import copy
+import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from hgpo_gym import registered
+from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.suggest import unknown_name
 
-FOLDER = Path(__file__).parent / "configs"
+FOLDER = registered.FOLDER
 
 
 class ConfigError(ValueError):
@@ -23,11 +26,7 @@ class ConfigError(ValueError):
 
 def groups() -> dict[str, list[str]]:
     """The choices of every config group, by group."""
-    return {
-        folder.name: sorted(path.stem for path in folder.glob("*.yaml"))
-        for folder in sorted(FOLDER.iterdir())
-        if folder.is_dir() and any(folder.glob("*.yaml"))
-    }
+    return registered.choices(FOLDER)
 
 
 def load_config(command: str, overrides: Sequence[str]) -> DictConfig:
@@ -41,13 +40,16 @@ def load_config(command: str, overrides: Sequence[str]) -> DictConfig:
 
 def load_configs(command: str, overrides: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> list[DictConfig]:
     """The configuration of a command once for each of `changes`, values of top-level keys: composed only once."""
+    overrides = [_env_by_name(override) for override in overrides]
     try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        parsed = OverridesParser.create().parse_overrides(overrides)
         _check_groups(parsed)
+        _make_env_settings(parsed)
+        folders = _folders_of_packages()
         with initialize_config_dir(str(FOLDER), version_base="1.3"):
-            chosen = compose(command, [str(item.input_line) for item in parsed if item.key_or_group in groups()])
-            _check_keys(parsed, chosen)
-            composed = compose(command, list(overrides))
+            choices = [str(item.input_line) for item in parsed if item.key_or_group in groups()]
+            _check_keys(parsed, compose(command, [*folders, *choices]))
+            composed = compose(command, [*folders, *overrides])
         return [_changed(composed, values) for values in changes]
     except OverrideParseException as error:
         raise ConfigError(f"Cannot read {error.override!r}: write key=value. ({error.message})") from error
@@ -71,6 +73,25 @@ def plain(section: Any) -> dict[str, Any]:
     container = OmegaConf.to_container(section, resolve=True)
     assert isinstance(container, dict)
     return {str(name): value for name, value in container.items()}
+
+
+def _env_by_name(override: str) -> str:
+    """`env=namespace/Name-v0` as `env=name`."""
+    group, _, choice = override.partition("=")
+    return f"env={ENVIRONMENTS[choice].name}" if group == "env" and choice in ENVIRONMENTS else override
+
+
+def _make_env_settings(overrides: Sequence[Override]) -> None:
+    """Give Hydra the settings of the chosen environment if no file has them."""
+    for override in overrides:
+        if override.key_or_group == "env" and (record := registered.without_file(str(override.value()), FOLDER)):
+            settings = registered.made_settings(record)
+            ConfigStore.instance().store(record.name, settings, group="env", package="_global_")
+
+
+def _folders_of_packages() -> list[str]:
+    folders = [json.dumps(f"file://{folder}") for folder in registered.config_folders(FOLDER)[1:]]
+    return [f"hydra.searchpath=[{','.join(folders)}]"] if folders else []
 
 
 def _check_groups(overrides: Sequence[Override]) -> None:

@@ -37,3 +37,16 @@ def alfworld_data(data_root: Path) -> Path:
     if not folder.is_dir():
         pytest.skip(f"no ALFWorld games in {folder}: set HGPO_GYM_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def textworld_games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two small games of TextWorld, each .z8 and .json."""
+    textworld = pytest.importorskip("textworld")
+    folder = tmp_path_factory.mktemp("textworld")
+    for seed in (1, 2):
+        options = textworld.GameOptions()
+        options.seeds, options.path = seed, str(folder / f"game{seed}.z8")
+        options.nb_rooms, options.nb_objects, options.chaining.max_depth = 2, 3, 2
+        textworld.make(options)
+    return folder

@@ -116,6 +116,8 @@ def test_four_bits_under_an_adapter_train_and_merge_to_the_same_outputs(base, tm
     after.save(tmp_path / "adapter")
     base_again, _ = load_model(str(base), device="cpu", quantization="nf4")
     merged = merge(load_adapter(base_again.dequantize(), tmp_path / "adapter"))
+    for name, value in plain_weights(after.model).items():
+        torch.testing.assert_close(value, merged.get_parameter(name), atol=1e-6, rtol=1e-5)
     ids = torch.arange(40)[None]
     # In evaluation mode bitsandbytes multiplies in bfloat16 on a CPU.
     torch.testing.assert_close(merged(ids).logits, after.model.train()(ids).logits, atol=1e-4, rtol=1e-4)

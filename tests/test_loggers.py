@@ -58,6 +58,7 @@ def test_tensorboard_shows_each_iteration_once_even_if_the_run_was_killed_and_re
 
 def wandb_records(run_dir):
     """The records of each start of the run, in the format of wandb's .wandb files (LevelDB's log format)."""
+    wandb.teardown()  # its process writes on after a run is finished
     return [list(read_log(path.read_bytes())) for path in sorted(run_dir.glob("wandb/offline-run-*/*.wandb"))]
 
 

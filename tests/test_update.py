@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.memory_formula import Setting, kept_per_token
 from hgpo_gym.trainers import likelihood as likelihood_module
 from hgpo_gym.trainers.likelihood import likelihood, score
 from hgpo_gym.trainers.losses import importance_weights
 from hgpo_gym.trainers.policies import Sampling
+from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.update import NonFiniteError, PolicyUpdate
 from tests.small_models import answers, gradient, make_policy, settings, updated, weights
@@ -133,6 +135,19 @@ def test_bfloat16_computes_almost_the_same_and_leaves_weights_and_optimiser_in_f
     assert moved.float().mean() > 0.9
 
 
+def test_generation_in_bfloat16_is_close_to_the_trainer_in_bfloat16(policy):
+    half = LanguageModelPolicy(policy.model, policy.tokenizer, constrain="admissible", precision="bfloat16")
+    drawn = answers(half)
+    in_bfloat16, in_float32 = (
+        updated(policy, drawn, ADVANTAGES, precision=precision, mini_batch_size=24, update_epochs=1)[1]
+        for precision in ("bfloat16", "float32")
+    )
+    assert 0 < in_bfloat16["mismatch_mean"] < 0.01
+    assert in_float32["mismatch_mean"] > 1e-4  # the engine really computed in another format
+    with pytest.raises(ValueError, match="Did you mean 'bfloat16'"):
+        LanguageModelPolicy(policy.model, policy.tokenizer, precision="bfloat")
+
+
 def test_bfloat16_weights_lose_small_changes_which_is_why_float32_is_the_default(policy, records):
     half = make_policy()
     half.model.to(torch.bfloat16)
@@ -208,3 +223,17 @@ def test_an_optimiser_whose_package_is_missing_says_so(policy, monkeypatch):
         ModuleNotFoundError, match=r"adamw_8bit needs bitsandbytes: pip install 'hgpo_gym\[bitsandbytes\]'"
     ):
         PolicyUpdate(policy, None, settings(optimizer="adamw_8bit"), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "hidden", "keys", "intermediate"),
+    [
+        ({}, 32, 8, 16),
+        ({"precision": "bfloat16"}, 30, 4, 8),
+        ({"dtype": "bfloat16"}, 20, 4, 8),
+    ],
+)
+def test_a_layer_keeps_what_the_page_on_memory_says(changes, hidden, keys, intermediate):
+    """docs/memory.md, and the few bytes that it leaves out: four for each norm and head."""
+    setting = Setting(hidden=32, heads=4, kv_heads=2, intermediate=80, **changes)
+    assert kept_per_token(setting) == 32 * hidden + 16 * keys + 80 * intermediate + 8 + 4 * 4

@@ -1,6 +1,9 @@
 """engine=vllm with the real vLLM on a CPU: the same weights, tokens and probabilities as the trainer's model."""
 
 import copy
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -247,3 +250,20 @@ def test_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
     broken = train(tmp_path / "broken", "trainer.iterations=3")
     assert [line["loss"] for line in broken] == [line["loss"] for line in whole[:3]]
     assert train(tmp_path / "broken", "trainer.iterations=4", "resume=must")[3] == whole[3]
+    assert all(0 < line["mismatch_max"] < 1e-4 for line in whole)
+
+
+def test_each_of_two_processes_has_an_engine_with_the_weights_that_they_share(tmp_path):
+    """FSDP2: no process has all weights outside of rollouts. One has no task of the census to play."""
+    settings = [*SMALL, f"run_dir={tmp_path / 'run'}", "trainer.iterations=2", "distributed=fsdp2"]
+    process = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", "-m", "hgpo_gym", "train",
+         *settings],
+        capture_output=True, text=True, check=False, env={**os.environ, "HGPO_GYM_CACHE": str(tmp_path / "cache")},
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr[-3000:]
+    assert "Traceback" not in process.stderr
+    lines = read_metrics(tmp_path / "run")
+    assert len(lines) == 2
+    assert all(0 < line["mismatch_max"] < 1e-4 for line in lines)
+    assert lines[0]["loss"] != lines[1]["loss"]

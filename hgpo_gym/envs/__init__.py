@@ -2,6 +2,7 @@
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.checker import check_text_env
+from hgpo_gym.envs.from_discrete import Start, TextFromDiscrete
 from hgpo_gym.envs.registration import ENVIRONMENTS, register
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.envs.wrappers import DiscreteActions, HashedText, TokenIds
@@ -10,7 +11,9 @@ __all__ = [
     "ENVIRONMENTS",
     "DiscreteActions",
     "HashedText",
+    "Start",
     "TextEnv",
+    "TextFromDiscrete",
     "TextVectorEnv",
     "TokenIds",
     "Turn",

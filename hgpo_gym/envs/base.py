@@ -143,13 +143,14 @@ class TextEnv(gymnasium.Env[str, str]):
 
         Raises:
             ValueError: an option or a `task_id` that does not exist.
+            TypeError: `begin_episode` returns no Turn.
         """
         super().reset(seed=seed)
         options = options or {}
         for name in options.keys() - self.reset_options:
             raise ValueError(unknown_name("reset option", name, sorted(self.reset_options)))
         self.task_id = self.choose_task(options)
-        turn = self.begin_episode(self.task_id)
+        turn = self._checked(self.begin_episode(self.task_id), "begin_episode", self.task_id)
         if turn.task is None:
             raise ValueError(f"{type(self).__name__}.begin_episode({self.task_id!r}) must set `task`, the instruction.")
         self._task, self._last_turn, self._running = turn.task, turn, not turn.terminated
@@ -159,14 +160,14 @@ class TextEnv(gymnasium.Env[str, str]):
         """Take one action. Returns observation, reward, terminated, truncated (always False), info.
 
         Raises:
-            TypeError: the action is not a string.
+            TypeError: the action is not a string, or `take_action` returns no Turn.
             gymnasium.error.ResetNeeded: the episode has ended.
         """
         if not isinstance(action, str):
             raise TypeError(f"An action is a string; got {type(action).__name__} {action!r}.")
         if not self._running:
             raise ResetNeeded(f"The episode of task {self.task_id!r} has ended: call reset() before step().")
-        turn = self.take_action(action)
+        turn = self._checked(self.take_action(action), "take_action", action)
         self._last_turn, self._running = turn, not turn.terminated
         info = self._info()
         info["action_valid"] = bool(turn.action_valid)
@@ -198,6 +199,11 @@ class TextEnv(gymnasium.Env[str, str]):
     def render(self) -> str | None:
         """The latest observation, in render mode `ansi`."""
         return self._last_turn.observation if self.render_mode == "ansi" else None
+
+    def _checked(self, turn: Turn, method: str, argument: str) -> Turn:
+        if not isinstance(turn, Turn):
+            raise TypeError(f"{type(self).__name__}.{method}({argument!r}) must return a Turn; it returned {turn!r}.")
+        return turn
 
     def _info(self) -> dict[str, Any]:
         turn = self._last_turn

@@ -1,6 +1,11 @@
-"""check_text_env: every promise of `TextEnv` is a function here, and its message names the likely mistake."""
+"""check_text_env: every promise of `TextEnv` is a function here or in `checker_tasks`, and its message names the likely
+mistake."""
 
+import copy
+import math
 import random
+from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import gymnasium
@@ -9,6 +14,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 from hgpo_gym.envs.base import TextEnv
+from hgpo_gym.envs.checker_tasks import check_options, check_split, check_task_ids, check_task_order
 
 ODD_ACTIONS = ("", " ", "\n\t\x00\x7f", "no such action", "look " * 500, "häß 寿司 🦊", "\ud800", "{}[]%s\\", "-1")
 INFO_TYPES = {"task_id": str, "task_type": str, "task": str, "admissible_actions": tuple, "won": bool}
@@ -18,7 +24,8 @@ def check_text_env(env: gymnasium.Env[str, str], *, seed: int = 0, steps: int = 
     """Check that an environment keeps the promises of `TextEnv`, Gymnasium's own among them.
 
     Args:
-        env: as made by `gymnasium.make` or directly.
+        env: as made by `gymnasium.make`, or directly; of one that is made directly it is not checked that others can be
+            made like it, here and in another process.
         seed: of the episodes that are played.
         steps: the length of the random walks.
 
@@ -26,59 +33,73 @@ def check_text_env(env: gymnasium.Env[str, str], *, seed: int = 0, steps: int = 
         AssertionError: a promise is broken; the message names it and the likely mistake.
     """
     text_env = env.unwrapped
-    assert isinstance(text_env, TextEnv), f"{type(text_env).__name__} must be a subclass of hgpo_gym.TextEnv."
-    check_env(text_env, skip_render_check=text_env.render_mode is None)
+    assert isinstance(text_env, TextEnv), (
+        f"{type(text_env).__name__} must be a subclass of hgpo_gym.TextEnv; hgpo_gym.envs.TextFromDiscrete makes one "
+        "of an environment with numbered actions."
+    )
+    check_construction(text_env)
     check_task_ids(text_env)
+    check_split(text_env)
     check_options(text_env)
     check_info(text_env, seed, steps)
-    check_determinism(text_env, seed, steps)
     check_odd_actions(text_env, seed)
+    check_determinism(text_env, seed, steps)
     check_end(text_env, seed)
     if text_env.can_snapshot:
         check_snapshot(text_env, seed, steps)
+    if text_env.spec is not None:
+        check_copies(text_env, seed, steps)
+        check_task_order(text_env)
+    check_env(text_env, skip_render_check=text_env.render_mode is None)
 
 
-def check_task_ids(env: TextEnv) -> None:
-    """Task ids are distinct texts in a fixed order, and each can be asked for."""
-    ids = list(env.task_ids)
-    assert ids, "task_ids is empty: list every task of the split."
-    assert all(isinstance(task_id, str) and task_id for task_id in ids), "task_ids must be non-empty strings."
-    assert len(set(ids)) == len(ids), f"task_ids has duplicates: {sorted({i for i in ids if ids.count(i) > 1})[:3]}."
-    assert ids == list(env.task_ids), "task_ids changes from one look to the next: fix its order."
-    for task_id in (ids[0], ids[-1]):
-        _, info = env.reset(options={"task_id": task_id})
-        assert info["task_id"] == task_id, f"reset(options={{'task_id': {task_id!r}}}) began {info['task_id']!r}."
-
-
-def check_options(env: TextEnv) -> None:
-    """Unknown tasks and options are refused by name."""
-    for options in ({"task_id": "no such task"}, {"no such option": 1}):
-        try:
-            env.reset(options=options)
-        except ValueError:
-            continue
-        raise AssertionError(f"reset(options={options}) must raise ValueError: do not swallow what is not understood.")
+def check_construction(env: TextEnv) -> None:
+    """`TextEnv.__init__` has run, and the two methods and the list of tasks are there."""
+    name = type(env).__name__
+    assert hasattr(env, "_last_turn"), f"{name}.__init__ must call super().__init__(render_mode=render_mode)."
+    for method in ("begin_episode", "take_action"):
+        assert getattr(type(env), method) is not getattr(TextEnv, method), f"{name} lacks the method {method}."
+    assert hasattr(env, "task_ids"), f"{name} lacks task_ids: the list of its tasks, set in the class or in __init__."
 
 
 def check_info(env: TextEnv, seed: int, steps: int) -> None:
-    """`info` is complete at every step, and admissible actions are valid."""
-    _, info = env.reset(seed=seed)
-    _check_info_types(info)
+    """`info` is complete at every step and stays as it was given, and admissible actions are valid."""
+    _, info = _reset(env, seed=seed)
+    kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for _ in range(steps):
-        if not info["admissible_actions"]:
-            return
-        action = _draw(env, info)
-        _, reward, terminated, _, info = env.step(action)
-        _check_info_types(info)
-        assert isinstance(reward, float), f"The reward must be a float, not {type(reward).__name__}."
-        assert info["action_valid"], f"{action!r} was listed in admissible_actions and then called invalid."
-        assert terminated or not info["won"], "won=True without terminated=True: winning ends the episode."
+        kept.append((info, copy.deepcopy(info)))
+        listed, action = info["admissible_actions"], _act(env, info)
+        _, _, terminated, _, info = _step(env, action)
+        assert info["action_valid"] or not listed, (
+            f"{action!r} was listed in admissible_actions and then called invalid."
+        )
         if terminated:
-            _, info = env.reset()
+            _, info = _reset(env)
+    for given, as_it_was in kept:
+        changed = [name for name, value in as_it_was.items() if given[name] != value]
+        assert not changed, f"info[{changed[0]!r}] of an earlier step has changed since: put a copy into Turn.extras."
+
+
+def check_odd_actions(env: TextEnv, seed: int) -> None:
+    """Any string is survived; where actions are listed, one that is not is called invalid, earns and ends nothing."""
+    _, info = _reset(env, seed=seed)
+    for action in ODD_ACTIONS:
+        admissible = info["admissible_actions"]
+        _, reward, terminated, _, info = _step(env, action)
+        if admissible and action.strip() not in admissible:
+            assert not info["action_valid"], f"{action!r} is not in admissible_actions, yet action_valid is True."
+            assert info["admissible_actions"] == admissible, f"The inadmissible action {action!r} changed the state."
+            effect = reward != 0 or terminated
+            assert not effect, f"The inadmissible action {action!r} gave a reward or ended the episode."
+        if terminated:
+            _, info = _reset(env)
 
 
 def check_determinism(env: TextEnv, seed: int, steps: int) -> None:
-    """The same seed and actions give the same text, whatever the global random generators do, which stay untouched."""
+    """The same seed and actions give the same text, whatever the global random generators do, which stay untouched.
+
+    Inadmissible actions between them change nothing.
+    """
     # The test is about the legacy global generators, so it must touch them.
     random.seed(1)
     np.random.seed(1)
@@ -89,37 +110,50 @@ def check_determinism(env: TextEnv, seed: int, steps: int) -> None:
     )
     random.seed(2)
     np.random.seed(2)
-    second = _walk(env, seed, steps)
-    for step, (one, other) in enumerate(zip(first, second, strict=True)):
-        assert one == other, (
-            f"Same seed and actions, but step {step} differs: {one!r} and {other!r}. Draw all randomness from "
-            "self.np_random, and let begin_episode set the whole state."
+    _assert_same(
+        first,
+        _walk(env, seed, steps),
+        "Same seed and actions",
+        "Draw all randomness from self.np_random, and let begin_episode set the whole state.",
+    )
+    if all(admissible for _, admissible, _, ended in first if not ended):
+        _assert_same(
+            first,
+            _walk(env, seed, steps, before_step=lambda: _step(env, "no such action")),
+            "Inadmissible actions were added to the same ones",
+            "Let an action that is not admissible change nothing, not even what is hidden, and draw nothing.",
         )
 
 
-def check_odd_actions(env: TextEnv, seed: int) -> None:
-    """Any string is survived; where actions are listed, one that is not changes nothing and is called invalid."""
-    _, info = env.reset(seed=seed)
-    for action in ODD_ACTIONS:
-        admissible = info["admissible_actions"]
-        observation, reward, terminated, truncated, info = env.step(action)
-        assert isinstance(observation, str), f"After {action!r} the observation is a {type(observation).__name__}."
-        if admissible and action.strip() not in admissible:
-            assert not info["action_valid"], f"{action!r} is not in admissible_actions, yet action_valid is True."
-            assert info["admissible_actions"] == admissible, f"The inadmissible action {action!r} changed the state."
-            effect = reward != 0 or terminated or truncated
-            assert not effect, f"The inadmissible action {action!r} gave a reward or ended the episode."
+def check_copies(env: TextEnv, seed: int, steps: int) -> None:
+    """Another environment that is made and played beside this one changes nothing here."""
+    alone = _walk(env, seed, steps)
+    other = gymnasium.make(env.spec, disable_env_checker=True).unwrapped  # type: ignore[arg-type]  # it has a spec
+    assert isinstance(other, TextEnv)
+    _, info = _reset(other, seed=seed + 1)
+
+    def play_the_other() -> None:
+        nonlocal info
+        _, _, terminated, _, info = _step(other, _act(other, info))
         if terminated:
-            _, info = env.reset()
+            _, info = _reset(other)
+
+    _assert_same(
+        alone,
+        _walk(env, seed, steps, before_step=play_the_other),
+        "Another environment was played at the same time",
+        "Keep state in self, set by begin_episode; what is written in the class or the module is shared by all.",
+    )
+    other.close()
 
 
 def check_end(env: TextEnv, seed: int) -> None:
     """A step after the end asks for a reset. (Only seen if a random walk ends.)"""
-    _, info = env.reset(seed=seed)
+    _, info = _reset(env, seed=seed)
     for _ in range(200):
         if not info["admissible_actions"]:
             return
-        _, _, terminated, _, info = env.step(_draw(env, info))
+        _, _, terminated, _, info = _step(env, _act(env, info))
         if terminated:
             try:
                 env.step("")
@@ -131,12 +165,11 @@ def check_end(env: TextEnv, seed: int) -> None:
 def check_snapshot(env: TextEnv, seed: int, steps: int) -> None:
     """From a snapshot the same actions lead to the same texts, as often as it is restored."""
     env.action_space.seed(seed)
-    _, info = env.reset(seed=seed)
+    _, info = _reset(env, seed=seed)
     for _ in range(steps // 2):
-        _, _, terminated, _, after = env.step(_act(env, info))
+        _, _, terminated, _, info = _step(env, _act(env, info))
         if terminated:
-            break
-        info = after
+            _, info = _reset(env)
     snapshot = env.snapshot()
     branches = []
     for other_task in (None, env.task_ids[0], env.task_ids[-1]):
@@ -145,8 +178,8 @@ def check_snapshot(env: TextEnv, seed: int, steps: int) -> None:
         observation, info = env.restore(snapshot)
         branches.append([(observation, info["task_id"], info["admissible_actions"])])
         env.action_space.seed(seed)
-        for _ in range(steps if snapshot.running else 0):
-            observation, _, terminated, _, info = env.step(_act(env, info))
+        for _ in range(steps):
+            observation, _, terminated, _, info = _step(env, _act(env, info))
             branches[-1].append((observation, info["task_id"], info["admissible_actions"]))
             if terminated:
                 break
@@ -157,32 +190,81 @@ def check_snapshot(env: TextEnv, seed: int, steps: int) -> None:
         )
 
 
-def _act(env: TextEnv, info: dict[str, Any]) -> str:
-    return _draw(env, info) if info["admissible_actions"] else env.action_space.sample()
+Seen = tuple[str, tuple[str, ...], float, bool]
+"""Observation, admissible actions, reward, whether the episode is over."""
 
 
-def _check_info_types(info: dict[str, Any]) -> None:
-    for name, kind in INFO_TYPES.items():
-        assert name in info, f"info lacks {name!r}."
-        assert isinstance(info[name], kind), f"info[{name!r}] is a {type(info[name]).__name__}, not a {kind.__name__}."
-    wrong = [action for action in info["admissible_actions"] if not isinstance(action, str)]
-    assert not wrong, f"admissible_actions must be strings: {wrong[:3]}."
-
-
-def _draw(env: TextEnv, info: dict[str, Any]) -> str:
-    actions = info["admissible_actions"]
-    return actions[int(env.action_space.np_random.integers(len(actions)))]
-
-
-def _walk(env: TextEnv, seed: int, steps: int) -> list[tuple[str, tuple[str, ...], float, bool]]:
+def _walk(env: TextEnv, seed: int, steps: int, before_step: Callable[[], object] = lambda: None) -> list[Seen]:
+    """Random actions, the same ones for the same seed where the environment says the same."""
     env.action_space.seed(seed)
-    observation, info = env.reset(seed=seed)
-    seen = [(observation, info["admissible_actions"], 0.0, False)]
+    observation, info = _reset(env, seed=seed)
+    seen: list[Seen] = [(observation, info["admissible_actions"], 0.0, False)]
     for _ in range(steps):
-        action = _act(env, info)
-        observation, reward, terminated, _, info = env.step(action)
+        before_step()
+        observation, reward, terminated, _, info = _step(env, _act(env, info))
         seen.append((observation, info["admissible_actions"], reward, terminated))
         if terminated:
-            observation, info = env.reset()
+            observation, info = _reset(env)
             seen.append((observation, info["admissible_actions"], 0.0, False))
     return seen
+
+
+def _assert_same(first: list[Seen], second: list[Seen], what: str, remedy: str) -> None:
+    for step, (one, other) in enumerate(zip_longest(first, second)):
+        assert one == other, f"{what}, but step {step} differs: {one!r} and {other!r}. {remedy}"
+
+
+def _act(env: TextEnv, info: dict[str, Any]) -> str:
+    """A random admissible action, or any text where none are listed."""
+    actions = info["admissible_actions"]
+    return actions[int(env.action_space.np_random.integers(len(actions)))] if actions else env.action_space.sample()
+
+
+def _reset(env: TextEnv, seed: int | None = None) -> tuple[str, dict[str, Any]]:
+    observation, info = env.reset(seed=seed)
+    _check_said(env, observation, info)
+    assert env._running, f"The episode of task {info['task_id']!r} is over before its first step."
+    return observation, info
+
+
+def _step(env: TextEnv, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    shown = repr(action if len(action) <= 40 else action[:40] + "...")
+    try:
+        observation, reward, terminated, truncated, info = env.step(action)
+    except Exception as error:  # whatever the environment's code may raise
+        listed = action in env._last_turn.admissible_actions
+        remedy = (
+            "It was listed in admissible_actions."
+            if listed
+            else "Any string may come: answer what is not understood by a Turn with action_valid=False."
+        )
+        raise AssertionError(f"The action {shown} raised {type(error).__name__}: {error}. {remedy}") from error
+    _check_said(env, observation, info)
+    assert "action_valid" in info, "info lacks 'action_valid' after a step: write take_action, and leave step as it is."
+    assert isinstance(reward, float), f"The reward must be a float, not {type(reward).__name__}."
+    assert math.isfinite(reward), f"The reward of {shown} is {reward}."
+    assert terminated or not info["won"], "won=True without terminated=True: winning ends the episode."
+    assert not truncated, "The environment truncates the episode: leave step limits to max_episode_steps."
+    return observation, reward, terminated, truncated, info
+
+
+def _check_said(env: TextEnv, observation: str, info: dict[str, Any]) -> None:
+    assert isinstance(observation, str), (
+        f"The observation is a {type(observation).__name__}, not a str: {observation!r}."
+    )
+    assert len(observation) <= env.max_text_length, (
+        f"An observation has {len(observation)} characters, more than max_text_length={env.max_text_length}: set that "
+        f"in {type(env).__name__}, or say less."
+    )
+    for name, right in INFO_TYPES.items():
+        assert name in info, f"info lacks {name!r}."
+        kind = type(info[name]).__name__
+        assert isinstance(info[name], right), f"info[{name!r}] is a {kind}, not a {right.__name__}."
+    admissible = info["admissible_actions"]
+    for action in admissible:
+        assert isinstance(action, str), f"admissible_actions must be strings: {action!r}."
+        assert action.strip() == action != "", (
+            f"The admissible action {action!r} is empty or has white space at its ends: answers are stripped."
+        )
+    assert len(set(admissible)) == len(admissible), f"admissible_actions has duplicates: {admissible}."
+    assert isinstance(info.get("expert_action", ""), str), f"expert_action must be a str: {info['expert_action']!r}."

@@ -5,9 +5,11 @@
 """
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -19,18 +21,28 @@ from hgpo_gym.suggest import unknown_name
 
 @dataclass(frozen=True, slots=True)
 class EnvRecord:
-    """One registered environment: its Gymnasium id, class, step limit and a line for `hgpo-gym envs`."""
+    """One registered environment, see `register`."""
 
     id: str
+    name: str
     entry_point: str | Callable[..., TextEnv]
     max_episode_steps: int
     description: str
+    configs: Path | None
 
 
 ENVIRONMENTS: dict[str, EnvRecord] = {}
 
 
-def register(id: str, entry_point: str | Callable[..., TextEnv], *, max_episode_steps: int, description: str) -> None:
+def register(
+    id: str,
+    entry_point: str | Callable[..., TextEnv],
+    *,
+    max_episode_steps: int,
+    description: str,
+    name: str | None = None,
+    configs: Path | None = None,
+) -> None:
     """Register a text environment under `id` (`namespace/Name-v0`).
 
     Args:
@@ -38,36 +50,76 @@ def register(id: str, entry_point: str | Callable[..., TextEnv], *, max_episode_
         entry_point: the class, or `"module:Class"`, which is imported only when the environment is made.
         max_episode_steps: the default step limit.
         description: one line for people.
+        name: what `env=` calls it; by default `Name` in snake case, with the namespace before it if that is taken.
+        configs: a folder of choices for the commands, like those of hgpo_gym itself: `prompt/<name>.yaml` is the
+            environment's prompt template, `env/<name>.yaml` its settings. Without it the prompt is the usual one, and
+            without them the settings are the options of the class.
 
     Raises:
-        ValueError: the id is taken.
+        ValueError: the id or the name is taken, or `configs` is no folder.
     """
     if id in ENVIRONMENTS or id in gymnasium.registry:
         raise ValueError(f"The environment id {id!r} is taken: choose another name or version.")
+    taken = {record.name: record.id for record in ENVIRONMENTS.values()}
+    if name in taken:
+        raise ValueError(f"The environment name {name!r} is taken by {taken[name]}: choose another for {id}.")
+    if configs is not None and not configs.is_dir():
+        raise ValueError(f"configs={configs} of {id} is no folder.")
     gymnasium.register(
         id=id,
         entry_point=entry_point,
         max_episode_steps=max_episode_steps,
         vector_entry_point=partial(_make_vector, id),
     )
-    ENVIRONMENTS[id] = EnvRecord(id, entry_point, max_episode_steps, description)
+    name = name or next(candidate for candidate in _names(id) if candidate not in taken)
+    ENVIRONMENTS[id] = EnvRecord(id, name, entry_point, max_episode_steps, description, configs)
+
+
+def _names(id: str) -> list[str]:
+    """What `env=` may call an environment, best first: `castle/DarkMaze-v0` is dark_maze, castle_dark_maze, ..."""
+    namespace, _, rest = id.rpartition("/")
+    base, _, version = rest.rpartition("-v")
+    snake = re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", base or rest)).lower()
+    with_namespace = re.sub(r"\W+", "_", f"{namespace}_{snake}").lower()
+    return [snake, with_namespace, f"{with_namespace}_v{version}"]
+
+
+def option_defaults(id: str) -> dict[str, Any]:
+    """The options of a registered environment and their defaults; `inspect.Parameter.empty` where there is none.
+
+    Raises:
+        ImportError: its module cannot be imported.
+    """
+    return {
+        name: parameter.default
+        for name, parameter in _parameters(id).items()
+        if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    }
+
+
+def _parameters(id: str) -> dict[str, inspect.Parameter]:
+    entry_point = gymnasium.spec(id).entry_point
+    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    return dict(inspect.signature(creator).parameters)  # type: ignore[arg-type]
 
 
 def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
     """`gymnasium.make` for text environments, with errors that name the nearest id or option.
 
     Raises:
-        ValueError: no such id, or the environment has no such option.
+        ValueError: no such id or option, or one is missing that the environment cannot do without.
     """
     if id not in gymnasium.registry:
         raise ValueError(unknown_name("environment", id, sorted(ENVIRONMENTS)))
-    entry_point = gymnasium.spec(id).entry_point
-    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
-    parameters = inspect.signature(creator).parameters  # type: ignore[arg-type]
+    parameters = _parameters(id)
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         known = [*parameters, "max_episode_steps"]
         for name in options.keys() - set(known):
             raise ValueError(unknown_name(f"option of {id}", name, known))
+    given = {**gymnasium.spec(id).kwargs, **options}
+    for name, default in option_defaults(id).items():
+        if default is inspect.Parameter.empty and name not in given:
+            raise ValueError(f"{id} needs the option {name}.")
     return gymnasium.make(id, disable_env_checker=True, **options)
 
 
@@ -87,16 +139,56 @@ register(
     description="Built in: halls that look alike; the right door is the one a signpost named rooms ago.",
 )
 register(
+    "hgpo_gym/SecretWord-v0",
+    "hgpo_gym.envs.secret_word:SecretWordEnv",
+    max_episode_steps=8,
+    description="Built in: guess a word, in free text, from what is said about the letters of earlier guesses.",
+)
+register(
+    "hgpo_gym/Sokoban-v0",
+    "hgpo_gym.envs.sokoban.env:SokobanEnv",
+    max_episode_steps=30,
+    description="Built in: push boxes onto goals, on generated maps that a solver has solved.",
+)
+register(
+    "hgpo_gym/FrozenLake-v0",
+    "hgpo_gym.envs.toy_text:FrozenLakeText",
+    max_episode_steps=20,
+    description="Gymnasium's FrozenLake in words: over the ice to the goal, past the holes, on maps drawn at random.",
+)
+register(
+    "hgpo_gym/Taxi-v0",
+    "hgpo_gym.envs.toy_text:TaxiText",
+    max_episode_steps=40,
+    description="Gymnasium's Taxi in words: fetch a passenger and bring them to the right stand.",
+)
+register(
     "hgpo_gym/ALFWorld-v0",
     "hgpo_gym.envs.alfworld.env:ALFWorldEnv",
+    name="alfworld",
     max_episode_steps=50,
     description="ALFWorld: household tasks in text (find, clean, heat, cool, light, place), on alfworld's own games.",
 )
 register(
     "hgpo_gym/WebShop-v0",
     "hgpo_gym.envs.webshop.env:WebShopEnv",
+    name="webshop",
     max_episode_steps=15,
     description="WebShop: find and buy what an instruction asks for, among up to a million products.",
+)
+register(
+    "hgpo_gym/TextWorld-v0",
+    "hgpo_gym.envs.textworld_games:TextWorldEnv",
+    name="textworld",
+    max_episode_steps=50,
+    description="Games made by TextWorld's tw-make (env.games); needs the extra textworld.",
+)
+register(
+    "hgpo_gym/TextArena-v0",
+    "hgpo_gym.envs.textarena_games:TextArenaEnv",
+    name="textarena",
+    max_episode_steps=30,
+    description="A single-player game of textarena (env.game); needs the extra textarena.",
 )
 
 # Played on a server, hence not in the table: gymnasium.make("hgpo_gym/Remote-v0", url=..., env="hgpo_gym/ALFWorld-v0").

@@ -69,14 +69,10 @@ def make_training_env(config: DictConfig, processes: Processes = ALONE) -> Conte
 
 def make_evaluation_env(config: DictConfig, processes: Processes = ALONE, **changes: Any) -> ContextWrapper:
     """The evaluation split, one episode a task, this process' share of `evaluation.num_envs` side by side."""
-    return make_env(
-        config,
-        num_tasks=max(1, len(processes.share(range(config.evaluation.num_envs)))),
-        group_size=1,
-        workers=config.rollout.workers,
-        split=config.evaluation.split,
-        **changes,
-    )
+    if config.evaluation.split is not None:
+        changes["split"] = config.evaluation.split
+    share = len(processes.share(range(config.evaluation.num_envs)))
+    return make_env(config, num_tasks=max(1, share), group_size=1, workers=config.rollout.workers, **changes)
 
 
 def make_prompt(config: DictConfig) -> PromptTemplate:

@@ -66,10 +66,9 @@ class Checkpoints:
             write_entry(folder / _MANIFEST, _MADE_BY, _manifest(folder))
 
         target = self._path(iteration)
-        if target.exists():  # a run that was interrupted just after saving
-            return target
         try:
-            make_whole(target, fill)
+            if not target.exists():  # as it does where a run is interrupted just after saving
+                make_whole(target, fill)
         except NotWrittenError as error:
             trained = [weight for weight in policy.model.parameters() if weight.requires_grad]
             needed = sum(tensor.nbytes for tensor in _tensors([trained, update_state]))
@@ -80,6 +79,11 @@ class Checkpoints:
         for old in set(self._iterations()) - {0, best, *self._iterations()[-self.keep :]}:
             self._remove(self._path(old))
         return target
+
+    @property
+    def first(self) -> Path:
+        """The checkpoint that the run begins with."""
+        return self._path(0)
 
     def newest(self) -> Path | None:
         """The newest checkpoint, as it is."""

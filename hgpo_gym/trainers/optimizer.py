@@ -18,16 +18,16 @@ def make_optimizer(model: torch.nn.Module, settings: TrainerSettings) -> torch.o
         ModuleNotFoundError: 8 bits without bitsandbytes.
     """
     parameters = trained_parameters(model)
-    options = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    rate, decay = settings.learning_rate, settings.weight_decay
     if settings.optimizer == "adamw":
-        return torch.optim.AdamW(parameters, **options)
+        return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
     try:
         from bitsandbytes.optim import AdamW8bit
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"trainer.optimizer={settings.optimizer} needs bitsandbytes: pip install 'hgpo_gym[bitsandbytes]'"
         ) from error
-    return AdamW8bit(parameters, **options)
+    return AdamW8bit(parameters, lr=rate, weight_decay=decay)
 
 
 def warm_up(optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
@@ -42,7 +42,7 @@ def trained_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
 def state_by_name(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> dict[str, Any]:
     """The optimiser's state with the names of weights for their numbers, and whole, for the main process, where
     processes hold parts of it; all take part."""
-    names = {weight: name for name, weight in model.named_parameters()}
+    names: dict[torch.Tensor, str] = {weight: name for name, weight in model.named_parameters()}
     state = {
         names[weight]: {key: _whole(value) for key, value in own.items()} for weight, own in optimizer.state.items()
     }

@@ -118,7 +118,7 @@ class ShardedWeights(Weights):
         options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=True)
         model = self.scorer.model
         names = {*dict(model.named_parameters()), *dict(model.named_buffers())}  # a tied weight's first name alone
-        weights = get_model_state_dict(model, options=options)
+        weights: dict[str, Any] = get_model_state_dict(model, options=options)
         return {name: weight for name, weight in weights.items() if name in names}
 
 

@@ -86,7 +86,7 @@ class TrainerSettings:
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSettings:
     every: int
-    split: str | list[str]
+    split: str | list[str] | None
     decoding_seeds: int
     temperature: float
     top_p: float

@@ -83,6 +83,7 @@ class Trainer:
         self.update = self._make_update(config)
         if newest is not None and self.iteration > 0:
             self.update.load_state_dict(load_update_state(newest, mapped=processes.count > 1))
+        self.policy.updated()
 
     def train(self) -> dict[str, Any]:
         """Run to `trainer.iterations` and return the summary.
@@ -123,7 +124,7 @@ class Trainer:
     def _begin(self, config: DictConfig, newest: Path | None, state: dict[str, Any]) -> TrainablePolicy:
         """The policy of the newest checkpoint, or of a first one. The main process makes the run directory ours and
         puts it in the state of that checkpoint before others look into it."""
-        policy, start = None, newest
+        policy, start = None, newest or self.checkpoints.first
         if self.processes.main:
             policy = initial_policy(config, self.report) if newest is None else load_policy(config, newest / "model")
             self.run_dir.begin(config)
@@ -131,13 +132,12 @@ class Trainer:
             kept_rollouts.forget_after(self.run_dir.rollout_path, self.iteration)
             self.checkpoints.tidy(self.iteration, self.report.line)
             if newest is None:
-                start = self.checkpoints.save(0, policy, {}, state)
+                self.checkpoints.save(0, policy, {}, state)
             else:
                 self.report.line(f"Going on after iteration {self.iteration} from {newest}")
             self.run_dir.begin_logging(self.loggers, config, after=self.iteration)
-        folder = self.processes.by_main(lambda: start) / "model"
-        check_seen_by_all(self.processes, folder)
-        return load_policy(config, folder) if policy is None else policy
+        check_seen_by_all(self.processes, start)
+        return load_policy(config, start / "model") if policy is None else policy
 
     def _check_algorithm(self) -> None:
         check_options(self.estimator, self.estimator_options)

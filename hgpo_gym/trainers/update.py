@@ -9,8 +9,8 @@ import torch
 from hgpo_gym.trainers.likelihood import computing_in
 from hgpo_gym.trainers.losses import Totals, aggregate, clipped_surrogate, importance_weights, kl_k3
 from hgpo_gym.trainers.optimizer import load_state_by_name, make_optimizer, state_by_name, warm_up
-from hgpo_gym.trainers.parallel import clip_gradients, distribute
-from hgpo_gym.trainers.policies.base import Scorer, TokenRecord, TrainablePolicy
+from hgpo_gym.trainers.parallel import Weights, clip_gradients, distribute
+from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord, TrainablePolicy
 from hgpo_gym.trainers.policies.batching import dealt_batches
 from hgpo_gym.trainers.policies.models import checkpoint_activations
 from hgpo_gym.trainers.processes import ALONE, Processes
@@ -52,10 +52,7 @@ class PolicyUpdate:
         if settings.gradient_checkpointing:
             checkpoint_activations(policy.model)
         self.weights = distribute(policy, processes)
-        if reference is None or reference.model is not policy.model:
-            self.reference = None if reference is None else distribute(reference, processes)
-        else:
-            self.reference = self.weights.read_by(reference)
+        self.reference = None if reference is None else self._weights_of(reference)
         self.optimizer = make_optimizer(policy.model, settings)
         self.schedule = warm_up(self.optimizer, settings.warmup_steps)
 
@@ -91,6 +88,11 @@ class PolicyUpdate:
         self.policy.updated()
         return together(self.processes.gather([metrics])).result()
 
+    def _weights_of(self, reference: Scorer) -> Weights:
+        """Of its own model, or of the policy's, where it reads that without the adapter."""
+        own = reference.model is not self.policy.model
+        return distribute(reference, self.processes) if own else self.weights.read_by(reference)
+
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict` needs to go on with the same numbers, in however many processes. All take part."""
         optimizer = state_by_name(self.optimizer, self.policy.model)
@@ -110,13 +112,8 @@ class PolicyUpdate:
         dealt = dealt_batches(lengths, self.settings.max_batch_tokens, self.processes.count)
         *parts, last = [[mini_batch[index] for index in part] for part in dealt[self.processes.rank]]
         with self.weights.accumulating():
-            losses = [self._backward(part, totals, metrics, unchanged=unchanged) for part in parts]
-        # Only the last part can be empty: this process has one less than others then, and keeps step by a pass for
-        # nothing.
-        if last:
-            losses.append(self._backward(last, totals, metrics, unchanged=unchanged))
-        else:
-            losses.append(self._backward_for_nothing(min(mini_batch, key=lambda row: len(row.tokens))))
+            losses = [self._backward(part, mini_batch, totals, metrics, unchanged=unchanged) for part in parts]
+        losses.append(self._backward(last, mini_batch, totals, metrics, unchanged=unchanged))
         loss = self.processes.sum(torch.stack(losses).sum())
         if not torch.isfinite(loss):
             raise NonFiniteError(f"The loss is {loss.item()} in {where}.")
@@ -127,22 +124,25 @@ class PolicyUpdate:
         self.schedule.step()
         metrics.add_step(norm.item())
 
-    def _backward(self, rows: list[Row], totals: Totals, metrics: UpdateMetrics, *, unchanged: bool) -> torch.Tensor:
-        """Add the gradient of the rows' part of the mini-batch's loss. Returns that part, float32[]."""
-        loss = self._loss(rows, totals, metrics, unchanged=unchanged)
+    def _backward(
+        self, rows: list[Row], mini_batch: list[Row], totals: Totals, metrics: UpdateMetrics, *, unchanged: bool
+    ) -> torch.Tensor:
+        """Add the gradient of the rows' part of the mini-batch's loss, and return that part, float32[]. Without rows, a
+        pass that adds 0 keeps step with the processes that have some."""
+        if rows:
+            loss = self._loss(rows, totals, metrics, unchanged=unchanged)
+        else:
+            loss = 0.0 * self._likelihood([min(mini_batch, key=lambda row: len(row.tokens))]).logprobs.sum()
         (loss * self.processes.count).backward()  # the mean over processes is taken where the sum is wanted
         return loss.detach()
 
-    def _backward_for_nothing(self, row: Row) -> torch.Tensor:
+    def _likelihood(self, rows: list[Row]) -> Likelihood:
         with computing_in(self.settings.precision, self.policy.model):
-            loss = 0.0 * self.weights.likelihood([row.tokens], temperature=self.temperature).logprobs.sum()
-        loss.backward()
-        return loss.detach()
+            return self.weights.likelihood([row.tokens for row in rows], temperature=self.temperature)
 
     def _loss(self, rows: list[Row], totals: Totals, metrics: UpdateMetrics, *, unchanged: bool) -> torch.Tensor:
         settings = self.settings
-        with computing_in(settings.precision, self.policy.model):
-            result = self.weights.likelihood([row.tokens for row in rows], temperature=self.temperature)
+        result = self._likelihood(rows)
         device = result.logprobs.device
         advantages = torch.tensor([row.advantage for row in rows], device=device)[result.record]
         behaviour = per_token([row.behaviour for row in rows], device)

@@ -69,4 +69,4 @@ def make_rows(
 
 def per_token(values: Sequence[np.ndarray | None], device: torch.device) -> torch.Tensor:
     """float32[T]: the rows' values one after the other; none may be missing."""
-    return torch.from_numpy(np.concatenate(values)).to(device)
+    return torch.from_numpy(np.concatenate(values)).to(device)  # type: ignore[arg-type]

@@ -179,7 +179,8 @@ class TrainablePolicy(Policy, Scorer, Protocol):
     """A policy that training can change: all that the trainer, the update and the checkpoints know of it."""
 
     def updated(self) -> None:
-        """To be called when the model's weights have changed: what generates with a copy of them needs the new ones."""
+        """To be called, in all processes, before training and when the weights have changed: what generates with a copy
+        of them needs the new ones."""
 
     def save(self, folder: Path, weights: "dict[str, torch.Tensor] | None" = None) -> None:
         """Write all that is needed to load it again into `folder`, which is made. `weights` replace those of the model,

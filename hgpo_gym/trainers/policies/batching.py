@@ -34,7 +34,7 @@ def dealt_batches(lengths: Sequence[int], max_tokens: int, hands: int) -> list[l
     """Length-sorted batches for each of several processes, as many for each.
 
     Sequences are dealt out in order of length, so that every process has as many and as long ones as the others, or
-    nearly. Where it has a batch less, its last one is empty.
+    nearly. Where it has fewer batches, its last ones are empty.
     """
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     dealt = [order[hand::hands] for hand in range(hands)]

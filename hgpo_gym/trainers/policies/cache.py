@@ -36,12 +36,12 @@ class GrowingLayer(DynamicLayer):
             self._keys, self._values = (_with_room(states, end + ROOM) for states in (self._keys, self._values))
         self._keys[:, :, start:end] = key_states
         self._values[:, :, start:end] = value_states
-        self._use(end)
-        return self.keys, self.values
+        return self._use(end)
 
-    def _use(self, columns: int) -> None:
+    def _use(self, columns: int) -> tuple[torch.Tensor, torch.Tensor]:
         self._used = columns
-        self.keys, self.values = self._keys[:, :, :columns], self._values[:, :, :columns]
+        self.keys, self.values = keys, values = self._keys[:, :, :columns], self._values[:, :, :columns]
+        return keys, values
 
 
 class Rows(NamedTuple):

@@ -9,12 +9,13 @@ import numpy as np
 import torch
 
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.likelihood import likelihood
+from hgpo_gym.trainers.likelihood import computing_in, likelihood
 from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.trainers.policies.generation import Writer, Writing
 from hgpo_gym.trainers.policies.models import save_model
 from hgpo_gym.trainers.policies.sampling import uniform_numbers
 from hgpo_gym.trainers.policies.trie import TokenTrie
+from hgpo_gym.trainers.settings import PRECISIONS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -33,9 +34,10 @@ class LanguageModelPolicy:
         max_batch_tokens: padded tokens of prompts in one forward pass.
         max_cache_tokens: padded tokens, of prompts and the longest answers, whose keys and values are kept at a time.
         max_prompt_tokens: longer prompts lose their beginning.
+        precision: what generation computes in, `float32` (as the weights are) or `bfloat16`.
 
     Raises:
-        ValueError: an unknown constraint, a tokenizer without an end-of-text token.
+        ValueError: an unknown constraint or precision, a tokenizer without an end-of-text token.
     """
 
     def __init__(
@@ -47,13 +49,16 @@ class LanguageModelPolicy:
         max_batch_tokens: int = 16384,
         max_cache_tokens: int = 65536,
         max_prompt_tokens: int = 4096,
+        precision: str = "float32",
     ):
         if constrain not in CONSTRAINTS:
             raise ValueError(unknown_name("constrain", constrain, CONSTRAINTS))
+        if precision not in PRECISIONS:
+            raise ValueError(unknown_name("precision", precision, PRECISIONS))
         if tokenizer.eos_token_id is None:
             raise ValueError(f"The tokenizer of {tokenizer.name_or_path!r} has no end-of-text token (eos_token).")
         self.model, self.tokenizer, self.constrain = model, tokenizer, constrain
-        self.max_prompt_tokens = max_prompt_tokens
+        self.max_prompt_tokens, self.precision = max_prompt_tokens, precision
         self.end_of_text: int = tokenizer.eos_token_id
         self._writer = Writer(model, max_batch_tokens=max_batch_tokens, max_cache_tokens=max_cache_tokens)
         self._answer_ids = lru_cache(maxsize=100_000)(self._encode_answer)
@@ -75,12 +80,13 @@ class LanguageModelPolicy:
         """int64[R]: the answer's tokens and the end-of-text token."""
         return np.array((*self._answer_ids(answer), self.end_of_text), dtype=np.int64)
 
-    @torch.inference_mode()
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
         """One response a request, in order; each depends on its own seed, not on what it is batched with."""
         writings = self.begin(requests, sampling)
         self.model.eval()
-        self._writer.write([writing for writing in writings if not writing.done], sampling)
+        # Weights are cast once, not for each token; inference mode would not keep the casts.
+        with torch.no_grad(), computing_in(self.precision, self.model):
+            self._writer.write([writing for writing in writings if not writing.done], sampling)
         return self.responses(writings)
 
     def begin(self, requests: Sequence[Request], sampling: Sampling) -> list[Writing]:
@@ -122,7 +128,10 @@ class LanguageModelPolicy:
         if self.constrain == "none":
             return None
         if not request.answers:
-            raise ValueError("engine.constrain=admissible needs admissible actions, and this environment lists none.")
+            raise ValueError(
+                "engine.constrain=admissible needs admissible actions, and this environment lists none: set "
+                "engine.constrain=none."
+            )
         return self._trie(request.answers)
 
     def _build_trie(self, answers: tuple[str, ...]) -> TokenTrie:

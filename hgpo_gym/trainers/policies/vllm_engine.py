@@ -1,5 +1,6 @@
 """vLLM's engine in this process, fed by hand: token ids in, token ids and their log-probabilities out."""
 
+import atexit
 import copy
 import logging
 import os
@@ -83,6 +84,11 @@ class VllmEngine:
                 **_platform_arguments(model, options, on_cpu),
             )
             self._engine = LLMEngine.from_engine_args(arguments)
+        # An engine that goes takes the process group along, which may be another engine's too, or the run's.
+        client: Any = self._engine.engine_core
+        client._finalizer.detach()
+        if not _one_of_several():
+            atexit.register(client.engine_core.shutdown)
         self.max_model_len: int = self._engine.model_config.max_model_len
         self._open: set[str] = set()
 
@@ -121,8 +127,8 @@ class VllmEngine:
 
 
 def _engine_config(model: "PreTrainedModel") -> Any:
-    """The model's configuration, unquantized, with an output head of its own: on a CPU, vLLM 0.32 goes on with the packed
-    old head where the head is tied to an embedding that was reloaded."""
+    """The model's configuration, unquantized, with an output head of its own: on a CPU, vLLM 0.32 goes on with the
+    packed old head where the head is tied to an embedding that was reloaded."""
     config = copy.deepcopy(model.config)
     config.tie_word_embeddings = False
     if hasattr(config, "quantization_config"):
@@ -139,7 +145,7 @@ def _platform_arguments(model: "PreTrainedModel", options: VllmOptions, on_cpu: 
         "dtype": options.dtype,
         "kv_cache_memory_bytes": None if kv_cache_gib is None else int(kv_cache_gib * 2**30),
     }
-    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+    if _one_of_several():
         arguments["distributed_executor_backend"] = "external_launcher"  # each process of the run has an engine
     if options.dtype == "auto":
         arguments["dtype"] = "float32" if on_cpu else "bfloat16"
@@ -151,6 +157,10 @@ def _platform_arguments(model: "PreTrainedModel", options: VllmOptions, on_cpu: 
             "max_num_batched_tokens": max(options.max_batch_tokens, max_model_len),
         }
     return arguments
+
+
+def _one_of_several() -> bool:
+    return torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
 
 
 def _check_head_size(model: "PreTrainedModel") -> None:

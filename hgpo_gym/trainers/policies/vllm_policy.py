@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class VllmPolicy:
-    """Generates by vLLM, whose engine starts when it is first asked; everything else is `LanguageModelPolicy`.
+    """Generates by vLLM, whose engine starts when it is first needed; everything else is `LanguageModelPolicy`.
 
     The engine has a copy of the weights, which follows the model: after `updated`, the next answers are given by the
     new ones. Recorded log-probabilities are the engine's. With `top_p` below 1 they are taken among the tokens that it
@@ -81,8 +81,7 @@ class VllmPolicy:
         Raises:
             ValueError: prompt and answer could be longer than the engine's limit.
         """
-        if self._engine is None:
-            self._engine = self._start()
+        self._engine = self._engine or self._start()
         longest = self._language_model.max_prompt_tokens + sampling.max_new_tokens
         if longest > self._engine.max_model_len:
             raise ValueError(
@@ -108,8 +107,10 @@ class VllmPolicy:
         return self._language_model.likelihood(records, temperature=temperature)
 
     def updated(self) -> None:
-        """See `TrainablePolicy`. The weights are copied when the next answer is asked for."""
+        """See `TrainablePolicy`. The weights are copied when the next answer is asked for, but the engine starts now:
+        the engines of several processes look for each other, and some may have nothing to ask of theirs."""
         self._stale = True
+        self._engine = self._engine or self._start()
 
     def save(self, folder: Path, weights: "dict[str, torch.Tensor] | None" = None) -> None:
         """A plain Hugging Face folder; `load_model` reads it."""

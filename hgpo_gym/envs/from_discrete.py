@@ -1,0 +1,106 @@
+"""TextFromDiscrete: a Gymnasium environment with numbered actions, in words."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+from gymnasium.spaces import Discrete
+
+from hgpo_gym.envs.base import TextEnv, Turn
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a task is to the environment in question.
+
+    Attributes:
+        options: the options that it is made with, such as a map.
+        seed: of its reset; None leaves what happens by chance there to the seed of the episode.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+
+
+class TextFromDiscrete(TextEnv):
+    """A Gymnasium environment with `Discrete` actions as a text environment.
+
+    All its randomness after the reset comes from `self.np_random`. Where it puts an `action_mask` into `info`, as Taxi
+    does, the actions that it masks are not admissible. Rewards are its own.
+
+    Args:
+        env: the id of the environment, or a function that makes one from the options of a `Start`.
+        actions: what the actions 0, 1, ... are called.
+        describe: the text of an observation, given it and the unwrapped environment.
+        task: the instruction.
+        tasks: by task id, what it is to the environment.
+        won: whether an episode that ended with this reward is won; by default, if the reward is positive.
+        render_mode: `ansi` or None.
+
+    Raises:
+        ValueError: the actions are not as many as the environment has, or not all different.
+    """
+
+    def __init__(
+        self,
+        env: str | Callable[..., gymnasium.Env[Any, Any]],
+        *,
+        actions: Sequence[str],
+        describe: Callable[[Any, gymnasium.Env[Any, Any]], str],
+        task: str,
+        tasks: Mapping[str, Start],
+        won: Callable[[float], bool] = lambda reward: reward > 0,
+        render_mode: str | None = None,
+    ):
+        super().__init__(render_mode=render_mode)
+        if not tasks:
+            raise ValueError("tasks is empty: give at least one Start.")
+        self.task_ids = tuple(tasks)
+        self._make = env
+        self._actions = {name: number for number, name in enumerate(actions)}
+        self._describe, self._instruction, self._tasks, self._has_won = describe, task, tasks, won
+        self._made_with: Mapping[str, Any] = tasks[self.task_ids[0]].options
+        self._env = self._made(self._made_with)
+        space = self._env.action_space
+        if not isinstance(space, Discrete):
+            raise ValueError(f"The actions of {self._env} are {space}, not Discrete: nothing to give names to.")
+        if len(self._actions) != len(actions) or len(actions) != space.n:
+            raise ValueError(f"actions={list(actions)}: give {space.n} different names, one for each action.")
+
+    def begin_episode(self, task_id: str) -> Turn:
+        start = self._tasks[task_id]
+        if start.options != self._made_with:
+            self._env.close()
+            self._env, self._made_with = self._made(start.options), start.options
+        self._env.unwrapped.np_random = self.np_random
+        self._observation, self._inner_info = self._env.reset(seed=start.seed)
+        return self._turn(task=self._instruction)
+
+    def take_action(self, action: str) -> Turn:
+        if action not in self._admissible():
+            return self._turn(prefix="That is not possible here. ", action_valid=False)
+        self._env.unwrapped.np_random = self.np_random
+        self._observation, reward, terminated, truncated, self._inner_info = self._env.step(self._actions[action])
+        return self._turn(
+            reward=float(reward),
+            terminated=terminated or truncated,
+            won=terminated and self._has_won(float(reward)),
+        )
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _made(self, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+        if callable(self._make):
+            return self._make(**options)
+        return gymnasium.make(self._make, max_episode_steps=-1, disable_env_checker=True, **options)  # no step limit
+
+    def _admissible(self) -> tuple[str, ...]:
+        mask = self._inner_info.get("action_mask")
+        return tuple(name for name, number in self._actions.items() if mask is None or mask[number])
+
+    def _turn(self, *, prefix: str = "", **said: Any) -> Turn:
+        actions = () if said.get("terminated") else self._admissible()
+        text = self._describe(self._observation, self._env.unwrapped)
+        return Turn(prefix + text, admissible_actions=actions, **said)

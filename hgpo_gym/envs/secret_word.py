@@ -1,0 +1,221 @@
+"""SecretWord: guess a made-up word from what is said about the letters of earlier guesses.
+
+The words are all sequences of syllables, a consonant and a vowel each, of a small alphabet: `bado`, `keka`. A guess is
+free text. Every letter of it is answered by `correct` (it stands there), `misplaced` (the word has it elsewhere) or
+`absent`; a letter that the word has once is not called misplaced twice. A guess that is no such word is refused with
+the reason and costs nothing but the step. The answer to the last guess is all that is observed: what earlier ones told
+is in the history.
+
+The rules are pure functions on a hashable state, the guesses made (`SecretWord`); `SecretWordEnv` is the Gymnasium
+environment around them.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+from hgpo_gym.envs.base import TextEnv, Turn
+from hgpo_gym.suggest import unknown_name
+
+CONSONANTS = "bdklmnrst"
+VOWELS = "aeiou"
+SUCCESS_REWARD = 10.0
+SPLITS = ("train", "test", "all")
+LONGEST_QUOTE = 40
+
+Guesses = tuple[str, ...]
+"""The state of a game: the valid guesses made, oldest first."""
+
+
+@dataclass(frozen=True)
+class Language:
+    """The words that there are: `syllables` times one of `consonants` and one of `vowels`."""
+
+    syllables: int
+    consonants: str
+    vowels: str
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The letters that may stand at each place of a word."""
+        return (self.consonants, self.vowels) * self.syllables
+
+    def words(self) -> list[str]:
+        return ["".join(letters) for letters in product(*self.places)]
+
+    def objection(self, word: str) -> str | None:
+        """Why this is none of the words; None if it is one."""
+        if len(word) != len(self.places):
+            return f"it has {len(word)} letters, not {len(self.places)}"
+        for number, (letter, allowed) in enumerate(zip(word, self.places, strict=True), start=1):
+            if letter not in allowed:
+                return f"letter {number} must be one of {' '.join(allowed)}"
+        return None
+
+
+def marks(secret: str, guess: str) -> tuple[str, ...]:
+    """What is said about each letter of a guess: `correct`, `misplaced` or `absent`."""
+    unmatched = Counter(there for there, letter in zip(secret, guess, strict=True) if there != letter)
+    said = []
+    for there, letter in zip(secret, guess, strict=True):
+        if there == letter:
+            said.append("correct")
+        elif unmatched[letter]:
+            unmatched[letter] -= 1
+            said.append("misplaced")
+        else:
+            said.append("absent")
+    return tuple(said)
+
+
+@lru_cache(maxsize=10_000)
+def consistent_words(language: Language, secret: str, guesses: Guesses) -> tuple[str, ...]:
+    """The words that every answer so far leaves possible, in alphabetical order of the language."""
+    if not guesses:
+        return tuple(language.words())
+    earlier, last = consistent_words(language, secret, guesses[:-1]), guesses[-1]
+    said = marks(secret, last)
+    return tuple(word for word in earlier if marks(word, last) == said)
+
+
+@dataclass(frozen=True)
+class SecretWord:
+    """The rules of one game.
+
+    Attributes:
+        secret: the word to guess.
+        language: the words that there are.
+        max_guesses: valid guesses until the game is lost.
+    """
+
+    secret: str
+    language: Language
+    max_guesses: int
+
+    start: Guesses = ()
+
+    @property
+    def task(self) -> str:
+        consonants, vowels = " ".join(self.language.consonants), " ".join(self.language.vowels)
+        return (
+            f"Guess the secret word of {len(self.language.places)} letters: {self.language.syllables} times a "
+            f"consonant ({consonants}) and a vowel ({vowels}). Write its letters. You have {self.max_guesses} guesses."
+        )
+
+    def is_won(self, guesses: Guesses) -> bool:
+        return guesses[-1:] == (self.secret,)
+
+    def is_over(self, guesses: Guesses) -> bool:
+        return self.is_won(guesses) or len(guesses) == self.max_guesses
+
+    def observation(self, guesses: Guesses) -> str:
+        """The answer to the last guess."""
+        if not guesses:
+            return "No guess yet."
+        said = ", ".join(f"{letter} {mark}" for letter, mark in zip(guesses[-1], self._marks(guesses), strict=True))
+        lost = self.is_over(guesses) and not self.is_won(guesses)
+        return f"{said}. No guess is left: the word was {spell(self.secret)}." if lost else said
+
+    def _marks(self, guesses: Guesses) -> tuple[str, ...]:
+        return marks(self.secret, guesses[-1])
+
+    def possible_words(self, guesses: Guesses) -> tuple[str, ...]:
+        """The words that every answer so far leaves possible; the secret is one of them."""
+        return consistent_words(self.language, self.secret, guesses)
+
+    def reward(self, guesses: Guesses) -> float:
+        """What the last guess earned."""
+        return SUCCESS_REWARD if self.is_won(guesses) else 0.0
+
+
+def spell(word: str) -> str:
+    """A word with its letters apart, so that every tokenizer sees them."""
+    return " ".join(word)
+
+
+class SecretWordEnv(TextEnv):
+    """`hgpo_gym/SecretWord-v0`: reward 10 for the word, else 0. Actions are free text: none are listed.
+
+    Args:
+        split: `test` (the words whose letter numbers add up to a multiple of 3), `train` (the others) or `all`.
+        syllables: of every word, 1 or more.
+        consonants: how many there are, 2 to 9.
+        vowels: how many there are, 2 to 5.
+        guesses: valid ones until the game is lost.
+        expert: put a guess into `info["expert_action"]`, drawn from the words that all answers leave possible.
+        render_mode: `ansi` or None.
+
+    Raises:
+        ValueError: a value outside these ranges.
+    """
+
+    def __init__(
+        self,
+        *,
+        split: str = "train",
+        syllables: int = 2,
+        consonants: int = 4,
+        vowels: int = 3,
+        guesses: int = 5,
+        expert: bool = False,
+        render_mode: str | None = None,
+    ):
+        super().__init__(render_mode=render_mode)
+        if split not in SPLITS:
+            raise ValueError(unknown_name("split", split, SPLITS))
+        for name, value in (("syllables", syllables), ("guesses", guesses)):
+            if value < 1:
+                raise ValueError(f"{name}={value}: must be at least 1.")
+        for name, value, letters in (("consonants", consonants, CONSONANTS), ("vowels", vowels, VOWELS)):
+            if not 2 <= value <= len(letters):
+                raise ValueError(f"{name}={value}: choose 2 to {len(letters)}.")
+        self.split = split
+        self._language = Language(syllables, CONSONANTS[:consonants], VOWELS[:vowels])
+        self._max_guesses = guesses
+        self._expert = expert
+        self.task_ids = tuple(word for word in self._language.words() if split in ("all", self._split_of(word)))
+
+    def _split_of(self, word: str) -> str:
+        letter_numbers = (allowed.index(letter) for letter, allowed in zip(word, self._language.places, strict=True))
+        return "train" if sum(letter_numbers) % 3 else "test"
+
+    def game(self, task_id: str) -> SecretWord:
+        """The rules of a task, for exact computations."""
+        return SecretWord(task_id, self._language, self._max_guesses)
+
+    def begin_episode(self, task_id: str) -> Turn:
+        self._game = self.game(task_id)
+        self._guesses: Guesses = self._game.start
+        return self._turn()
+
+    def take_action(self, action: str) -> Turn:
+        word = "".join(action.lower().split())
+        if objection := self._language.objection(word):
+            quoted = action if len(action) <= LONGEST_QUOTE else action[:LONGEST_QUOTE] + "..."
+            return self._turn(prefix=f"{quoted!r} is not a word here: {objection}. ", action_valid=False)
+        self._guesses = (*self._guesses, word)
+        return self._turn()
+
+    def save_state(self) -> tuple[SecretWord, Guesses]:
+        return self._game, self._guesses
+
+    def load_state(self, state: tuple[SecretWord, Guesses]) -> None:
+        self._game, self._guesses = state
+
+    def _turn(self, prefix: str = "", action_valid: bool = True) -> Turn:
+        return Turn(
+            observation=prefix + self._game.observation(self._guesses),
+            task=self._game.task,
+            reward=self._game.reward(self._guesses),
+            terminated=self._game.is_over(self._guesses),
+            won=self._game.is_won(self._guesses),
+            action_valid=action_valid,
+            extras={"expert_action": self._expert_action()} if self._expert else {},
+        )
+
+    def _expert_action(self) -> str:
+        if self._game.is_over(self._guesses):
+            return ""
+        possible = self._game.possible_words(self._guesses)
+        return spell(possible[int(self.np_random.integers(len(possible)))])

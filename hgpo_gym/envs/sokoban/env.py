@@ -1,0 +1,116 @@
+"""SokobanEnv: the Gymnasium environment."""
+
+from functools import lru_cache
+
+from hgpo_gym.cache import content_key
+from hgpo_gym.envs.base import TextEnv, Turn
+from hgpo_gym.envs.sokoban.generator import generate_levels
+from hgpo_gym.envs.sokoban.rules import LEGEND, Level, State
+from hgpo_gym.envs.sokoban.solver import Solver
+from hgpo_gym.suggest import unknown_name
+
+SUCCESS_REWARD = 10.0
+SPLITS = ("train", "test", "all")
+TASK = f"Push every box onto a goal. You cannot pull. The map: {LEGEND}."
+
+_solver = lru_cache(maxsize=1_000)(Solver)
+
+
+class SokobanEnv(TextEnv):
+    """`hgpo_gym/Sokoban-v0`: reward 10 when every box is on a goal, else 0.
+
+    A task id is the level itself, its rows joined by `/`. An episode in which a box is stuck goes on to its step limit.
+
+    Args:
+        split: `test` (a third of the levels, by a hash of what they look like), `train` (the others) or `all`.
+        size: rows and columns, the walls around included.
+        boxes: boxes, and goals.
+        inner_walls: wall cells inside.
+        min_moves: the shortest solution has at least as many moves.
+        levels: how many there are, both splits together.
+        levels_seed: draws them.
+        expert: put the first move of a shortest solution into `info["expert_action"]`; empty where there is none.
+        render_mode: `ansi` or None.
+
+    Raises:
+        ValueError: a value out of range, or levels that cannot be found.
+    """
+
+    def __init__(
+        self,
+        *,
+        split: str = "train",
+        size: int = 6,
+        boxes: int = 1,
+        inner_walls: int = 2,
+        min_moves: int = 4,
+        levels: int = 300,
+        levels_seed: int = 0,
+        expert: bool = False,
+        render_mode: str | None = None,
+    ):
+        super().__init__(render_mode=render_mode)
+        if split not in SPLITS:
+            raise ValueError(unknown_name("split", split, SPLITS))
+        least = {"boxes": (boxes, 1), "inner_walls": (inner_walls, 0), "min_moves": (min_moves, 1)}
+        for name, (value, bound) in {**least, "levels": (levels, 1), "levels_seed": (levels_seed, 0)}.items():
+            if value < bound:
+                raise ValueError(f"{name}={value}: must be at least {bound}.")
+        if (room := (size - 2) ** 2) < inner_walls + 2 * boxes + 1 or size < 3:
+            raise ValueError(
+                f"size={size}: {room} cells inside are too few for the walls, boxes, goals and the player."
+            )
+        self.split = split
+        self._expert = expert
+        self.task_ids = tuple(
+            level
+            for level in generate_levels(
+                levels=levels,
+                size=size,
+                boxes=boxes,
+                inner_walls=inner_walls,
+                min_moves=min_moves,
+                seed=levels_seed,
+            )
+            if split in ("all", _split_of(level))
+        )
+
+    def begin_episode(self, task_id: str) -> Turn:
+        self._level = Level.parse(task_id)
+        self._state = self._level.start
+        return self._turn()
+
+    def take_action(self, action: str) -> Turn:
+        after = self._level.moves(self._state).get(action)
+        if after is None:
+            return self._turn(prefix="Nothing moves that way.\n", action_valid=False)
+        self._state = after
+        return self._turn()
+
+    def save_state(self) -> tuple[Level, State]:
+        return self._level, self._state
+
+    def load_state(self, state: tuple[Level, State]) -> None:
+        self._level, self._state = state
+
+    def _turn(self, prefix: str = "", action_valid: bool = True) -> Turn:
+        won = self._level.is_solved(self._state)
+        return Turn(
+            # Cells apart, so that every tokenizer sees each of them.
+            observation=prefix + "\n".join(" ".join(row) for row in self._level.rows(self._state)),
+            task=TASK,
+            admissible_actions=tuple(self._level.moves(self._state)),
+            reward=SUCCESS_REWARD if won else 0.0,
+            terminated=won,
+            won=won,
+            action_valid=action_valid,
+            extras={"expert_action": self._expert_action()} if self._expert else {},
+        )
+
+    def _expert_action(self) -> str:
+        plan = _solver(self._level).plan(self._state)
+        return plan[0] if plan else ""
+
+
+def _split_of(level: str) -> str:
+    return "train" if int(content_key(level), 16) % 3 else "test"

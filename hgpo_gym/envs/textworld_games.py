@@ -1,0 +1,163 @@
+"""TextWorldEnv: games made by TextWorld's `tw-make`.
+
+A game is a file `.z8`, played by the interpreter of jericho, with the `.json` that tw-make writes beside it. The second
+alone is enough for the logic of a game, but has none of its prose: what holds around the player is then told as facts.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hgpo_gym.cache import content_key
+from hgpo_gym.envs.base import TextEnv, Turn
+from hgpo_gym.suggest import unknown_name
+
+try:
+    import textworld
+    from textworld.core import GameState
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f'TextWorld\'s games need the package textworld ({error}): pip install "hgpo_gym[textworld]"', name=error.name
+    ) from error
+
+SUCCESS_REWARD = 10.0
+REWARDS = ("success", "score")
+SPLITS = ("train", "test", "all")
+WANTED = ("admissible_commands", "won", "lost", "score", "objective", "description")
+
+
+class TextWorldEnv(TextEnv):
+    """`hgpo_gym/TextWorld-v0`: any games of TextWorld.
+
+    A task id is made from the content of the game's `.json`. The admissible actions are TextWorld's; only they are sent
+    to the game.
+
+    Args:
+        games: a folder of games, or files `.z8` or `.json`. In a folder a `.json` that has a `.z8` is not a game again.
+        split: `all`, or `test` (a third of the games, by a hash of their content) or `train` (the others).
+        reward: `success` (10 on winning, else 0) or `score` (the points that the game gives).
+        expert: put the next action of TextWorld's shortest way into `info["expert_action"]`; empty where there is none.
+        render_mode: `ansi` or None.
+
+    Raises:
+        FileNotFoundError: no games there, or a `.z8` without its `.json`.
+        ValueError: an option that does not exist, or an empty split.
+    """
+
+    def __init__(
+        self,
+        *,
+        games: str | Path | Sequence[str | Path],
+        split: str = "all",
+        reward: str = "success",
+        expert: bool = False,
+        render_mode: str | None = None,
+    ):
+        super().__init__(render_mode=render_mode)
+        for name, value, valid in (("split", split, SPLITS), ("reward", reward, REWARDS)):
+            if value not in valid:
+                raise ValueError(unknown_name(name, value, valid))
+        self.split = split
+        self._reward, self._expert = reward, expert
+        found = {_task_id(file): file for file in _game_files(games)}
+        self._files = {task: found[task] for task in sorted(found) if split in ("all", _split_of(task))}
+        if not self._files:
+            raise ValueError(
+                f"The split {split!r} is empty: there are {len(found)} games. Set split=all, or add games."
+            )
+        self.task_ids = tuple(self._files)
+        self._game: Any = None
+        self._file: Path | None = None
+
+    def begin_episode(self, task_id: str) -> Turn:
+        file = self._files[task_id]
+        if file != self._file:
+            self.close()
+            wanted = textworld.EnvInfos(
+                **dict.fromkeys(WANTED, True), facts=file.suffix == ".json", policy_commands=self._expert
+            )
+            self._game, self._file = textworld.start(str(file), wanted), file
+        self._state: GameState = self._game.reset()
+        self._score = 0
+        return self._turn(self._state.description or "", task=" ".join(self._state.objective.split()))
+
+    def take_action(self, action: str) -> Turn:
+        if action not in self._state.admissible_commands:
+            return self._turn("That is not possible here.", action_valid=False)
+        before = self._score
+        self._state, self._score, _ = self._game.step(action)
+        points = float(self._score - before)
+        success = SUCCESS_REWARD if self._state.won else 0.0
+        return self._turn(_prose(self._state.feedback), reward=points if self._reward == "score" else success)
+
+    def close(self) -> None:
+        if self._game is not None:
+            self._game.close()
+            self._game = self._file = None
+
+    def _turn(self, text: str, **said: Any) -> Turn:
+        state = self._state
+        over = bool(state.won or state.lost)
+        if self._file is not None and self._file.suffix == ".json":
+            text = facts_around(state.facts)
+        return Turn(
+            text,
+            admissible_actions=() if over else tuple(state.admissible_commands),
+            terminated=over,
+            won=bool(state.won),
+            extras={"expert_action": next(iter(state.policy_commands), "")} if self._expert else {},
+            **said,
+        )
+
+
+def facts_around(facts: Sequence[Any]) -> str:
+    """What holds where the player is, in the words of TextWorld's logic: `open(box); in(key, box); on(note, table)`."""
+    names = [(fact.name, [_name(argument) for argument in fact.arguments]) for fact in facts]
+    room = next(place for name, (who, *place) in names if name == "at" and who == "you")[0]
+    shut = {about[0] for name, about in names if name in ("closed", "locked")}
+    near = {"you", "inventory", room}
+    for _ in range(2):  # what is in the room, then what is in or on that
+        near |= {
+            about[0]
+            for name, about in names
+            if name in ("at", "in", "on") and about[1] in near and about[1] not in shut
+        }
+    told = {f"{name}({', '.join(about)})" for name, about in names if room in about or near.issuperset(about)}
+    return "; ".join(sorted(told))
+
+
+def _name(argument: Any) -> str:
+    return {"P": "you", "I": "inventory"}.get(argument.type, argument.name)
+
+
+def _prose(feedback: str) -> str:
+    """What the game says, without its prompt and status line."""
+    return re.sub(r"\n{3,}", "\n\n", re.sub(r"\n>.*", "", feedback, flags=re.DOTALL)).strip()
+
+
+def _game_files(games: str | Path | Sequence[str | Path]) -> list[Path]:
+    files: list[Path] = []
+    for place in [games] if isinstance(games, str | Path) else games:
+        path = Path(place).expanduser()
+        if path.is_dir():
+            files += sorted(path.rglob("*.z8"))
+            files += [file for file in sorted(path.rglob("*.json")) if not file.with_suffix(".z8").exists()]
+        else:
+            files.append(path)
+    for file in files or [Path(str(games))]:
+        if not file.with_suffix(".json").is_file():
+            raise FileNotFoundError(
+                f"TextWorld games not found in {file}: expected files .z8, each with its .json. "
+                "Make one by 'tw-make custom --output games/one.z8', or set env.games."
+            )
+    return files
+
+
+def _task_id(file: Path) -> str:
+    return "game-" + hashlib.sha256(file.with_suffix(".json").read_bytes()).hexdigest()[:16]
+
+
+def _split_of(task_id: str) -> str:
+    return "train" if int(content_key(task_id), 16) % 3 else "test"

@@ -1,0 +1,121 @@
+"""Gymnasium's FrozenLake and Taxi in words: two examples of `TextFromDiscrete`."""
+
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.toy_text.frozen_lake import generate_random_map
+from gymnasium.envs.toy_text.taxi import TaxiEnv
+
+from hgpo_gym.cache import content_key
+from hgpo_gym.envs.from_discrete import Start, TextFromDiscrete
+from hgpo_gym.suggest import unknown_name
+
+SPLITS = ("train", "test", "all")
+WAYS = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
+"""FrozenLake's actions in their order: what each adds to row and column."""
+TILES = {"S": "ice", "F": "ice", "H": "a hole", "G": "the goal"}
+TAXI_ACTIONS = ("south", "north", "east", "west", "pick up", "drop off")
+STANDS = {"red": (0, 0), "green": (0, 4), "yellow": (4, 0), "blue": (4, 3)}
+"""Taxi's stands in their order: row and column."""
+
+
+class FrozenLakeText(TextFromDiscrete):
+    """`hgpo_gym/FrozenLake-v0`: reward 1 on the goal, 0 in a hole, which ends the episode too.
+
+    A task id is the map, its rows joined by `/`.
+
+    Args:
+        split: `test` (a third of the maps, by a hash), `train` (the others) or `all`.
+        size: rows and columns.
+        frozen: the share of tiles that are no holes.
+        slippery: two moves of three go to the left or the right of where they should.
+        maps: seeds that maps are drawn from; the same map counts once.
+        render_mode: `ansi` or None.
+
+    Raises:
+        ValueError: a split that does not exist, or an empty one.
+    """
+
+    def __init__(
+        self,
+        *,
+        split: str = "train",
+        size: int = 4,
+        frozen: float = 0.75,
+        slippery: bool = False,
+        maps: int = 100,
+        render_mode: str | None = None,
+    ):
+        drawn = [tuple(map(str, generate_random_map(size, frozen, seed))) for seed in range(maps)]
+        super().__init__(
+            "FrozenLake-v1",
+            actions=tuple(WAYS),
+            describe=describe_lake,
+            task="Walk over the ice to the goal; beware of the holes.",
+            tasks=_part(
+                {"/".join(rows): Start({"desc": list(rows), "is_slippery": slippery}) for rows in drawn}, split
+            ),
+            render_mode=render_mode,
+        )
+        self.split = split
+
+
+def describe_lake(position: int, env: gymnasium.Env[Any, Any]) -> str:
+    """Where the agent stands, where the goal is, and what is around."""
+    tiles = env.desc.astype(str)  # type: ignore[attr-defined]
+    rows, columns = tiles.shape
+    row, column = divmod(int(position), columns)
+    if tiles[row, column] in "GH":
+        return "You have reached the goal." if tiles[row, column] == "G" else "You have fallen into a hole."
+    around = []
+    for way, (down, right) in WAYS.items():
+        inside = 0 <= row + down < rows and 0 <= column + right < columns
+        around.append(f"{way} {TILES[tiles[row + down, column + right]] if inside else 'the shore'}")
+    return f"You are in row {row + 1}, column {column + 1} of {rows} by {columns}: {', '.join(around)}."
+
+
+class TaxiText(TextFromDiscrete):
+    """`hgpo_gym/Taxi-v0`: reward 20 for the passenger at the right stand, -1 for every other step.
+
+    Args:
+        split: `test` (a third of the starts, by a hash), `train` (the others) or `all`.
+        starts: seeds that starts are drawn from; the same start counts once, and there are 300.
+        render_mode: `ansi` or None.
+
+    Raises:
+        ValueError: a split that does not exist, or an empty one.
+    """
+
+    def __init__(self, *, split: str = "train", starts: int = 300, render_mode: str | None = None):
+        taxi = TaxiEnv()
+        seeds = {describe_taxi(taxi.reset(seed=seed)[0], taxi): seed for seed in reversed(range(starts))}
+        super().__init__(
+            TaxiEnv,  # the class: releases of Gymnasium differ in its id
+            actions=TAXI_ACTIONS,
+            describe=describe_taxi,
+            task="Drive to the passenger, pick them up, and drop them off at the stand where they want to go.",
+            tasks=_part({start: Start(seed=seeds[start]) for start in sorted(seeds)}, split),
+            render_mode=render_mode,
+        )
+        self.split = split
+
+
+def describe_taxi(state: int, env: gymnasium.Env[Any, Any]) -> str:
+    """Where the taxi and the passenger are, and where they want to go."""
+    row, column, passenger, destination = env.decode(int(state))  # type: ignore[attr-defined]
+    stands = [f"the {name} stand (row {row + 1}, column {column + 1})" for name, (row, column) in STANDS.items()]
+    where = f"waits at {stands[passenger]}" if passenger < len(stands) else "is in the taxi"
+    return (
+        f"The taxi is in row {row + 1}, column {column + 1}. The passenger {where} and wants to go to "
+        f"{stands[destination]}."
+    )
+
+
+def _part(tasks: dict[str, Start], split: str) -> dict[str, Start]:
+    if split not in SPLITS:
+        raise ValueError(unknown_name("split", split, SPLITS))
+    return {
+        task_id: start
+        for task_id, start in tasks.items()
+        if split in ("all", "train" if int(content_key(task_id), 16) % 3 else "test")
+    }

@@ -1,0 +1,64 @@
+"""Settings for registered environments that have no file in `configs/env`: made from the options of their class."""
+
+from inspect import Parameter
+from pathlib import Path
+from typing import Any
+
+from hgpo_gym.envs import ENVIRONMENTS
+from hgpo_gym.envs.registration import EnvRecord, option_defaults
+
+FOLDER = Path(__file__).parent / "configs"
+SET_BY_COMMANDS = ("expert", "render_mode")
+MISSING = "???"
+"""Hydra's word for a value that has to be given."""
+
+
+def config_folders(own: Path = FOLDER) -> list[Path]:
+    """The folders of choices: `own`, then those that packages have registered."""
+    return [own, *sorted({record.configs for record in ENVIRONMENTS.values() if record.configs})]
+
+
+def choices(own: Path = FOLDER) -> dict[str, list[str]]:
+    """The choices of every group, by group; in `env` also the registered environments that have no file."""
+    found: dict[str, set[str]] = {}
+    for folder in config_folders(own):
+        for path in folder.glob("*/*.yaml"):
+            found.setdefault(path.parent.name, set()).add(path.stem)
+    found["env"] |= {record.name for record in ENVIRONMENTS.values()}
+    return {group: sorted(found[group]) for group in sorted(found)}
+
+
+def without_file(name: str, own: Path = FOLDER) -> EnvRecord | None:
+    """The registered environment of this name, if no folder of choices has a file for it."""
+    if any((folder / "env" / f"{name}.yaml").exists() for folder in config_folders(own)):
+        return None
+    return next((record for record in ENVIRONMENTS.values() if record.name == name), None)
+
+
+def made_settings(record: EnvRecord) -> dict[str, Any]:
+    """What a file in `configs/env` would hold: the options of the class with their defaults, the step limit, a prompt.
+
+    Options whose default no YAML file can hold are left out.
+    """
+    options = {
+        name: MISSING if default is Parameter.empty else default
+        for name, default in option_defaults(record.id).items()
+        if name not in SET_BY_COMMANDS and (default is Parameter.empty or _is_plain(default))
+    }
+    settings: dict[str, Any] = {
+        "env_name": record.name,
+        "env": {"id": record.id, "max_episode_steps": record.max_episode_steps, **options},
+    }
+    if "split" not in options:
+        settings["evaluation"] = {"split": None}
+    if record.configs and (record.configs / "prompt" / f"{record.name}.yaml").exists():
+        settings["defaults"] = [{"override /prompt": record.name}]
+    return settings
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(inner) for key, inner in value.items())
+    return value is None or isinstance(value, bool | int | float | str)

@@ -1,0 +1,367 @@
+"""check_text_env names the mistakes that people make in their first environment. Each class here makes one."""
+
+from collections import UserDict
+
+import gymnasium
+import numpy as np
+import pytest
+
+from hgpo_gym.envs import TextEnv, Turn, check_text_env
+from hgpo_gym.envs.checker_tasks import check_task_order
+
+
+class Walk(TextEnv):
+    """Walk along a row of stones to the other end; the right environment from which the wrong ones differ."""
+
+    def __init__(self, *, split: str = "train", stones: int = 4, render_mode: str | None = None):
+        super().__init__(render_mode=render_mode)
+        self.split = split
+        self.task_ids: tuple[str, ...] = ("left to right", "right to left")
+        self.stones = stones
+
+    def begin_episode(self, task_id):
+        self.place = 0
+        return self.turn()
+
+    def take_action(self, action):
+        if action not in ("on", "back"):
+            return self.turn(action_valid=False)
+        self.place = max(self.place + (1 if action == "on" else -1), 0)
+        return self.turn()
+
+    def turn(self, **changes):
+        won = self.place == self.stones
+        actions = () if won else ("on", "back")
+        observation = f"You stand on stone {self.place}."
+        said = {"task": "Walk.", "admissible_actions": actions, "terminated": won, "won": won, "reward": float(won)}
+        return Turn(**{"observation": observation, **said, **changes})
+
+
+class NoSuperInit(Walk):
+    def __init__(self):
+        self.task_ids = ("a",)
+
+
+class NoTasks(TextEnv):
+    def begin_episode(self, task_id):
+        return Turn("", task="")
+
+    def take_action(self, action):
+        return Turn("")
+
+
+class NoTakeAction(TextEnv):
+    task_ids = ("a",)
+
+    def begin_episode(self, task_id):
+        return Turn("", task="")
+
+
+class ReturnsNothing(Walk):
+    def take_action(self, action):
+        super().take_action(action)
+
+
+class OneTaskAsText(Walk):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.task_ids = "left to right"
+
+
+class SetOfTasks(Walk):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.task_ids = {"left to right", "right to left"}
+
+
+class OrderOfASet(Walk):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.task_ids = tuple({f"task {number}" for number in range(30)})
+
+
+class HashedTasks(Walk):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.task_ids = tuple(f"task {hash(name)}" for name in ("left", "right"))
+
+
+class DoubledTasks(Walk):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.task_ids = ("cat", "cat")
+
+
+class PathTasks(Walk):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.task_ids = ("/data/games/1.txt", "/data/games/2.txt")
+
+
+class IgnoresTheTask(Walk):
+    def choose_task(self, options):
+        return self.task_ids[0]
+
+
+class IgnoresOptions(Walk):
+    def reset(self, *, seed=None, options=None):
+        known = {"task_id": options["task_id"]} if "task_id" in (options or {}) else {}
+        return super().reset(seed=seed, options=known)
+
+
+class SplitUnsaid(Walk):
+    def __init__(self, *, split="train"):
+        super().__init__(split="all")
+
+
+class RaisesOnNonsense(Walk):
+    def take_action(self, action):
+        return self.turn(observation={"on": "Gone on.", "back": "Gone back."}[action])
+
+
+class RaisesOnListed(Walk):
+    def take_action(self, action):
+        return self.turn(reward=None) if action == "on" else super().take_action(action)
+
+
+class AcceptsNonsense(Walk):
+    def take_action(self, action):
+        return super().take_action("back")
+
+
+class PunishesNonsense(Walk):
+    def take_action(self, action):
+        turn = super().take_action(action)
+        return turn if turn.action_valid else self.turn(reward=-1.0, action_valid=False)
+
+
+class CountsNonsense(Walk):
+    def begin_episode(self, task_id):
+        self.actions = 0
+        return super().begin_episode(task_id)
+
+    def take_action(self, action):
+        self.actions += 1
+        turn = super().take_action(action)
+        return self.turn(observation=f"Action {self.actions}.", action_valid=turn.action_valid)
+
+
+class RefusesListed(Walk):
+    def take_action(self, action):
+        super().take_action(action)
+        return self.turn(action_valid=False)
+
+
+class WinsWithoutEnd(Walk):
+    def take_action(self, action):
+        super().take_action(action)
+        return self.turn(terminated=False, admissible_actions=("on",), action_valid=action == "on")
+
+
+class WinsWithoutEndOpenEnded(TextEnv):
+    task_ids = ("a",)
+
+    def begin_episode(self, task_id):
+        return Turn("Say.", task="Say.")
+
+    def take_action(self, action):
+        return Turn("Yes.", won=True)
+
+
+class EndsAtTheStart(Walk):
+    def begin_episode(self, task_id):
+        return Turn("Over.", task="None.", terminated=True)
+
+
+class NumberAsObservation(Walk):
+    def turn(self, **changes):
+        return super().turn(**{"observation": self.place, **changes})
+
+
+class EndlessObservation(Walk):
+    max_text_length = 10
+
+
+class ListOfActions(Walk):
+    def turn(self, **changes):
+        return super().turn(**{"admissible_actions": ["on", "back"], **changes})
+
+
+class SpacedActions(Walk):
+    def turn(self, **changes):
+        return super().turn(**{"admissible_actions": ("on", "back "), **changes})
+
+
+class DoubledActions(Walk):
+    def turn(self, **changes):
+        return super().turn(**{"admissible_actions": ("on", "on"), **changes})
+
+
+class NotANumber(Walk):
+    def turn(self, **changes):
+        return super().turn(**{"reward": float("nan"), **changes})
+
+
+class OwnStep(Walk):
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        del info["action_valid"]
+        return observation, reward, terminated, truncated, info
+
+
+class OwnLimit(Walk):
+    def step(self, action):
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, True, info
+
+
+class GoesOnAfterTheEnd(Walk):
+    def step(self, action):
+        self._running = True
+        return super().step(action)
+
+
+class GlobalChance(Walk):
+    def begin_episode(self, task_id):
+        super().begin_episode(task_id)
+        return self.turn(observation=f"Stone {np.random.random()}.")
+
+
+class ChanceOfItsOwn(Walk):
+    def begin_episode(self, task_id):
+        super().begin_episode(task_id)
+        return self.turn(observation=f"Stone {np.random.default_rng().random()}.")
+
+
+class NeverReset(Walk):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.visited = []
+
+    def begin_episode(self, task_id):
+        self.visited.append(task_id)
+        super().begin_episode(task_id)
+        return self.turn(observation=f"You have been here {len(self.visited)} times.")
+
+
+class SharedState(Walk):
+    visited: list[int] = []  # noqa: RUF012 - the mistake
+
+    def begin_episode(self, task_id):
+        self.visited.clear()
+        return super().begin_episode(task_id)
+
+    def take_action(self, action):
+        turn = super().take_action(action)
+        if turn.action_valid:
+            self.visited.append(self.place)
+        return self.turn(observation=f"{len(self.visited)} moves.", action_valid=turn.action_valid)
+
+
+class GrowingInfo(Walk):
+    def begin_episode(self, task_id):
+        self.visited: list[int] = []
+        return super().begin_episode(task_id)
+
+    def turn(self, **changes):
+        self.visited.append(self.place)
+        return super().turn(**{"extras": {"visited": self.visited}, **changes})
+
+
+class SharedSnapshot(Walk):
+    def begin_episode(self, task_id):
+        self.visited: list[int] = []
+        return super().begin_episode(task_id)
+
+    def take_action(self, action):
+        turn = super().take_action(action)
+        if turn.action_valid:
+            self.visited.append(self.place)
+        return self.turn(observation=f"{len(self.visited)} moves.", action_valid=turn.action_valid)
+
+    def save_state(self):
+        return self.place, self.visited
+
+    def load_state(self, state):
+        self.place, self.visited = state
+
+
+MISTAKES = {
+    NoSuperInit: r"NoSuperInit.__init__ must call super\(\).__init__\(render_mode=render_mode\)",
+    NoTasks: "NoTasks lacks task_ids",
+    NoTakeAction: "NoTakeAction lacks the method take_action",
+    ReturnsNothing: r"ReturnsNothing.take_action\('.*'\) must return a Turn; it returned None",
+    OneTaskAsText: r"task_ids is the one text 'left to right': write \('left to right',\)",
+    SetOfTasks: "task_ids is a set, which has no fixed order",
+    OrderOfASet: "Another process lists the same tasks in another order: make task_ids from content alone, and sort",
+    HashedTasks: "Another process lists other tasks",
+    DoubledTasks: r"task_ids has duplicates: \['cat'\]",
+    PathTasks: "The task id '/data/games/1.txt' is a path, which another machine does not have",
+    IgnoresTheTask: r"reset\(options={'task_id': 'right to left'}\) began 'left to right'",
+    IgnoresOptions: r"reset\(options={'no such option': 1}\) must raise ValueError",
+    SplitUnsaid: "split='train' was asked for and env.split is 'all'",
+    RaisesOnNonsense: "The action '' raised KeyError: ''. Any string may come: answer what is not understood",
+    RaisesOnListed: "The action 'on' raised TypeError.* It was listed in admissible_actions",
+    AcceptsNonsense: "'' is not in admissible_actions, yet action_valid is True",
+    PunishesNonsense: "The inadmissible action '' gave a reward or ended the episode",
+    CountsNonsense: "Inadmissible actions were added to the same ones, but step 1 differs",
+    RefusesListed: "'(on|back)' was listed in admissible_actions and then called invalid",
+    WinsWithoutEnd: "won=True without terminated=True: winning ends the episode",
+    WinsWithoutEndOpenEnded: "won=True without terminated=True: winning ends the episode",
+    EndsAtTheStart: "is over before its first step",
+    NumberAsObservation: "The observation is a int, not a str: 0",
+    EndlessObservation: "has 21 characters, more than max_text_length=10: set that in EndlessObservation",
+    ListOfActions: r"info\['admissible_actions'\] is a list, not a tuple",
+    SpacedActions: "The admissible action 'back ' is empty or has white space at its ends",
+    DoubledActions: "admissible_actions has duplicates",
+    NotANumber: "The reward of '(on|back)' is nan",
+    OwnStep: "info lacks 'action_valid' after a step: write take_action, and leave step as it is",
+    OwnLimit: "leave step limits to max_episode_steps",
+    GoesOnAfterTheEnd: r"step\(\) after the end of an episode must raise gymnasium.error.ResetNeeded",
+    GlobalChance: "draws from the global random generators: use self.np_random",
+    ChanceOfItsOwn: "Same seed and actions, but step 0 differs",
+    NeverReset: "Same seed and actions, but step 0 differs.*let begin_episode set the whole state",
+    SharedState: "Another environment was played at the same time, but step .* differs.*Keep state in self",
+    GrowingInfo: r"info\['visited'\] of an earlier step has changed since",
+    SharedSnapshot: "led elsewhere the second time",
+}
+
+
+@pytest.fixture
+def make(request):
+    """`gymnasium.make` of a class that is registered for the test alone."""
+    id = "hgpo_gym_tests/Checked-v0"
+
+    def make(cls, **options):
+        gymnasium.register(id, cls)
+        request.addfinalizer(lambda: gymnasium.registry.pop(id))
+        return gymnasium.make(id, disable_env_checker=True, **options)
+
+    return make
+
+
+def test_what_is_right_passes(make):
+    check_text_env(make(Walk))
+
+
+@pytest.mark.parametrize(("mistaken", "message"), MISTAKES.items(), ids=lambda value: getattr(value, "__name__", ""))
+def test_a_mistake_is_named(mistaken, message, make):
+    env = mistaken() if mistaken is NoSuperInit else make(mistaken)
+    with pytest.raises(AssertionError, match=message):
+        check_text_env(env)
+
+
+def test_an_environment_of_another_kind_is_told_how_to_become_one():
+    with pytest.raises(AssertionError, match=r"FrozenLakeEnv must be a subclass of hgpo_gym.TextEnv.*Discrete"):
+        check_text_env(gymnasium.make("FrozenLake-v1"))
+
+
+def test_options_that_no_worker_process_could_be_sent_are_named(make):
+    class Unsendable(UserDict):
+        def __reduce__(self):
+            raise TypeError("I stay here")
+
+    env = make(Walk)
+    env.unwrapped.spec.kwargs["stones"] = Unsendable()
+    with pytest.raises(AssertionError, match=r"cannot be sent to worker processes.*I stay here"):
+        check_task_order(env.unwrapped)

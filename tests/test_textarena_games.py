@@ -1,0 +1,91 @@
+"""Games of textarena, as that package plays them."""
+
+import random
+
+import pytest
+
+from hgpo_gym.envs.registration import make
+
+textarena = pytest.importorskip("textarena")
+
+ID = "hgpo_gym/TextArena-v0"
+
+
+def own_play(game, seed, actions):
+    """What textarena itself says, does and pays."""
+    env = textarena.make(f"{game}-raw")
+    env.reset(num_players=1, seed=seed)
+    said = []
+    for action in actions:
+        env.get_observation()
+        done, _ = env.step(action)
+        said.append([text for _, text, _ in env.get_observation()[1]][1:])
+        if done:
+            return said, env.close()[0][0]
+    return said, 0.0
+
+
+def test_it_plays_as_textarena_does():
+    guesses = ["[1 2 3 4]", "[2 1 4 3]", "[5 6 1 2]", "[6 5 3 1]"]
+    env = make(ID)
+    _, info = env.reset(options={"task_id": "Mastermind-v0 3"})
+    assert info["task"].startswith("You are playing Mastermind.")
+    said, _ = own_play("Mastermind-v0", 3, guesses)
+    for guess, expected in zip(guesses, said, strict=True):
+        assert env.step(guess)[0] == "\n".join(expected)
+
+
+def test_the_solution_wins_and_the_reward_is_the_games_own():
+    env = make(ID)
+    env.reset(options={"task_id": "Mastermind-v0 4"})
+    code = env.unwrapped._game.state.game_state["secret_code"]
+    wrong = [code[1], code[0], *code[2:]]
+    for guess, over in ((wrong, False), (code, True)):
+        observation, reward, terminated, _, info = env.step(" ".join(map(str, guess)))  # brackets are added
+        assert (reward, terminated, info["won"], info["action_valid"]) == (float(over), over, over, True)
+    assert "cracked the code" in observation
+
+
+def test_a_refused_move_changes_nothing_however_often():
+    env = make(ID, game="TowerOfHanoi-v0")
+    start, _ = env.reset(options={"task_id": "TowerOfHanoi-v0 0"})
+    for _ in range(4):
+        observation, reward, terminated, _, info = env.step("[B C]")
+        assert "invalid move" in observation
+        assert (reward, terminated, info["action_valid"]) == (0.0, False, False)
+    observation, *_, info = env.step("A C")
+    assert info["action_valid"]
+    assert "C: [1]" in observation
+    assert "C: []" in start
+
+
+def test_chance_is_the_seeds_and_the_global_generators_stay_untouched():
+    walks = []
+    for _ in range(2):
+        random.seed(5)
+        before = random.getstate()
+        env = make(ID, game="2048-v0-ultra-easy")
+        env.reset(seed=7)
+        walks.append([env.step(move)[0] for move in ("[Up]", "[Left]", "[Down]", "[Right]") * 2])
+        assert random.getstate() == before
+    assert walks[0] == walks[1]
+
+
+def test_splits_are_apart():
+    tasks = {split: make(ID, split=split, tasks=9).unwrapped.task_ids for split in ("train", "test", "all")}
+    assert tasks["test"] == ("Mastermind-v0 2", "Mastermind-v0 5", "Mastermind-v0 8")
+    assert sorted(tasks["train"] + tasks["test"]) == sorted(tasks["all"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"game": "Mastermnd-v0"}, r"Unknown game of textarena 'Mastermnd-v0'. Did you mean 'Mastermind-v0'\?"),
+        ({"game": "TicTacToe-v0"}, "game=TicTacToe-v0: only games for one player can be played"),
+        ({"split": "tset"}, "Did you mean 'test'"),
+        ({"tasks": 2}, "tasks=2: take at least 3"),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        make(ID, **options)

@@ -1,0 +1,106 @@
+"""Games of TextWorld: a real one, made by tw-make's own generator, as .z8 and as .json."""
+
+import shutil
+
+import pytest
+
+from hgpo_gym.envs.registration import make
+
+pytest.importorskip("textworld")
+
+from hgpo_gym.envs.textworld_games import _split_of, facts_around
+
+ID = "hgpo_gym/TextWorld-v0"
+
+
+def test_a_game_is_won_by_the_shortest_way(textworld_games):
+    env = make(ID, games=textworld_games, expert=True)
+    won = 0
+    for task_id in env.unwrapped.task_ids:
+        observation, info = env.reset(options={"task_id": task_id})
+        assert observation.startswith("-= ")
+        assert len(info["task"]) > 20
+        rewards = []
+        while not info["won"]:
+            assert info["expert_action"] in info["admissible_actions"]
+            observation, reward, terminated, _, info = env.step(info["expert_action"])
+            assert "\n>" not in observation
+            rewards.append(reward)
+        assert terminated
+        assert rewards == [0.0] * (len(rewards) - 1) + [10.0]
+        won += 1
+    assert won == 2
+
+
+def test_the_logic_alone_tells_facts_and_takes_the_same_way(textworld_games, tmp_path):
+    for file in textworld_games.glob("*.json"):
+        shutil.copy(file, tmp_path)
+    prose, logic = (make(ID, games=folder, expert=True) for folder in (textworld_games, tmp_path))
+    assert prose.unwrapped.task_ids == logic.unwrapped.task_ids
+    for task_id in logic.unwrapped.task_ids:
+        infos = [env.reset(options={"task_id": task_id})[1] for env in (prose, logic)]
+        assert infos[0] == infos[1]
+        while not infos[0]["won"]:
+            steps = [env.step(infos[0]["expert_action"]) for env in (prose, logic)]
+            assert steps[0][1:] == steps[1][1:]
+            infos = [step[-1] for step in steps]
+            assert "at(you, " in steps[1][0]
+
+
+def test_what_is_not_admissible_never_reaches_the_game(textworld_games):
+    env = make(ID, games=textworld_games)
+    before, info = env.reset(seed=0)
+    observation, reward, terminated, _, after = env.step("restart")
+    assert (observation, reward, terminated) == ("That is not possible here.", 0.0, False)
+    assert not after["action_valid"]
+    assert after["admissible_actions"] == info["admissible_actions"]
+    assert env.step("look")[0].startswith(before.splitlines()[0])
+
+
+def test_reward_may_be_the_games_own_points(textworld_games):
+    env = make(ID, games=textworld_games, expert=True, reward="score")
+    _, info = env.reset(seed=0)
+    total = 0.0
+    while not info["won"]:
+        _, reward, _, _, info = env.step(info["expert_action"])
+        total += reward
+    assert total == 1.0
+
+
+class Fact:
+    def __init__(self, name, *arguments):
+        self.name = name
+        self.arguments = [type("Argument", (), {"name": n, "type": n if n in "PI" else "t"}) for n in arguments]
+
+
+def test_what_is_shut_or_elsewhere_is_not_told():
+    facts = [
+        Fact("at", "P", "hall"), Fact("at", "box", "hall"), Fact("closed", "box"), Fact("in", "key", "box"),
+        Fact("at", "table", "hall"), Fact("on", "note", "table"), Fact("at", "lamp", "cellar"), Fact("in", "coin", "I"),
+        Fact("north_of", "cellar", "hall"),
+    ]  # fmt: skip
+    assert facts_around(facts) == (
+        "at(box, hall); at(table, hall); at(you, hall); closed(box); in(coin, inventory); north_of(cellar, hall); "
+        "on(note, table)"
+    )
+
+
+def test_mistakes_are_named(textworld_games, tmp_path):
+    with pytest.raises(ValueError, match="hgpo_gym/TextWorld-v0 needs the option games"):
+        make(ID)
+    with pytest.raises(FileNotFoundError, match=r"TextWorld games not found in .*Make one by 'tw-make custom"):
+        make(ID, games=tmp_path)
+    (tmp_path / "alone.z8").write_bytes(b"")
+    with pytest.raises(FileNotFoundError, match=r"alone.z8: expected files .z8, each with its .json"):
+        make(ID, games=tmp_path / "alone.z8")
+    with pytest.raises(ValueError, match="Did you mean 'score'"):
+        make(ID, games=textworld_games, reward="scores")
+
+
+def test_an_empty_split_is_named(textworld_games):
+    one = next(textworld_games.glob("*.z8"))
+    task = make(ID, games=one).unwrapped.task_ids[0]
+    full, empty = ("train", "test") if _split_of(task) == "train" else ("test", "train")
+    assert make(ID, games=one, split=full).unwrapped.task_ids == (task,)
+    with pytest.raises(ValueError, match=f"The split '{empty}' is empty: there are 1 games. Set split=all"):
+        make(ID, games=one, split=empty)
