@@ -124,6 +124,9 @@ def test_mistakes_are_named(tmp_path):
         policy.generate([Request("Say something.")], Sampling())
     with pytest.raises(FileNotFoundError, match=r"expected sb3\.zip"):
         Sb3Policy.load(load_config("config", ["algo=sb3_ppo"]), tmp_path)
+    config = load_config("config", ["algo=sb3_ppo", "env=secret_word", f"run_dir={tmp_path / 'word'}"])
+    with pytest.raises(ValueError, match="choose among admissible actions, and this environment lists none"):
+        make_trainer(config, open_run(config), Report())
     several = Processes()
     several.count = 2
     config = load_config("config", [*SETTINGS, "algo=sb3_ppo", f"run_dir={tmp_path / 'run'}"])

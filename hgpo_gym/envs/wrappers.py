@@ -67,7 +67,7 @@ class DiscreteActions(gymnasium.Wrapper[Any, Any, Any, str], RecordConstructorAr
         return {**info, "actions_left_out": max(0, len(self._admissible) - self._size)}
 
 
-class _TextObservation(gymnasium.Wrapper[np.ndarray, str, str, str]):
+class _TextObservation(gymnasium.Wrapper[Any, str, str, str]):
     """Observations from the texts of the moment: the task, the last `window` steps, what is seen now."""
 
     def __init__(self, env: gymnasium.Env[str, str], window: int):

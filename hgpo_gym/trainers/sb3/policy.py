@@ -12,6 +12,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from torch.distributions import Categorical
 
 from hgpo_gym.config import plain
 from hgpo_gym.envs.features import TextFeatures
@@ -118,7 +119,9 @@ class Sb3Policy:
         if isinstance(policy, ScoringDQNPolicy):
             return policy.q_net(features)
         assert isinstance(policy, ScoringActorCritic)
-        return policy.get_distribution(features).distribution.logits
+        drawn_from = policy.get_distribution(features).distribution
+        assert isinstance(drawn_from, Categorical)
+        return drawn_from.logits
 
 
 def check_listed(answers: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers.assemble import make_env
 from hgpo_gym.trainers.parallel import Weights
 from hgpo_gym.trainers.sb3.networks import MaskedDQN
-from hgpo_gym.trainers.sb3.policy import Sb3Policy, steps_each
+from hgpo_gym.trainers.sb3.policy import Sb3Policy, check_listed, steps_each
 from hgpo_gym.trainers.trainer import ROLLOUT_STREAM, Learned, Trainer, episode_metrics
 from hgpo_gym.trainers.update import NonFiniteError
 
@@ -41,7 +41,10 @@ class Sb3Trainer(Trainer):
     def _make_env(self, config: DictConfig) -> ContextWrapper:
         self.steps_each = steps_each(config)
         num_envs = self.rollout.num_tasks * self.rollout.group_size
-        return make_env(config, num_tasks=num_envs, group_size=1, workers=self.rollout.workers)
+        env = make_env(config, num_tasks=num_envs, group_size=1, workers=self.rollout.workers)
+        first = {"task_ids": env.unwrapped.task_ids[:1], "reset_mask": np.arange(num_envs) == 0}  # type: ignore[attr-defined]
+        check_listed(env.reset(seed=0, options=first)[1]["admissible_actions"][0])
+        return env
 
     def _make_update(self, _config: DictConfig) -> "_OwnUpdate":  # type: ignore[override]
         return _OwnUpdate(self.policy)
