@@ -154,8 +154,8 @@ class RefusesListed(Walk):
 
 class WinsWithoutEnd(Walk):
     def take_action(self, action):
-        super().take_action(action)
-        return self.turn(terminated=False, admissible_actions=("on",), action_valid=action == "on")
+        valid = super().take_action(action).action_valid
+        return self.turn(terminated=False, admissible_actions=("on", "back"), action_valid=valid)
 
 
 class WinsWithoutEndOpenEnded(TextEnv):

@@ -64,6 +64,7 @@ def check_construction(env: TextEnv) -> None:
 
 def check_info(env: TextEnv, seed: int, steps: int) -> None:
     """`info` is complete at every step and stays as it was given, and admissible actions are valid."""
+    env.action_space.seed(seed)
     _, info = _reset(env, seed=seed)
     kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for _ in range(steps):
@@ -149,6 +150,7 @@ def check_copies(env: TextEnv, seed: int, steps: int) -> None:
 
 def check_end(env: TextEnv, seed: int) -> None:
     """A step after the end asks for a reset. (Only seen if a random walk ends.)"""
+    env.action_space.seed(seed)
     _, info = _reset(env, seed=seed)
     for _ in range(200):
         if not info["admissible_actions"]:
