@@ -188,12 +188,12 @@ def _train(config: "DictConfig") -> bool:
     from rich.console import Console
 
     from hgpo_gym.cache import NotWrittenError
+    from hgpo_gym.trainers.baselines import make_trainer
     from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError
     from hgpo_gym.trainers.policies.tabular import TableFullError
     from hgpo_gym.trainers.processes import meet
     from hgpo_gym.trainers.progress import Report
     from hgpo_gym.trainers.run_directory import open_run
-    from hgpo_gym.trainers.trainer import Trainer
     from hgpo_gym.trainers.update import NonFiniteError
 
     with _mistakes_explained():
@@ -201,7 +201,7 @@ def _train(config: "DictConfig") -> bool:
         report = Report(Console(quiet=not processes.main))
         run = open_run(config)
         processes.wait()  # until all have looked, before one writes in it
-        trainer = Trainer(config, run, report, processes)
+        trainer = make_trainer(config, run, report, processes)
     try:
         summary = trainer.train()
     except NonFiniteError as error:

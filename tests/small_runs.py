@@ -1,9 +1,9 @@
 """Real runs that take a second: a table learns a short maze."""
 
 from hgpo_gym.config import load_config
+from hgpo_gym.trainers.baselines import make_trainer
 from hgpo_gym.trainers.progress import Report
 from hgpo_gym.trainers.run_directory import open_run
-from hgpo_gym.trainers.trainer import Trainer
 
 SETTINGS = [
     "model=tabular",
@@ -22,7 +22,7 @@ SETTINGS = [
 def train(run_dir, *overrides):
     """A finished run in `run_dir`."""
     config = load_config("config", [*SETTINGS, f"run_dir={run_dir}", *overrides])
-    trainer = Trainer(config, open_run(config), Report())
+    trainer = make_trainer(config, open_run(config), Report())
     try:
         return trainer.train()
     finally:

@@ -5,13 +5,17 @@ from hgpo_gym.envs.checker import check_text_env
 from hgpo_gym.envs.from_discrete import Start, TextFromDiscrete
 from hgpo_gym.envs.registration import ENVIRONMENTS, register
 from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.envs.wrappers import DiscreteActions, HashedText, TokenIds
 
 __all__ = [
     "ENVIRONMENTS",
+    "DiscreteActions",
+    "HashedText",
     "Start",
     "TextEnv",
     "TextFromDiscrete",
     "TextVectorEnv",
+    "TokenIds",
     "Turn",
     "check_text_env",
     "register",

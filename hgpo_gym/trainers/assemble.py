@@ -16,6 +16,7 @@ from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers import imitation, likelihood, rollout, transcripts
+from hgpo_gym.trainers.baselines import is_baseline
 from hgpo_gym.trainers.checkpoint import Checkpoints, read_state
 from hgpo_gym.trainers.evaluate import best_census
 from hgpo_gym.trainers.imitation import imitate
@@ -110,7 +111,13 @@ def make_evaluated_policy(config: DictConfig, report: Report) -> Policy:
         return initial_policy(config, report)
     run = Path(config.run)
     checkpoint = _checkpoint(run, config.iteration, report)
-    if (kind := read_config(run).model.kind) != config.model.kind:
+    trained = read_config(run)
+    if is_baseline(trained) or is_baseline(config):
+        if trained.algo.name != config.algo.name:
+            raise ValueError(
+                f"run={config.run} has algo={trained.algo.name}, not {config.algo.name}: set the same algo=."
+            )
+    elif (kind := trained.model.kind) != config.model.kind:
         raise ValueError(f"run={config.run} has model.kind={kind}, not {config.model.kind}: set the same model=.")
     return load_policy(config, checkpoint / "model")
 
@@ -170,6 +177,8 @@ def load_policy(config: DictConfig, folder: Path) -> TrainablePolicy:
 
 
 def _kind(config: DictConfig) -> PolicyKind:
+    if is_baseline(config):
+        return PolicyKind(_initial_baseline, _load_baseline)
     if config.model.kind not in POLICY_KINDS:
         raise ValueError(unknown_name("model.kind", config.model.kind, POLICY_KINDS))
     return POLICY_KINDS[config.model.kind]
@@ -223,6 +232,18 @@ def _check_level(policy: TabularPolicy, config: DictConfig) -> TabularPolicy:
     if not 0 <= policy.level <= deepest:
         raise ValueError(f"model.level={policy.level}: memory.history_length={deepest} makes levels 0 to {deepest}.")
     return policy
+
+
+def _initial_baseline(config: DictConfig, _report: Report) -> TrainablePolicy:
+    from hgpo_gym.trainers.sb3.policy import Sb3Policy
+
+    return Sb3Policy.initial(config)
+
+
+def _load_baseline(config: DictConfig, folder: Path) -> TrainablePolicy:
+    from hgpo_gym.trainers.sb3.policy import Sb3Policy
+
+    return Sb3Policy.load(config, folder)
 
 
 POLICY_KINDS = {

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from hgpo_gym.config import load_configs, plain
 from hgpo_gym.trainers.assemble import initial_policy
+from hgpo_gym.trainers.baselines import is_baseline
 from hgpo_gym.trainers.pool import Train, train_all
 from hgpo_gym.trainers.progress import Report
 from hgpo_gym.trainers.report import write_report
@@ -64,7 +65,8 @@ def run_comparison(config: DictConfig, overrides: Sequence[str], train: Train, r
     recorded = {run.name: read_config(run) if run in done else run_config for run, run_config in configs.items()}
     check_comparable({"what is asked for": next(iter(configs.values())), **recorded})
     if waiting := [run for run in configs if run not in done]:
-        initial_policy(config, report)
+        if any(not is_baseline(configs[run]) for run in waiting):
+            initial_policy(config, report)
         if config.jobs == 0:
             print("\n".join(_commands(config, seeds, overrides, waiting)))
             return

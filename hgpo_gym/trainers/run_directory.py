@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from hgpo_gym.cache import append_line, write_whole, writing
 from hgpo_gym.config import plain
+from hgpo_gym.trainers.baselines import is_baseline
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.loggers import Logger, MakeLogger
 
@@ -64,7 +65,8 @@ class RunDirectory:
         except BlockingIOError:
             raise BlockingIOError(f"Another process is training in {self.path}: wait for it, or stop it.") from None
         write_whole(self.path / "config.yaml", OmegaConf.to_yaml(config, resolve=True))
-        versions = {"python": platform.python_version()} | {name: version(name) for name in RECORDED_VERSIONS}
+        packages = (*RECORDED_VERSIONS, *(["stable_baselines3"] if is_baseline(config) else []))
+        versions = {"python": platform.python_version()} | {name: version(name) for name in packages}
         append_line(self.path / "launches.jsonl", json.dumps({"command": this_command(), "versions": versions}))
 
     def begin_logging(self, loggers: Sequence[MakeLogger], config: DictConfig, after: int) -> None:

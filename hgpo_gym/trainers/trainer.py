@@ -2,16 +2,17 @@
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from omegaconf import DictConfig
 
 from hgpo_gym.config import plain
 from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers import kept_rollouts
 from hgpo_gym.trainers.advantages import check_options, estimate
 from hgpo_gym.trainers.assemble import (
@@ -27,14 +28,24 @@ from hgpo_gym.trainers.loggers import find_loggers
 from hgpo_gym.trainers.policies.base import Scorer, TrainablePolicy
 from hgpo_gym.trainers.processes import ALONE, Processes, check_seen_by_all
 from hgpo_gym.trainers.progress import LEGEND, Report, describe_iteration
-from hgpo_gym.trainers.rollout import Rollout, collect, merge
+from hgpo_gym.trainers.rollout import Episode, Rollout, collect, merge
 from hgpo_gym.trainers.run_directory import RunDirectory
 from hgpo_gym.trainers.schedule import TaskSchedule
 from hgpo_gym.trainers.settings import CheckpointSettings, EvaluationSettings, RolloutSettings, TrainerSettings
 from hgpo_gym.trainers.update import PolicyUpdate
 
+PARTS = ("rollout", "advantage", "update")
+"""What the seconds of an iteration go to."""
 ROLLOUT_STREAM = 2
 SHUFFLE_STREAM = 5
+
+
+class Learned(NamedTuple):
+    """What an iteration gave: its metrics, `steps` and the seconds of each part among them, and the rollout that it
+    learned from, where it is kept."""
+
+    metrics: dict[str, Any]
+    rollout: Rollout | None
 
 
 class Trainer:
@@ -53,10 +64,10 @@ class Trainer:
         self.checkpoint = CheckpointSettings(**plain(config.checkpoint))
         self.estimator_options = plain(config.algo)
         self.estimator = self.estimator_options.pop("name")
-        check_options(self.estimator, self.estimator_options)
+        self._check_algorithm()
         self.loggers = find_loggers(config.loggers)
         self.checkpoints = Checkpoints(run.checkpoint_path, self.checkpoint.keep)
-        self.env = make_training_env(config, processes)
+        self.env = self._make_env(config)
         self.evaluation_env = make_evaluation_env(config, processes)
         vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
         self.schedule = TaskSchedule(vector.task_ids, self.seed)
@@ -69,8 +80,7 @@ class Trainer:
         self.unsaved = False
         last = (state["metrics"] or [{}])[-1]
         self.steps_so_far, self.seconds_so_far = last.get("steps_so_far", 0), last.get("seconds_so_far", 0.0)
-        reference = self._reference(config) if self.settings.kl_coef > 0 else None
-        self.update = PolicyUpdate(self.policy, reference, self.settings, self.rollout.temperature, processes)
+        self.update = self._make_update(config)
         if newest is not None and self.iteration > 0:
             self.update.load_state_dict(load_update_state(newest, mapped=processes.count > 1))
         self.policy.updated()
@@ -129,44 +139,41 @@ class Trainer:
         check_seen_by_all(self.processes, start)
         return load_policy(config, start / "model") if policy is None else policy
 
+    def _check_algorithm(self) -> None:
+        check_options(self.estimator, self.estimator_options)
+
+    def _make_env(self, config: DictConfig) -> ContextWrapper:
+        return make_training_env(config, self.processes)
+
+    def _make_update(self, config: DictConfig) -> PolicyUpdate:
+        reference = self._reference(config) if self.settings.kl_coef > 0 else None
+        return PolicyUpdate(self.policy, reference, self.settings, self.rollout.temperature, self.processes)
+
     def _iterate(self) -> dict[str, Any]:
         began = time.perf_counter()
         rollout = self._collect()
-        collected = time.perf_counter()
-        advantages = estimate(self.estimator, rollout.batch, **self.estimator_options)
-        assigned = time.perf_counter()
         with _finish_before_interrupt():
-            updated = self.update(rollout.tokens, advantages, (SHUFFLE_STREAM, self.seed, self.iteration))  # type: ignore[arg-type]
-            seconds = {
-                "seconds_rollout": collected - began,
-                "seconds_advantage": assigned - collected,
-                "seconds_update": time.perf_counter() - assigned,
-            }
+            learned = self._learn(rollout, time.perf_counter() - began)
             self.iteration += 1
-            self.steps_so_far += len(rollout.batch)
-            self.seconds_so_far += sum(seconds.values())
+            self.steps_so_far += learned.metrics["steps"]
+            self.seconds_so_far += sum(learned.metrics[f"seconds_{part}"] for part in PARTS)
             metrics = {
                 "iteration": self.iteration,
-                **_rollout_metrics(rollout),
+                **learned.metrics,
                 "steps_so_far": self.steps_so_far,
-                "group_sizes": rollout.batch.group_sizes(),
-                "advantage_mean": float(advantages.mean()),
-                "advantage_std": float(advantages.std()),
-                "advantage_zero_share": float((advantages == 0).mean()),
-                **updated,
-                **seconds,
                 "seconds_so_far": self.seconds_so_far,
             }
             last = self.iteration == self.settings.iterations
             if last or (self.evaluation.every and self.iteration % self.evaluation.every == 0):
                 metrics |= {"evaluation_success": self._evaluate().success}
             if self.processes.main:
-                self._log(metrics, rollout)
+                self._log(metrics, learned.rollout)
             if last or self.unsaved or self.iteration % self.checkpoint.every == 0 or self._best() == self.iteration:
                 self._save(last)
         return metrics
 
     def _collect(self) -> Rollout:
+        """The episodes of this iteration; Ctrl-C may end it."""
         groups = range(self.rollout.num_tasks)
         seeds = [(ROLLOUT_STREAM, self.seed, self.iteration, group) for group in groups]
         with self.update.weights.whole():
@@ -180,9 +187,29 @@ class Trainer:
             )
         return merge(self.processes.gather([own]))
 
-    def _log(self, metrics: dict[str, Any], rollout: Rollout) -> None:
+    def _learn(self, rollout: Rollout, seconds_rollout: float) -> Learned:
+        """Change the policy by what was collected in that time; Ctrl-C waits for it."""
+        began = time.perf_counter()
+        advantages = estimate(self.estimator, rollout.batch, **self.estimator_options)
+        assigned = time.perf_counter()
+        updated = self.update(rollout.tokens, advantages, (SHUFFLE_STREAM, self.seed, self.iteration))  # type: ignore[arg-type]
+        metrics = {
+            **episode_metrics(rollout.episodes),
+            "steps": len(rollout.batch),
+            "group_sizes": rollout.batch.group_sizes(),
+            "advantage_mean": float(advantages.mean()),
+            "advantage_std": float(advantages.std()),
+            "advantage_zero_share": float((advantages == 0).mean()),
+            **updated,
+            "seconds_rollout": seconds_rollout,
+            "seconds_advantage": assigned - began,
+            "seconds_update": time.perf_counter() - assigned,
+        }
+        return Learned(metrics, rollout)
+
+    def _log(self, metrics: dict[str, Any], rollout: Rollout | None) -> None:
         self.run_dir.log(metrics)
-        if self.checkpoint.rollouts_every and self.iteration % self.checkpoint.rollouts_every == 0:
+        if rollout and self.checkpoint.rollouts_every and self.iteration % self.checkpoint.rollouts_every == 0:
             kept_rollouts.keep(rollout, self.iteration, self.run_dir.rollout_path)
 
     def _evaluate(self) -> Census:
@@ -224,9 +251,7 @@ class Trainer:
 
     def _summary(self) -> dict[str, Any]:
         metrics = self.run_dir.metrics()
-        seconds = {
-            name: sum(line[f"seconds_{name}"] for line in metrics) for name in ("rollout", "advantage", "update")
-        }
+        seconds = {name: sum(line[f"seconds_{name}"] for line in metrics) for name in PARTS}
         seconds["evaluation"] = sum(result["seconds"] for result in self.censuses)
         return {
             "algorithm": self.estimator,
@@ -244,15 +269,14 @@ class Trainer:
         }
 
 
-def _rollout_metrics(rollout: Rollout) -> dict[str, float]:
-    episodes = rollout.episodes
+def episode_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """How the episodes of an iteration went, on average."""
     steps = sum(episode.steps for episode in episodes)
     return {
-        "success": rollout.success,
+        "success": float(np.mean([episode.won for episode in episodes])),
         "episode_return": float(np.mean([episode.episode_return for episode in episodes])),
         "episode_length": steps / len(episodes),
         "valid_action_rate": sum(episode.valid_steps for episode in episodes) / steps,
-        "steps": steps,
     }
 
 

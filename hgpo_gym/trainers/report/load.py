@@ -11,6 +11,7 @@ import numpy as np
 
 from hgpo_gym.config import plain
 from hgpo_gym.trainers.advantages import ESTIMATORS
+from hgpo_gym.trainers.baselines import BASELINES
 from hgpo_gym.trainers.report.statistics import first_reaching
 from hgpo_gym.trainers.run_directory import (
     MAY_DIFFER,
@@ -157,6 +158,17 @@ class Comparison:
         return replace(
             self, runs={label: runs for label, runs in self.runs.items() if all(run.has(metric) for run in runs)}
         )
+
+    @property
+    def of_estimators(self) -> "Comparison":
+        """The same without the baselines."""
+        own = {label: runs for label, runs in self.runs.items() if runs[0].algorithm not in BASELINES}
+        return replace(self, runs=own)
+
+    @property
+    def baselines(self) -> list[str]:
+        """The labels of the algorithms that other libraries have trained, with networks of their own."""
+        return [label for label in self.runs if label not in self.of_estimators.runs]
 
     @property
     def split(self) -> str:

@@ -44,7 +44,7 @@ def in_short(comparison: Comparison) -> Section:
         for label, runs in comparison.runs.items()
     )
     told = _pairs(comparison)
-    blocks: list[Block] = [Paragraph(what), Paragraph(f"Success in the end: {ends}.")]
+    blocks: list[Block] = [Paragraph(what), *_of_baselines(comparison), Paragraph(f"Success in the end: {ends}.")]
     if len(comparison.runs) > MOST_IN_SHORT:
         baseline = next(iter(comparison.runs))
         told = [pair for pair in told if baseline in pair]
@@ -52,6 +52,19 @@ def in_short(comparison: Comparison) -> Section:
         blocks.append(Paragraph(f"Each against {baseline}{below}:"))
     verdicts = tuple(f"{one} and {other}: {_verdict(comparison, one, other)}" for one, other in told)
     return Section("In short", [*blocks, Items(verdicts)], headline=True)
+
+
+def _of_baselines(comparison: Comparison) -> list[Block]:
+    """In what they differ from the others beside the algorithm."""
+    if not comparison.baselines:
+        return []
+    return [
+        Paragraph(
+            f"{_and(comparison.baselines)}: by Stable-Baselines3, with a network of its own, from random weights, that "
+            "reads hashed words; not with the others' model and update. An iteration plays the same tasks, in every "
+            "environment for as many steps as an episode may have: compare by environment steps."
+        )
+    ]
 
 
 def learning_curves(comparison: Comparison, style: Styles) -> Section:

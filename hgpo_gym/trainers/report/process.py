@@ -94,10 +94,11 @@ def group_sizes(comparison: Comparison) -> Section:
 
 
 def _not_recorded(comparison: Comparison, metrics: Iterable[str]) -> list[Paragraph]:
-    """Which metrics are missing in which algorithms' runs, if any are."""
+    """Which metrics are missing in which estimators' runs, if any are."""
     lines = []
     for metric in metrics:
-        if missing := [label for label in comparison.runs if label not in comparison.recording(metric).runs]:
+        recording = comparison.recording(metric).runs
+        if missing := [label for label in comparison.of_estimators.runs if label not in recording]:
             lines.append(f"{metric} of {', '.join(missing)}")
     return [Paragraph(f"{NOT_RECORDED}: {'; '.join(lines)}.")] if lines else []
 

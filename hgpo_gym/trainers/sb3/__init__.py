@@ -1,0 +1,8 @@
+"""PPO and DQN of Stable-Baselines3 (Raffin et al., JMLR 2021) on the runs of this package."""
+
+try:
+    import stable_baselines3  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f'algo=sb3_ppo and algo=sb3_dqn need the package {error.name}: pip install "hgpo_gym[sb3]"', name=error.name
+    ) from error

@@ -1,0 +1,134 @@
+"""Baselines of Stable-Baselines3: they learn, resume to the same numbers, and stand beside the others in a report."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+pytest.importorskip("stable_baselines3")
+
+import torch
+
+from hgpo_gym.cli import main
+from hgpo_gym.config import load_config
+from hgpo_gym.envs.features import TextFeatures
+from hgpo_gym.trainers.baselines import make_trainer
+from hgpo_gym.trainers.policies.base import Request, Sampling
+from hgpo_gym.trainers.processes import Processes
+from hgpo_gym.trainers.progress import Report
+from hgpo_gym.trainers.run_directory import open_run, read_metrics, read_summary
+from hgpo_gym.trainers.sb3.networks import ABSENT, ActionScorer
+from hgpo_gym.trainers.sb3.policy import Sb3Policy
+from tests.small_runs import SETTINGS, train
+
+FEATURES = TextFeatures(size=32, actions=5, action_size=16)
+EASY = ["env.sections=1", "algo.features.actions=4", "rollout.num_tasks=4", "rollout.group_size=4"]
+ALGORITHMS = {
+    "sb3_ppo": ["algo=sb3_ppo", *EASY],
+    "sb3_dqn": ["algo=sb3_dqn", *EASY, "algo.learning_starts=100", "algo.exploration_iterations=4"],
+}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_success_more_than_doubles(algorithm, tmp_path):
+    """One section of the maze, three doors, time for a mistake or two."""
+    own = ["algo.learning_rate=3e-3", "algo.batch_size=32", "trainer.iterations=20", "evaluation.every=0"]
+    train(tmp_path, *ALGORITHMS[algorithm], *own, "env.split=all", "evaluation.split=all", "env.max_episode_steps=6")
+    success = [line["success"] for line in read_metrics(tmp_path)]
+    assert 0 < np.mean(success[:2]) < 0.45
+    assert np.mean(success[-2:]) > 2 * np.mean(success[:2])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_resumed_run_goes_on_with_the_same_numbers(algorithm, tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    train(whole, *ALGORITHMS[algorithm])
+    train(broken, *ALGORITHMS[algorithm], "trainer.iterations=2")
+    train(broken, *ALGORITHMS[algorithm], "resume=must")
+    without_seconds = [
+        [{name: value for name, value in line.items() if "seconds" not in name} for line in read_metrics(run)]
+        for run in (whole, broken)
+    ]
+    assert len(without_seconds[0]) == 4
+    assert without_seconds[0] == without_seconds[1]
+    assert read_summary(whole)["success_after"] == read_summary(broken)["success_after"]
+
+
+def test_an_iteration_plays_the_tasks_of_the_schedule_to_their_end(tmp_path):
+    config = load_config("config", [*SETTINGS, *ALGORITHMS["sb3_ppo"], "trainer.iterations=1", f"run_dir={tmp_path}"])
+    trainer = make_trainer(config, open_run(config), Report())
+    tasks = trainer.schedule.tasks(0, 4)
+    trainer.train()
+    trainer.close()
+    episodes = trainer.policy.episodes.episodes
+    assert Counter(own[0].task_id for own in episodes) == {task: 4 * tasks.count(task) for task in tasks}
+    assert all(own and len({episode.task_id for episode in own}) == 1 for own in episodes)
+    assert all(sum(episode.steps for episode in own) <= 10 for own in episodes)
+    (line,) = read_metrics(tmp_path)
+    assert line["steps"] == line["steps_so_far"] == 4 * 4 * 10
+    assert line["success"] == np.mean([own[0].won for own in episodes])
+    assert line["valid_action_rate"] == 1.0
+
+
+def test_a_score_belongs_to_the_action_and_not_to_its_place():
+    scorer = ActionScorer(FEATURES, hidden_size=8)
+    there = FEATURES({"prompt": "a hall"}, ("open red door", "open blue door", "go back"))
+    turned = FEATURES({"prompt": "a hall"}, ("go back", "open red door", "open blue door"))
+    one, other = scorer(torch.from_numpy(np.stack([there, turned])).float())
+    assert torch.allclose(one[:3], other[[1, 2, 0]])
+    assert len(set(one[:3].tolist())) == 3
+    assert one[3:].tolist() == [ABSENT, ABSENT]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_only_actions_that_are_there_are_chosen(algorithm, tmp_path):
+    policy = Sb3Policy.initial(load_config("config", [*SETTINGS, *ALGORITHMS[algorithm]]))
+    answers = ("walk on", "go back")
+    requests = [Request("You are in a bare corridor.", answers, seed=(seed,)) for seed in range(50)]
+    drawn = [response.text for response in policy.generate(requests, Sampling())]
+    assert set(drawn) == (set(answers) if algorithm == "sb3_ppo" else {drawn[0]})
+    assert drawn[7] == policy.generate(requests[7:8], Sampling())[0].text
+    if algorithm == "sb3_dqn":
+        policy.algorithm.exploration_rate = 1.0
+        seen = np.repeat(policy.episodes.features({"prompt": "a corridor"}, answers)[None], 100, axis=0)
+        assert set(policy.algorithm.predict(seen)[0].tolist()) == {0, 1}
+
+
+def test_they_are_evaluated_and_compared_as_the_others(capsys, tmp_path):
+    out = tmp_path / "out"
+    algos = "algos=[sb3_ppo,grpo,hgpo]"
+    settings = [setting for setting in (*SETTINGS, *EASY) if not setting.startswith("algo.")]
+    main(["compare", *settings, algos, "jobs=1", f"out={out}"])
+    text = (out / "report.md").read_text()
+    assert "sb3_ppo: by Stable-Baselines3, with a network of its own" in text
+    assert "older version" not in text
+    assert "figures/learning_curve_over_steps" in text
+    assert list((out / "figures").glob("learning_curve_over_steps.*"))
+    run = out / "sb3_ppo-seed0"
+    assert "stable_baselines3" in json.loads((run / "launches.jsonl").read_text())["versions"]
+    capsys.readouterr()
+    main(["eval", *settings, "algo=sb3_ppo", f"run={run}", f"out={tmp_path / 'census.json'}"])
+    census = json.loads((tmp_path / "census.json").read_text())
+    assert census.items() <= read_summary(run)["censuses"][-1].items()
+    with pytest.raises(SystemExit):
+        main(["eval", *settings, f"run={run}"])
+    assert "has algo=sb3_ppo, not hgpo: set the same algo=" in capsys.readouterr().err
+
+
+def test_mistakes_are_named(tmp_path):
+    with pytest.raises(ValueError, match=r"Unknown option of sb3_ppo 'clip_rnge'\. Did you mean 'clip_range'"):
+        Sb3Policy.initial(load_config("config", ["algo=sb3_ppo", "+algo.clip_rnge=0.1"]))
+    policy = Sb3Policy.initial(load_config("config", [*SETTINGS, *ALGORITHMS["sb3_ppo"]]))
+    with pytest.raises(ValueError, match="choose among admissible actions, and this environment lists none"):
+        policy.generate([Request("Say something.")], Sampling())
+    with pytest.raises(FileNotFoundError, match=r"expected sb3\.zip"):
+        Sb3Policy.load(load_config("config", ["algo=sb3_ppo"]), tmp_path)
+    config = load_config("config", ["algo=sb3_ppo", "env=secret_word", f"run_dir={tmp_path / 'word'}"])
+    with pytest.raises(ValueError, match="choose among admissible actions, and this environment lists none"):
+        make_trainer(config, open_run(config), Report())
+    several = Processes()
+    several.count = 2
+    config = load_config("config", [*SETTINGS, "algo=sb3_ppo", f"run_dir={tmp_path / 'run'}"])
+    with pytest.raises(ValueError, match="algo=sb3_ppo trains in one process"):
+        make_trainer(config, open_run(config), Report(), several)
