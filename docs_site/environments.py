@@ -3,8 +3,8 @@
 import inspect
 from collections.abc import Mapping
 
-from gymnasium.envs.registration import load_env_creator
 from griffe import Docstring, DocstringSectionKind
+from gymnasium.envs.registration import load_env_creator
 
 from docs_site.markdown import code, prose, table
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv
