@@ -16,7 +16,7 @@ PAGES = [
     ROOT / name
     for name in (
         "README.md",
-        "docs/estimators.md",
+        "docs/estimators/bias.md",
         "docs/memory.md",
         "docs/update.md",
         "docs/server.md",
