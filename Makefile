@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-vllm check install parity benchmark clean
+.PHONY: demo test test-vllm check docs install parity benchmark clean
 
 # Installed once; again whenever the requirements change. Torch comes first, and exactly, so that pip takes a CPU build
 # that it is pointed to (a wheel at hand, an index of CPU builds) rather than the newest one with its CUDA packages.
@@ -38,6 +38,10 @@ check: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: install
+	$(BIN)/python -m mkdocs build --strict
+
 parity: install
 	$(BIN)/python -m benchmarks.alfworld_parity $(or $(ALFWORLD_DATA),../shared/data/alfworld) --steps 50
 
@@ -45,4 +49,4 @@ benchmark: install
 	$(BIN)/python -m benchmarks.credit_assignment
 
 clean:
-	rm -rf .venv .venv-vllm runs
+	rm -rf .venv .venv-vllm runs site
