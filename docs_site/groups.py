@@ -1,12 +1,8 @@
 """The pictures of the pages on estimators: the same four episodes of the built-in maze, played, for all of them."""
 
-from collections.abc import Callable
-from functools import partial
-
 import gymnasium
 
 import hgpo_gym  # noqa: F401 - registers the maze
-from hgpo_gym.trainers.advantages import ESTIMATORS
 from hgpo_gym.trainers.batch import StepBatch
 from hgpo_gym.trainers.groups_picture import draw_groups
 
@@ -15,7 +11,7 @@ DOORS = (("red", "blue"), ("blue", "red", "blue"), ("red", "red", "blue"), ("blu
 GAMMA = 0.9
 
 
-def draw(estimator: str) -> str:
+def groups(estimator: str) -> str:
     """The sets that an estimator compares in the four episodes, and its advantages; SVG."""
     records = [record for number, doors in enumerate(DOORS) for record in _play(number, doors)]
     batch = StepBatch.from_records(
@@ -47,6 +43,3 @@ def _play(number: int, doors: tuple[str, ...]) -> list[tuple[int, int, str, floa
 
 def _letter(observation: str) -> str:
     return "R" if "red" in observation else "B" if "blue" in observation else "H"
-
-
-PICTURES: dict[str, Callable[[], str]] = {f"estimators/groups_{name}.svg": partial(draw, name) for name in ESTIMATORS}

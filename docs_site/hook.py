@@ -3,18 +3,32 @@
 import posixpath
 import re
 from collections.abc import Callable
+from functools import partial
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
-from docs_site import groups
+from docs_site.environments import environments, facts, options, splits
 from docs_site.formulas import draw_formulas
+from docs_site.groups import groups
 from docs_site.links import BENCHMARKS, ROOT, linked_files, site_path, rewritten, source_page
+from docs_site.pictures import GAMES, picture
+from docs_site.reference import commands, configuration
+from hgpo_gym.trainers.advantages import ESTIMATORS
 
-PARTS: dict[str, Callable[[str], str]] = {}
+PARTS: dict[str, Callable[[str], str]] = {
+    "commands": commands,
+    "configuration": configuration,
+    "environments": environments,
+    "facts": facts,
+    "options": options,
+    "splits": splits,
+}
 """What `<!-- generated: NAME ARGUMENT -->` on a line of its own stands for: Markdown, made from the argument."""
-PICTURES: dict[str, Callable[[], str]] = {**groups.PICTURES}
+PICTURES: dict[str, Callable[[], str]] = {
+    f"environments/generated/{name}.svg": partial(picture, name) for name in GAMES
+} | {f"estimators/generated/{name}.svg": partial(groups, name) for name in ESTIMATORS}
 """Pictures that pages link to and no folder has: SVG, by their path on the site."""
 MARK = re.compile(r"^<!-- generated: (\S+) ?(.*?) -->$", flags=re.MULTILINE)
 

@@ -38,7 +38,7 @@ def rewritten(page: str, markdown: str) -> str:
 
 
 def site_path(path: str) -> str:
-    """Where the site has a file or folder of the repository. Files without a place of their own are shown as they are."""
+    """Where the site has a file or folder of the repository; what has no page of its own is shown as it is."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     if path == "README.md":
