@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import traceback
 import types
 from pathlib import Path
 
@@ -41,14 +40,11 @@ def follow(page, blocks):
 
 
 def run_python(place, block, reader):
-    """What it printed. Exits with the traceback if it fails; its lines are numbered as on the page."""
+    """What it printed. In tracebacks its lines are numbered as on the page."""
     page, _, line = place.partition(":")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        try:
-            exec(compile("\n" * (int(line) - 1) + block["text"], page, "exec"), reader.__dict__)
-        except BaseException:
-            sys.exit(f"{place}:\n{block['text']}\n{printed.getvalue()}\n{traceback.format_exc()}")
+        exec(compile("\n" * (int(line) - 1) + block["text"], page, "exec"), reader.__dict__)
     return printed.getvalue()
 
 

@@ -92,7 +92,8 @@ def test_a_command_with_a_mistake_is_refused(command):
 def test_a_page_whose_code_fails_or_prints_something_else_is_refused(tmp_path, monkeypatch):
     """Blocks share a namespace, a shell and a folder."""
     page = "```python\nprint(6 * 7)\n```\n\n<!-- output -->\n```text\n4...\n```\n\n```sh\nmkdir a\ncd a\nX=1\n```\n"
-    page += '```text title="b/c.py"\nhello\n```\n```sh\n[ $X = 1 ]\ncat ../a/b/c.py\n```\n<!-- output -->\n```text\nhello\n```\n'
+    page += '```text title="b/c.py"\nhello\n```\n```sh\n[ $X = 1 ]\ncat ../a/b/c.py\n```\n'
+    page += "<!-- output -->\n```text\nhello\n```\n"
     monkeypatch.setattr("tests.documents.ROOT", tmp_path)
     for number, (end, message) in enumerate(
         [
