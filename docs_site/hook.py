@@ -11,12 +11,8 @@ from mkdocs.structure.pages import Page
 
 from docs_site.environments import environments, facts, options, splits
 from docs_site.formulas import draw_formulas
-<<<<<<< HEAD
 from docs_site.groups import groups
-from docs_site.links import BENCHMARKS, ROOT, linked_files, site_path, rewritten, source_page
-=======
 from docs_site.links import BENCHMARKS, ROOT, linked_files, rewritten, site_path, source_page
->>>>>>> docs-site
 from docs_site.pictures import GAMES, picture
 from docs_site.reference import commands, configuration
 from hgpo_gym.trainers.advantages import ESTIMATORS
