@@ -1,4 +1,7 @@
-"""An estimator that a user registers is an `algo` like ours, without a file."""
+"""Estimators are choices of `algo`, those that users register too; ours have a page each."""
+
+from inspect import signature
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +39,10 @@ def test_an_option_without_a_default_has_to_be_given(monkeypatch):
 def test_a_file_goes_before_the_function(monkeypatch):
     monkeypatch.setitem(ESTIMATORS, "grpo", lambda batch, *, other=1: other * batch.reward)
     assert "other" not in load_config("config", ["algo=grpo"]).algo
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_has_a_page_that_names_its_options(name):
+    page = (Path(__file__).parents[1] / "docs" / "estimators" / f"{name}.md").read_text()
+    for option in list(signature(ESTIMATORS[name]).parameters)[1:]:
+        assert f"`{option}`" in page
