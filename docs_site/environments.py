@@ -58,16 +58,12 @@ def facts(id: str) -> str:
     record, creator = ENVIRONMENTS[id], _creator(id)
     assert isinstance(creator, type)
     rows = [
-        ("`gymnasium.make`", code(id)),
-        (
-            "in commands",
-            f"{code(f'env={record.name}')}, [its settings](../reference/configuration.md#env-{record.name})",
-        ),
+        ("in commands", f"{code(f'env={record.name}')}, [settings](../reference/configuration.md#env-{record.name})"),
         ("step limit", f"{record.max_episode_steps}; {code('max_episode_steps=')} sets another"),
         ("expert", code("expert=True") if "expert" in option_defaults(id) else "none"),
         ("`snapshot()`, `restore()`", "no" if creator.save_state is TextEnv.save_state else "yes"),
     ]
-    return table(("", ""), rows)
+    return table(("id", code(id)), rows)
 
 
 def splits(id: str) -> str:

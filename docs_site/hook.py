@@ -4,6 +4,7 @@ import posixpath
 import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
@@ -61,6 +62,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - mkdocs'
     return draw_formulas(html)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write the search's index as a script too: a page that is read from the disk cannot fetch JSON."""
+    folder = Path(config.site_dir) / "search"
+    index = (folder / "search_index.json").read_text()
+    (folder / "search_index.js").write_text(f"var __index = {index}")
 
 
 def _linked_by(page: File) -> list[str]:
