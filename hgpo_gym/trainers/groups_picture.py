@@ -180,13 +180,18 @@ def _letters(batch: StepBatch) -> list[str]:
 
 def _texts(batch: StepBatch, letters: Sequence[str], panel: Panel) -> list[str]:
     """What is written at each step: the letters of its last observations, and the value."""
-    places = zip(batch.trajectory.tolist(), batch.step.tolist(), strict=True)
+    places = list(zip(batch.trajectory.tolist(), batch.step.tolist(), strict=True))
     letter_at = dict(zip(places, letters, strict=True))
-    decimals = 1 if np.abs(panel.values).max() >= 2 else 2
-    sign = "+" if panel.signed else "-"
+    large = bool(np.abs(panel.values).max() >= 2)
     texts = []
-    for trajectory, step, value in zip(batch.trajectory.tolist(), batch.step.tolist(), panel.values, strict=True):
+    for (trajectory, step), value in zip(places, panel.values.tolist(), strict=True):
         window = range(max(0, step + 1 - panel.observations), step + 1)
-        number = f"{value:{sign}.{decimals}f}".replace("-", "\N{MINUS SIGN}").removesuffix(".0")
-        texts.append("".join(letter_at[trajectory, at] for at in window) + f" {number}")
+        texts.append("".join(letter_at[trajectory, at] for at in window) + f" {_number(value, large, panel.signed)}")
     return texts
+
+
+def _number(value: float, among_large: bool, signed: bool) -> str:
+    """Short, but never 0 unless it is."""
+    decimals = 1 if among_large and abs(value) >= 0.05 else 2
+    text = f"{value:.{decimals}f}".removesuffix(".0").replace("-", "\N{MINUS SIGN}")
+    return "0" if value == 0 else f"+{text}" if signed and value > 0 else text
