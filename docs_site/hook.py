@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +27,7 @@ PARTS: dict[str, Callable[[str], str]] = {
     "splits": splits,
 }
 """What `<!-- generated: NAME ARGUMENT -->` on a line of its own stands for: Markdown, made from the argument."""
-PICTURES: dict[str, Callable[[], str]] = {
+PICTURES: Mapping[str, Callable[[], str]] = {
     f"environments/generated/{name}.svg": partial(picture, name) for name in GAMES
 } | {f"estimators/generated/{name}.svg": partial(groups, name) for name in ESTIMATORS}
 """Pictures that pages link to and no folder has: SVG, by their path on the site."""

@@ -1,11 +1,14 @@
 """The picture of an estimator's groups: colours are the sets that it compares, numbers are what it compares."""
 
+import json
 from itertools import pairwise
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
+from docs_site.groups import groups
 from hgpo_gym.trainers.advantages import ESTIMATORS, estimate
 from hgpo_gym.trainers.batch import StepBatch
 from hgpo_gym.trainers.groups_picture import draw_groups
@@ -121,3 +124,11 @@ def test_boxes_do_not_overlap_and_stay_inside(batch):
 def test_mistakes_are_named(changes, message, batch):
     with pytest.raises(ValueError, match=message):
         draw_groups(batch, **({"estimator": "hgpo"} | changes))
+
+
+def test_the_episodes_of_the_documentation_are_played_in_the_maze(batch):
+    """Its code blocks have the same batch, from letters."""
+    expected = draw_groups(batch, "hgpo", letters="".join(EPISODES), gamma=0.9, norm="mean_norm")
+    assert groups("hgpo") == expected
+    page = (Path(__file__).parents[1] / "docs" / "estimators" / "hgpo.md").read_text()
+    assert f"EPISODES = {json.dumps(EPISODES)}" in page
