@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from griffe import Docstring, DocstringSectionKind
 from gymnasium.envs.registration import load_env_creator
 
-from docs_site.markdown import code, prose, table
+from docs_site.markdown import code, prose, settings, table
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv
 from hgpo_gym.envs.alfworld.dataset import GAMES
 from hgpo_gym.envs.alfworld.generated import GENERATED_SPLITS as GENERATED_GAMES
@@ -36,7 +36,7 @@ def options(id: str) -> str:
         (code(name), "needed" if default is inspect.Parameter.empty else code(repr(default)), prose(meanings[name]))
         for name, default in option_defaults(id).items()
     ]
-    return table(("option", "default", "what it does"), rows)
+    return settings(("option", "default", "what it does"), rows)
 
 
 def environments(_: str = "") -> str:
