@@ -60,13 +60,15 @@ def made_settings(record: EnvRecord) -> dict[str, Any]:
 
 
 def estimator_settings(name: str, own: Path = FOLDER) -> dict[str, Any] | None:
-    """What a file in `configs/algo` would hold for an estimator that has none: its options with their defaults."""
+    """What a file in `configs/algo` would hold for an estimator that has none: its options with their defaults.
+
+    Options whose default no YAML file can hold are left out.
+    """
     if name not in ESTIMATORS or _has_file("algo", name, own):
         return None
     options = list(signature(ESTIMATORS[name]).parameters.values())[1:]
-    return {"name": name} | {
-        option.name: MISSING if option.default is Parameter.empty else option.default for option in options
-    }
+    defaults = {option.name: MISSING if option.default is Parameter.empty else option.default for option in options}
+    return {"name": name} | {option: default for option, default in defaults.items() if _is_plain(default)}
 
 
 def _has_file(group: str, name: str, own: Path) -> bool:

@@ -11,7 +11,7 @@ from hgpo_gym.trainers.advantages import ESTIMATORS
 
 @pytest.fixture
 def mine(monkeypatch):
-    def mine(batch, *, scale=1.0, norm="mean_norm"):
+    def mine(batch, *, scale=1.0, norm="mean_norm", transform=abs):
         return scale * batch.reward
 
     monkeypatch.setitem(ESTIMATORS, "mine", mine)
