@@ -7,6 +7,7 @@ import pytest
 
 from hgpo_gym.config import ConfigError, groups, load_config, load_configs, plain
 from hgpo_gym.trainers.advantages import ESTIMATORS
+from hgpo_gym.trainers.diagnose.run import Measured
 
 
 @pytest.fixture
@@ -46,3 +47,10 @@ def test_every_estimator_has_a_page_that_names_its_options(name):
     page = (Path(__file__).parents[1] / "docs" / "estimators" / f"{name}.md").read_text()
     for option in list(signature(ESTIMATORS[name]).parameters)[1:]:
         assert f"`{option}`" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "fitted"), [({}, True), ({"norm": "mean_std_norm"}, True), ({"norm": "mean_norm"}, False)]
+)
+def test_a_diagnosis_fits_a_scale_unless_the_estimator_has_the_rewards_unit(options, fitted):
+    assert Measured("mine", options).without_unit is fitted
