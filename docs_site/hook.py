@@ -1,7 +1,7 @@
 """What mkdocs calls while it builds the site: mkdocs.yml names this file."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -11,9 +11,11 @@ from mkdocs.structure.pages import Page
 
 from docs_site.environments import environments, facts, options, splits
 from docs_site.formulas import draw_formulas
+from docs_site.groups import groups
 from docs_site.links import BENCHMARKS, ROOT, linked_files, rewritten, site_path, source_page
 from docs_site.pictures import GAMES, picture
 from docs_site.reference import commands, configuration
+from hgpo_gym.trainers.advantages import ESTIMATORS
 
 PARTS: dict[str, Callable[[str], str]] = {
     "commands": commands,
@@ -24,9 +26,9 @@ PARTS: dict[str, Callable[[str], str]] = {
     "splits": splits,
 }
 """What `<!-- generated: NAME ARGUMENT -->` on a line of its own stands for: Markdown, made from the argument."""
-PICTURES: dict[str, Callable[[], str]] = {
+PICTURES: Mapping[str, Callable[[], str]] = {
     f"environments/generated/{name}.svg": partial(picture, name) for name in GAMES
-}
+} | {f"estimators/generated/{name}.svg": partial(groups, name) for name in ESTIMATORS}
 """Pictures that pages link to and no folder has: SVG, by their path on the site."""
 MARK = re.compile(r"^<!-- generated: (\S+) ?(.*?) -->$", flags=re.MULTILINE)
 

@@ -22,6 +22,7 @@ from docs_site.reference import configuration
 from hgpo_gym.cli import COMMANDS, EXAMPLES
 from hgpo_gym.config import FOLDER
 from hgpo_gym.envs.registration import option_defaults
+from hgpo_gym.trainers.advantages import ESTIMATORS
 from tests.documents import LAUNCHED, ROOT, check_command, words
 
 CONFIGS = sorted(FOLDER.rglob("*.yaml"))
@@ -162,7 +163,7 @@ def test_an_unknown_part_or_command_of_a_formula_is_an_error():
         draw_formulas(r'<span class="arithmatex">\(\nosuchthing{x}\)</span>')
     assert "arithmatex" not in draw_formulas(r'<div class="arithmatex">\[\frac{a &lt; b}{2}\]</div>')
     assert set(PARTS) >= {"configuration", "options", "facts"}
-    assert len(PICTURES) == len(GAMES)
+    assert len(PICTURES) == len(GAMES) + len(ESTIMATORS)
 
 
 @pytest.mark.parametrize(

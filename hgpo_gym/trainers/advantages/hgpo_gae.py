@@ -30,7 +30,7 @@ def hgpo_gae(
             = a_t - gamma * (1 - lambda) * sum_{l >= 1} (gamma * lambda)^(l - 1) a_{t+l}
 
     With lambda = 1 it is HGPO; smaller values leave out more of the luck of later steps (less variance), and trust more
-    that equal contexts have equal values (more bias where they have not). docs/estimators.md has measurements.
+    that equal contexts have equal values (more bias where they have not). docs/estimators/bias.md has measurements.
 
     Args:
         batch: the steps, with context keys up to level K at least.
