@@ -11,6 +11,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from hgpo_gym.trainers.report.load import Comparison
 from hgpo_gym.trainers.report.statistics import Estimate, bootstrap, interquartile_mean
@@ -135,6 +136,8 @@ def _panel(horizontal: str, vertical: str, rows: int = 0) -> tuple[Figure, Axes]
         axes.set(xlabel=horizontal, ylabel=vertical)
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
+        if horizontal == "iteration":
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure, axes
 
 
