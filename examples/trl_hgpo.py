@@ -1,0 +1,139 @@
+"""HGPO in TRL's GRPOTrainer, on the CPU, with a model made from scratch: `python examples/trl_hgpo.py`.
+
+The model is tiny and has read nothing, so it first imitates a few dozen conversations of somebody who half knows the
+way; then TRL plays and updates. With a pretrained model leave out `tiny_chat_model`, give its name to the trainer and
+the rest stays. Needs the extras `trl` and `train`.
+"""
+
+import argparse
+import os
+from functools import partial
+
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # environment_factory says that it may change
+
+import numpy as np
+import torch
+from datasets import Dataset
+from trl import GRPOConfig
+
+from hgpo_gym.adapters.episode import Episode
+from hgpo_gym.adapters.trl import StepAdvantageTrainer, ToolEnvironment, task_rows
+from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
+
+ENV = "hgpo_gym/SignpostMaze-v0"
+OPTIONS = {"sections": 2, "colours": 2, "split": "all"}
+MARKS = ["<|user|>", "<|assistant|>", "<|tool|>", "<call>", "</call>"]
+CHAT_TEMPLATE = """\
+{%- for message in messages -%}
+<|{{ message.role }}|>{{ message.content }}
+{%- for call in message.tool_calls or [] -%}
+<call>{{ {"name": call.function.name, "arguments": call.function.arguments} | tojson }}</call>
+{%- endfor -%}
+{{ eos_token }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"""
+RESPONSE_TEMPLATE = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "<|assistant|>",
+    "fields": {
+        "tool_calls": {
+            "open": "<call>",
+            "close": "</call>",
+            "repeats": True,
+            "content": "json",
+            "transform": {"type": "function", "function": "{content}"},
+        },
+        "content": {"content": "text"},
+    },
+}
+
+
+def conversation(rng, task_id, mistakes):
+    """The messages of an episode of somebody who errs with probability `mistakes`."""
+    episode = Episode(ENV, expert=True, **OPTIONS)
+    messages = [{"role": "user", "content": episode.begin(task_id)}]
+    while not episode.over:
+        action = episode.env.unwrapped._last_turn.extras["expert_action"]
+        if rng.random() < mistakes:
+            action = str(rng.choice(episode.admissible_actions))
+        call = {"type": "function", "function": {"name": "act", "arguments": {"action": action}}}
+        messages += [
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "name": "act", "content": episode.act(action)},
+        ]
+    return [*messages, {"role": "assistant", "content": "Done."}]
+
+
+def tiny_chat_model(task_ids, *, epochs=12, seed=0):
+    """A model of 0.1 million weights that can hold such a conversation, and its tokenizer."""
+    rng = np.random.default_rng(seed)
+    talks = [conversation(rng, task_id, mistakes=0.4) for task_id in [*task_ids] * 12]
+    texts = [message["content"] for talk in talks for message in talk]
+    tokenizer = train_tokenizer([*texts, '{"name": "act", "arguments": {"action": "'] , 400)
+    tokenizer.add_special_tokens({"additional_special_tokens": MARKS})
+    tokenizer.chat_template, tokenizer.response_template = CHAT_TEMPLATE, RESPONSE_TEMPLATE
+    model = make_tiny_model(tokenizer, hidden_size=64, layers=2, heads=4, seed=seed, device="cpu")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    rows = [tokenizer.apply_chat_template(talk, return_dict=False) for talk in talks]
+    for _ in range(epochs):
+        for batch in np.array_split(rng.permutation(len(rows)), len(rows) // 8):
+            ids = [torch.tensor(rows[row]) for row in batch]
+            inputs = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=tokenizer.pad_token_id)
+            labels = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=-100)
+            loss = model(inputs, attention_mask=(labels != -100).long(), labels=labels).loss
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return model, tokenizer
+
+
+def make_trainer(model, tokenizer, task_ids, out, *, trainer=StepAdvantageTrainer, advantage="hgpo", **settings):
+    """TRL's trainer on the maze: groups of four episodes, two tasks an update."""
+    config = GRPOConfig(
+        output_dir=out,
+        num_generations=4,
+        per_device_train_batch_size=8,
+        max_completion_length=400,
+        learning_rate=1e-3,
+        beta=0.0,
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+        save_strategy="no",
+        **settings,
+    )
+    return trainer(
+        model=model,
+        args=config,
+        processing_class=tokenizer,
+        train_dataset=Dataset.from_list(task_rows(task_ids)),
+        environment_factory=partial(ToolEnvironment, ENV, **OPTIONS),
+        advantage=advantage,
+        advantage_options={"gamma": 0.95},
+        invalid_action_penalty=0.1,
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--advantage", default="hgpo", help="an estimator by name: grpo, gigpo, hgpo, hgpo_gae")
+    parser.add_argument("--updates", type=int, default=5)
+    parser.add_argument("--out", default="runs/trl", help="folder for what TRL writes")
+    arguments = parser.parse_args()
+    task_ids = Episode(ENV, **OPTIONS).env.unwrapped.task_ids
+    trainer = make_trainer(
+        *tiny_chat_model(task_ids),
+        task_ids,
+        arguments.out,
+        advantage=arguments.advantage,
+        max_steps=arguments.updates,
+        logging_steps=1,
+        disable_tqdm=True,
+    )
+    trainer.train()
+    for entry in trainer.state.log_history[:-1]:
+        print(f"update {entry['step']}: mean reward {entry['reward']:.2f}, gradient norm {entry['grad_norm']:.3f}")
+
+
+if __name__ == "__main__":
+    main()
