@@ -14,6 +14,7 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # environment_factory sa
 import numpy as np
 import torch
 from datasets import Dataset
+from transformers import PrinterCallback
 from trl import GRPOConfig
 
 from hgpo_gym.adapters.episode import Episode
@@ -21,8 +22,10 @@ from hgpo_gym.adapters.trl import StepAdvantageTrainer, ToolEnvironment, task_ro
 from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
 
 ENV = "hgpo_gym/SignpostMaze-v0"
-OPTIONS = {"sections": 2, "colours": 2, "split": "all"}
+OPTIONS = {"sections": 2, "colours": 2, "split": "all", "max_episode_steps": 10}
 MARKS = ["<|user|>", "<|assistant|>", "<|tool|>", "<call>", "</call>"]
+CALL = ['{"name": "act", "arguments": {"action": "', '"}}']
+"""What all calls have in common, two tokens of the tiny vocabulary."""
 CHAT_TEMPLATE = """\
 {%- for message in messages -%}
 <|{{ message.role }}|>{{ message.content }}
@@ -67,13 +70,14 @@ def conversation(rng, task_id, mistakes):
 def tiny_chat_model(task_ids, *, epochs=12, seed=0):
     """A model of 0.1 million weights that can hold such a conversation, and its tokenizer."""
     rng = np.random.default_rng(seed)
-    talks = [conversation(rng, task_id, mistakes=0.4) for task_id in [*task_ids] * 12]
-    texts = [message["content"] for talk in talks for message in talk]
-    tokenizer = train_tokenizer([*texts, '{"name": "act", "arguments": {"action": "'] , 400)
+    talks = [conversation(rng, task_id, mistakes=0.3) for task_id in [*task_ids] * 12]
+    tokenizer = train_tokenizer([message["content"] for talk in talks for message in talk], 400)
+    tokenizer.add_tokens(CALL)
     tokenizer.add_special_tokens({"additional_special_tokens": MARKS})
     tokenizer.chat_template, tokenizer.response_template = CHAT_TEMPLATE, RESPONSE_TEMPLATE
     model = make_tiny_model(tokenizer, hidden_size=64, layers=2, heads=4, seed=seed, device="cpu")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=epochs)
     rows = [tokenizer.apply_chat_template(talk, return_dict=False) for talk in talks]
     for _ in range(epochs):
         for batch in np.array_split(rng.permutation(len(rows)), len(rows) // 8):
@@ -84,33 +88,42 @@ def tiny_chat_model(task_ids, *, epochs=12, seed=0):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+        schedule.step()
     return model, tokenizer
 
 
-def make_trainer(model, tokenizer, task_ids, out, *, trainer=StepAdvantageTrainer, advantage="hgpo", **settings):
+def make_trainer(
+    model,
+    tokenizer,
+    task_ids,
+    out,
+    *,
+    trainer=StepAdvantageTrainer,
+    advantage="hgpo",
+    invalid_action_penalty=0.0,
+    **changes,
+):
     """TRL's trainer on the maze: groups of four episodes, two tasks an update."""
-    config = GRPOConfig(
-        output_dir=out,
-        num_generations=4,
-        per_device_train_batch_size=8,
-        max_completion_length=400,
-        learning_rate=1e-3,
-        beta=0.0,
-        use_cpu=True,
-        bf16=False,
-        report_to=[],
-        save_strategy="no",
-        **settings,
-    )
+    settings = {
+        "num_generations": 4,
+        "per_device_train_batch_size": 8,
+        "max_completion_length": 400,
+        "temperature": 0.7,
+        "learning_rate": 1e-3,
+        "use_cpu": True,
+        "bf16": False,
+        "report_to": [],
+        "save_strategy": "no",
+        "disable_tqdm": True,
+    }
     return trainer(
         model=model,
-        args=config,
+        args=GRPOConfig(output_dir=out, **{**settings, **changes}),
         processing_class=tokenizer,
         train_dataset=Dataset.from_list(task_rows(task_ids)),
         environment_factory=partial(ToolEnvironment, ENV, **OPTIONS),
         advantage=advantage,
-        advantage_options={"gamma": 0.95},
-        invalid_action_penalty=0.1,
+        invalid_action_penalty=invalid_action_penalty,
     )
 
 
@@ -128,8 +141,8 @@ def main():
         advantage=arguments.advantage,
         max_steps=arguments.updates,
         logging_steps=1,
-        disable_tqdm=True,
     )
+    trainer.remove_callback(PrinterCallback)
     trainer.train()
     for entry in trainer.state.log_history[:-1]:
         print(f"update {entry['step']}: mean reward {entry['reward']:.2f}, gradient norm {entry['grad_norm']:.3f}")
