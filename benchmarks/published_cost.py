@@ -5,6 +5,9 @@ python -m benchmarks.published_cost
 
 from typing import NamedTuple
 
+from benchmarks.memory_formula import Setting as UpdateSetting
+from benchmarks.memory_formula import formula
+
 GIB = 1 << 30
 PEAK, SHARE = 989e12, 0.4
 """bf16 operations a second of an H100 at most, and the share that training is taken to reach."""
@@ -72,9 +75,25 @@ def memory(model: Model) -> dict[str, float]:
         "reference (fp32)": 4 * model.parameters / GIB,
         "vLLM's copy (bf16)": 2 * model.parameters / GIB,
         "cache, 128 answers of 4,096 + 512": EPISODES * 4608 * model.cache_bytes / GIB,
-        "layer inputs, 32,768 tokens": 32_768 * model.layers * model.hidden * 2 / GIB,
-        "logits of 4,096 answer tokens, four times": 4 * 4096 * model.vocabulary * 4 / GIB,
+        "a pass of 32,768 tokens, checkpointing": passes(model) / GIB,
     }
+
+
+def passes(model: Model) -> float:
+    """Bytes, by the formula of docs/memory.md."""
+    update = UpdateSetting(
+        hidden=model.hidden,
+        intermediate=model.feed_forward,
+        layers=model.layers,
+        heads=model.hidden // 128,
+        kv_heads=model.kv_heads,
+        vocabulary=model.vocabulary,
+        tied=model.tied,
+        tokens=32_768,
+        precision="bfloat16",
+        checkpointing=True,
+    )
+    return formula(update).passes
 
 
 def hours(model: Model, setting: Setting, step_seconds: float) -> float:

@@ -1,19 +1,25 @@
 """The user's cache directory, and files in it that appear whole or not at all."""
 
 import errno
+import fcntl
+import glob
 import hashlib
 import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from platformdirs import user_cache_dir
+
+_NEW_SECONDS = 60.0
+"""A temporary folder that was made less than this ago is not taken for an abandoned one."""
 
 
 def cache_dir() -> Path:
@@ -116,24 +122,46 @@ def make_whole(target: Path, fill: Callable[[Path], None]) -> Path:
     """Create the folder `target` by `fill(temporary_folder)`, then move it into place in one step.
 
     Whoever is interrupted, by a power cut too, leaves no half-made `target`; of several processes that make the same
-    one, the first wins.
+    one, the first wins. A process that is killed leaves its temporary folder; the next to make `target` removes it.
 
     Raises:
         NotWrittenError: the disk is full; nothing is left behind.
     """
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        prefix = f".{target.name}-"
+        _remove_abandoned(target.parent.glob(glob.escape(prefix) + "*"))
+        temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
         try:
-            fill(temporary)
-            for path in (*temporary.rglob("*"), temporary):
-                _sync(path)
-            if not target.exists():
-                temporary.replace(target)
-                _sync(target.parent)
+            with _locked(temporary):
+                fill(temporary)
+                for path in (*temporary.rglob("*"), temporary):
+                    _sync(path)
+                if not target.exists():
+                    temporary.replace(target)
+                    _sync(target.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     return target
+
+
+def _remove_abandoned(folders: Iterable[Path]) -> None:
+    """Remove folders that nobody holds by `_locked`, but for new ones, which their maker is about to lock."""
+    for folder in folders:
+        with suppress(FileNotFoundError, BlockingIOError), _locked(folder):
+            if time.time() - folder.stat().st_mtime > _NEW_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a folder, for as long as this process lives at most. Raises BlockingIOError where another one does."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _sync(path: Path) -> None:

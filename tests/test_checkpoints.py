@@ -12,6 +12,7 @@ import subprocess
 import sys
 import traceback
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -325,6 +326,30 @@ def test_a_file_or_folder_that_the_disk_does_not_take_leaves_what_was_there_and_
             make_whole(tmp_path / "folder", lambda folder: save_file({"x": torch.zeros(5000)}, folder / "x"))
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_a_folder_that_a_killed_process_left_half_made_is_removed_by_the_next_and_one_in_the_making_is_not(tmp_path):
+    script = f"""
+from pathlib import Path; import time
+from hgpo_gym.cache import make_whole
+def fill(folder): (folder / "half").touch(); print(folder, flush=True); time.sleep(60)
+make_whole(Path({str(tmp_path / "folder")!r}), fill)
+"""
+    makers = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        killed, living = (Path(maker.stdout.readline().strip()) for maker in makers)
+        makers[0].kill()
+        makers[0].wait()
+        for folder in (killed, living):
+            os.utime(folder, (0, 0))
+        made = make_whole(tmp_path / "folder", lambda folder: (folder / "whole").touch())
+        assert set(tmp_path.iterdir()) == {made, living}
+        assert (living / "half").exists()
+    finally:
+        for maker in makers:
+            maker.kill()
+            maker.wait()
+            maker.stdout.close()
 
 
 def test_a_run_killed_at_random_moments_and_resumed_ends_with_the_same_metrics(tmp_path, capsys):

@@ -1,82 +1,112 @@
-"""What the documentation says is so: its code runs, its links lead somewhere, its commands parse."""
+"""What the documentation says is so: its code runs, its links lead somewhere, its commands have settings that exist."""
 
+import os
 import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from hgpo_gym.cli import OWN_ARGUMENTS, main, make_parser
+from docs_site.hook import PICTURES
+from tests.documents import ROOT, blocks, check_command, commands, pages, run_page
 from tests.serving import ServerProcess
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = [
-    ROOT / name
-    for name in (
-        "README.md",
-        "docs/estimators.md",
-        "docs/memory.md",
-        "docs/update.md",
-        "docs/server.md",
-        "docs/published_settings.md",
-        "docs/distributed.md",
-        "benchmarks/README.md",
-        "benchmarks/alfworld_native.md",
-    )
-]
-BLOCKS = [
-    (page.name, language, text)
-    for page in PAGES
-    for language, text in re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-]
-CODE = [(page, text) for page, language, text in BLOCKS if language == "python" and page != "server.md"]
-SERVED = [(language, text) for page, language, text in BLOCKS if language and page == "server.md"]
-LAUNCHED = re.compile(r"^(torchrun|accelerate launch) .* -m hgpo_gym ")
-"""By a launcher of several processes; what follows is as after hgpo-gym."""
-COMMANDS = [
-    line.partition("#")[0].strip()
-    for _, language, text in BLOCKS
-    for line in (LAUNCHED.sub("hgpo-gym ", line) for line in text.replace("\\\n", " ").splitlines())
-    if not language and line.startswith("hgpo-gym ") and "--help" not in line
-]
+PAGES = pages()
+SERVED = "docs/server.md"
 
 
-@pytest.mark.parametrize(("page", "code"), CODE)
-def test_code_blocks_run(page, code):
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, f"{page}:\n{code}\n{result.stderr}"
+def read(page):
+    return (ROOT / page).read_text()
 
 
-def test_what_the_page_of_the_server_says_runs_against_one():
-    """The blocks for the shell in one shell, those in Python each by itself."""
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """One for all pages, also of several test processes, so that games and catalogues are made once."""
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "documentation-cache"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != SERVED])
+def test_a_page_can_be_followed(page, tmp_path, cache):
+    if all(block.not_run or block.kind == "shown" for block in blocks(page, read(page))):
+        pytest.skip("nothing to run")
+    run_page(page, tmp_path, cache)
+
+
+def test_what_the_page_of_the_server_says_runs_against_one(tmp_path, cache):
     with ServerProcess("--env", "hgpo_gym/SignpostMaze-v0", "split=[train,test]") as server:
-        served = [(language, text.replace("http://127.0.0.1:8000", server.url)) for language, text in SERVED]
-        shell = "set -e\n" + "".join(text for language, text in served if language == "bash")
-        answers = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True).stdout
-        for language, text in served:
-            if language == "python":
-                subprocess.run([sys.executable, "-c", text], check=True)
+        answers = run_page(SERVED, tmp_path, cache, lambda text: text.replace("http://127.0.0.1:8000", server.url))
         assert server.open_sessions() == 0
     assert '"task_ids":["red-red-blue","red-red-green","red-blue-red"]' in answers
     assert '{"turn": 2, "observation": "You are in a bare corridor."' in answers
     assert '"unknown-option"' in answers
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands_have_settings_that_exist(command, capsys):
-    """Every documented command is understood: up to --show-config, or its own arguments where it has no settings."""
-    _, *arguments = shlex.split(command)
-    if arguments[0] in OWN_ARGUMENTS:
-        make_parser().parse_args(arguments)
-        return
-    main([*arguments, "--show-config"])
-    assert "run_dir" in capsys.readouterr().out
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_not_run_is_sound(page):
+    """Python compiles; every command of hgpo-gym has settings that exist, with values that can be."""
+    for block in blocks(page, read(page)):
+        if block.not_run and block.kind == "python":
+            compile(block.text, f"{page}:{block.line}", "exec")
+        if block.not_run and block.kind == "shell":
+            for command in commands(block):
+                check_command(command)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", re.sub(r"^```.*?^```", "", read(page), flags=re.S | re.M)):
+        path = (Path(page).parent / target).as_posix()
+        if not target.startswith("http") and path.removeprefix("docs/") not in PICTURES:
+            assert (ROOT / path).exists(), f"{page} links to {target}"
+
+
+@pytest.mark.parametrize(
+    ("markdown", "message"),
+    [
+        ("```\nls\n```\n", "language ''"),
+        ("<!-- not-run: hours -->\n```sh\nls\n```\n", "is no mark"),
+        ("<!-- not run -->\n```sh\nls\n```\n", "is no mark"),
+        ("<!-- output -->\n```sh\nls\n```\n", "does not suit"),
+    ],
+)
+def test_a_block_that_nobody_would_run_is_refused(markdown, message):
+    with pytest.raises(ValueError, match=message):
+        blocks("page.md", markdown)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "trainer.iteration=1"],
+        ["train", "trainer.importance_correction=tokens"],
+        ["compare", "algos=[gigpo,hgpoo]"],
+        ["compare", "seeds=[1,1]"],
+        ["train", "env=signpost_maz"],
+    ],
+)
+def test_a_command_with_a_mistake_is_refused(command):
+    with pytest.raises(ValueError, match=r"."):
+        check_command(command)
+
+
+def test_a_page_whose_code_fails_or_prints_something_else_is_refused(tmp_path, monkeypatch):
+    """Blocks share a namespace, a shell and a folder."""
+    page = "```python\nprint(6 * 7)\n```\n\n<!-- output -->\n```text\n4...\n```\n\n```sh\nmkdir a\ncd a\nX=1\n```\n"
+    page += '```text title="b/c.py"\nhello\n```\n```sh\n[ $X = 1 ]\ncat ../a/b/c.py\n```\n'
+    page += "<!-- output -->\n```text\nhello\n```\n"
+    monkeypatch.setattr("tests.documents.ROOT", tmp_path)
+    for number, (end, message) in enumerate(
+        [
+            ("", None),
+            ("```python\n1 / 0\n```\n", "ZeroDivisionError"),
+            ("<!-- output -->\n```text\nbye\n```\n", "shows"),
+        ]
+    ):
+        (tmp_path / "page.md").write_text(page + end)
+        (tmp_path / "tests").mkdir(exist_ok=True)
+        (tmp_path / "tests" / "follow_page.py").write_text((ROOT / "tests" / "follow_page.py").read_text())
+        if message is None:
+            assert run_page("page.md", tmp_path / str(number), tmp_path) == "42\nhello\n"
+        else:
+            with pytest.raises(AssertionError, match=message):
+                run_page("page.md", tmp_path / str(number), tmp_path)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -74,7 +74,8 @@ class LockStep:
         constrained: bool,
         ended: bool,
     ):
-        self._model, self._tokenizer, self._sampling = model, tokenizer, sampling
+        self._model: Any = model  # whose generate has no type
+        self._tokenizer, self._sampling = tokenizer, sampling
         self._constrained, self._ended = constrained, ended
         self._end_of_text = int(tokenizer.eos_token_id)
         self._trie = lru_cache(maxsize=None)(self._build_trie)

@@ -68,7 +68,7 @@ def join(parts: Sequence[Rows], columns: int) -> Cache:
 
     What comes before a row's first column is filled with some number, so that masking it is enough.
     """
-    layers = []
+    layers: list[Any] = []  # Cache takes a list of several kinds of layers
     for same in zip(*(part.cache.layers for part in parts), strict=True):
         all_keys, all_values = zip(*map(_memory, same), strict=True)
         keys, values = _join_states(all_keys, parts, columns), _join_states(all_values, parts, columns)

@@ -1,0 +1,148 @@
+"""The configuration files as data: each key with its default, and the comment that explains it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from hgpo_gym.config import FOLDER
+
+GLOBAL = "# @package _global_"
+
+
+class Key(NamedTuple):
+    """A key of a file.
+
+    Attributes:
+        path: as on the command line, `trainer.learning_rate`.
+        default: its value as the file writes it.
+        comment: directly above it; empty if there is none.
+        title: above the section or file whose first key this is; empty elsewhere.
+        joined: it follows the key before it without a comment or a blank line, so that one comment may be for both.
+    """
+
+    path: str
+    default: str
+    comment: str
+    title: str
+    joined: bool
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """A file below `configs`.
+
+    Attributes:
+        name: its path there without `.yaml`: `env/alfworld`.
+        about: the comment at its beginning.
+        builds_on: names of the files that it takes other values from, nearest first.
+        keys: all that it sets, in order.
+    """
+
+    name: str
+    about: str
+    builds_on: tuple[str, ...]
+    keys: tuple[Key, ...]
+
+    @property
+    def group(self) -> str:
+        """The group that it is a choice of; empty for the file of a command."""
+        return self.name.rpartition("/")[0].partition("/")[0]
+
+
+@cache
+def config_files() -> dict[str, ConfigFile]:
+    """All files, by name."""
+    paths = sorted(FOLDER.rglob("*.yaml"))
+    return {file.name: file for file in (_read(path) for path in paths)}
+
+
+def explanation(file: ConfigFile, key: Key) -> str:
+    """What the comments say about a key: its own, else that of the same key elsewhere, else one for several keys.
+
+    A file that sets a key of another group may say why; that comes after what the key is.
+    """
+    others = (other for other in (*_below(file), *config_files().values()) if other.name != file.name)
+    there = [(other, same) for other in others for same in other.keys if same.path == key.path]
+    meant = [_comment(*pair) for pair in there] + [_title(*pair) for pair in there]
+    own = _comment(file, key) or _title(file, key)
+    elsewhere = next(filter(None, meant), "")
+    if key.path.partition(".")[0] not in (file.group, key.path) and (key.comment or key.title) and elsewhere:
+        return f"{elsewhere} Here: {key.comment or key.title}"
+    return key.comment or next(filter(None, meant[: len(there)]), "") or own or elsewhere
+
+
+def _below(file: ConfigFile) -> Iterator[ConfigFile]:
+    for name in file.builds_on:
+        yield config_files()[name]
+        yield from _below(config_files()[name])
+
+
+def _comment(file: ConfigFile, key: Key) -> str:
+    """The comment above a key, or above those before it that it stands together with."""
+    return key.comment or (_comment(file, _before(file, key)) if key.joined else "")
+
+
+def _title(file: ConfigFile, key: Key) -> str:
+    """The comment above the section that a key stands at the beginning of."""
+    return _title(file, _before(file, key)) if key.joined else key.title
+
+
+def _before(file: ConfigFile, key: Key) -> Key:
+    return file.keys[file.keys.index(key) - 1]
+
+
+def _read(path: Path) -> ConfigFile:
+    text = path.read_text()
+    name = path.relative_to(FOLDER).with_suffix("").as_posix()
+    lines = text.splitlines()
+    of_file = 0
+    while lines[of_file].startswith("#"):
+        of_file += 1
+    about = [line for line in lines[:of_file] if line != GLOBAL]
+    group = "" if lines[0] == GLOBAL or "/" not in name else name.partition("/")[0]
+    values = yaml.safe_load(text)
+    title = _words(about) if lines[of_file].strip() else ""
+    keys = tuple(_keys(yaml.compose(text), lines, of_file, f"{group}." if group else "", title))
+    return ConfigFile(name, _words(about), tuple(_builds_on(name, values.get("defaults", []))), keys)
+
+
+def _keys(node: yaml.MappingNode, lines: list[str], first: int, prefix: str, title: str) -> Iterator[Key]:
+    """The keys of a section. `title` is the comment above it, which its first key takes if it has none of its own."""
+    last = -1
+    for key, value in node.value:
+        line = key.start_mark.line
+        top = line
+        while top - 1 >= first and lines[top - 1].lstrip().startswith("#"):
+            top -= 1
+        comment = _words(lines[top:line])
+        if isinstance(value, yaml.MappingNode) and not value.flow_style:
+            yield from _keys(value, lines, first, f"{prefix}{key.value}.", comment or title)
+        elif key.value != "defaults":
+            source = value.start_mark.buffer[value.start_mark.index : value.end_mark.index]
+            yield Key(prefix + key.value, source.strip(), comment, title, joined=line == last + 1)
+        last = _last_line(value) if key.value != "defaults" else -1
+        title = ""
+
+
+def _last_line(value: yaml.Node) -> int:
+    """The last line of a value; the mark behind a block is at the beginning of the next line."""
+    end = value.end_mark
+    return end.line - (end.column == 0)
+
+
+def _builds_on(name: str, defaults: list[str | dict[str, str]]) -> Iterator[str]:
+    """The files that a list of defaults names, the last first: `- base`, `- override /env: alfworld`."""
+    for entry in reversed(defaults):
+        if isinstance(entry, str):
+            if entry != "_self_":
+                yield "/".join([*name.split("/")[:-1], entry])
+        else:
+            yield from (f"{group.split()[-1].lstrip('/')}/{choice}" for group, choice in entry.items() if choice)
+
+
+def _words(comment: list[str]) -> str:
+    return " ".join(line.strip().lstrip("#").strip() for line in comment)

@@ -1,0 +1,69 @@
+"""What mkdocs calls while it builds the site: mkdocs.yml names this file."""
+
+import posixpath
+import re
+from collections.abc import Callable
+from functools import partial
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.pages import Page
+
+from docs_site.environments import environments, facts, options, splits
+from docs_site.formulas import draw_formulas
+from docs_site.links import BENCHMARKS, ROOT, linked_files, rewritten, site_path, source_page
+from docs_site.pictures import GAMES, picture
+from docs_site.reference import commands, configuration
+
+PARTS: dict[str, Callable[[str], str]] = {
+    "commands": commands,
+    "configuration": configuration,
+    "environments": environments,
+    "facts": facts,
+    "options": options,
+    "splits": splits,
+}
+"""What `<!-- generated: NAME ARGUMENT -->` on a line of its own stands for: Markdown, made from the argument."""
+PICTURES: dict[str, Callable[[], str]] = {
+    f"environments/generated/{name}.svg": partial(picture, name) for name in GAMES
+}
+"""Pictures that pages link to and no folder has: SVG, by their path on the site."""
+MARK = re.compile(r"^<!-- generated: (\S+) ?(.*?) -->$", flags=re.MULTILINE)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the benchmarks, the pictures, and the files of the repository that pages link to."""
+    for path in sorted((ROOT / BENCHMARKS).glob("*.md")):
+        files.append(_copied(config, path.relative_to(ROOT).as_posix()))
+    for place, draw in PICTURES.items():
+        files.append(File.generated(config, place, content=draw()))
+    for path in sorted({path for page in files.documentation_pages() for path in _linked_by(page)}):
+        place = site_path(path).partition("#")[0]
+        if files.get_file_from_path(place):
+            continue
+        if place.startswith("source/"):
+            content = source_page(path)
+            files.append(File.generated(config, place, content=content, inclusion=InclusionLevel.NOT_IN_NAV))
+        else:
+            files.append(_copied(config, path))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - mkdocs'
+    """Lead the links to where the site has what they mean, and put in the generated parts."""
+    place = page.file.src_uri
+    if place.startswith("source/"):
+        return markdown
+    return MARK.sub(lambda mark: PARTS[mark[1]](mark[2]), rewritten(place, markdown))
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - mkdocs'
+    return draw_formulas(html)
+
+
+def _linked_by(page: File) -> list[str]:
+    return [path for path in linked_files(page.src_uri, page.content_string) if not path.startswith("docs/")]
+
+
+def _copied(config: MkDocsConfig, path: str) -> File:
+    return File.generated(config, posixpath.normpath(path), abs_src_path=str(ROOT / path))

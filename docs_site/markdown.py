@@ -1,0 +1,26 @@
+"""Pieces of Markdown from texts that are not Markdown."""
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+
+
+def prose(text: str) -> str:
+    """A text whose only markup is code in backticks, as the inside of a paragraph or a cell."""
+    return "".join(code(part[1:-1]) if part.startswith("`") else _plain(part) for part in re.split(r"(`[^`]+`)", text))
+
+
+def code(text: str) -> str:
+    """A value as code, also in a cell and over several lines."""
+    return f"<code>{_plain(text).replace(chr(10), '<br>')}</code>" if text else ""
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+
+
+def _plain(text: str) -> str:
+    """No character of it means anything to Markdown, to a table or to what looks for formulas."""
+    return re.sub(r"[\\*_\[\]|$~^`#]", lambda match: f"&#{ord(match[0])};", html.escape(text, quote=False))

@@ -1,0 +1,106 @@
+"""Reference pages: the configuration from its files, the commands from their parsers."""
+
+import argparse
+from collections.abc import Iterator
+
+import yaml
+
+from docs_site.config_files import ConfigFile, config_files, explanation
+from docs_site.environments import option_meanings
+from docs_site.markdown import code, prose, table
+from hgpo_gym.cli import COMMANDS, EXAMPLES, make_parser
+from hgpo_gym.config import FOLDER
+from hgpo_gym.envs import ENVIRONMENTS
+from hgpo_gym.registered import made_settings, without_file
+
+GROUPS = {
+    "env": "What is played.",
+    "algo": "How credit is assigned.",
+    "prompt": "How a step is put to the model.",
+    "engine": "What generates the answers.",
+    "trainer": "The policy update.",
+    "model": "What is trained.",
+    "experiment": "Values for several groups at once. A file below `published` is what presets have in common.",
+}
+COLUMNS = ("key", "default", "what it does")
+
+
+def configuration(_: str = "") -> str:
+    """Every key of every file of `hgpo_gym/configs`, with its default and what it does."""
+    files = config_files()
+    parts = [_file_section("All commands", "config", files["config"], level=2)]
+    for group, about in GROUPS.items():
+        chosen = _defaults().get(group)
+        parts.append(
+            f"## {group} {{#{group}}}\n\n{prose(about)}" + (f" Default: `{group}={chosen}`." if chosen else "")
+        )
+        for file in files.values():
+            if file.group == group:
+                choice = file.name.removeprefix(f"{group}/")
+                title = choice if choice.startswith("published/") else f"{group}={choice}"
+                parts.append(_file_section(title, file.name.replace("/", "-"), file, level=3))
+        if group == "env":
+            parts += [_made_section(name) for name in _without_file()]
+    for command in sorted(files.keys() & COMMANDS.keys()):
+        parts.append(_file_section(f"Only hgpo-gym {command}", command, files[command], level=2))
+    return "\n\n".join(parts)
+
+
+def commands(_: str = "") -> str:
+    """Every command with its arguments and examples."""
+    return "\n\n".join(_command_section(name, parser) for name, parser in _parsers().items())
+
+
+def _file_section(title: str, anchor: str, file: ConfigFile, level: int) -> str:
+    rows = [(code(key.path), code(_value(key.default)), prose(explanation(file, key))) for key in file.keys]
+    return f"{'#' * level} {title} {{#{anchor}}}\n\n{prose(file.about)}\n\n{table(COLUMNS, rows)}"
+
+
+def _made_section(name: str) -> str:
+    """The settings of an environment without a file: the options of its class."""
+    record = next(record for record in ENVIRONMENTS.values() if record.name == name)
+    meanings = option_meanings(record.id) | {"id": "For gymnasium.make.", "max_episode_steps": "Its step limit."}
+    rows = [
+        (code(f"env.{key}"), code(yaml.safe_dump(value).removesuffix("...\n").strip()), prose(meanings[key]))
+        for key, value in made_settings(record)["env"].items()
+    ]
+    return f"### env={name} {{#env-{name}}}\n\n{prose(record.description)}\n\n{table(COLUMNS, rows)}"
+
+
+def _without_file() -> list[str]:
+    return [record.name for record in ENVIRONMENTS.values() if without_file(record.name)]
+
+
+def _defaults() -> dict[str, str]:
+    """The choice of each group where the command line names none."""
+    listed = yaml.safe_load((FOLDER / "config.yaml").read_text())["defaults"]
+    return {group: choice for entry in listed if isinstance(entry, dict) for group, choice in entry.items()}
+
+
+def _value(source: str) -> str:
+    """A value as the file writes it; a text of several lines without the indicator and the indentation of YAML."""
+    return yaml.safe_load(source) if source.startswith("|") else source
+
+
+def _parsers() -> dict[str, argparse.ArgumentParser]:
+    [subparsers] = (action for action in make_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    return subparsers.choices
+
+
+def _command_section(name: str, parser: argparse.ArgumentParser) -> str:
+    parts = [f"## hgpo-gym {name} {{#{name}}}\n\n{prose(parser.description or '')}"]
+    if rows := list(_arguments(parser)):
+        parts.append(table(("argument", "what it does"), rows))
+    if EXAMPLES.get(name):
+        parts.append("```sh\n" + "\n".join(EXAMPLES[name]) + "\n```")
+    return "\n\n".join(parts)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    for action in parser._actions:
+        if not isinstance(action, argparse._HelpAction):
+            value = action.metavar or ("|".join(action.choices) if action.choices else action.dest.upper())
+            flag = ", ".join(action.option_strings)
+            shown = f"{flag} {value}" if flag and action.nargs != 0 else flag or value
+            text = (action.help or "") % {"default": action.default}
+            yield code(str(shown)), prose(f"{text[:1].upper()}{text[1:]}")
