@@ -23,12 +23,11 @@ BIN := .venv/bin
 	touch $@
 
 # verl sits beside .venv: it uses what is there, and brings the rest, which need not suit anybody else.
-.venv-verl/installed: .venv/installed tests_verl/requirements.txt
+.venv-verl/installed: .venv/installed pyproject.toml tests_verl/requirements.txt
 	$(PYTHON) -m venv .venv-verl
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > .venv-verl/beside.pth
-	echo "$(CURDIR)" >> .venv-verl/beside.pth
 	mv .venv-verl/beside.pth .venv-verl/lib/python*/site-packages/
-	.venv-verl/bin/python -m pip install --quiet --no-deps --requirement tests_verl/requirements.txt
+	.venv-verl/bin/python -m pip install --quiet --no-deps --requirement tests_verl/requirements.txt --editable .
 	touch $@
 
 install: .venv/installed

@@ -56,7 +56,7 @@ def conversation(rng, task_id, mistakes):
     episode = Episode(ENV, expert=True, **OPTIONS)
     messages = [{"role": "user", "content": episode.begin(task_id)}]
     while not episode.over:
-        action = episode.env.unwrapped._last_turn.extras["expert_action"]
+        action = episode.info["expert_action"]
         if rng.random() < mistakes:
             action = str(rng.choice(episode.admissible_actions))
         call = {"type": "function", "function": {"name": "act", "arguments": {"action": action}}}

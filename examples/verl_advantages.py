@@ -23,10 +23,10 @@ from hgpo_gym.trainers.advantages import estimate
 from hgpo_gym.trainers.policies import Sampling
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
-from hgpo_gym.trainers.rollout import Rollout, collect
+from hgpo_gym.trainers.rollout import collect
 
 
-def play(num_tasks: int = 2, group_size: int = 6) -> tuple[LanguageModelPolicy, Rollout]:
+def play(num_tasks=2, group_size=6):
     """Episodes of a tiny model that answers with admissible actions, and the model."""
     vector = TextVectorEnv("hgpo_gym/SignpostMaze-v0", num_tasks, group_size, sections=1, colours=2, split="all")
     env = ContextWrapper(vector, window=2, history_length=2)
@@ -38,7 +38,7 @@ def play(num_tasks: int = 2, group_size: int = 6) -> tuple[LanguageModelPolicy, 
     return policy, collect(env, policy, Sampling(), task_ids=vector.task_ids[:num_tasks], seeds=seeds)
 
 
-def as_verl_batch(rollout: Rollout) -> tuple[DataProto, list[list[dict]]]:
+def as_verl_batch(rollout):
     """A row a step: what verl's trainer holds when it computes advantages, and which step each row is."""
     batch = rollout.batch
     answers = [torch.as_tensor(record.token_ids) for record in rollout.tokens]
@@ -57,7 +57,7 @@ def as_verl_batch(rollout: Rollout) -> tuple[DataProto, list[list[dict]]]:
     return data, [[dict(zip(FIELDS, values, strict=True))] for values in columns]
 
 
-def log_probs(policy: LanguageModelPolicy, rollout: Rollout, like: torch.Tensor) -> torch.Tensor:
+def log_probs(policy, rollout, like):
     """What the model gives the answers now, in the shape of `like`; 0 where only one token was admissible."""
     values = torch.zeros_like(like)
     chosen = [row for row, record in enumerate(rollout.tokens) if len(record.choices)]
@@ -67,9 +67,11 @@ def log_probs(policy: LanguageModelPolicy, rollout: Rollout, like: torch.Tensor)
     return values.index_put((torch.as_tensor(rows), torch.as_tensor(columns)), of_choices)
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--advantage", default="hgpo", help="a name in verl's registry: gigpo, hgpo, hgpo_gym.grpo, ...")
+    parser.add_argument(
+        "--advantage", default="hgpo", help="a name in verl's registry: gigpo, hgpo, hgpo_gym.grpo, ..."
+    )
     name = parser.parse_args().advantage
     policy, rollout = play()
     data, steps = as_verl_batch(rollout)

@@ -12,10 +12,10 @@ import torch
 
 pytest.importorskip("trl")
 
+from examples.trl_hgpo import ENV, OPTIONS, make_trainer, tiny_chat_model
 from hgpo_gym.adapters.trl import StepAdvantageTrainer, ToolEnvironment, task_rows
 from hgpo_gym.trainers.advantages import estimate
 from hgpo_gym.trainers.batch import StepBatch
-from examples.trl_hgpo import ENV, OPTIONS, make_trainer, tiny_chat_model
 
 TASKS = ("red-blue", "blue-red")  # the first sign tells them apart
 GAMMA, PENALTY, LEVELS = 0.95, 0.1, 3
@@ -58,7 +58,7 @@ def answers_of(row, tokenizer):
 
 
 def replayed(task_id, texts):
-    """For each answer up to the end of the episode: the observations so far, reward and whether it was a good action."""
+    """For each answer up to the end of the episode: the observations so far, reward, and whether it was valid."""
     env = gymnasium.make(ENV, **OPTIONS)
     observation, _ = env.reset(seed=0, options={"task_id": task_id})
     seen, steps, over = [observation], [], False
@@ -100,9 +100,7 @@ def reference(name, rows):
 @pytest.mark.parametrize("name", ["hgpo", "gigpo"])
 @pytest.mark.parametrize("temperature", [0.7, 1.2])
 def test_what_reaches_the_loss_is_our_estimate(chat_model, tmp_path, name, temperature):
-    trained(
-        chat_model, tmp_path, advantage=name, invalid_action_penalty=PENALTY, max_steps=1, temperature=temperature
-    )
+    trained(chat_model, tmp_path, advantage=name, invalid_action_penalty=PENALTY, max_steps=1, temperature=temperature)
     tokenizer = chat_model[1]
     [seen] = Watched.seen
     rows = [{key: seen[key][n] for key in seen if seen[key].dim() > 1} for n in range(len(seen["advantages"]))]

@@ -46,17 +46,17 @@ class Episode:
         over: no action is possible, any more or yet.
         won: the task is solved.
         admissible_actions: what can be done now; empty where actions are open-ended, and at the end.
+        info: the environment's latest.
 
     Raises:
         ValueError: no such id or option.
     """
 
-    def __init__(
-        self, env_id: str, *, history_length: int = 2, key: str | KeyFunction = "observation", **options: Any
-    ):
+    def __init__(self, env_id: str, *, history_length: int = 2, key: str | KeyFunction = "observation", **options: Any):
         self.env = make(env_id, **options)
         self.turn, self.over, self.won = 0, True, False
         self.admissible_actions: tuple[str, ...] = ()
+        self.info: dict[str, Any] = {}
         self._memory = Memory(window=0, history_length=history_length, key=key)
         self._actions: list[_Action] = []
         self._keys: list[np.ndarray] = []
@@ -110,12 +110,10 @@ class Episode:
         return steps
 
     def _read(self, observation: str, info: dict[str, Any]) -> str:
-        self.admissible_actions = () if self.over else info["admissible_actions"]
+        self.info, self.admissible_actions = info, () if self.over else info["admissible_actions"]
         self._keys.append(self._memory.observe(observation, info["admissible_actions"]).keys)
-        return "\n".join((observation, *self._choice()))
-
-    def _choice(self) -> tuple[str, ...]:
-        return (f"Possible actions: {', '.join(self.admissible_actions)}.",) if self.admissible_actions else ()
+        choice = f"\nPossible actions: {', '.join(self.admissible_actions)}." if self.admissible_actions else ""
+        return observation + choice
 
 
 def step_batch(

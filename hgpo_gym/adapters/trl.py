@@ -18,6 +18,8 @@ try:
     from accelerate.utils import gather_object
     from trl import GRPOTrainer
 except ModuleNotFoundError as error:
+    if error.name not in ("accelerate", "trl"):
+        raise
     raise ModuleNotFoundError("hgpo_gym.adapters.trl needs TRL: pip install 'hgpo_gym[trl]'") from error
 
 
@@ -95,10 +97,12 @@ class StepAdvantageTrainer(GRPOTrainer):
         super().__init__(*args, **kwargs)
         pools = (self._environment_pool if self.environment_factories else {None: [None]}).values()
         if not all(isinstance(environment, ToolEnvironment) for pool in pools for environment in pool):
-            raise ValueError("environment_factory: use partial(ToolEnvironment, <id>), whose episodes know their steps.")
+            raise ValueError(
+                "environment_factory: use partial(ToolEnvironment, <id>), whose episodes know their steps."
+            )
         if len(self.reward_funcs) > 1:
             raise ValueError(
-                f"reward_funcs={self.reward_func_names[:-1]}: leave them out, the environment gives the rewards of steps."
+                f"reward_funcs={self.reward_func_names[:-1]}: leave them out, the environment rewards the steps."
             )
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:

@@ -23,6 +23,8 @@ from hgpo_gym.trainers.batch import StepBatch
 try:
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, register_adv_est
 except ModuleNotFoundError as error:
+    if error.name != "verl":
+        raise
     raise ModuleNotFoundError("hgpo_gym.adapters.verl needs verl: pip install 'hgpo_gym[verl]'") from error
 
 FIELDS = ("trajectory", "step", "reward", "context_keys")
@@ -92,7 +94,7 @@ def advantages_and_returns(
     config: Any = None,
     **_others: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What verl calls: the advantages of estimator `name`, on the tokens of each step; returned twice, as its grpo does.
+    """What verl calls: the advantages of estimator `name` on the tokens of each step, twice, as its own grpo returns it.
 
     Rewards are those of the steps, for what verl spreads over a session's rows is its final score. Rows without a token
     in the mask (verl fills batches up with such) count for nothing.
