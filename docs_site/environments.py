@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from griffe import Docstring, DocstringSectionKind
 from gymnasium.envs.registration import load_env_creator
 
-from docs_site.markdown import code, prose, table
+from docs_site.markdown import code, prose, settings, table
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv
 from hgpo_gym.envs.alfworld.dataset import GAMES
 from hgpo_gym.envs.alfworld.generated import GENERATED_SPLITS as GENERATED_GAMES
@@ -36,7 +36,7 @@ def options(id: str) -> str:
         (code(name), "needed" if default is inspect.Parameter.empty else code(repr(default)), prose(meanings[name]))
         for name, default in option_defaults(id).items()
     ]
-    return table(("option", "default", "what it does"), rows)
+    return settings(("option", "default", "what it does"), rows)
 
 
 def environments(_: str = "") -> str:
@@ -58,16 +58,12 @@ def facts(id: str) -> str:
     record, creator = ENVIRONMENTS[id], _creator(id)
     assert isinstance(creator, type)
     rows = [
-        ("`gymnasium.make`", code(id)),
-        (
-            "in commands",
-            f"{code(f'env={record.name}')}, [its settings](../reference/configuration.md#env-{record.name})",
-        ),
+        ("in commands", f"{code(f'env={record.name}')}, [settings](../reference/configuration.md#env-{record.name})"),
         ("step limit", f"{record.max_episode_steps}; {code('max_episode_steps=')} sets another"),
         ("expert", code("expert=True") if "expert" in option_defaults(id) else "none"),
         ("`snapshot()`, `restore()`", "no" if creator.save_state is TextEnv.save_state else "yes"),
     ]
-    return table(("", ""), rows)
+    return table(("id", code(id)), rows)
 
 
 def splits(id: str) -> str:

@@ -2,8 +2,9 @@
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
@@ -11,9 +12,11 @@ from mkdocs.structure.pages import Page
 
 from docs_site.environments import environments, facts, options, splits
 from docs_site.formulas import draw_formulas
+from docs_site.groups import groups
 from docs_site.links import BENCHMARKS, ROOT, linked_files, rewritten, site_path, source_page
 from docs_site.pictures import GAMES, picture
 from docs_site.reference import commands, configuration
+from hgpo_gym.trainers.advantages import ESTIMATORS
 
 PARTS: dict[str, Callable[[str], str]] = {
     "commands": commands,
@@ -24,9 +27,9 @@ PARTS: dict[str, Callable[[str], str]] = {
     "splits": splits,
 }
 """What `<!-- generated: NAME ARGUMENT -->` on a line of its own stands for: Markdown, made from the argument."""
-PICTURES: dict[str, Callable[[], str]] = {
+PICTURES: Mapping[str, Callable[[], str]] = {
     f"environments/generated/{name}.svg": partial(picture, name) for name in GAMES
-}
+} | {f"estimators/generated/{name}.svg": partial(groups, name) for name in ESTIMATORS}
 """Pictures that pages link to and no folder has: SVG, by their path on the site."""
 MARK = re.compile(r"^<!-- generated: (\S+) ?(.*?) -->$", flags=re.MULTILINE)
 
@@ -59,6 +62,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - mkdocs'
     return draw_formulas(html)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write the search's index as a script too: a page that is read from the disk cannot fetch JSON."""
+    folder = Path(config.site_dir) / "search"
+    index = (folder / "search_index.json").read_text()
+    (folder / "search_index.js").write_text(f"var __index = {index}")
 
 
 def _linked_by(page: File) -> list[str]:

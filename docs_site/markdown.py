@@ -21,6 +21,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
+def settings(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of settings; on a phone its cells stand below each other (docs/assets/extra.css)."""
+    return f'<div class="settings" markdown>\n\n{table(columns, rows)}\n</div>\n'
+
+
 def _plain(text: str) -> str:
     """No character of it means anything to Markdown, to a table or to what looks for formulas."""
     return re.sub(r"[\\*_\[\]|$~^`#]", lambda match: f"&#{ord(match[0])};", html.escape(text, quote=False))

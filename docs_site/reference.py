@@ -7,7 +7,7 @@ import yaml
 
 from docs_site.config_files import ConfigFile, config_files, explanation
 from docs_site.environments import option_meanings
-from docs_site.markdown import code, prose, table
+from docs_site.markdown import code, prose, settings, table
 from hgpo_gym.cli import COMMANDS, EXAMPLES, make_parser
 from hgpo_gym.config import FOLDER
 from hgpo_gym.envs import ENVIRONMENTS
@@ -53,7 +53,7 @@ def commands(_: str = "") -> str:
 
 def _file_section(title: str, anchor: str, file: ConfigFile, level: int) -> str:
     rows = [(code(key.path), code(_value(key.default)), prose(explanation(file, key))) for key in file.keys]
-    return f"{'#' * level} {title} {{#{anchor}}}\n\n{prose(file.about)}\n\n{table(COLUMNS, rows)}"
+    return f"{'#' * level} {title} {{#{anchor}}}\n\n{prose(file.about)}\n\n{settings(COLUMNS, rows)}"
 
 
 def _made_section(name: str) -> str:
@@ -64,7 +64,7 @@ def _made_section(name: str) -> str:
         (code(f"env.{key}"), code(yaml.safe_dump(value).removesuffix("...\n").strip()), prose(meanings[key]))
         for key, value in made_settings(record)["env"].items()
     ]
-    return f"### env={name} {{#env-{name}}}\n\n{prose(record.description)}\n\n{table(COLUMNS, rows)}"
+    return f"### env={name} {{#env-{name}}}\n\n{prose(record.description)}\n\n{settings(COLUMNS, rows)}"
 
 
 def _without_file() -> list[str]:
@@ -89,6 +89,8 @@ def _parsers() -> dict[str, argparse.ArgumentParser]:
 
 def _command_section(name: str, parser: argparse.ArgumentParser) -> str:
     parts = [f"## hgpo-gym {name} {{#{name}}}\n\n{prose(parser.description or '')}"]
+    if any(action.dest == "overrides" for action in parser._actions):
+        parts[0] += " It takes [settings](configuration.md), `key=value`; `--show-config` prints them and stops."
     if rows := list(_arguments(parser)):
         parts.append(table(("argument", "what it does"), rows))
     if EXAMPLES.get(name):
@@ -97,10 +99,12 @@ def _command_section(name: str, parser: argparse.ArgumentParser) -> str:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    """The arguments that are not those of every command with settings."""
     for action in parser._actions:
-        if not isinstance(action, argparse._HelpAction):
-            value = action.metavar or ("|".join(action.choices) if action.choices else action.dest.upper())
-            flag = ", ".join(action.option_strings)
-            shown = f"{flag} {value}" if flag and action.nargs != 0 else flag or value
-            text = (action.help or "") % {"default": action.default}
-            yield code(str(shown)), prose(f"{text[:1].upper()}{text[1:]}")
+        if action.dest in ("help", "overrides", "show_config"):
+            continue
+        value = str(action.metavar or ("|".join(action.choices) if action.choices else action.dest.upper()))
+        flag = ", ".join(action.option_strings)
+        shown = f"{flag} {value}" if flag and action.nargs != 0 else flag or value
+        text = (action.help or "") % {"default": action.default}
+        yield code(shown), prose(f"{text[:1].upper()}{text[1:]}")

@@ -44,7 +44,7 @@ def load_configs(command: str, overrides: Sequence[str], changes: Sequence[Mappi
     try:
         parsed = OverridesParser.create().parse_overrides(overrides)
         _check_groups(parsed)
-        _make_env_settings(parsed)
+        _make_settings(parsed)
         folders = _folders_of_packages()
         with initialize_config_dir(str(FOLDER), version_base="1.3"):
             choices = [str(item.input_line) for item in parsed if item.key_or_group in groups()]
@@ -81,12 +81,15 @@ def _env_by_name(override: str) -> str:
     return f"env={ENVIRONMENTS[choice].name}" if group == "env" and choice in ENVIRONMENTS else override
 
 
-def _make_env_settings(overrides: Sequence[Override]) -> None:
-    """Give Hydra the settings of the chosen environment if no file has them."""
+def _make_settings(overrides: Sequence[Override]) -> None:
+    """Give Hydra the settings of the chosen environment and estimator if no file has them."""
     for override in overrides:
-        if override.key_or_group == "env" and (record := registered.without_file(str(override.value()), FOLDER)):
+        group, choice = override.key_or_group, str(override.value())
+        if group == "env" and (record := registered.without_file(choice, FOLDER)):
             settings = registered.made_settings(record)
             ConfigStore.instance().store(record.name, settings, group="env", package="_global_")
+        if group == "algo" and (own := registered.estimator_settings(choice, FOLDER)):
+            ConfigStore.instance().store(choice, own, group="algo")
 
 
 def _folders_of_packages() -> list[str]:

@@ -1,11 +1,13 @@
-"""Settings for registered environments that have no file in `configs/env`: made from the options of their class."""
+"""Settings for what is registered and has no file in `configs/`: environments, made from the options of their class,
+and estimators, made from the options of their function."""
 
-from inspect import Parameter
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.envs.registration import EnvRecord, option_defaults
+from hgpo_gym.trainers.advantages import ESTIMATORS
 
 FOLDER = Path(__file__).parent / "configs"
 SET_BY_COMMANDS = ("expert", "render_mode")
@@ -19,18 +21,19 @@ def config_folders(own: Path = FOLDER) -> list[Path]:
 
 
 def choices(own: Path = FOLDER) -> dict[str, list[str]]:
-    """The choices of every group, by group; in `env` also the registered environments that have no file."""
+    """The choices of every group, by group; in `env` and `algo` also what is registered without a file."""
     found: dict[str, set[str]] = {}
     for folder in config_folders(own):
         for path in folder.glob("*/*.yaml"):
             found.setdefault(path.parent.name, set()).add(path.stem)
     found["env"] |= {record.name for record in ENVIRONMENTS.values()}
+    found["algo"] |= set(ESTIMATORS)
     return {group: sorted(found[group]) for group in sorted(found)}
 
 
 def without_file(name: str, own: Path = FOLDER) -> EnvRecord | None:
     """The registered environment of this name, if no folder of choices has a file for it."""
-    if any((folder / "env" / f"{name}.yaml").exists() for folder in config_folders(own)):
+    if _has_file("env", name, own):
         return None
     return next((record for record in ENVIRONMENTS.values() if record.name == name), None)
 
@@ -54,6 +57,22 @@ def made_settings(record: EnvRecord) -> dict[str, Any]:
     if record.configs and (record.configs / "prompt" / f"{record.name}.yaml").exists():
         settings["defaults"] = [{"override /prompt": record.name}]
     return settings
+
+
+def estimator_settings(name: str, own: Path = FOLDER) -> dict[str, Any] | None:
+    """What a file in `configs/algo` would hold for an estimator that has none: its options with their defaults.
+
+    Options whose default no YAML file can hold are left out.
+    """
+    if name not in ESTIMATORS or _has_file("algo", name, own):
+        return None
+    options = list(signature(ESTIMATORS[name]).parameters.values())[1:]
+    defaults = {option.name: MISSING if option.default is Parameter.empty else option.default for option in options}
+    return {"name": name} | {option: default for option, default in defaults.items() if _is_plain(default)}
+
+
+def _has_file(group: str, name: str, own: Path) -> bool:
+    return any((folder / group / f"{name}.yaml").exists() for folder in config_folders(own))
 
 
 def _is_plain(value: Any) -> bool:

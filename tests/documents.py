@@ -173,9 +173,13 @@ def commands(block: Block) -> Iterator[list[str]]:
     for line in block.text.replace("\\\n", " ").splitlines():
         line = LAUNCHED.sub("hgpo-gym ", line.strip())
         if line.startswith("hgpo-gym "):
-            words = shlex.split(line, comments=True)[1:]
-            end = next((number for number, word in enumerate(words) if word in (">", "|", "&", "&&", ";")), None)
-            yield words[:end]
+            yield words(line)
+
+
+def words(command: str) -> list[str]:
+    """The arguments of a command, without what the shell makes of its output."""
+    split = shlex.split(command, comments=True)[1:]
+    return split[: next((number for number, word in enumerate(split) if word in (">", "|", "&", "&&", ";")), None)]
 
 
 def check_command(arguments: list[str]) -> None:

@@ -101,7 +101,8 @@ class StepBatch:
         """A batch from plain lists, one entry a step, context keys included.
 
         Args:
-            group, trajectory: any hashable names.
+            group: any hashable names, of task groups.
+            trajectory: any hashable names, of episodes.
             step: whole numbers that count up by one within a trajectory.
             observation: what was seen before acting.
             reward: of the action taken there.

@@ -30,14 +30,16 @@ def hgpo_gae(
             = a_t - gamma * (1 - lambda) * sum_{l >= 1} (gamma * lambda)^(l - 1) a_{t+l}
 
     With lambda = 1 it is HGPO; smaller values leave out more of the luck of later steps (less variance), and trust more
-    that equal contexts have equal values (more bias where they have not). docs/estimators.md has measurements.
+    that equal contexts have equal values (more bias where they have not). docs/estimators/bias.md has measurements.
 
     Args:
         batch: the steps, with context keys up to level K at least.
         gamma: discount of the step returns G_t.
         trace_decay: lambda, from 0 to 1.
         norm: `mean_norm`, or `mean_std_norm`, which divides by the root mean square of the task group's advantages.
-        history_length, length_weight_alpha, weights: of HGPO.
+        history_length: K, as in HGPO.
+        length_weight_alpha: as in HGPO.
+        weights: as in HGPO.
 
     Returns float64[N]; a step whose observation nobody shares has nothing to compare with and gets 0. Raises ValueError
     on an unknown name, a gamma or trace_decay outside [0, 1], or a `history_length` that the batch has no keys for.

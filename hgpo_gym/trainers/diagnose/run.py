@@ -35,8 +35,8 @@ class Measured:
 
     @property
     def without_unit(self) -> bool:
-        """Whether it divides by a standard deviation."""
-        return self.options["norm"] != "mean_norm"
+        """Whether it divides by a standard deviation, or may: an estimator without `norm` does not say."""
+        return self.options.get("norm") != "mean_norm"
 
 
 def run_diagnosis(config: DictConfig, report: Report) -> list[Finding]:

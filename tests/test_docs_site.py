@@ -1,0 +1,231 @@
+"""The documentation site: built without a warning, complete, and in need of nothing from elsewhere."""
+
+import html
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+import yaml
+
+from docs_site.config_files import config_files, explanation
+from docs_site.environments import option_meanings
+from docs_site.formulas import draw_formulas
+from docs_site.hook import PARTS, PICTURES
+from docs_site.links import rewritten
+from docs_site.markdown import code, prose
+from docs_site.pictures import GAMES, picture
+from docs_site.reference import configuration
+from hgpo_gym.cli import COMMANDS, EXAMPLES
+from hgpo_gym.config import FOLDER
+from hgpo_gym.envs import ENVIRONMENTS
+from hgpo_gym.envs.registration import option_defaults
+from hgpo_gym.trainers.advantages import ESTIMATORS
+from tests.documents import LAUNCHED, ROOT, check_command, words
+
+CONFIGS = sorted(FOLDER.rglob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, as `make docs` builds it: a warning would be an error."""
+    folder = tmp_path_factory.mktemp("site")
+    subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        check=True,
+    )
+    return folder
+
+
+class Loaded(HTMLParser):
+    """What a page loads by itself, and its links."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts, self.links = [], []
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.parts += [found[name] for name in ("src", "srcset", "poster") if name in found]
+        if tag == "link":
+            self.parts.append(found["href"])
+        if tag == "a" and found.get("href"):
+            self.links.append(found["href"])
+
+
+def test_the_site_loads_nothing_from_elsewhere(site):
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 25
+    for page in pages:
+        loaded = Loaded()
+        loaded.feed(page.read_text())
+        assert not [part for part in loaded.parts if re.match(r"(https?:)?//", part)], page
+        for part in [*loaded.parts, *loaded.links]:
+            path = re.sub(r"[?#].*", "", part)
+            if path and ":" not in path and not path.startswith("/") and page.name != "404.html":
+                assert (page.parent / path).exists(), f"{page} has {part}"
+    for style in [*site.rglob("*.css"), *site.rglob("*.svg")]:
+        assert not re.search(r"@import|url\(\s*[\"']?(https?:)?//", style.read_text()), style
+
+
+def test_pages_have_what_is_generated(site):
+    assert "alfworld.md" not in (site / "index.html").read_text()
+    for page in site.rglob("*.html"):
+        assert "<!-- generated" not in page.read_text(), page
+    assert 'href="../reference/configuration.html#trainer-default"' not in (site / "update.html").read_text()
+    assert 'href="reference/configuration.html#trainer-default"' in (site / "update.html").read_text()
+    assert "../images/signpost_maze_demo_5_seeds.png" in (site / "benchmarks/index.html").read_text()
+    for command in COMMANDS:
+        assert f'id="{command}"' in (site / "reference/commands.html").read_text()
+    assert "<mfrac>" in (site / "environments/webshop.html").read_text()
+
+
+def test_every_environment_has_a_page_with_its_picture_and_its_options(site):
+    for record in ENVIRONMENTS.values():
+        if record.id.startswith("hgpo_gym/"):
+            name = {"frozen_lake": "gymnasium", "taxi": "gymnasium"}.get(record.name, record.name)
+            page = html.unescape((site / f"environments/{name}.html").read_text())
+            assert f'src="generated/{record.name}.svg"' in page
+            for option, meaning in option_meanings(record.id).items():
+                assert f"<td><code>{option}</code></td>" in page
+                assert meaning
+            assert option_meanings(record.id).keys() == option_defaults(record.id).keys()
+
+
+def flat(section, prefix=""):
+    for key, value in section.items():
+        if isinstance(value, dict) and value and prefix + key != "diagnose.estimators":
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_key_of_a_configuration_is_listed_with_its_value_and_explained(path):
+    file = config_files()[path.relative_to(FOLDER).with_suffix("").as_posix()]
+    values = yaml.safe_load(path.read_text())
+    values.pop("defaults", None)
+    group = "" if path.parent == FOLDER or "_global_" in path.read_text() else f"{path.parent.name}."
+    listed = {key.path: yaml.safe_load(key.default) for key in file.keys}
+    expected = dict(flat(values, group))
+    estimators = expected.pop("diagnose.estimators", {})
+    expected |= {f"diagnose.estimators.{label}": value for label, value in estimators.items()}
+    nested = {key for key, value in listed.items() if isinstance(value, dict)}
+    expected = {key: value for key, value in expected.items() if key.rpartition(".")[0] not in nested}
+    expected |= {key: listed[key] for key in nested}
+    assert listed == expected
+    page = configuration()
+    for key in file.keys:
+        assert explanation(file, key), f"{path}: nothing says what {key.path} is"
+        assert f"| {code(key.path)} |" in page
+        assert prose(explanation(file, key)) in page
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "expected"),
+    [
+        ("trainer/default", "trainer.clip_high", "PPO clips the probability ratio to [1 - clip_low, 1 + clip_high]."),
+        (
+            "trainer/pretrained",
+            "trainer.kl_coef",
+            "Weight of the KL loss (estimator k3) to the initial weights; 0 saves",
+        ),
+        ("env/secret_word", "memory.window", "Past steps that the prompt shows: a number, 0 for none, null for the"),
+        ("algo/hgpo", "algo.name", "Hierarchy-of-Groups Policy Optimization"),
+        ("model/tiny", "model.lora.rank", "LoRA: only an adapter of this rank trains"),
+    ],
+)
+def test_a_key_is_explained_by_the_comment_that_is_about_it(name, path, expected):
+    file = config_files()[name]
+    [key] = [key for key in file.keys if key.path == path]
+    assert explanation(file, key).startswith(expected)
+
+
+def test_a_reason_in_another_group_comes_after_the_meaning():
+    file = config_files()["env/secret_word"]
+    [key] = [key for key in file.keys if key.path == "memory.window"]
+    assert explanation(file, key).endswith("null for the whole episode. Here: Every earlier answer counts.")
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_the_pictures_are_of_games_that_are_won(name):
+    drawn = re.sub(r"<[^>]+>|&#160;", " ", picture(name))
+    assert ENVIRONMENTS[GAMES[name].id].id in drawn.replace(" ", "")
+    assert re.search(r"Won, +reward +\d+, +\d+ +steps\.", drawn)
+    assert "@font-face" not in picture(name)
+
+
+def test_an_unknown_part_or_command_of_a_formula_is_an_error():
+    with pytest.raises(ValueError, match=r"\\nosuchthing"):
+        draw_formulas(r'<span class="arithmatex">\(\nosuchthing{x}\)</span>')
+    assert "arithmatex" not in draw_formulas(r'<div class="arithmatex">\[\frac{a &lt; b}{2}\]</div>')
+    assert set(PARTS) >= {"configuration", "options", "facts"}
+    assert len(PICTURES) == len(GAMES) + len(ESTIMATORS)
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "expected"),
+    [
+        ("update.md", "../hgpo_gym/configs/trainer/default.yaml", "reference/configuration.md#trainer-default"),
+        ("environments/webshop.md", "../../benchmarks/README.md#experts", "../benchmarks/README.md#experts"),
+        ("benchmarks/README.md", "../docs/images/demo.png", "../images/demo.png"),
+        ("benchmarks/README.md", "results/webshop_20_iterations.csv", "results/webshop_20_iterations.csv"),
+        ("update.md", "../hgpo_gym/cache.py", "source/hgpo_gym/cache.py.md"),
+        ("update.md", "memory.md#the-formula", "memory.md#the-formula"),
+        ("index.md", "../README.md", "index.md"),
+        ("update.md", "nosuchfile.md", "nosuchfile.md"),
+        ("update.md", "https://example.org/a.md", "https://example.org/a.md"),
+    ],
+)
+def test_links_lead_to_where_the_site_has_the_file(page, link, expected):
+    assert rewritten(page, f"[a]({link})") == f"[a]({expected})"
+
+
+@pytest.mark.parametrize("example", [example for examples in EXAMPLES.values() for example in examples])
+def test_the_examples_of_the_commands_are_sound(example):
+    if "=..." not in example:
+        check_command(words(LAUNCHED.sub("hgpo-gym ", example)))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
+    from benchmarks.page_in_browser import open_browser
+
+    with sync_api.sync_playwright() as playwright:
+        try:
+            browser = open_browser(playwright)
+        except sync_api.Error:
+            pytest.skip("no browser: playwright install chromium, or chromium on PATH")
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    "name", ["index.html", "environments/webshop.html", "reference/configuration.html", "benchmarks/index.html"]
+)
+def test_a_page_that_is_read_from_the_disk_fits(site, browser, width, name):
+    from benchmarks.page_in_browser import look
+
+    finding = look(browser, site / name, width)
+    assert not finding.overflowing
+    assert not finding.complaints
+    assert not [url for url in finding.requests if not url.startswith("file:")]
+
+
+def test_formulas_show_and_the_search_finds_on_pages_that_are_read_from_the_disk(site, browser):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((site / "environments" / "webshop.html").as_uri())
+    block, inline = (formula.bounding_box() for formula in page.locator("math").all())
+    assert block["width"] > 400
+    assert block["height"] > 30
+    assert inline["width"] > 5
+    page.locator("input[name=query]").click()
+    page.keyboard.type("importance_cap")
+    page.locator(".md-search-result__link", has_text="trainer").first.wait_for()
+    page.close()

@@ -1,0 +1,56 @@
+"""Estimators are choices of `algo`, those that users register too; ours have a page each."""
+
+from inspect import signature
+from pathlib import Path
+
+import pytest
+
+from hgpo_gym.config import ConfigError, groups, load_config, load_configs, plain
+from hgpo_gym.trainers.advantages import ESTIMATORS
+from hgpo_gym.trainers.diagnose.run import Measured
+
+
+@pytest.fixture
+def mine(monkeypatch):
+    def mine(batch, *, scale=1.0, norm="mean_norm", transform=abs):
+        return scale * batch.reward
+
+    monkeypatch.setitem(ESTIMATORS, "mine", mine)
+
+
+@pytest.mark.usefixtures("mine")
+def test_its_options_are_settings():
+    assert "mine" in groups()["algo"]
+    config = load_config("config", ["algo=mine", "algo.scale=2.5"])
+    assert plain(config.algo) == {"name": "mine", "scale": 2.5, "norm": "mean_norm"}
+    assert config.run_dir == "runs/signpost_maze-mine-seed0"
+    with pytest.raises(ConfigError, match=r"algo\.scael.*algo\.scale"):
+        load_config("config", ["algo=mine", "algo.scael=2"])
+    with pytest.raises(ConfigError, match=r"algo\.scale=many: expected a number"):
+        load_config("config", ["algo=mine", "algo.scale=many"])
+
+
+def test_an_option_without_a_default_has_to_be_given(monkeypatch):
+    monkeypatch.setitem(ESTIMATORS, "demanding", lambda batch, *, weight: weight * batch.reward)
+    with pytest.raises(ConfigError, match=r"algo\.weight"):
+        load_configs("config", ["algo=demanding"], [{}])
+    assert load_config("config", ["algo=demanding", "algo.weight=1"]).algo.weight == 1
+
+
+def test_a_file_goes_before_the_function(monkeypatch):
+    monkeypatch.setitem(ESTIMATORS, "grpo", lambda batch, *, other=1: other * batch.reward)
+    assert "other" not in load_config("config", ["algo=grpo"]).algo
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_has_a_page_that_names_its_options(name):
+    page = (Path(__file__).parents[1] / "docs" / "estimators" / f"{name}.md").read_text()
+    for option in list(signature(ESTIMATORS[name]).parameters)[1:]:
+        assert f"`{option}`" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "fitted"), [({}, True), ({"norm": "mean_std_norm"}, True), ({"norm": "mean_norm"}, False)]
+)
+def test_a_diagnosis_fits_a_scale_unless_the_estimator_has_the_rewards_unit(options, fitted):
+    assert Measured("mine", options).without_unit is fitted
