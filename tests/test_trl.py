@@ -18,6 +18,7 @@ from hgpo_gym.trainers.advantages import estimate
 from hgpo_gym.trainers.batch import StepBatch
 
 TASKS = ("red-blue", "blue-red")  # the first sign tells them apart
+EIGHT = {"per_device_train_batch_size": 8}  # four episodes of each task
 GAMMA, PENALTY, LEVELS = 0.95, 0.1, 3
 
 
@@ -39,7 +40,9 @@ def chat_model():
 def trained(chat_model, folder, **settings):
     model, tokenizer = chat_model
     Watched.seen = []
-    trainer = make_trainer(copy.deepcopy(model), tokenizer, TASKS, str(folder), trainer=Watched, **settings)
+    trainer = make_trainer(
+        copy.deepcopy(model), tokenizer, TASKS, str(folder), trainer=Watched, **{**EIGHT, **settings}
+    )
     trainer.train()
     return trainer
 
@@ -153,5 +156,5 @@ def test_refusals(chat_model, tmp_path):
         StepAdvantageTrainer(
             **arguments,
             reward_funcs=[lambda completions, **_: [0.0] * len(completions)],
-            args=make_trainer(model, tokenizer, TASKS, str(tmp_path), max_steps=1).args,
+            args=make_trainer(model, tokenizer, TASKS, str(tmp_path), max_steps=1, **EIGHT).args,
         )

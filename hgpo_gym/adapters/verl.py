@@ -94,7 +94,7 @@ def advantages_and_returns(
     config: Any = None,
     **_others: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What verl calls: the advantages of estimator `name` on the tokens of each step, twice, as its own grpo returns it.
+    """What verl calls: the advantages of estimator `name` on the tokens of each step, twice, as verl's grpo does.
 
     Rewards are those of the steps, for what verl spreads over a session's rows is its final score. Rows without a token
     in the mask (verl fills batches up with such) count for nothing.
