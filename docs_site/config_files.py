@@ -106,7 +106,9 @@ def _read(path: Path) -> ConfigFile:
     group = "" if lines[0] == GLOBAL or "/" not in name else name.partition("/")[0]
     values = yaml.safe_load(text)
     title = _words(about) if lines[of_file].strip() else ""
-    keys = tuple(_keys(yaml.compose(text), lines, of_file, f"{group}." if group else "", title))
+    document = yaml.compose(text)
+    assert isinstance(document, yaml.MappingNode)
+    keys = tuple(_keys(document, lines, of_file, f"{group}." if group else "", title))
     return ConfigFile(name, _words(about), tuple(_builds_on(name, values.get("defaults", []))), keys)
 
 

@@ -18,6 +18,11 @@ PAGES = {"frozen_lake": "gymnasium", "taxi": "gymnasium"}
 BUILT_IN = ("train", "test", "all")
 
 
+def own_environments() -> list[EnvRecord]:
+    """What this package registers, without what others do that are installed too."""
+    return [record for record in ENVIRONMENTS.values() if record.id.startswith("hgpo_gym/")]
+
+
 def option_meanings(id: str) -> dict[str, str]:
     """What the docstring of an environment's class says about each option."""
     sections = Docstring(inspect.getdoc(_creator(id)) or "").parse("google", warn_missing_types=False)
@@ -48,7 +53,7 @@ def environments(_: str = "") -> str:
             str(record.max_episode_steps),
             prose(record.description),
         )
-        for record in ENVIRONMENTS.values()
+        for record in own_environments()
     ]
     return table(("id", "in commands", "steps", "what it is"), rows)
 
@@ -57,6 +62,7 @@ def facts(id: str) -> str:
     """How an environment is called, its step limit, and what it can do."""
     record, creator = ENVIRONMENTS[id], _creator(id)
     assert isinstance(creator, type)
+    assert issubclass(creator, TextEnv)
     rows = [
         ("in commands", f"{code(f'env={record.name}')}, [settings](../reference/configuration.md#env-{record.name})"),
         ("step limit", f"{record.max_episode_steps}; {code('max_episode_steps=')} sets another"),

@@ -1,6 +1,5 @@
 """What mkdocs calls while it builds the site: mkdocs.yml names this file."""
 
-import posixpath
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -36,8 +35,8 @@ MARK = re.compile(r"^<!-- generated: (\S+) ?(.*?) -->$", flags=re.MULTILINE)
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the benchmarks, the pictures, and the files of the repository that pages link to."""
-    for path in sorted((ROOT / BENCHMARKS).glob("*.md")):
-        files.append(_copied(config, path.relative_to(ROOT).as_posix()))
+    for page in sorted((ROOT / BENCHMARKS).glob("*.md")):
+        files.append(_copied(config, page.relative_to(ROOT).as_posix()))
     for place, draw in PICTURES.items():
         files.append(File.generated(config, place, content=draw()))
     for path in sorted({path for page in files.documentation_pages() for path in _linked_by(page)}):
@@ -76,4 +75,4 @@ def _linked_by(page: File) -> list[str]:
 
 
 def _copied(config: MkDocsConfig, path: str) -> File:
-    return File.generated(config, posixpath.normpath(path), abs_src_path=str(ROOT / path))
+    return File.generated(config, path, abs_src_path=str(ROOT / path))

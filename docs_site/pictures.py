@@ -10,8 +10,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import textworld
-from rich._export_format import CONSOLE_SVG_FORMAT
-from rich.console import Console
+from rich.console import CONSOLE_SVG_FORMAT, Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
@@ -21,7 +20,7 @@ WIDTH = 86
 LISTED = 150
 """Characters of the admissible actions that are shown."""
 FONTS = 'ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace'
-FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace("Fira Code", "FONTS")
+FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace("Fira Code", FONTS)
 
 
 class Step(NamedTuple):
@@ -135,8 +134,7 @@ def _drawn(game: Game, steps: Sequence[Step]) -> str:
         f"{'Won' if last.info['won'] else 'Lost'}, reward {last.reward:g}, {len(steps) - 1} steps.",
         "bold yellow",
     )
-    drawn = console.export_svg(title=game.id, theme=MONOKAI, code_format=FORMAT, unique_id="game")
-    return drawn.replace("FONTS", FONTS)
+    return console.export_svg(title=game.id, theme=MONOKAI, code_format=FORMAT, unique_id="game")
 
 
 def _print(console: Console, text: str, style: str, lines: int = 10) -> None:

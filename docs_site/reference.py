@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import yaml
 
 from docs_site.config_files import ConfigFile, config_files, explanation
-from docs_site.environments import option_meanings
+from docs_site.environments import option_meanings, own_environments
 from docs_site.markdown import code, prose, settings, table
 from hgpo_gym.cli import COMMANDS, EXAMPLES, make_parser
 from hgpo_gym.config import FOLDER
-from hgpo_gym.envs import ENVIRONMENTS
+from hgpo_gym.envs.registration import EnvRecord
 from hgpo_gym.registered import made_settings, without_file
 
 GROUPS = {
@@ -40,7 +40,7 @@ def configuration(_: str = "") -> str:
                 title = choice if choice.startswith("published/") else f"{group}={choice}"
                 parts.append(_file_section(title, file.name.replace("/", "-"), file, level=3))
         if group == "env":
-            parts += [_made_section(name) for name in _without_file()]
+            parts += [_made_section(record) for record in own_environments() if without_file(record.name)]
     for command in sorted(files.keys() & COMMANDS.keys()):
         parts.append(_file_section(f"Only hgpo-gym {command}", command, files[command], level=2))
     return "\n\n".join(parts)
@@ -56,19 +56,14 @@ def _file_section(title: str, anchor: str, file: ConfigFile, level: int) -> str:
     return f"{'#' * level} {title} {{#{anchor}}}\n\n{prose(file.about)}\n\n{settings(COLUMNS, rows)}"
 
 
-def _made_section(name: str) -> str:
+def _made_section(record: EnvRecord) -> str:
     """The settings of an environment without a file: the options of its class."""
-    record = next(record for record in ENVIRONMENTS.values() if record.name == name)
     meanings = option_meanings(record.id) | {"id": "For gymnasium.make.", "max_episode_steps": "Its step limit."}
     rows = [
         (code(f"env.{key}"), code(yaml.safe_dump(value).removesuffix("...\n").strip()), prose(meanings[key]))
         for key, value in made_settings(record)["env"].items()
     ]
-    return f"### env={name} {{#env-{name}}}\n\n{prose(record.description)}\n\n{settings(COLUMNS, rows)}"
-
-
-def _without_file() -> list[str]:
-    return [record.name for record in ENVIRONMENTS.values() if without_file(record.name)]
+    return f"### env={record.name} {{#env-{record.name}}}\n\n{prose(record.description)}\n\n{settings(COLUMNS, rows)}"
 
 
 def _defaults() -> dict[str, str]:
