@@ -71,8 +71,8 @@ def task_rows(task_ids: Sequence[str], *, instruction: str = "", seeds: Sequence
 class StepAdvantageTrainer(GRPOTrainer):
     """`GRPOTrainer` whose loss has, on the tokens of each turn, the advantage of that step.
 
-    Rewards are the environment's, step by step; `reward_funcs` would reach the log alone and are refused. TRL's own table
-    of completions goes on to show the advantages that TRL would have used.
+    Rewards are the environment's, step by step; `reward_funcs` would reach the log alone and are refused. TRL's table
+    of completions still shows the advantages that TRL would have used.
 
     Args:
         advantage: an estimator of `hgpo_gym.trainers.advantages`, by name.
