@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-vllm check docs install parity benchmark clean
+.PHONY: demo test test-verl test-vllm check docs install parity benchmark clean
 
 # Installed once; again whenever the requirements change. Torch comes first, and exactly, so that pip takes a CPU build
 # that it is pointed to (a wheel at hand, an index of CPU builds) rather than the newest one with its CUDA packages.
@@ -22,6 +22,14 @@ BIN := .venv/bin
 	.venv-vllm/bin/python -m pip install --quiet --editable ".[train,lora]" "pytest>=8"
 	touch $@
 
+# verl sits beside .venv: it uses what is there, and brings the rest, which need not suit anybody else.
+.venv-verl/installed: .venv/installed pyproject.toml tests_verl/requirements.txt
+	$(PYTHON) -m venv .venv-verl
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > .venv-verl/beside.pth
+	mv .venv-verl/beside.pth .venv-verl/lib/python*/site-packages/
+	.venv-verl/bin/python -m pip install --quiet --no-deps --requirement tests_verl/requirements.txt --editable .
+	touch $@
+
 install: .venv/installed
 
 demo: install
@@ -32,6 +40,9 @@ test: install
 
 test-vllm: .venv-vllm/installed
 	.venv-vllm/bin/python -m pytest tests_vllm
+
+test-verl: .venv-verl/installed
+	.venv-verl/bin/python -m pytest -p no:xdist tests_verl
 
 check: install
 	$(BIN)/ruff format --check .
@@ -49,4 +60,4 @@ benchmark: install
 	$(BIN)/python -m benchmarks.credit_assignment
 
 clean:
-	rm -rf .venv .venv-vllm runs site
+	rm -rf .venv .venv-verl .venv-vllm runs site

@@ -1,0 +1,67 @@
+"""The tool-call loop of OpenAI-style chat completions: dicts in, dicts out, for any client and any server.
+
+messages = [{"role": "user", "content": episode.begin(task_id)}]
+while not episode.over:
+    message = ask(messages=messages, tools=tools(episode))     # your client; the assistant's message as a dict
+    messages += [message, *answers(episode, message)]
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hgpo_gym.adapters.episode import Episode
+from hgpo_gym.suggest import unknown_name
+
+TOOL = "act"
+NO_CALL = f"You did not act. Call {TOOL} with an action."
+_FORM = '{"action": "what to do"}'
+
+
+def tools(episode: Episode, *, closed: bool = False) -> list[dict[str, Any]]:
+    """The `tools` of a request: one function, `act(action)`.
+
+    Args:
+        episode: the one that is played.
+        closed: allow nothing but the actions that are admissible now, as an `enum`, where there are any; ask for the
+            tools anew at every turn then.
+    """
+    action: dict[str, Any] = {"type": "string", "description": "What to do, in words."}
+    if closed and episode.admissible_actions:
+        action["enum"] = list(episode.admissible_actions)
+    parameters = {"type": "object", "properties": {"action": action}, "required": ["action"]}
+    description = "Act in the world. Answers with what you see then, and with what can be done, where that is limited."
+    return [{"type": "function", "function": {"name": TOOL, "description": description, "parameters": parameters}}]
+
+
+def answers(episode: Episode, message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Take the actions of an assistant's message, and return the messages that answer it.
+
+    One tool message for each call, in order; what is wrong with a call is said to the model there, and nothing happens
+    in the world. A message without calls, while the episode goes on, gets a user message that asks for one. Each
+    message is a turn of the episode: `episode.steps` are the steps of credit assignment.
+    """
+    calls = message.get("tool_calls") or []
+    replies = [
+        {"role": "tool", "tool_call_id": call.get("id", ""), "content": _answer(episode, call.get("function") or {})}
+        for call in calls
+    ]
+    if not calls and not episode.over:
+        replies = [{"role": "user", "content": NO_CALL}]
+    episode.turn += 1
+    return replies
+
+
+def _answer(episode: Episode, function: Mapping[str, Any]) -> str:
+    if (name := function.get("name")) != TOOL:
+        return unknown_name("tool", name, [TOOL])
+    arguments = function.get("arguments")
+    try:
+        values = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except json.JSONDecodeError as error:
+        return f"The arguments are not JSON ({error}). Expected {_FORM}."
+    if not isinstance(values, dict) or not isinstance(values.get("action"), str):
+        return f"The arguments have no action that is a string. Expected {_FORM}."
+    if others := sorted(values.keys() - {"action"}):
+        return f"Unknown arguments: {', '.join(others)}. Expected {_FORM}."
+    return episode.act(values["action"])

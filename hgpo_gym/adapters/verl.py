@@ -1,0 +1,178 @@
+"""verl: `algorithm.adv_estimator=hgpo`, or gigpo, or any other estimator of ours, in verl's registry.
+
+verl finds this module by itself (its plugins are entry points) and registers the estimators here. What it hands to an
+estimator are the rows' token rewards, masks and uids, but not which step of which episode a row is. That comes beside
+it, by `with row_steps(...)` around verl's `compute_advantage`; `trainer.v1.trainer_mode=steps_sync` does it in its
+trainer (see `hgpo_gym.adapters.verl_trainer`). Written for verl 0.9.1.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from hgpo_gym.adapters.episode import Step, on_tokens, turns_of_tokens
+from hgpo_gym.trainers.advantages import ESTIMATORS, estimate
+from hgpo_gym.trainers.batch import StepBatch
+
+try:
+    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, register_adv_est
+except ModuleNotFoundError as error:
+    if error.name != "verl":
+        raise
+    raise ModuleNotFoundError("hgpo_gym.adapters.verl needs verl: pip install 'hgpo_gym[verl]'") from error
+
+FIELDS = ("trajectory", "step", "reward", "context_keys")
+"""What is said of each step of a row; `penalty` may be added."""
+
+_STEPS: ContextVar[Sequence[Sequence[Mapping[str, Any]]] | None] = ContextVar("steps", default=None)
+
+
+def describe_steps(trajectory: str, steps: Sequence[Step], *, invalid_action_penalty: float = 0.0) -> list[dict]:
+    """An episode's steps (`Episode.steps`), as `row_steps` and an agent loop's `extra_fields["steps"]` want them.
+
+    All of them for a row that is the whole conversation, `[described[t]]` for a row that is one step.
+
+    Args:
+        trajectory: what names the episode, different for every episode of a batch.
+        steps: of the episode, from the first.
+        invalid_action_penalty: comes off the return of a step whose action was not valid.
+    """
+    return [
+        {
+            "trajectory": trajectory,
+            "step": number,
+            "reward": step.reward,
+            "context_keys": [int(key) for key in step.context_keys],
+            "penalty": 0.0 if step.valid else invalid_action_penalty,
+        }
+        for number, step in enumerate(steps)
+    ]
+
+
+@contextmanager
+def row_steps(rows: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[None]:
+    """Around `compute_advantage`: for each row of the batch its steps, each with the fields `FIELDS`.
+
+    A row with one step is that step's answer; all its tokens get the step's advantage. In a row with several, a whole
+    conversation, the n-th step is the n-th stretch of tokens with `response_mask` 1.
+    """
+    token = _STEPS.set(rows)
+    try:
+        yield
+    finally:
+        _STEPS.reset(token)
+
+
+def register_estimators() -> list[str]:
+    """Put all our estimators into verl's registry, and return their names there.
+
+    A name that verl has taken itself, like grpo, becomes `hgpo_gym.grpo`. Called when this module is imported; call it
+    again after `register_estimator`.
+    """
+    names = []
+    for name in ESTIMATORS:
+        taken = ADV_ESTIMATOR_REGISTRY.get(name)
+        theirs = taken is not None and getattr(taken, "func", None) is not advantages_and_returns
+        names.append(f"hgpo_gym.{name}" if theirs else name)
+        if names[-1] not in ADV_ESTIMATOR_REGISTRY:
+            register_adv_est(names[-1])(partial(advantages_and_returns, name))
+    return names
+
+
+def advantages_and_returns(
+    name: str,
+    *,
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: np.ndarray | None = None,
+    config: Any = None,
+    **_others: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What verl calls: the advantages of estimator `name` on the tokens of each step, twice, as verl's grpo does.
+
+    Rewards are those of the steps, for what verl spreads over a session's rows is its final score. Rows without a token
+    in the mask (verl fills batches up with such) count for nothing.
+
+    Args:
+        token_level_rewards: float[rows, tokens]; only its device and kind count.
+        response_mask: [rows, tokens], 1 for the model's own tokens.
+        index: the uid of each row, which names its task group.
+        config: verl's `algorithm`: gamma, norm_adv_by_std_in_grpo, and further options in `advantage_options`.
+
+    Raises:
+        ValueError: steps or uids are missing, a step lacks a field, a row has more steps than stretches of tokens, or
+            the KL divergence is part of the reward.
+    """
+    rows = _STEPS.get()
+    if rows is None:
+        raise ValueError(
+            f"adv_estimator={name} needs the steps of every row, which verl does not pass on: set "
+            "trainer.v1.trainer_mode=steps_sync, or call compute_advantage inside `with row_steps(...)`."
+        )
+    if index is None:
+        raise ValueError(f"adv_estimator={name} needs non_tensor_batch['uid'], which names each row's task group.")
+    if config is not None and config.get("use_kl_in_reward"):
+        raise ValueError(
+            f"adv_estimator={name} takes the rewards of steps, so a KL divergence in the reward would be lost: set "
+            "algorithm.use_kl_in_reward=False and actor_rollout_ref.actor.use_kl_loss=True."
+        )
+    mask = response_mask.detach().cpu().numpy() > 0
+    if len(rows) != len(mask):
+        raise ValueError(f"row_steps has {len(rows)} rows, the batch {len(mask)}.")
+    real = [row for row in range(len(mask)) if mask[row].any()]
+    values = estimate(name, _batch(rows, index, real), **_options(name, config))
+    advantages = np.zeros(mask.shape)
+    first = 0
+    for row in real:
+        count = len(rows[row])
+        turns = turns_of_tokens(mask[row]) if count > 1 else np.where(mask[row], 0, -1)
+        if count > turns.max() + 1:
+            raise ValueError(f"Row {row} has {count} steps but {turns.max() + 1} stretches of tokens in response_mask.")
+        advantages[row] = on_tokens(values[first : first + count], turns)
+        first += count
+    tensor = torch.as_tensor(advantages, dtype=token_level_rewards.dtype, device=token_level_rewards.device)
+    return tensor, tensor.clone()
+
+
+def _batch(rows: Sequence[Sequence[Mapping[str, Any]]], index: np.ndarray, real: Sequence[int]) -> StepBatch:
+    for row in real:
+        if not rows[row]:
+            raise ValueError(f"Row {row} has no steps: an agent loop says them in extra_fields['steps'].")
+    described = [(row, step) for row in real for step in rows[row]]
+    for row, step in described:
+        for name in FIELDS:
+            if name not in step:
+                raise ValueError(
+                    f"Row {row}: a step without {name!r}. Each needs {', '.join(FIELDS)}; describe_steps makes them "
+                    "from the steps of an Episode, Memory.observe(...).keys are the context keys."
+                )
+    groups = {uid: number for number, uid in enumerate(dict.fromkeys(index[row] for row, _ in described))}
+    names = {name: number for number, name in enumerate(dict.fromkeys(step["trajectory"] for _, step in described))}
+    return StepBatch(
+        group=np.array([groups[index[row]] for row, _ in described], dtype=np.int64),
+        trajectory=np.array([names[step["trajectory"]] for _, step in described], dtype=np.int64),
+        step=np.array([step["step"] for _, step in described], dtype=np.int64),
+        reward=np.array([step["reward"] for _, step in described], dtype=np.float64),
+        context_keys=np.array([step["context_keys"] for _, step in described], dtype=np.int64),
+        penalty=np.array([step.get("penalty", 0.0) for _, step in described], dtype=np.float64),
+    )
+
+
+def _options(name: str, config: Any) -> dict[str, Any]:
+    """The estimator's options from verl's `algorithm`; without it, the estimator's own defaults."""
+    if config is None:
+        return {}
+    by_std = config.get("norm_adv_by_std_in_grpo", True)
+    of_verl = {"gamma": config.get("gamma"), "norm": "mean_std_norm" if by_std else "mean_norm"}
+    known = inspect.signature(ESTIMATORS[name]).parameters
+    chosen = {option: value for option, value in of_verl.items() if option in known and value is not None}
+    return {**chosen, **(config.get("advantage_options") or {})}
+
+
+register_estimators()

@@ -1,0 +1,115 @@
+"""The episode that the adapters share: what it says, and which steps it sees."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from hgpo_gym.adapters.episode import OVER, Episode, on_tokens, step_batch, turns_of_tokens
+from hgpo_gym.memory import Memory
+
+MAZE = {"sections": 1, "colours": 2, "split": "all", "max_episode_steps": 6}
+WAY = ("walk on", "walk on", "open red door")
+
+
+def played(turns, **options):
+    """An episode of the maze; each turn is the actions of one answer of the model."""
+    episode = Episode("hgpo_gym/SignpostMaze-v0", **{**MAZE, **options})
+    episode.begin("red")
+    for number, actions in enumerate(turns):
+        episode.turn = number
+        for action in actions:
+            episode.act(action)
+    return episode
+
+
+def keys_of(observations):
+    memory, keys = Memory(window=0, history_length=2), []
+    for observation in observations:
+        keys.append(memory.observe(observation).keys)
+        memory.record("")
+    return keys
+
+
+def observations(actions):
+    env = gymnasium.make("hgpo_gym/SignpostMaze-v0", **MAZE)
+    return [
+        env.reset(options={"task_id": "red"})[0],
+        *(env.step(action)[0] for action in actions),
+    ]
+
+
+def test_it_says_what_is_seen_and_what_can_be_done():
+    episode = Episode("hgpo_gym/SignpostMaze-v0", **MAZE)
+    assert episode.begin("red") == (
+        "Find the way through the castle to the garden.\n"
+        "You stand at a signpost. It says: take the red door.\n"
+        "Possible actions: walk on."
+    )
+    assert episode.act("fly") == (
+        "That is not possible here. You stand at a signpost. It says: take the red door.\nPossible actions: walk on."
+    )
+    said = [episode.act(action) for action in WAY]
+    assert said[-1] == f"You step out into the garden.\n{OVER} The task is solved."
+    assert (episode.over, episode.won, episode.admissible_actions) == (True, True, ())
+    assert episode.act("walk on") == OVER
+    assert episode.total_reward() == 10
+
+
+def test_the_step_limit_ends_it():
+    episode = played([["fly"]] * 6)
+    assert (episode.over, episode.won) == (True, False)
+    assert len(episode.steps(6)) == 6
+
+
+def test_a_turn_is_a_step():
+    steps = played([[action] for action in WAY]).steps(3)
+    assert [step.reward for step in steps] == [0, 0, 10]
+    assert all(step.valid for step in steps)
+    np.testing.assert_array_equal([step.context_keys for step in steps], keys_of(observations(WAY)[:3]))
+
+
+def test_a_turn_with_several_actions_is_one_step_and_one_without_any_is_a_step_too():
+    steps = played([[], ["walk on", "walk on"], ["fly"], ["open red door"], ["walk on"]]).steps(5)
+    assert [(step.reward, step.valid) for step in steps] == [(0, False), (0, True), (0, False), (10, True)]
+    keys = keys_of(observations(["walk on", "walk on", "fly"]))
+    np.testing.assert_array_equal([step.context_keys for step in steps], [keys[0], keys[0], keys[2], keys[3]])
+
+
+def test_giving_up_is_a_step_but_what_is_said_after_the_end_is_none():
+    assert [step.valid for step in played([["walk on"], []]).steps(2)] == [True, False]
+    assert len(played([[action] for action in WAY]).steps(7)) == 3
+
+
+def test_chance_after_the_start_is_a_members_own():
+    dice = Episode("hgpo_gym/SecretWord-v0")
+    task = dice.env.unwrapped.task_ids[0]
+    assert dice.begin(task, seed=1, chance=5) == dice.begin(task, seed=1, chance=6)
+    drawn = []
+    for chance in (5, 6, 5):
+        dice.begin(task, seed=1, chance=chance)
+        drawn.append(dice.env.unwrapped.np_random.integers(2**31))
+    assert drawn[0] == drawn[2] != drawn[1]
+
+
+def test_a_batch_of_episodes():
+    long, short = played([["fly"], *([action] for action in WAY)]).steps(4), played([["walk on"]]).steps(1)
+    batch = step_batch(["a", "b"], [long, short], invalid_action_penalty=0.1)
+    assert batch.group.tolist() == [0, 0, 0, 0, 1]
+    assert batch.trajectory.tolist() == [0, 0, 0, 0, 1]
+    assert batch.step.tolist() == [0, 1, 2, 3, 0]
+    assert batch.reward.tolist() == [0, 0, 0, 10, 0]
+    assert batch.penalty.tolist() == [0.1, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("mask", "turns", "tokens"),
+    [
+        ([1, 1, 0, 0, 1, 0], [0, 0, -1, -1, 1, -1], [5, 5, 0, 0, 7, 0]),
+        ([0, 1, 0, 1, 1, 0, 1], [-1, 0, -1, 1, 1, -1, 2], [0, 5, 0, 7, 7, 0, 0]),
+        ([0, 0], [-1, -1], [0, 0]),
+        ([], [], []),
+    ],
+)
+def test_values_of_turns_on_tokens(mask, turns, tokens):
+    assert turns_of_tokens(np.array(mask)).tolist() == turns
+    assert on_tokens(np.array([5.0, 7.0]), np.array(turns, dtype=np.int64)).tolist() == tokens

@@ -1,0 +1,105 @@
+"""The tool-call loop: what is offered, what is answered, and that nothing a model writes breaks it."""
+
+import json
+
+import pytest
+
+from hgpo_gym.adapters.episode import OVER, Episode
+from hgpo_gym.adapters.tool_calls import NO_CALL, TOOL, answers, tools
+
+
+@pytest.fixture
+def episode():
+    episode = Episode("hgpo_gym/SignpostMaze-v0", sections=1, split="all")
+    episode.begin("red")
+    return episode
+
+
+def saying(*calls):
+    """An assistant's message with calls of (name, arguments)."""
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": f"call-{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
+            for number, (name, arguments) in enumerate(calls)
+        ],
+    }
+
+
+def acting(*actions):
+    return saying(*((TOOL, json.dumps({"action": action})) for action in actions))
+
+
+def test_what_is_offered(episode):
+    [tool] = tools(episode)
+    assert (tool["type"], tool["function"]["name"]) == ("function", "act")
+    assert tool["function"]["parameters"]["required"] == ["action"]
+    assert tool["function"]["parameters"]["properties"]["action"]["type"] == "string"
+    [closed] = tools(episode, closed=True)
+    assert closed["function"]["parameters"]["properties"]["action"]["enum"] == ["walk on"]
+    free = Episode("hgpo_gym/SecretWord-v0")
+    free.begin(free.env.unwrapped.task_ids[0])
+    assert "enum" not in tools(free, closed=True)[0]["function"]["parameters"]["properties"]["action"]
+
+
+def test_an_episode(episode):
+    said = []
+    for action in ("walk on", "walk on", "open red door"):
+        [reply] = answers(episode, acting(action))
+        assert (reply["role"], reply["tool_call_id"]) == ("tool", "call-0")
+        said.append(reply["content"])
+    assert said[0] == "You are in a bare corridor.\nPossible actions: walk on, go back."
+    assert said[2].endswith("The task is solved.")
+    assert (episode.over, episode.won, episode.turn) == (True, True, 3)
+    assert [step.reward for step in episode.steps(episode.turn)] == [0, 0, 10]
+
+
+def test_several_calls_are_answered_in_order_and_are_one_step(episode):
+    replies = answers(episode, acting("walk on", "walk on"))
+    assert [reply["tool_call_id"] for reply in replies] == ["call-0", "call-1"]
+    assert "round hall" in replies[1]["content"]
+    assert len(episode.steps(episode.turn)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "answer"),
+    [
+        ("act", "walk on", "not JSON"),
+        ("act", '{"action": "walk', "not JSON"),
+        ("act", "", "not JSON"),
+        ("act", "[1]", "no action that is a string"),
+        ("act", "{}", "no action that is a string"),
+        ("act", '{"action": 3}', "no action that is a string"),
+        ("act", '{"action": null}', "no action that is a string"),
+        ("act", None, "no action that is a string"),
+        ("act", '{"action": "walk on", "speed": 3}', "Unknown arguments: speed"),
+        ("acts", '{"action": "walk on"}', "Unknown tool 'acts'. Did you mean 'act'?"),
+        (None, None, "Unknown tool 'None'"),
+    ],
+)
+def test_what_is_wrong_with_a_call_is_said_and_nothing_happens(episode, name, arguments, answer):
+    [reply] = answers(episode, saying((name, arguments)))
+    assert answer in reply["content"]
+    assert episode.admissible_actions == ("walk on",)
+    assert [(step.reward, step.valid) for step in episode.steps(episode.turn)] == [(0, False)]
+    [reply] = answers(episode, acting("walk on"))
+    assert "corridor" in reply["content"]
+
+
+def test_arguments_that_a_client_has_read_already(episode):
+    [reply] = answers(episode, saying(("act", {"action": "walk on"})))
+    assert "corridor" in reply["content"]
+
+
+@pytest.mark.parametrize("message", [{"role": "assistant", "content": "I walk on."}, {"tool_calls": None}])
+def test_a_message_without_a_call(episode, message):
+    assert answers(episode, message) == [{"role": "user", "content": NO_CALL}]
+    assert [step.valid for step in episode.steps(episode.turn)] == [False]
+
+
+def test_after_the_end(episode):
+    answers(episode, acting("walk on", "walk on", "open red door"))
+    assert [reply["content"] for reply in answers(episode, acting("walk on", "walk on"))] == [OVER, OVER]
+    assert answers(episode, {"role": "assistant", "content": "Done."}) == []
+    assert len(episode.steps(episode.turn)) == 1
