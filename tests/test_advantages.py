@@ -148,6 +148,26 @@ def test_a_penalty_stays_at_its_step():
     np.testing.assert_allclose(difference, [0.05, 0, -0.05, 0], atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_penalty_among_equal_returns_is_as_large_as_other_values(name):
+    """Where all episodes fail and one action is invalid, no estimator divides by next to nothing."""
+    columns = two_episodes(reward=[0.0] * 4)
+    one = estimate(name, batch(**columns | {"penalty": [0.1, 0, 0, 0]}))
+    assert one[0] < 0
+    assert one[0] == one.min()
+    assert np.abs(one).max() <= 2 * np.sqrt(4)
+    every = estimate(name, batch(**columns | {"penalty": [0.1] * 4}))
+    assert (np.abs(every) <= 1).all()
+
+
+def test_a_penalty_among_equal_returns_by_hand():
+    columns = two_episodes(reward=[0.0] * 4)
+    np.testing.assert_allclose(
+        estimate("grpo", batch(**columns | {"penalty": [0.1, 0, 0, 0]})), [-2, 0, 0, 0], rtol=1e-4
+    )
+    np.testing.assert_allclose(estimate("grpo", batch(**columns | {"penalty": [0.1] * 4})), [-1] * 4, rtol=1e-4)
+
+
 def test_a_lone_episode_keeps_its_return():
     columns = {"group": ["g"], "trajectory": ["a"], "step": [0], "observation": ["x"], "reward": [7.0]}
     assert estimate("grpo", batch(**columns)).tolist() == [7.0]

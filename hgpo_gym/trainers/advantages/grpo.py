@@ -12,6 +12,8 @@ def grpo(batch: StepBatch, *, norm: str = "mean_std_norm", episode_statistics: s
 
         A = (R - mean(R of the task group)) / (std + 1e-6)
 
+    Penalties: see `episode_advantage`.
+
     Args:
         batch: the steps.
         norm: `mean_std_norm`, or `mean_norm` without the division.

@@ -60,8 +60,7 @@ def scaled_to_group(values: np.ndarray, groups: np.ndarray, norm: str) -> np.nda
     Raises:
         ValueError: an unknown norm.
     """
-    mean_square = np.bincount(groups, weights=values**2) / np.maximum(np.bincount(groups), 1)
-    return _normalise(values, np.sqrt(mean_square)[groups], norm)
+    return _normalise(values, _root_mean_square(values, groups)[groups], norm)
 
 
 def values_differ(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -78,8 +77,9 @@ def episode_advantage(batch: StepBatch, norm: str, episode_statistics: str) -> n
 
     `episode_statistics` says what the mean and deviation are over: `trajectories`, one value an episode (the textbook
     form), or `steps`, every step counting once (so that long episodes weigh more, as in the published code). A step's
-    penalty comes off its own value; over `trajectories` it does not move the group's mean. An episode without another
-    one in its group has no baseline and keeps its own return.
+    penalty comes off its own value; over `trajectories` it does not move the group's mean, and the mean square of
+    penalties is added to the variance, so that a penalty among equal returns is not divided by next to nothing. An
+    episode without another one in its group has no baseline and keeps its own return.
 
     Raises:
         ValueError: an unknown norm or an unknown way to count.
@@ -92,6 +92,7 @@ def episode_advantage(batch: StepBatch, norm: str, episode_statistics: str) -> n
     one_each = np.unique(batch.trajectory_labels, return_index=True)[1]
     if episode_statistics == "trajectories":
         mean, std = _moments(returns[one_each], groups[one_each], ddof=1)
+        std = np.hypot(std, _root_mean_square(batch.penalty, groups))
     else:
         mean, std = _moments(values, groups, ddof=1)
     lone = np.bincount(groups[one_each])[groups] == 1
@@ -102,6 +103,10 @@ def _normalise(centred: np.ndarray, std: np.ndarray, norm: str) -> np.ndarray:
     if norm not in NORMS:
         raise ValueError(unknown_name("norm", norm, NORMS))
     return centred / (std + EPSILON) if norm == "mean_std_norm" else centred
+
+
+def _root_mean_square(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.bincount(groups, weights=values**2) / np.maximum(np.bincount(groups), 1))
 
 
 def _moments(values: np.ndarray, groups: np.ndarray, ddof: int) -> tuple[np.ndarray, np.ndarray]:
