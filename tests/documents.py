@@ -23,7 +23,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hgpo_gym.cli import OWN_ARGUMENTS, make_parser
-from hgpo_gym.config import load_config, plain
+from hgpo_gym.config import groups, load_config, plain
+from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers import settings
 from hgpo_gym.trainers.compare import seed_list, variants
 
@@ -199,4 +200,7 @@ def check_command(arguments: list[str]) -> None:
     if parsed.command == "compare":
         seed_list(config.seeds)
         for variant in variants(config.algos):
-            load_config("config", variant.overrides)
+            if variant.name not in groups()["algo"]:
+                raise ValueError(unknown_name("algo", variant.name, groups()["algo"]))
+            if variant.options:
+                load_config("config", variant.overrides)
