@@ -1,12 +1,16 @@
 """Where tests find real data: `../shared/data` beside the repository, or where HGPO_GYM_DATA points."""
 
 import os
+import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tiny models are fastest with one thread
 
 from pathlib import Path
 
 import pytest
+
+# A shell's background jobs ignore Ctrl-C, and so would the commands that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
