@@ -54,3 +54,18 @@ def textworld_games(tmp_path_factory: pytest.TempPathFactory) -> Path:
         options.nb_rooms, options.nb_objects, options.chaining.max_depth = 2, 3, 2
         textworld.make(options)
     return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Headless Chromium; a test without it is skipped."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
+    from benchmarks.page_in_browser import open_browser
+
+    with sync_api.sync_playwright() as playwright:
+        try:
+            browser = open_browser(playwright)
+        except sync_api.Error:
+            pytest.skip("no browser: playwright install chromium, or chromium on PATH")
+        yield browser
+        browser.close()

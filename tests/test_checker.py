@@ -268,16 +268,10 @@ class GrowingInfo(Walk):
         return super().turn(**{"extras": {"visited": self.visited}, **changes})
 
 
-class SharedSnapshot(Walk):
+class SharedSnapshot(SharedState):
     def begin_episode(self, task_id):
         self.visited: list[int] = []
         return super().begin_episode(task_id)
-
-    def take_action(self, action):
-        turn = super().take_action(action)
-        if turn.action_valid:
-            self.visited.append(self.place)
-        return self.turn(observation=f"{len(self.visited)} moves.", action_valid=turn.action_valid)
 
     def save_state(self):
         return self.place, self.visited

@@ -190,20 +190,6 @@ def test_the_examples_of_the_commands_are_sound(example):
         check_command(words(LAUNCHED.sub("hgpo-gym ", example)))
 
 
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
-    from benchmarks.page_in_browser import open_browser
-
-    with sync_api.sync_playwright() as playwright:
-        try:
-            browser = open_browser(playwright)
-        except sync_api.Error:
-            pytest.skip("no browser: playwright install chromium, or chromium on PATH")
-        yield browser
-        browser.close()
-
-
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize(
     "name", ["index.html", "environments/webshop.html", "reference/configuration.html", "benchmarks/index.html"]

@@ -362,14 +362,7 @@ def test_the_command_writes_into_the_folder_of_runs(runs, capsys):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_fits_a_desk_and_a_phone_in_a_browser(runs, width):
-    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
-    from benchmarks.page_in_browser import Finding, look, open_browser
+def test_the_page_fits_a_desk_and_a_phone_in_a_browser(runs, browser, width):
+    from benchmarks.page_in_browser import Finding, look  # needs playwright, like the browser
 
-    with sync_api.sync_playwright() as playwright:
-        try:
-            browser = open_browser(playwright)
-        except sync_api.Error:
-            pytest.skip("no browser: playwright install chromium, or chromium on PATH")
-        assert look(browser, runs / "report.html", width) == Finding([], [], [])
-        browser.close()
+    assert look(browser, runs / "report.html", width) == Finding([], [], [])

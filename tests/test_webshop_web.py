@@ -2,7 +2,6 @@
 
 import http.client
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -342,22 +341,10 @@ def test_a_port_that_is_taken_is_named(capsys):
     assert f"Port {port} is taken" in capsys.readouterr().err
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as running:
-        try:
-            browser = running.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        except playwright.Error as error:
-            pytest.skip(f"no Chromium: {error.message.splitlines()[0]}")
-        yield browser
-        browser.close()
-
-
 @contextmanager
-def window(chromium, server, **options):
+def window(browser, server, **options):
     """A window of a browser of its own, at the shop."""
-    with chromium.new_context(**options) as context:
+    with browser.new_context(**options) as context:
         context.set_default_timeout(600_000)  # machines that run tests may be slow
         page = context.new_page()
         page.asked = []
@@ -372,11 +359,11 @@ def press(page, button):
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (360, 640)], ids=["desktop", "phone"])
-def test_a_person_shops_in_a_browser(server, chromium, width, height):
+def test_a_person_shops_in_a_browser(server, browser, width, height):
     """From the goal to the reward; nothing goes beyond the screen's width, and nothing is asked of other machines."""
     env = WebShopEnv(split="generated", expert=True)
     _, info = env.reset(seed=0)
-    with window(chromium, server, viewport={"width": width, "height": height}) as page:
+    with window(browser, server, viewport={"width": width, "height": height}) as page:
         assert info["task"] in page.inner_text("header")
         terminated = False
         while not terminated:
@@ -394,14 +381,14 @@ def test_a_person_shops_in_a_browser(server, chromium, width, height):
         assert {url.split("/")[2] for url in page.asked} == {server.url.split("/")[2]}
 
 
-def test_typing_and_pressing_enter_searches(server, chromium):
-    with window(chromium, server) as page, page.expect_navigation():
+def test_typing_and_pressing_enter_searches(server, browser):
+    with window(browser, server) as page, page.expect_navigation():
         page.keyboard.type("shampoo")
         page.keyboard.press("Enter")
 
 
-def test_two_browsers_are_two_sessions(server, chromium):
-    with window(chromium, server) as one, window(chromium, server) as other:
+def test_two_browsers_are_two_sessions(server, browser):
+    with window(browser, server) as one, window(browser, server) as other:
         goals = [page.inner_text(".goal") for page in (one, other)]
         assert goals[0] != goals[1]
         one.reload()
