@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from hgpo_gym.trainers.advantages import ESTIMATORS, estimate
-from hgpo_gym.trainers.batch import StepBatch
+from hgpo_gym.advantages import ESTIMATORS, estimate
+from hgpo_gym.advantages.batch import StepBatch
 
 GROUPS, EPISODES, STEPS, HISTORY_LENGTH, GAMMA = 16, 8, 50, 2, 0.95
 REPEATS = 21

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import transformers
 
-from hgpo_gym.config import load_config
+from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.assemble import load_policy
 from hgpo_gym.trainers.checkpoint import Checkpoints, load_update_state, read_state
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary

@@ -21,12 +21,12 @@ import torch
 
 from benchmarks.memory import forget_peak, peak_mib
 from benchmarks.memory_formula import Setting, formula, make_model
-from hgpo_gym.config import load_config, plain
+from hgpo_gym.config.compose import load_config, plain
 from hgpo_gym.trainers.policies.base import TokenRecord
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.models import train_tokenizer
 from hgpo_gym.trainers.settings import TrainerSettings
-from hgpo_gym.trainers.update import PolicyUpdate
+from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 
 MIB = 2**20
 BASE = Setting()

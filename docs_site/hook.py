@@ -15,7 +15,7 @@ from docs_site.groups import groups
 from docs_site.links import BENCHMARKS, ROOT, linked_files, rewritten, site_path, source_page
 from docs_site.pictures import GAMES, picture
 from docs_site.reference import commands, configuration
-from hgpo_gym.trainers.advantages import ESTIMATORS
+from hgpo_gym.advantages import ESTIMATORS
 
 PARTS: dict[str, Callable[[str], str]] = {
     "commands": commands,

@@ -8,10 +8,10 @@ import yaml
 from docs_site.config_files import ConfigFile, config_files, explanation
 from docs_site.environments import option_meanings, own_environments
 from docs_site.markdown import code, prose, settings, table
-from hgpo_gym.cli import COMMANDS, EXAMPLES, make_parser
-from hgpo_gym.config import FOLDER
+from hgpo_gym.cli.main import COMMANDS, EXAMPLES, make_parser
+from hgpo_gym.config.choices import made_settings, without_file
+from hgpo_gym.config.compose import FOLDER
 from hgpo_gym.envs.registration import EnvRecord
-from hgpo_gym.registered import made_settings, without_file
 
 GROUPS = {
     "env": "What is played.",

@@ -5,9 +5,9 @@ import gymnasium
 import numpy as np
 
 from hgpo_gym import TextVectorEnv
+from hgpo_gym.advantages import estimate
+from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.memory import ContextWrapper
-from hgpo_gym.trainers.advantages import estimate
-from hgpo_gym.trainers.batch import StepBatch
 
 
 def agent(prompt: str, actions: tuple[str, ...], rng: np.random.Generator) -> str:

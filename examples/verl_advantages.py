@@ -18,12 +18,12 @@ from verl.workers.config import ActorConfig
 
 from hgpo_gym import TextVectorEnv
 from hgpo_gym.adapters.verl import FIELDS, row_steps
+from hgpo_gym.advantages import estimate
 from hgpo_gym.memory import ContextWrapper
-from hgpo_gym.trainers.advantages import estimate
 from hgpo_gym.trainers.policies import Sampling
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
-from hgpo_gym.trainers.rollout import collect
+from hgpo_gym.trainers.rollouts.collect import collect
 
 
 def play(num_tasks=2, group_size=6):

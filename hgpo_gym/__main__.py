@@ -1,4 +1,4 @@
-from hgpo_gym.cli import main
+from hgpo_gym.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hgpo_gym.cli import OWN_ARGUMENTS, make_parser
-from hgpo_gym.config import groups, load_config, plain
+from hgpo_gym.cli.main import OWN_ARGUMENTS, make_parser
+from hgpo_gym.config.compose import groups, load_config, plain
+from hgpo_gym.experiments.compare import seed_list, variants
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers import settings
-from hgpo_gym.trainers.compare import seed_list, variants
 
 ROOT = Path(__file__).resolve().parents[1]
 CHECKED_ONLY = ("benchmarks/",)

@@ -91,7 +91,9 @@ class ServerProcess:
     """
 
     def __init__(self, *arguments, **environment):
-        start = f"import tests.serving; from hgpo_gym.cli import main; main({['serve', '--port', '0', *arguments]!r})"
+        start = (
+            f"import tests.serving; from hgpo_gym.cli.main import main; main({['serve', '--port', '0', *arguments]!r})"
+        )
         self.process = subprocess.Popen(
             [sys.executable, "-c", start],
             stdout=subprocess.PIPE,

@@ -1,8 +1,8 @@
 """Real runs that take a second: a table learns a short maze."""
 
-from hgpo_gym.config import load_config
+from hgpo_gym.config.compose import load_config
+from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.baselines import make_trainer
-from hgpo_gym.trainers.progress import Report
 from hgpo_gym.trainers.run_directory import open_run
 
 SETTINGS = [
@@ -22,7 +22,7 @@ SETTINGS = [
 def train(run_dir, *overrides):
     """A finished run in `run_dir`."""
     config = load_config("config", [*SETTINGS, f"run_dir={run_dir}", *overrides])
-    trainer = make_trainer(config, open_run(config), Report())
+    trainer = make_trainer(config, open_run(config), Progress())
     try:
         return trainer.train()
     finally:

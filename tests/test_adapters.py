@@ -8,18 +8,18 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from hgpo_gym.config import load_config
+from hgpo_gym.config.compose import load_config
+from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.assemble import initial_policy, load_policy, reference_policy
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.export import export
-from hgpo_gym.trainers.likelihood import score
 from hgpo_gym.trainers.policies.adapters import WithoutAdapter, add_adapter, load_adapter, merge, plain_weights
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.models import load_model
-from hgpo_gym.trainers.progress import Report
+from hgpo_gym.trainers.run import Trainer
 from hgpo_gym.trainers.run_directory import open_run, read_metrics
 from hgpo_gym.trainers.settings import LoraSettings
-from hgpo_gym.trainers.trainer import Trainer
 from tests.small_models import answers, make_policy, settings, updated, weights
 
 pytest.importorskip("peft")
@@ -77,7 +77,7 @@ def test_plain_weights_are_the_merged_ones_and_leave_the_adapter_alone(base):
 
 
 def test_the_optimiser_holds_the_adapter_alone(base):
-    from hgpo_gym.trainers.optimizer import make_optimizer
+    from hgpo_gym.trainers.update.optimizer import make_optimizer
 
     policy = with_adapter(base)
     held = [value for group in make_optimizer(policy.model, settings()).param_groups for value in group["params"]]
@@ -135,7 +135,7 @@ RUN = [
 
 def train(run_dir, *overrides):
     config = load_config("config", [*RUN, f"run_dir={run_dir}", *overrides])
-    trainer = Trainer(config, open_run(config), Report())
+    trainer = Trainer(config, open_run(config), Progress())
     try:
         trainer.train()
     finally:
@@ -231,4 +231,4 @@ def test_mistakes_are_named(overrides, missing, error, message, base, monkeypatc
         monkeypatch.setitem(sys.modules, missing, None)
     config = load_config("config", [f"model.path={base}", "warmstart.source=none", *overrides])
     with pytest.raises(error, match=message):
-        initial_policy(config, Report())
+        initial_policy(config, Progress())

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hgpo_gym.trainers.advantages import ESTIMATORS, estimate, register_estimator
-from hgpo_gym.trainers.batch import StepBatch
+from hgpo_gym.advantages import ESTIMATORS, estimate, register_estimator
+from hgpo_gym.advantages.batch import StepBatch
 
 GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "advantages.json"
 COLUMNS = ("group", "trajectory", "step", "observation", "reward")

@@ -20,7 +20,7 @@ from hgpo_gym.envs.alfworld.native.cache import CompiledGames, read_game_entry
 from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
-from hgpo_gym.trainers.rollout import collect
+from hgpo_gym.trainers.rollouts.collect import collect
 
 pytest.importorskip("alfworld", reason="alfworld is not installed: pip install 'hgpo_gym[alfworld]'")
 

@@ -21,15 +21,15 @@ from rich.console import Console
 from safetensors.torch import save_file
 
 from benchmarks import killed_run
-from hgpo_gym.cache import NotWrittenError, make_whole, write_whole
-from hgpo_gym.config import load_config
+from hgpo_gym.config.compose import load_config
+from hgpo_gym.files import NotWrittenError, make_whole, write_whole
+from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.assemble import initial_weights, make_evaluated_policy
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, UnsoundError, load_update_state
 from hgpo_gym.trainers.policies.models import load_model, save_model
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
-from hgpo_gym.trainers.progress import Report
+from hgpo_gym.trainers.run import Trainer
 from hgpo_gym.trainers.run_directory import RunDirectory, open_run, read_metrics, read_summary
-from hgpo_gym.trainers.trainer import Trainer
 from tests import small_runs
 
 SHORT = ["env.sections=1", "trainer.iterations=3", "checkpoint.every=1", "checkpoint.keep=1"]
@@ -44,7 +44,7 @@ def numbers(run_dir):
     ]
 
 
-class Notes(Report):
+class Notes(Progress):
     """Keeps the lines that a person would see; `on_line` is called with each."""
 
     def __init__(self, on_line=lambda text: None):
@@ -331,7 +331,7 @@ def test_a_file_or_folder_that_the_disk_does_not_take_leaves_what_was_there_and_
 def test_a_folder_that_a_killed_process_left_half_made_is_removed_by_the_next_and_one_in_the_making_is_not(tmp_path):
     script = f"""
 from pathlib import Path; import time
-from hgpo_gym.cache import make_whole
+from hgpo_gym.files import make_whole
 def fill(folder): (folder / "half").touch(); print(folder, flush=True); time.sleep(60)
 make_whole(Path({str(tmp_path / "folder")!r}), fill)
 """

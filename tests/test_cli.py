@@ -7,10 +7,10 @@ import json
 import pytest
 from rich.console import Console
 
-from hgpo_gym.cli import main
-from hgpo_gym.config import load_config
+from hgpo_gym.cli.main import main
+from hgpo_gym.cli.play import play_in_terminal
+from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs import TextEnv, Turn, register
-from hgpo_gym.play import play_in_terminal
 
 
 def run(capsys, *arguments):

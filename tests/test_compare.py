@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from hgpo_gym import config as configuration
-from hgpo_gym.cli import main
-from hgpo_gym.config import load_config
-from hgpo_gym.trainers.batch import StepBatch
-from hgpo_gym.trainers.compare import NotComparableError, check_comparable, seed_list
-from hgpo_gym.trainers.pool import train_all
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.cli.main import main
+from hgpo_gym.config import compose as configuration
+from hgpo_gym.config.compose import load_config
+from hgpo_gym.experiments.compare import NotComparableError, check_comparable, seed_list
+from hgpo_gym.experiments.pool import train_all
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary
 
 SMALL = ["model=tabular", "env.sections=2", "env.max_episode_steps=12", "evaluation.decoding_seeds=1", "jobs=2"]

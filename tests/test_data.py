@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from hgpo_gym.cli import main
-from hgpo_gym.download import check_archive, only_process
+from hgpo_gym.cli.main import main
 from hgpo_gym.envs.alfworld import dataset, games
 from hgpo_gym.envs.alfworld.games import TASK_TYPES, find_games
+from hgpo_gym.envs.download import check_archive, only_process
 
 JSON_ZIP, GAMES_ZIP = (archive.name for archive in dataset.ARCHIVES)
 GAME, TRAJECTORY = "game.tw-pddl", "traj_data.json"
@@ -209,7 +209,7 @@ def test_a_server_that_breaks_without_an_end_is_given_up_and_nothing_is_lost(who
 KILLED_WHILE_FETCHING = """
 import os, signal, sys
 from pathlib import Path
-from hgpo_gym.download import fetch
+from hgpo_gym.envs.download import fetch
 url, target = sys.argv[1], Path(sys.argv[2])
 def tick(*_):
     if Path(f"{target}.part").stat().st_size > 100_000:
@@ -500,7 +500,7 @@ def test_every_game_is_compiled_once_and_those_that_cannot_are_named(whole_relea
 
 def test_the_command_needs_neither_torch_nor_hydra(tmp_path):
     code = (
-        "import sys; from hgpo_gym.cli import main\n"
+        "import sys; from hgpo_gym.cli.main import main\n"
         f"try: main(['data', 'alfworld', '--check', '--to', {str(tmp_path)!r}])\n"
         "except SystemExit as exit: assert exit.code == 1\n"
         "heavy = {'torch', 'transformers', 'hydra', 'textworld', 'alfworld', 'matplotlib'} & set(sys.modules)\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hgpo_gym.cli import main
+from hgpo_gym.cli.main import main
 from hgpo_gym.envs.webshop.catalogue import open_catalogue
 from hgpo_gym.envs.webshop.env import WebShopEnv
 from hgpo_gym.envs.webshop.published import SHA256
@@ -182,9 +182,8 @@ def test_sources_that_do_not_do(release: Path, run: Run, tmp_path: Path) -> None
 
 def test_a_missing_package_is_named_with_its_extra():
     """In a process in which it cannot be imported."""
-    script = (
-        "import sys; sys.modules['Stemmer'] = None; from hgpo_gym.cli import main; main(['data', 'webshop', '--check'])"
-    )
+    arguments = ["data", "webshop", "--check"]
+    script = f"import sys; sys.modules['Stemmer'] = None; from hgpo_gym.cli.main import main; main({arguments})"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert result.stderr.strip() == (

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from hgpo_gym.config import load_config
+from hgpo_gym.advantages import estimate
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.statistics import discounted_returns
+from hgpo_gym.analysis.estimator_bias import continuations, exact_stages
+from hgpo_gym.analysis.estimator_bias.exact import baseline, context_bias, solve, success_rate
+from hgpo_gym.analysis.estimator_bias.measure import Truth, measure
+from hgpo_gym.analysis.estimator_bias.policies import improved, stages_of_training, uniform_policy
+from hgpo_gym.analysis.estimator_bias.process import Situations, unfold
+from hgpo_gym.analysis.estimator_bias.run import run_diagnosis
+from hgpo_gym.analysis.estimator_bias.simulate import roll_out
+from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
 from hgpo_gym.memory import Memory
-from hgpo_gym.trainers.advantages import estimate
-from hgpo_gym.trainers.advantages.statistics import discounted_returns
-from hgpo_gym.trainers.batch import StepBatch
-from hgpo_gym.trainers.diagnose import continuations, exact_stages
-from hgpo_gym.trainers.diagnose.exact import baseline, context_bias, solve, success_rate
-from hgpo_gym.trainers.diagnose.measure import Truth, measure
-from hgpo_gym.trainers.diagnose.policies import improved, stages_of_training, uniform_policy
-from hgpo_gym.trainers.diagnose.process import Situations, unfold
-from hgpo_gym.trainers.diagnose.run import run_diagnosis
-from hgpo_gym.trainers.diagnose.simulate import roll_out
-from hgpo_gym.trainers.progress import Report
+from hgpo_gym.progress import Progress
 
 GAMMA = 0.9
 MEMORY = {"window": 2, "history_length": 2, "key": "observation"}
@@ -369,7 +369,7 @@ def test_alfworld_is_measured_by_continuations(alfworld_data, tmp_path, monkeypa
     small = ["diagnose.group_sizes=[4,8]", "diagnose.tasks=2", "diagnose.episodes=60", "diagnose.probes=15"]
     less = ["diagnose.random_actions=[0.5]", "diagnose.continuations=16", f"out={tmp_path / 'out'}"]
     env = ["env=alfworld", f"env.data={alfworld_data}", "env.split=valid_seen", "env.max_episode_steps=30"]
-    findings = run_diagnosis(load_config("diagnose", [*env, *small, *less]), Report())
+    findings = run_diagnosis(load_config("diagnose", [*env, *small, *less]), Progress())
     overall = {found.estimator: found.errors for found in findings if (found.steps, found.group_size) == ("all", 8)}
     assert overall["hgpo_k2"].coverage == 1
     assert 0 < overall["hgpo_gae"].error < overall["gigpo"].error

@@ -14,17 +14,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hgpo_gym.config import load_config
+from hgpo_gym.config.compose import load_config
+from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.assemble import make_env
 from hgpo_gym.trainers.checkpoint import load_update_state
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
 from hgpo_gym.trainers.policies.batching import dealt_batches, length_sorted_batches
 from hgpo_gym.trainers.processes import ALONE, Processes, meet
-from hgpo_gym.trainers.progress import Report
-from hgpo_gym.trainers.rollout import collect, merge
+from hgpo_gym.trainers.rollouts.collect import collect, merge
+from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
+from hgpo_gym.trainers.run import Trainer
 from hgpo_gym.trainers.run_directory import open_run, read_metrics, read_summary
-from hgpo_gym.trainers.schedule import TaskSchedule
-from hgpo_gym.trainers.trainer import Trainer
 
 ITERATIONS = 5
 BROKEN_OFF = 3
@@ -75,7 +75,7 @@ def sharded(tmp_path_factory):
 
 def train(run_dir, *overrides):
     config = load_config("config", [*SMALL, f"run_dir={run_dir}", *overrides])
-    trainer = Trainer(config, open_run(config), Report())
+    trainer = Trainer(config, open_run(config), Progress())
     try:
         trainer.train()
     finally:

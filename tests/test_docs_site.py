@@ -19,10 +19,10 @@ from docs_site.links import rewritten
 from docs_site.markdown import code, prose
 from docs_site.pictures import GAMES, picture
 from docs_site.reference import configuration
-from hgpo_gym.cli import COMMANDS, EXAMPLES
-from hgpo_gym.config import FOLDER
+from hgpo_gym.advantages import ESTIMATORS
+from hgpo_gym.cli.main import COMMANDS, EXAMPLES
+from hgpo_gym.config.compose import FOLDER
 from hgpo_gym.envs.registration import option_defaults
-from hgpo_gym.trainers.advantages import ESTIMATORS
 from tests.documents import LAUNCHED, ROOT, check_command, words
 
 CONFIGS = sorted(FOLDER.rglob("*.yaml"))
@@ -173,7 +173,7 @@ def test_an_unknown_part_or_command_of_a_formula_is_an_error():
         ("environments/webshop.md", "../../benchmarks/README.md#experts", "../benchmarks/README.md#experts"),
         ("benchmarks/README.md", "../docs/images/demo.png", "../images/demo.png"),
         ("benchmarks/README.md", "results/webshop_20_iterations.csv", "results/webshop_20_iterations.csv"),
-        ("update.md", "../hgpo_gym/cache.py", "source/hgpo_gym/cache.py.md"),
+        ("update.md", "../hgpo_gym/files.py", "source/hgpo_gym/files.py.md"),
         ("update.md", "memory.md#the-formula", "memory.md#the-formula"),
         ("index.md", "../README.md", "index.md"),
         ("update.md", "nosuchfile.md", "nosuchfile.md"),

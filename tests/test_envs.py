@@ -268,7 +268,7 @@ def test_an_error_inside_a_worker_reaches_the_caller():
 
 def test_environments_memory_and_estimators_need_no_torch():
     code = (
-        "import sys, gymnasium, hgpo_gym, hgpo_gym.memory, hgpo_gym.trainers.advantages, hgpo_gym.server.app;"
+        "import sys, gymnasium, hgpo_gym, hgpo_gym.memory, hgpo_gym.advantages, hgpo_gym.server.app;"
         f"gymnasium.make({MAZE!r}).reset();"
         "heavy = {'torch', 'transformers', 'hydra', 'textworld', 'alfworld', 'matplotlib'} & set(sys.modules);"
         "assert not heavy, heavy"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hgpo_gym.config import ConfigError, groups, load_config, load_configs, plain
-from hgpo_gym.trainers.advantages import ESTIMATORS
-from hgpo_gym.trainers.diagnose.run import Measured
+from hgpo_gym.advantages import ESTIMATORS
+from hgpo_gym.analysis.estimator_bias.run import Measured
+from hgpo_gym.config.compose import ConfigError, groups, load_config, load_configs, plain
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import torch
 import transformers
 from transformers.cache_utils import DynamicCache
 
-from hgpo_gym.trainers.likelihood import score
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.cache import ROOM, GrowingLayer, Rows, join
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from docs_site.groups import groups
-from hgpo_gym.trainers.advantages import ESTIMATORS, estimate
-from hgpo_gym.trainers.batch import StepBatch
-from hgpo_gym.trainers.groups_picture import draw_groups
+from hgpo_gym.advantages import ESTIMATORS, estimate
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.analysis.groups_picture import draw_groups
 
 SVG = "{http://www.w3.org/2000/svg}"
 EPISODES = ["RHBH", "RHRHBH", "RHBHBH", "RHRHRH"]

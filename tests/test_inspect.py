@@ -7,15 +7,15 @@ import sys
 import numpy as np
 import pytest
 
-from hgpo_gym.cli import main
-from hgpo_gym.trainers import kept_rollouts
-from hgpo_gym.trainers.advantages import estimate
-from hgpo_gym.trainers.batch import StepBatch
-from hgpo_gym.trainers.inspection.graph import NOT_WON, WON, Edge, observation_graph, shortest_paths
-from hgpo_gym.trainers.inspection.group import find_group, open_group
-from hgpo_gym.trainers.inspection.hierarchy import levels_of
-from hgpo_gym.trainers.kept_rollouts import KeptRollout
-from hgpo_gym.trainers.rollout import Episode
+from hgpo_gym.advantages import estimate
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.analysis.inspection.graph import NOT_WON, WON, Edge, observation_graph, shortest_paths
+from hgpo_gym.analysis.inspection.group import find_group, open_group
+from hgpo_gym.analysis.inspection.hierarchy import levels_of
+from hgpo_gym.cli.main import main
+from hgpo_gym.trainers.rollouts import saved as kept_rollouts
+from hgpo_gym.trainers.rollouts.collect import Episode
+from hgpo_gym.trainers.rollouts.saved import KeptRollout
 from hgpo_gym.trainers.run_directory import read_metrics
 from tests.small_runs import train
 

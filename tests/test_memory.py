@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
+from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper, KeyFunction, Memory, PromptTemplate, hash_text
-from hgpo_gym.trainers.batch import StepBatch
 
 
 def keys_of(observations, actions=None, **options):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hgpo_gym.cli import main
-from hgpo_gym.new_env import write_package
+from hgpo_gym.cli.main import main
+from hgpo_gym.cli.new_env import write_package
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = [
@@ -78,15 +78,15 @@ def test_an_installed_package_is_listed_and_broken_ones_are_named(site):
     assert "env=dark_lift" in listed.stdout
     assert "hgpo_gym/Sokoban-v0" in listed.stdout
     assert (
-        "raises 2.0: its environments are left out, because importing 'raises' failed with ModuleNotFoundError: "
+        "raises 2.0 is left out of hgpo_gym.envs, because importing 'raises' failed with ModuleNotFoundError: "
         "No module named 'no_such_library'"
     ) in listed.stderr
-    assert "twice 2.0: its environments are left out" in listed.stderr
+    assert "twice 2.0 is left out of hgpo_gym.envs" in listed.stderr
     assert "The environment id 'hgpo_gym/Sokoban-v0' is taken" in listed.stderr
 
 
 LOOK_AT_SETTINGS = """
-from hgpo_gym.config import ConfigError, load_config
+from hgpo_gym.config.compose import ConfigError, load_config
 for name in ("dark_lift", "dark_lift/DarkLift-v0"):
     config = load_config("config", [f"env={name}", "env.floors=4"])
     print(config.env_name, dict(config.env), repr(config.prompt.first[:6]), sep="; ")

@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 import torch
 
-from hgpo_gym.config import load_config
+from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.memory import ContextWrapper, Memory, PromptTemplate
 from hgpo_gym.trainers.assemble import make_policy, save_model
-from hgpo_gym.trainers.evaluate import Census, census
-from hgpo_gym.trainers.likelihood import likelihood, score
-from hgpo_gym.trainers.losses import Totals, aggregate, clipped_surrogate, kl_k3
+from hgpo_gym.trainers.evaluation import Census, census
 from hgpo_gym.trainers.policies import ExpertPolicy, RandomPolicy, Request, Sampling
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.trainers.policies.likelihood import likelihood, score
 from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies.trie import TokenTrie
-from hgpo_gym.trainers.rollout import Episode, collect
-from hgpo_gym.trainers.transcripts import from_rollout, load, save
+from hgpo_gym.trainers.rollouts.collect import Episode, collect
+from hgpo_gym.trainers.rollouts.transcripts import from_rollout, load, save
+from hgpo_gym.trainers.update.losses import Totals, aggregate, clipped_surrogate, kl_k3
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back")
 PROMPTS = ["You are in a hall.", "You stand at a signpost. It says: take the red door.\n> walk on\n", "Hall."]

@@ -4,11 +4,11 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from hgpo_gym.config import groups, load_config
+from hgpo_gym.config.compose import groups, load_config
+from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, save_model, train_tokenizer
-from hgpo_gym.trainers.progress import Report
+from hgpo_gym.trainers.run import Trainer
 from hgpo_gym.trainers.run_directory import flatten, open_run, read_metrics
-from hgpo_gym.trainers.trainer import Trainer
 
 # From the scripts of HGPO in verl-agent (recipe/hgpo) and the defaults of its verl/trainer/config/ppo_trainer.yaml.
 EVERYWHERE = {
@@ -138,7 +138,7 @@ def test_a_preset_scaled_down_trains(preset, algo, chat_model, tmp_path):
         *SCALED_DOWN,
     ]
     config = load_config("config", overrides)
-    trainer = Trainer(config, open_run(config), Report())
+    trainer = Trainer(config, open_run(config), Progress())
     try:
         summary = trainer.train()
     finally:

@@ -10,9 +10,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from hgpo_gym.cli import main
-from hgpo_gym.trainers.report import statistics, write_report
-from hgpo_gym.trainers.report.load import comparisons, load_runs
+from hgpo_gym.analysis.report import statistics, write_report
+from hgpo_gym.analysis.report.load import comparisons, load_runs
+from hgpo_gym.cli.main import main
 from tests.small_runs import train
 
 

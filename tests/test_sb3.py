@@ -10,16 +10,16 @@ pytest.importorskip("stable_baselines3")
 
 import torch
 
-from hgpo_gym.cli import main
-from hgpo_gym.config import load_config
+from hgpo_gym.cli.main import main
+from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs.features import TextFeatures
+from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.baselines import make_trainer
+from hgpo_gym.trainers.learners.sb3.networks import ABSENT, ActionScorer
+from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy
 from hgpo_gym.trainers.policies.base import Request, Sampling
 from hgpo_gym.trainers.processes import Processes
-from hgpo_gym.trainers.progress import Report
 from hgpo_gym.trainers.run_directory import open_run, read_metrics, read_summary
-from hgpo_gym.trainers.sb3.networks import ABSENT, ActionScorer
-from hgpo_gym.trainers.sb3.policy import Sb3Policy
 from tests.small_runs import SETTINGS, train
 
 FEATURES = TextFeatures(size=32, actions=5, action_size=16)
@@ -57,7 +57,7 @@ def test_a_resumed_run_goes_on_with_the_same_numbers(algorithm, tmp_path):
 
 def test_an_iteration_plays_the_tasks_of_the_schedule_to_their_end(tmp_path):
     config = load_config("config", [*SETTINGS, *ALGORITHMS["sb3_ppo"], "trainer.iterations=1", f"run_dir={tmp_path}"])
-    trainer = make_trainer(config, open_run(config), Report())
+    trainer = make_trainer(config, open_run(config), Progress())
     tasks = trainer.schedule.tasks(0, 4)
     trainer.train()
     trainer.close()
@@ -126,9 +126,9 @@ def test_mistakes_are_named(tmp_path):
         Sb3Policy.load(load_config("config", ["algo=sb3_ppo"]), tmp_path)
     config = load_config("config", ["algo=sb3_ppo", "env=secret_word", f"run_dir={tmp_path / 'word'}"])
     with pytest.raises(ValueError, match="choose among admissible actions, and this environment lists none"):
-        make_trainer(config, open_run(config), Report())
+        make_trainer(config, open_run(config), Progress())
     several = Processes()
     several.count = 2
     config = load_config("config", [*SETTINGS, "algo=sb3_ppo", f"run_dir={tmp_path / 'run'}"])
     with pytest.raises(ValueError, match="algo=sb3_ppo trains in one process"):
-        make_trainer(config, open_run(config), Report(), several)
+        make_trainer(config, open_run(config), Progress(), several)

@@ -17,11 +17,11 @@ from gymnasium.utils.env_checker import check_env
 from starlette.responses import Response
 
 from benchmarks.malformed import SECRET, Target, malformed_requests, send
-from hgpo_gym.cli import main
+from hgpo_gym.cli.main import main
+from hgpo_gym.client.connection import RemoteError, SessionLostError
+from hgpo_gym.client.env import RemoteTextEnv
 from hgpo_gym.envs import ENVIRONMENTS, TextVectorEnv, check_text_env
 from hgpo_gym.server import models
-from hgpo_gym.server.client import RemoteTextEnv
-from hgpo_gym.server.connection import RemoteError, SessionLostError
 from hgpo_gym.server.guard import Guard
 from hgpo_gym.server.offers import Offer, make_offers
 from tests.serving import MANY, TEST, ServerProcess

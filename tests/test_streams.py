@@ -10,7 +10,7 @@ from gymnasium.error import ResetNeeded
 from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
-from hgpo_gym.trainers.rollout import collect
+from hgpo_gym.trainers.rollouts.collect import collect
 
 SECONDS = 60
 """After which a test gives up waiting."""

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from hgpo_gym.cli import main
-from hgpo_gym.config import load_config
+from hgpo_gym.cli.main import main
+from hgpo_gym.config.compose import load_config
 from hgpo_gym.memory.keys import chain_keys, hash_text, link
-from hgpo_gym.trainers.likelihood import score
+from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.policies import Request, Sampling
+from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.tabular import Table, TableFullError, TabularPolicy
-from hgpo_gym.trainers.progress import Report
+from hgpo_gym.trainers.run import Trainer
 from hgpo_gym.trainers.run_directory import open_run, read_metrics
-from hgpo_gym.trainers.trainer import Trainer
 
 ACTIONS = ("open red door", "open blue door", "go back")
 SMALL = ["model=tabular", "env.sections=2", "env.max_episode_steps=12", "evaluation.decoding_seeds=2"]
@@ -166,7 +166,7 @@ def test_a_table_is_saved_and_loaded(policy, tmp_path):
 
 def train(run_dir, *overrides):
     settings = load_config("config", [*SMALL, f"run_dir={run_dir}", *overrides])
-    trainer = Trainer(settings, open_run(settings), Report())
+    trainer = Trainer(settings, open_run(settings), Progress())
     try:
         return trainer.train()
     finally:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from hgpo_gym.config import load_config
-from hgpo_gym.trainers.advantages import ESTIMATORS
+from hgpo_gym.advantages import ESTIMATORS
+from hgpo_gym.config.compose import load_config
+from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.checkpoint import Checkpoints
-from hgpo_gym.trainers.progress import Report
+from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
+from hgpo_gym.trainers.run import Trainer
 from hgpo_gym.trainers.run_directory import open_run, read_metrics, read_summary
-from hgpo_gym.trainers.schedule import TaskSchedule
-from hgpo_gym.trainers.trainer import Trainer
 
 SMALL = [
     "env.sections=1",
@@ -48,7 +48,7 @@ def config(run_dir, *overrides):
 
 def train(run_dir, *overrides):
     settings = config(run_dir, *overrides)
-    trainer = Trainer(settings, open_run(settings), Report())
+    trainer = Trainer(settings, open_run(settings), Progress())
     try:
         return trainer.train()
     finally:

@@ -14,8 +14,8 @@ pytest.importorskip("trl")
 
 from examples.trl_hgpo import ENV, OPTIONS, make_trainer, tiny_chat_model
 from hgpo_gym.adapters.trl import StepAdvantageTrainer, ToolEnvironment, task_rows
-from hgpo_gym.trainers.advantages import estimate
-from hgpo_gym.trainers.batch import StepBatch
+from hgpo_gym.advantages import estimate
+from hgpo_gym.advantages.batch import StepBatch
 
 TASKS = ("red-blue", "blue-red")  # the first sign tells them apart
 EIGHT = {"per_device_train_batch_size": 8}  # four episodes of each task

@@ -1,6 +1,6 @@
 """docs/your_own_environment.md says how much of it is one's own. That it can be followed is in test_docs.py."""
 
-from hgpo_gym.cli import main
+from hgpo_gym.cli.main import main
 from tests.documents import ROOT, blocks
 
 PAGE = "docs/your_own_environment.md"

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from hgpo_gym.config import load_config, plain
+from hgpo_gym.config.compose import load_config, plain
 from hgpo_gym.envs.checker import check_text_env
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.webshop.env import WebShopEnv

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from hgpo_gym.cli import main
+from hgpo_gym.cli.main import main
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.webshop.env import WebShopEnv
 from hgpo_gym.envs.webshop.generated import write_catalogue

@@ -16,8 +16,8 @@ from verl.trainer.ppo.ray_trainer import compute_advantage
 
 from hgpo_gym.adapters.episode import Episode
 from hgpo_gym.adapters.verl import FIELDS, describe_steps, register_estimators, row_steps
-from hgpo_gym.trainers.advantages import ESTIMATORS, estimate, register_estimator
-from hgpo_gym.trainers.batch import StepBatch
+from hgpo_gym.advantages import ESTIMATORS, estimate, register_estimator
+from hgpo_gym.advantages.batch import StepBatch
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT.parent / "shared" / "golden" / "advantages.json"

@@ -10,7 +10,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from hgpo_gym.adapters.episode import Episode, step_batch
 from hgpo_gym.adapters.verl import describe_steps
-from hgpo_gym.trainers.advantages import estimate
+from hgpo_gym.advantages import estimate
 
 ACTIONS = {
     "first": ("walk on", "walk on", "open red door"),

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from hgpo_gym.config import load_config, plain
+from hgpo_gym.config.compose import load_config, plain
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.base import NoAnswerError
 from hgpo_gym.trainers.policies.endpoint import EndpointPolicy

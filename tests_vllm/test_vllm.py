@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from hgpo_gym.config import load_config
+from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
-from hgpo_gym.trainers.likelihood import score
+from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.adapters import add_adapter
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
-from hgpo_gym.trainers.progress import Report
-from hgpo_gym.trainers.rollout import collect
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.run import Trainer
 from hgpo_gym.trainers.run_directory import open_run, read_metrics
 from hgpo_gym.trainers.settings import LoraSettings
-from hgpo_gym.trainers.trainer import Trainer
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back", "go back again")
 # The last is longer than a block of the KV cache on a CPU, 128 tokens, so that its prefix is kept.
@@ -233,7 +233,7 @@ SMALL = [
 
 def train(run_dir, *overrides):
     settings = load_config("config", [*SMALL, f"run_dir={run_dir}", *overrides])
-    trainer = Trainer(settings, open_run(settings), Report())
+    trainer = Trainer(settings, open_run(settings), Progress())
     try:
         trainer.train()
     finally:

@@ -23,7 +23,7 @@ import torch
 from benchmarks.throughput.generation import Engine, LockStep, Ours, Spent, answer_all, spend
 from benchmarks.throughput.update import OurUpdate, TrlUpdate, gradients_apart, update_settings
 from benchmarks.throughput.workload import Step, make_model, record_steps
-from hgpo_gym.config import load_config, plain
+from hgpo_gym.config.compose import load_config, plain
 from hgpo_gym.trainers.policies import Sampling, TokenRecord
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from hgpo_gym.config import load_config, plain
+from hgpo_gym.config.compose import load_config, plain
 from hgpo_gym.trainers.policies import TokenRecord
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.settings import TrainerSettings
-from hgpo_gym.trainers.update import PolicyUpdate
+from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.envs.registration import make
 from hgpo_gym.memory import KeyFunction, Memory
-from hgpo_gym.trainers.batch import StepBatch
 
 OVER = "The episode is over."
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from hgpo_gym.adapters.episode import Episode, on_tokens, step_batch, turns_of_tokens
-from hgpo_gym.trainers.advantages import check_options, estimate
+from hgpo_gym.advantages import ESTIMATORS, estimate
 
 try:
     from accelerate.utils import gather_object
@@ -75,7 +75,7 @@ class StepAdvantageTrainer(GRPOTrainer):
     of completions still shows the advantages that TRL would have used.
 
     Args:
-        advantage: an estimator of `hgpo_gym.trainers.advantages`, by name.
+        advantage: an estimator of `hgpo_gym.advantages`, by name.
         advantage_options: its options.
         invalid_action_penalty: comes off the return of a step whose action was not valid.
 
@@ -93,7 +93,7 @@ class StepAdvantageTrainer(GRPOTrainer):
     ):
         self.advantage, self.advantage_options = advantage, dict(advantage_options or {})
         self.invalid_action_penalty = invalid_action_penalty
-        check_options(advantage, self.advantage_options)
+        ESTIMATORS.check_options(advantage, self.advantage_options)
         super().__init__(*args, **kwargs)
         pools = (self._environment_pool if self.environment_factories else {None: [None]}).values()
         if not all(isinstance(environment, ToolEnvironment) for pool in pools for environment in pool):

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from hgpo_gym.adapters.episode import Step, on_tokens, turns_of_tokens
-from hgpo_gym.trainers.advantages import ESTIMATORS, estimate
-from hgpo_gym.trainers.batch import StepBatch
+from hgpo_gym.advantages import ESTIMATORS, estimate
+from hgpo_gym.advantages.batch import StepBatch
 
 try:
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, register_adv_est

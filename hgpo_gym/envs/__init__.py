@@ -6,6 +6,7 @@ from hgpo_gym.envs.from_discrete import Start, TextFromDiscrete
 from hgpo_gym.envs.registration import ENVIRONMENTS, register
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.envs.wrappers import DiscreteActions, HashedText, TokenIds
+from hgpo_gym.plugins import load_entry_points
 
 __all__ = [
     "ENVIRONMENTS",
@@ -20,3 +21,5 @@ __all__ = [
     "check_text_env",
     "register",
 ]
+
+load_entry_points("hgpo_gym.envs")

@@ -194,6 +194,6 @@ register(
 # Played on a server, hence not in the table: gymnasium.make("hgpo_gym/Remote-v0", url=..., env="hgpo_gym/ALFWorld-v0").
 gymnasium.register(
     id="hgpo_gym/Remote-v0",
-    entry_point="hgpo_gym.server.client:RemoteTextEnv",
+    entry_point="hgpo_gym.client.env:RemoteTextEnv",
     vector_entry_point=partial(_make_vector, "hgpo_gym/Remote-v0"),
 )

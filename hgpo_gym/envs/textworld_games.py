@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hgpo_gym.cache import content_key
 from hgpo_gym.envs.base import TextEnv, Turn
+from hgpo_gym.files import content_key
 from hgpo_gym.suggest import unknown_name
 
 try:

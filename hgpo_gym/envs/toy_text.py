@@ -6,8 +6,8 @@ import gymnasium
 from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 from gymnasium.envs.toy_text.taxi import TaxiEnv
 
-from hgpo_gym.cache import content_key
 from hgpo_gym.envs.from_discrete import Start, TextFromDiscrete
+from hgpo_gym.files import content_key
 from hgpo_gym.suggest import unknown_name
 
 SPLITS = ("train", "test", "all")

@@ -1,9 +1,14 @@
 """Memory: history -> prompt text and context keys. This package knows nothing of learning and needs no torch."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from hgpo_gym.memory.keys import KEY_FUNCTIONS, KeyFunction, chain_keys, hash_text, key_function
 from hgpo_gym.memory.memory import Context, Memory, PastStep
 from hgpo_gym.memory.prompts import PromptTemplate
-from hgpo_gym.memory.wrapper import ContextWrapper
+
+if TYPE_CHECKING:
+    from hgpo_gym.memory.wrapper import ContextWrapper
 
 __all__ = [
     "KEY_FUNCTIONS",
@@ -17,3 +22,9 @@ __all__ = [
     "hash_text",
     "key_function",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ContextWrapper":  # the only one that needs Gymnasium
+        return import_module("hgpo_gym.memory.wrapper").ContextWrapper
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

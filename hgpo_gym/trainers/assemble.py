@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from omegaconf import DictConfig
 
-from hgpo_gym.cache import cache_dir, content_key, make_whole, source_digest
-from hgpo_gym.config import plain
+from hgpo_gym.config.compose import plain
 from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest
 from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.memory.wrapper import ContextWrapper
+from hgpo_gym.progress import Progress
+from hgpo_gym.randomness import Stream
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers import imitation, likelihood, rollout, transcripts
 from hgpo_gym.trainers.baselines import is_baseline
 from hgpo_gym.trainers.checkpoint import Checkpoints, read_state
-from hgpo_gym.trainers.evaluate import best_census
-from hgpo_gym.trainers.imitation import imitate
-from hgpo_gym.trainers.policies import models, scripted
+from hgpo_gym.trainers.evaluation import best_census
+from hgpo_gym.trainers.policies import likelihood, models, scripted
 from hgpo_gym.trainers.policies.adapters import CONFIG as ADAPTER_CONFIG
 from hgpo_gym.trainers.policies.adapters import WithoutAdapter, add_adapter, base_of, has_adapter, load_adapter
 from hgpo_gym.trainers.policies.base import Policy, Sampling, Scorer, TokenRecord, TrainablePolicy
@@ -31,10 +31,12 @@ from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
 from hgpo_gym.trainers.processes import ALONE, Processes
-from hgpo_gym.trainers.progress import Report
-from hgpo_gym.trainers.rollout import collect
+from hgpo_gym.trainers.rollouts import collect as rollout
+from hgpo_gym.trainers.rollouts import transcripts
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
+from hgpo_gym.trainers.rollouts.transcripts import Transcript
 from hgpo_gym.trainers.run_directory import read_config
-from hgpo_gym.trainers.schedule import TaskSchedule
 from hgpo_gym.trainers.settings import (
     EndpointSettings,
     LoraSettings,
@@ -42,13 +44,13 @@ from hgpo_gym.trainers.settings import (
     TrainerSettings,
     WarmstartSettings,
 )
-from hgpo_gym.trainers.transcripts import Transcript
+from hgpo_gym.trainers.warm_start import imitation
+from hgpo_gym.trainers.warm_start.imitation import imitate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 EVALUATED_POLICIES = ("model", "expert", "random", "openai")
-WARMSTART_STREAM = 4
 RUNTIME_SETTINGS = ("device", "threads", "dtype", "quantization", "lora")
 """Settings of the model group that the initial weights do not depend on."""
 
@@ -91,7 +93,7 @@ def make_policy(config: DictConfig, model: "PreTrainedModel", tokenizer: "PreTra
     return ENGINES[kind](model, tokenizer, **options)
 
 
-def make_evaluated_policy(config: DictConfig, report: Report) -> Policy:
+def make_evaluated_policy(config: DictConfig, progress: Progress) -> Policy:
     """The policy that `hgpo-gym eval` was asked for: `expert`, `random`, a model, or `openai`, a model elsewhere.
 
     Raises:
@@ -106,11 +108,11 @@ def make_evaluated_policy(config: DictConfig, report: Report) -> Policy:
     if config.policy == "random":
         return RandomPolicy()
     if config.policy == "openai":
-        return _make_endpoint_policy(config, report)
+        return _make_endpoint_policy(config, progress)
     if config.run is None:
-        return initial_policy(config, report)
+        return initial_policy(config, progress)
     run = Path(config.run)
-    checkpoint = _checkpoint(run, config.iteration, report)
+    checkpoint = _checkpoint(run, config.iteration, progress)
     trained = read_config(run)
     if is_baseline(trained) or is_baseline(config):
         if trained.algo.name != config.algo.name:
@@ -122,14 +124,14 @@ def make_evaluated_policy(config: DictConfig, report: Report) -> Policy:
     return load_policy(config, checkpoint / "model")
 
 
-def _checkpoint(run: Path, iteration: str | int, report: Report) -> Path:
+def _checkpoint(run: Path, iteration: str | int, progress: Progress) -> Path:
     """The checkpoint of a run that `iteration` means: newest, best or a number."""
     checkpoints = Checkpoints(run / "checkpoints")
     if isinstance(iteration, int):
         return checkpoints.sound(iteration)
     if iteration not in ("newest", "best"):
         raise ValueError(unknown_name("iteration", iteration, ["newest", "best", "0", "1"]))
-    newest = checkpoints.newest_sound(report.line)
+    newest = checkpoints.newest_sound(progress.line)
     if newest is None:
         raise FileNotFoundError(f"run={run} has no checkpoint: expected {checkpoints.folder}/iteration_*.")
     if iteration == "best":
@@ -137,7 +139,7 @@ def _checkpoint(run: Path, iteration: str | int, report: Report) -> Path:
     return newest
 
 
-def _make_endpoint_policy(config: DictConfig, report: Report) -> Policy:
+def _make_endpoint_policy(config: DictConfig, progress: Progress) -> Policy:
     settings = EndpointSettings(**plain(config.openai))
     if config.engine.constrain != "none":
         raise ValueError(
@@ -148,27 +150,27 @@ def _make_endpoint_policy(config: DictConfig, report: Report) -> Policy:
 
     prompt = plain(config.prompt)
     if prompt in (asdict(PromptTemplate.named(name)) for name in ("bare", "brief")):
-        report.line(
+        progress.line(
             "This prompt does not tell how to answer, and takes the whole answer as the action: prompt=instruct suits "
             "models that were not trained on it."
         )
     asked = [settings.base_url, settings.model, settings.chat, dict(settings.extra), prompt, plain(config.env)]
     kept = KeptAnswers(cache_dir() / "answers" / f"{content_key([*asked, config.evaluation.split])}.jsonl")
     if kept:
-        report.line(f"Going on with {len(kept):,} answers in {kept.path}; remove it to ask anew.")
+        progress.line(f"Going on with {len(kept):,} answers in {kept.path}; remove it to ask anew.")
     return EndpointPolicy(settings, kept)
 
 
 class PolicyKind(NamedTuple):
     """How policies of one kind begin, and how they are loaded from a folder that they were saved in."""
 
-    initial: Callable[[DictConfig, Report], TrainablePolicy]
+    initial: Callable[[DictConfig, Progress], TrainablePolicy]
     load: Callable[[DictConfig, Path], TrainablePolicy]
 
 
-def initial_policy(config: DictConfig, report: Report) -> TrainablePolicy:
+def initial_policy(config: DictConfig, progress: Progress) -> TrainablePolicy:
     """The policy that training starts from."""
-    return _kind(config).initial(config, report)
+    return _kind(config).initial(config, progress)
 
 
 def load_policy(config: DictConfig, folder: Path) -> TrainablePolicy:
@@ -194,13 +196,13 @@ def reference_policy(config: DictConfig, policy: TrainablePolicy, initial: Path)
     return reference
 
 
-def _initial_language_model(config: DictConfig, report: Report) -> TrainablePolicy:
+def _initial_language_model(config: DictConfig, progress: Progress) -> TrainablePolicy:
     lora = LoraSettings(**plain(config.model.lora))
     if lora.rank is None and config.model.quantization is not None:
         raise ValueError(
             f"model.quantization={config.model.quantization}: such weights do not train. Set model.lora.rank."
         )
-    model, tokenizer = _load(config, initial_weights(config, report))
+    model, tokenizer = _load(config, initial_weights(config, progress))
     return make_policy(config, add_adapter(model, lora, config.model.seed) if lora.rank else model, tokenizer)
 
 
@@ -216,7 +218,7 @@ def _load(config: DictConfig, path: str) -> "tuple[PreTrainedModel, PreTrainedTo
     return load_model(path, **options)
 
 
-def _initial_table(config: DictConfig, _report: Report) -> TabularPolicy:
+def _initial_table(config: DictConfig, _progress: Progress) -> TabularPolicy:
     if config.warmstart.source != "none":
         raise ValueError(f"warmstart.source={config.warmstart.source}: a table starts uniform; set it to none.")
     level = config.memory.history_length if config.model.level is None else config.model.level
@@ -234,14 +236,14 @@ def _check_level(policy: TabularPolicy, config: DictConfig) -> TabularPolicy:
     return policy
 
 
-def _initial_baseline(config: DictConfig, _report: Report) -> TrainablePolicy:
-    from hgpo_gym.trainers.sb3.policy import Sb3Policy
+def _initial_baseline(config: DictConfig, _progress: Progress) -> TrainablePolicy:
+    from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy
 
     return Sb3Policy.initial(config)
 
 
 def _load_baseline(config: DictConfig, folder: Path) -> TrainablePolicy:
-    from hgpo_gym.trainers.sb3.policy import Sb3Policy
+    from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy
 
     return Sb3Policy.load(config, folder)
 
@@ -252,7 +254,7 @@ POLICY_KINDS = {
 }
 
 
-def initial_weights(config: DictConfig, report: Report) -> str:
+def initial_weights(config: DictConfig, progress: Progress) -> str:
     """The folder or hub name of the weights that training starts from, warm-started.
 
     What is made or warm-started is kept in the cache under a key of all the settings that it depends on, so that every
@@ -268,18 +270,18 @@ def initial_weights(config: DictConfig, report: Report) -> str:
     settings = {name: plain(config[name]) for name in ("memory", "prompt", "model", "warmstart")}
     for name in RUNTIME_SETTINGS:
         del settings["model"][name]
-    episodes, episodes_key = warmstart_transcripts(config, report)
+    episodes, episodes_key = warmstart_transcripts(config, progress)
     folder = (
         cache_dir() / "models" / content_key([source_digest(models, imitation, likelihood), settings, episodes_key])
     )
     if not folder.exists():
-        model, tokenizer = _make_model(config, episodes, report)
+        model, tokenizer = _make_model(config, episodes, progress)
         make_whole(folder, lambda target: save_model(model, tokenizer, target))
-    report.line(f"Initial weights: {folder}")
+    progress.line(f"Initial weights: {folder}")
     return str(folder)
 
 
-def warmstart_transcripts(config: DictConfig, report: Report) -> tuple[list[Transcript], str]:
+def warmstart_transcripts(config: DictConfig, progress: Progress) -> tuple[list[Transcript], str]:
     """Episodes of the scripted policy that the warm start imitates, collected once, and their key in the cache.
 
     With `warmstart.source=none` these are random episodes, from which the tokenizer learns the environment's words.
@@ -304,11 +306,11 @@ def warmstart_transcripts(config: DictConfig, report: Report) -> tuple[list[Tran
         policy: Policy = ExpertPolicy(settings.random_actions) if expert else RandomPolicy()
         schedule = TaskSchedule(vector.task_ids, config.model.seed).tasks(0, settings.episodes)
         collected: list[Transcript] = []
-        with report.stage(f"Collecting {settings.episodes} {'expert' if expert else 'random'} episodes") as tick:
+        with progress.stage(f"Collecting {settings.episodes} {'expert' if expert else 'random'} episodes") as tick:
             while len(collected) < settings.episodes:
                 first = len(collected)
                 tasks = schedule[first : first + num_tasks]
-                seeds = [(WARMSTART_STREAM, config.model.seed, first + index) for index in range(len(tasks))]
+                seeds = [(Stream.WARM_START, config.model.seed, first + index) for index in range(len(tasks))]
                 collected += transcripts.from_rollout(collect(env, policy, Sampling(), task_ids=tasks, seeds=seeds))
                 tick(len(collected), settings.episodes, f"{sum(episode.won for episode in collected)} won")
         make_whole(path.parent, lambda folder: transcripts.save(collected, folder / path.name))
@@ -317,7 +319,7 @@ def warmstart_transcripts(config: DictConfig, report: Report) -> tuple[list[Tran
 
 
 def _make_model(
-    config: DictConfig, episodes: list[Transcript], report: Report
+    config: DictConfig, episodes: list[Transcript], progress: Progress
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     memory, template = Memory(**plain(config.memory)), make_prompt(config)
     settings = WarmstartSettings(**plain(config.warmstart))
@@ -333,7 +335,7 @@ def _make_model(
         return model, tokenizer
     policy = LanguageModelPolicy(model, tokenizer, max_prompt_tokens=config.engine.max_prompt_tokens)
     records = _records(policy, [episode for episode in episodes if episode.won or settings.source == "random"], config)
-    with report.stage(f"Warm start: imitating {len(records)} {settings.source} actions") as tick:
+    with progress.stage(f"Warm start: imitating {len(records)} {settings.source} actions") as tick:
         loss = imitate(
             model,
             records,
@@ -342,7 +344,7 @@ def _make_model(
             seed=config.model.seed,
             on_progress=lambda done, steps, loss: tick(done, steps, f"loss {loss:.3f}"),
         )
-    report.line(f"Warm start: {len(records)} actions, loss {loss:.4f} nats a token in the last epoch")
+    progress.line(f"Warm start: {len(records)} actions, loss {loss:.4f} nats a token in the last epoch")
     return model, tokenizer
 
 

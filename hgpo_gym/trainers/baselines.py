@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig
 
 if TYPE_CHECKING:
+    from hgpo_gym.progress import Progress
     from hgpo_gym.trainers.processes import Processes
-    from hgpo_gym.trainers.progress import Report
+    from hgpo_gym.trainers.run import Trainer
     from hgpo_gym.trainers.run_directory import RunDirectory
-    from hgpo_gym.trainers.trainer import Trainer
 
 BASELINES = {
-    "sb3_ppo": "hgpo_gym.trainers.sb3.trainer:Sb3Trainer",
-    "sb3_dqn": "hgpo_gym.trainers.sb3.trainer:Sb3Trainer",
+    "sb3_ppo": "hgpo_gym.trainers.learners.sb3.trainer:Sb3Trainer",
+    "sb3_dqn": "hgpo_gym.trainers.learners.sb3.trainer:Sb3Trainer",
 }
 """What trains them, by `algo.name`. All other algorithms are estimators, and `Trainer` trains them."""
 
@@ -26,7 +26,7 @@ def is_baseline(config: DictConfig) -> bool:
 
 
 def make_trainer(
-    config: DictConfig, run: "RunDirectory", report: "Report", processes: "Processes | None" = None
+    config: DictConfig, run: "RunDirectory", progress: "Progress", processes: "Processes | None" = None
 ) -> "Trainer":
     """What trains a run of this configuration.
 
@@ -35,5 +35,5 @@ def make_trainer(
     """
     from hgpo_gym.trainers.processes import ALONE
 
-    kind = pkgutil.resolve_name(BASELINES.get(config.algo.name, "hgpo_gym.trainers.trainer:Trainer"))
-    return kind(config, run, report, processes or ALONE)
+    kind = pkgutil.resolve_name(BASELINES.get(config.algo.name, "hgpo_gym.trainers.run:Trainer"))
+    return kind(config, run, progress, processes or ALONE)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from hgpo_gym.cache import NotWrittenError, make_whole, read_entry, write_entry
+from hgpo_gym.files import NotWrittenError, make_whole, read_entry, write_entry
 from hgpo_gym.trainers.policies.base import TrainablePolicy
 
 _STATE = "state.json"

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
 
-from hgpo_gym.cache import make_whole
-from hgpo_gym.config import plain
+from hgpo_gym.config.compose import plain
+from hgpo_gym.files import make_whole
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.policies.adapters import CONFIG as ADAPTER_CONFIG
 from hgpo_gym.trainers.policies.adapters import base_of, load_adapter, merge

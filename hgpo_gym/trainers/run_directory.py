@@ -15,8 +15,8 @@ from typing import Any, TextIO
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from hgpo_gym.cache import append_line, write_whole, writing
-from hgpo_gym.config import plain
+from hgpo_gym.config.compose import plain
+from hgpo_gym.files import append_line, write_whole, writing
 from hgpo_gym.trainers.baselines import is_baseline
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.loggers import Logger, MakeLogger

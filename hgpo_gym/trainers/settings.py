@@ -7,10 +7,10 @@ from math import inf
 from typing import Any
 from urllib.parse import urlsplit
 
+from hgpo_gym.advantages.statistics import NORMS
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.advantages.statistics import NORMS
-from hgpo_gym.trainers.losses import AGGREGATIONS, CORRECTIONS
 from hgpo_gym.trainers.policies.base import Sampling
+from hgpo_gym.trainers.update.losses import AGGREGATIONS, CORRECTIONS
 
 ON_FAILURE = ("stop", "empty")
 WARMSTART_SOURCES = ("none", "expert", "random")

@@ -6,16 +6,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hgpo_gym.download import (
-    Archive,
-    DownloadError,
-    Progress,
-    check_archive,
-    fetch_archive,
-    only_process,
-    read_manifest,
-    sha256,
-)
 from hgpo_gym.envs.alfworld.games import (
     SPLITS,
     TASK_TYPES,
@@ -27,6 +17,16 @@ from hgpo_gym.envs.alfworld.games import (
 )
 from hgpo_gym.envs.alfworld.install import install, list_sources, open_sources
 from hgpo_gym.envs.alfworld.native.cache import CompiledGames, default_directory
+from hgpo_gym.envs.download import (
+    Archive,
+    DownloadError,
+    check_archive,
+    fetch_archive,
+    only_process,
+    read_manifest,
+    sha256,
+)
+from hgpo_gym.progress import Progress
 
 RELEASES = "https://github.com/alfworld/alfworld/releases/download"
 ARCHIVES = (

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from hgpo_gym.cache import source_digest
 from hgpo_gym.envs.alfworld import index
 from hgpo_gym.envs.alfworld.generated import GENERATED_SPLITS, generated_folder
+from hgpo_gym.files import source_digest
 from hgpo_gym.suggest import unknown_name
 
 TASK_TYPES = (

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from hgpo_gym.cache import cache_dir, make_whole
-from hgpo_gym.envs.progress import progress_bar
+from hgpo_gym.files import cache_dir, make_whole
+from hgpo_gym.progress import progress_bar
 
 GENERATED_SPLITS = {"generated": range(2_000), "generated_test": range(10_000_000, 10_000_140)}
 """The seeds of each split: for training, and held out. 2,000 games take 80 MB and about 10 seconds, once."""

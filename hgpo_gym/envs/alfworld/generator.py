@@ -16,12 +16,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from hgpo_gym.cache import content_key, source_digest
 from hgpo_gym.envs.alfworld import rooms
 from hgpo_gym.envs.alfworld.games import TASK_MARKER, TASK_TYPES, task_id
 from hgpo_gym.envs.alfworld.native import compile as compiler
 from hgpo_gym.envs.alfworld.native import compile_game, planner, rules, shortest_plan
 from hgpo_gym.envs.alfworld.native.compile import GOALS, QUALITIES
+from hgpo_gym.files import content_key, source_digest
 from hgpo_gym.suggest import unknown_name
 
 try:

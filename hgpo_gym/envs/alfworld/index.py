@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hgpo_gym.cache import cache_dir, content_key, read_entry, write_entry
+from hgpo_gym.files import cache_dir, content_key, read_entry, write_entry
 
 SMALLEST_FOLDER = 100
 """A folder with fewer games has no index: reading them takes a tenth of a second at most."""

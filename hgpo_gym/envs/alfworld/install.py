@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
 
-from hgpo_gym.download import Progress, Tick
 from hgpo_gym.envs.alfworld.games import GAME_FILE, SPLITS, TRAJECTORY_FILE, UnsoundGameError, examine_game
+from hgpo_gym.progress import Progress, Tick
 
 ARCHIVES_PATTERN = "json_*.zip"
 

@@ -2,11 +2,11 @@
 
 from functools import lru_cache
 
-from hgpo_gym.cache import content_key
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.sokoban.generator import generate_levels
 from hgpo_gym.envs.sokoban.rules import LEGEND, Level, State
 from hgpo_gym.envs.sokoban.solver import Solver
+from hgpo_gym.files import content_key
 from hgpo_gym.suggest import unknown_name
 
 SUCCESS_REWARD = 10.0

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from hgpo_gym.cache import cache_dir, content_key, make_whole, source_digest
-from hgpo_gym.envs.progress import Tick, progress_bar
 from hgpo_gym.envs.webshop import analyzer, json_stream, products, records, search
 from hgpo_gym.envs.webshop.products import Product, clean_product, is_listed
 from hgpo_gym.envs.webshop.records import Records, RecordWriter, mapped_array
 from hgpo_gym.envs.webshop.search import IndexWriter, SearchIndex
 from hgpo_gym.envs.webshop.sources import Sources, find_sources
+from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest
+from hgpo_gym.progress import Tick, progress_bar
 
 _LARGE = 50e6
 """Bytes of source files from which on a progress bar is shown."""

@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hgpo_gym.download import DownloadError, Progress, Tick, fetch, only_process
+from hgpo_gym.envs.download import DownloadError, fetch, only_process
 from hgpo_gym.envs.webshop.catalogue import open_catalogue
 from hgpo_gym.envs.webshop.published import FULL, SHA256, SMALL, CatalogueFiles, examine
 from hgpo_gym.envs.webshop.sources import HUMAN, data_place, file_digest
+from hgpo_gym.progress import Progress, Tick
 
 MIRROR = "https://huggingface.co/datasets/YWZBrandon/webshop-data/resolve/ce990fff5aee388db2706f07820c578ab68e0453"
 """WebShop's authors publish the files on Google Drive, without plain addresses; this is a copy that others keep."""

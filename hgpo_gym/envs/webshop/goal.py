@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hgpo_gym.cache import content_key
 from hgpo_gym.envs.webshop.catalogue import Catalogue
 from hgpo_gym.envs.webshop.drawing import NO_LIMIT
+from hgpo_gym.files import content_key
 from hgpo_gym.suggest import unknown_name
 
 _FROM_PRODUCT = ("category", "query", "name", "product_category")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from hgpo_gym.cache import cache_dir, content_key, source_digest
 from hgpo_gym.envs.webshop import drawing
 from hgpo_gym.envs.webshop.catalogue import Catalogue, keep
 from hgpo_gym.envs.webshop.drawing import NO_LIMIT, draw_goals
@@ -16,6 +15,7 @@ from hgpo_gym.envs.webshop.goal import Goal
 from hgpo_gym.envs.webshop.products import Product
 from hgpo_gym.envs.webshop.records import Records, mapped_array
 from hgpo_gym.envs.webshop.sources import file_digest
+from hgpo_gym.files import cache_dir, content_key, source_digest
 from hgpo_gym.suggest import unknown_name
 
 KINDS = ("human", "synthetic")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from hgpo_gym.cache import cache_dir, content_key, make_whole
+from hgpo_gym.files import cache_dir, content_key, make_whole
 
 PRODUCTS, ATTRIBUTES, HUMAN = "items_shuffle", "items_ins_v2", "items_human_ins.json"
 _REMEDY = "Run 'hgpo-gym data webshop', or set env.data (or $WEBSHOP_DATA)"

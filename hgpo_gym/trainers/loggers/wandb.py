@@ -8,7 +8,7 @@ from typing import Any
 
 import wandb
 
-from hgpo_gym.cache import write_whole
+from hgpo_gym.files import write_whole
 
 PROJECT = "hgpo_gym"
 """Where runs go unless WANDB_PROJECT says otherwise."""

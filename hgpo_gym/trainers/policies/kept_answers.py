@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from hgpo_gym.cache import content_key
+from hgpo_gym.files import content_key
 from hgpo_gym.trainers.policies.base import Answer, Request, Sampling
 
 

@@ -12,10 +12,10 @@ import warnings
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from hgpo_gym.cache import cache_dir, read_entry, write_entry
 from hgpo_gym.envs.alfworld.native.compile import compile_game
 from hgpo_gym.envs.alfworld.native.fingerprint import UnknownGameRules
 from hgpo_gym.envs.alfworld.native.game import CompiledGame
+from hgpo_gym.files import cache_dir, read_entry, write_entry
 
 COMPILER_MODULES = ("compile.py", "fingerprint.py", "game.py", "pddl.py")
 

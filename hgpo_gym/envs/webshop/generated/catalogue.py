@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from hgpo_gym.cache import cache_dir, content_key, make_whole, source_digest
 from hgpo_gym.envs.webshop.generated import families, instructions, pages, vocabulary
+from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest
 
 PRODUCTS_FILE, ATTRIBUTES_FILE, GOALS_FILE = "items_shuffle.json", "items_ins_v2.json", "items_human_ins.json"
 PRODUCTS_WITH_GOALS = 3_000

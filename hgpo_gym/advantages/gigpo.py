@@ -1,0 +1,34 @@
+"""Group-in-Group Policy Optimization."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.statistics import discounted_returns, episode_advantage, relative_to_group
+
+
+def gigpo(
+    batch: StepBatch,
+    *,
+    gamma: float = 0.95,
+    norm: str = "mean_std_norm",
+    step_advantage_weight: float = 1.0,
+    episode_statistics: str = "trajectories",
+) -> np.ndarray:
+    """Group-in-Group Policy Optimization (Feng et al., 2025, arXiv:2505.10978): the episode's value in its task group,
+    plus the step's value among the group's steps that saw the same observation.
+
+        A = A_episode + w * (G_t - mean(G of steps with the same observation)) / (std + 1e-6)
+
+    Args:
+        batch: the steps.
+        gamma: discount of the step returns G_t.
+        norm: `mean_std_norm`, or `mean_norm` without the divisions.
+        step_advantage_weight: w.
+        episode_statistics: mean and deviation over `trajectories` or over `steps`, see `episode_advantage`.
+
+    Returns float64[N]; a step whose observation nobody shares has the episode's term alone. Raises ValueError on an
+    unknown `norm` or `episode_statistics`, or a gamma outside [0, 1].
+    """
+    returns = discounted_returns(batch, gamma)
+    step_advantage = relative_to_group(returns, batch.key_groups(level=0), norm, ddof=1)
+    return episode_advantage(batch, norm, episode_statistics) + step_advantage_weight * step_advantage

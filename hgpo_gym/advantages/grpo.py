@@ -1,0 +1,24 @@
+"""Group Relative Policy Optimization."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.statistics import episode_advantage
+
+
+def grpo(batch: StepBatch, *, norm: str = "mean_std_norm", episode_statistics: str = "trajectories") -> np.ndarray:
+    """Group Relative Policy Optimization (Shao et al., 2024, arXiv:2402.03300): every step of an episode gets the
+    episode's return relative to the other episodes of its task.
+
+        A = (R - mean(R of the task group)) / (std + 1e-6)
+
+    Penalties: see `episode_advantage`.
+
+    Args:
+        batch: the steps.
+        norm: `mean_std_norm`, or `mean_norm` without the division.
+        episode_statistics: mean and deviation over `trajectories` or over `steps`, see `episode_advantage`.
+
+    Returns float64[N]. Raises ValueError on an unknown `norm` or `episode_statistics`.
+    """
+    return episode_advantage(batch, norm, episode_statistics)

@@ -1,0 +1,66 @@
+"""Hierarchy-of-Groups Policy Optimization."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.statistics import (
+    EPSILON,
+    discounted_returns,
+    episode_advantage,
+    episode_returns,
+    relative_to_group,
+    values_differ,
+)
+from hgpo_gym.suggest import unknown_name
+
+WEIGHTS = {"paper": 1.0, "released": 2.0}
+"""What is added to the level before raising it to alpha: the paper's formula, and the code released with it."""
+
+
+def hgpo(
+    batch: StepBatch,
+    *,
+    gamma: float = 0.95,
+    norm: str = "mean_std_norm",
+    history_length: int | None = None,
+    length_weight_alpha: float = 1.0,
+    weights: str = "paper",
+    base_group: bool = False,
+    episode_statistics: str = "steps",
+) -> np.ndarray:
+    """Hierarchy-of-Groups Policy Optimization (ICLR 2026): the step's value among the steps of its task group that saw
+    the same observation (level 0), the same last two (level 1), ... up to level K, averaged over the levels with
+    weights that grow with the length of the shared history.
+
+        A = sum_k w_k A_k / (sum_k w_k + 1e-6),   w_k = (k + 1)^alpha,
+        A_k = (G_t - mean(G of steps with equal key[k])) / (std + 1e-6)
+
+    over the levels at which the returns of the step's set differ. A step without such a level gets 0.
+
+    Args:
+        batch: the steps, with context keys up to level K at least.
+        gamma: discount of the step returns G_t.
+        norm: `mean_std_norm`, or `mean_norm` without the division.
+        history_length: K; None uses every level that the batch has.
+        length_weight_alpha: alpha; 0 weighs all levels alike.
+        weights: `paper`, or `released` with (k + 2)^alpha.
+        base_group: the episode's value in its task group counts as one more level, of weight 1.
+        episode_statistics: how the base group counts, see `episode_advantage`; the default is the released code's.
+
+    Returns float64[N]. Raises ValueError on an unknown name, a gamma outside [0, 1], or a `history_length` that the
+    batch has no keys for.
+    """
+    if weights not in WEIGHTS:
+        raise ValueError(unknown_name("weights", weights, WEIGHTS))
+    returns = discounted_returns(batch, gamma)
+    total, total_weight = np.zeros(len(batch)), np.zeros(len(batch))
+    for level in range(1 + (batch.history_length if history_length is None else history_length)):
+        groups = batch.key_groups(level)
+        weight = (level + WEIGHTS[weights]) ** length_weight_alpha
+        total += weight * relative_to_group(returns, groups, norm, ddof=0)
+        total_weight += weight * values_differ(returns, groups)
+    if base_group:
+        episode_term = episode_advantage(batch, norm, episode_statistics)
+        total += episode_term
+        total_weight += (episode_term != 0) | values_differ(episode_returns(batch), batch.group_labels)
+    return total / (total_weight + EPSILON)

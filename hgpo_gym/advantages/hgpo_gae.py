@@ -1,0 +1,63 @@
+"""Generalized advantage estimation with HGPO's hierarchy of groups as the critic."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.hgpo import hgpo
+from hgpo_gym.advantages.statistics import scaled_to_group, sum_of_later
+
+
+def hgpo_gae(
+    batch: StepBatch,
+    *,
+    gamma: float = 0.95,
+    trace_decay: float = 0.5,
+    norm: str = "mean_std_norm",
+    history_length: int | None = None,
+    length_weight_alpha: float = 1.0,
+    weights: str = "paper",
+) -> np.ndarray:
+    """HGPO, less what later steps of the episode did better or worse than others at the same contexts.
+
+    HGPO's advantage a_t = G_t - b_t has a baseline b_t, the weighted mean return of the steps that share t's history.
+    The same means value the next step: this is generalized advantage estimation (Schulman et al., 2016,
+    arXiv:1506.02438) with b as the critic and trace_decay as its lambda,
+
+        A_t = sum_l (gamma * lambda)^l (r_{t+l} + gamma * b_{t+l+1} - b_{t+l})
+            = a_t - gamma * (1 - lambda) * sum_{l >= 1} (gamma * lambda)^(l - 1) a_{t+l}
+
+    With lambda = 1 it is HGPO; smaller values leave out more of the luck of later steps (less variance), and trust more
+    that equal contexts have equal values (more bias where they have not). docs/estimators/bias.md has measurements.
+
+    Args:
+        batch: the steps, with context keys up to level K at least.
+        gamma: discount of the step returns G_t.
+        trace_decay: lambda, from 0 to 1.
+        norm: `mean_norm`, or `mean_std_norm`, which divides by the root mean square of the task group's advantages.
+        history_length: K, as in HGPO.
+        length_weight_alpha: as in HGPO.
+        weights: as in HGPO.
+
+    Returns float64[N]; a step whose observation nobody shares has nothing to compare with and gets 0. Raises ValueError
+    on an unknown name, a gamma or trace_decay outside [0, 1], or a `history_length` that the batch has no keys for.
+    """
+    if not 0.0 <= trace_decay <= 1.0:
+        raise ValueError(f"trace_decay={trace_decay}: choose a number from 0 to 1.")
+    hierarchy = partial(
+        hgpo,
+        gamma=gamma,
+        norm="mean_norm",
+        history_length=history_length,
+        length_weight_alpha=length_weight_alpha,
+        weights=weights,
+    )
+    own = hierarchy(batch)
+    # A penalty concerns its step alone: it is neither luck nor merit of the steps before.
+    later = hierarchy(replace(batch, penalty=np.zeros(len(batch)))) if batch.penalty.any() else own
+    advantages = own - gamma * (1 - trace_decay) * sum_of_later(batch, later, gamma * trace_decay)
+    observation_groups = batch.key_groups(level=0)
+    advantages[np.bincount(observation_groups)[observation_groups] == 1] = 0.0
+    return scaled_to_group(advantages, batch.group_labels, norm)

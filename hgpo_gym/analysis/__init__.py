@@ -1,0 +1,1 @@
+"""Reads runs, never trains: reports, inspection, the bias of estimators, pages."""

@@ -1,0 +1,153 @@
+"""Bias, variance and error of estimated advantages where the true ones are known."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import labels
+
+BLOCKS = 10
+"""Standard errors are a jackknife over this many blocks of the data."""
+CERTAIN = 2.0
+"""Where the truth is itself an estimate, its sign counts if it is this many standard errors from 0."""
+NOTHING = 1e-9
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Steps whose true advantage is known; arrays of length N.
+
+    Attributes:
+        advantage: A(h, a) = Q(h, a) - V(h) of the step's history and action.
+        variance: that of `advantage` where it was estimated itself; 0 where it is exact.
+        noise: a number with mean 0 whatever the history and action, such as G_t - Q(h, a): what an estimate shares with
+            it is no bias. Zeros where there is none.
+        history: equal for steps with equal history and action, as far as value and context keys tell them apart.
+        group: steps of different groups are independent, given their histories.
+        drawn: numbers what was drawn independently: the groups, or, where a sample of histories was drawn, the history.
+        step: steps before this one in the episode.
+    """
+
+    advantage: np.ndarray
+    variance: np.ndarray
+    noise: np.ndarray
+    history: np.ndarray
+    group: np.ndarray
+    drawn: np.ndarray
+    step: np.ndarray
+
+    @property
+    def signal(self) -> float:
+        """The mean square of the true advantages."""
+        return float((self.advantage**2 - self.variance).mean())
+
+    def __getitem__(self, rows: np.ndarray) -> "Truth":
+        return Truth(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Of an estimator over the steps that a policy visits. bias2, variance and error are in units of `signal`: an
+    estimator that always says 0 has bias2 = error = 1 and variance 0.
+
+    Attributes:
+        bias2: mean over visits of (E[estimate | history, action] - A)^2.
+        variance: mean over visits of Var(estimate | history, action); bias2 + variance = error.
+        error: mean of (estimate - A)^2.
+        bias2_se, error_se: standard errors.
+        signal: mean of A^2.
+        sign_agreement: the share of steps at which estimate and A have the same sign, where A has one. 0 counts half.
+        cosine: E[estimate * A] / sqrt(E[estimate^2] E[A^2]), which no common factor of the estimates changes.
+        coverage: the share of steps that bias2 is measured on: their history and action occur in two groups or more.
+
+    NaN where the true advantages are all 0, or lost in the noise of their own estimates.
+    """
+
+    bias2: float
+    variance: float
+    error: float
+    bias2_se: float
+    error_se: float
+    signal: float
+    sign_agreement: float
+    cosine: float
+    coverage: float
+
+
+def measure(estimates: np.ndarray, truth: Truth, *, fit_scale: bool = False) -> Errors:
+    """Compare estimates, float64[N], with the truth.
+
+    With `fit_scale` they are first multiplied by the number that makes the slope of their regression on the truth 1:
+    for estimates that are divided by a standard deviation, and so have no unit.
+
+    E[estimate | history, action] is only sampled. The noise of the sample is taken out: of the products of deviations
+    at the same history and action only those between different groups are averaged, whose noise is independent.
+    """
+    advantage = truth.advantage
+    signal = truth.signal
+    agreement = float((estimates * advantage).mean())
+    scaled = estimates * (signal / agreement) if fit_scale and agreement > 0 else estimates
+    deviation = scaled - advantage
+    squares = deviation**2 - truth.variance
+    noise_square = float((truth.noise**2).mean())
+    shared = float((scaled * truth.noise).mean()) / noise_square if noise_square > 0 else 0.0
+    products = _Products(deviation - shared * truth.noise, truth)
+    bias2, error = products.mean(products.block >= 0), float(squares.mean())
+    block = labels(truth.drawn) % BLOCKS
+    left_out = np.unique(block)
+    unit = signal if signal > 0 else float("nan")
+    length = np.sqrt(float((estimates**2).mean()) * unit)
+    return Errors(
+        bias2=bias2 / unit,
+        variance=(error - bias2) / unit,
+        error=error / unit,
+        bias2_se=_jackknife([products.mean(products.block != one) for one in left_out]) / unit,
+        error_se=_jackknife([float(squares[block != one].mean()) for one in left_out]) / unit,
+        signal=signal,
+        sign_agreement=_sign_agreement(estimates, truth),
+        cosine=agreement / length if length else 0.0,
+        coverage=products.coverage,
+    )
+
+
+class _Products:
+    """Products of deviations at the same history and action in two groups.
+
+    Attributes:
+        block: int64[P], of each pair of a history and a group that visits it.
+        coverage: the share of visits to histories that two groups or more visit.
+    """
+
+    def __init__(self, deviation: np.ndarray, truth: Truth):
+        histories, groups = labels(truth.history), labels(truth.group)
+        many = int(groups.max()) + 1
+        pairs, first, pair = np.unique(histories * many + groups, return_index=True, return_inverse=True)
+        self.history, self.block = pairs // many, (labels(truth.drawn) % BLOCKS)[first]
+        self.total, self.count = np.bincount(pair, weights=deviation), np.bincount(pair).astype(np.float64)
+        self.truth_variance = np.bincount(histories, weights=truth.variance) / np.bincount(histories)
+        self.coverage = float(self.count[np.bincount(self.history)[self.history] > 1].sum() / len(deviation))
+
+    def mean(self, kept: np.ndarray) -> float:
+        """The mean over visits of the squared bias, from some of the pairs of a history and a group."""
+
+        def by_history(values: np.ndarray) -> np.ndarray:
+            return np.bincount(self.history[kept], weights=values[kept], minlength=len(self.truth_variance))
+
+        visits = by_history(self.count)
+        weight = visits**2 - by_history(self.count**2)
+        products = by_history(self.total) ** 2 - by_history(self.total**2)
+        seen = weight > 0
+        if not seen.any():
+            return float("nan")
+        return float(np.average(products[seen] / weight[seen] - self.truth_variance[seen], weights=visits[seen]))
+
+
+def _jackknife(without: list[float]) -> float:
+    """The standard error of a statistic, from its values without one block of the data each."""
+    return float(np.sqrt((len(without) - 1) * np.var(without)))
+
+
+def _sign_agreement(estimates: np.ndarray, truth: Truth) -> float:
+    sure = np.abs(truth.advantage) > CERTAIN * np.sqrt(truth.variance) + NOTHING
+    same = np.sign(estimates[sure]) * np.sign(truth.advantage[sure])
+    return float((same.mean() + 1) / 2) if sure.any() else float("nan")

@@ -1,0 +1,122 @@
+"""What `hgpo-gym diagnose` found, as tables, CSV and a picture."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from hgpo_gym.analysis.estimator_bias.comparison import Stage
+from hgpo_gym.analysis.estimator_bias.measure import Errors
+
+SMALLEST = 1e-2
+"""What is drawn for less: a squared bias is measured without its noise, and scatters around 0 where there is none."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The errors of one estimator. `steps` says at which steps of the episode: `all`, or `4 to 7`."""
+
+    stage: str
+    group_size: int
+    steps: str
+    estimator: str
+    errors: Errors
+
+
+def show(findings: Sequence[Finding], stages: Sequence[Stage], group_size: int, console: Console) -> None:
+    """A table a stage: errors at one group size, the bias also in the largest groups."""
+    sizes = sorted({found.group_size for found in findings})
+    shown = group_size if group_size in sizes else sizes[0]
+    for stage in stages:
+        table = Table(
+            title=f"{stage.name}, success {stage.success:.0%}, groups of {shown}",
+            caption=_caption(stage),
+            caption_justify="left",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+        )
+        columns = ["estimator", "bias²", "variance", "error", "sign", "cosine"]
+        for column in columns + [f"bias², {sizes[-1]}s"] * (shown != sizes[-1]):
+            table.add_column(column, justify="left" if column == "estimator" else "right", no_wrap=True)
+        overall = {
+            (found.estimator, found.group_size): found.errors
+            for found in findings
+            if found.stage == stage.name and found.steps == "all"
+        }
+        for label in dict.fromkeys(label for label, _ in overall):
+            errors = overall[label, shown]
+            table.add_row(
+                label,
+                f"{errors.bias2:.2f} ± {errors.bias2_se:.2f}",
+                f"{errors.variance:.2f}",
+                f"{errors.error:.2f}",
+                f"{errors.sign_agreement:.0%}",
+                f"{errors.cosine:.3f}",
+                *[f"{overall[label, sizes[-1]].bias2:.2f}"] * (shown != sizes[-1]),
+            )
+        console.print(table)
+
+
+def _caption(stage: Stage) -> str:
+    unit = "In units of the mean squared advantage."
+    if not stage.context_bias:
+        return unit
+    levels = ", ".join(f"{bias:.2f}" for bias in stage.context_bias)
+    return f"{unit} Exact bias² of the mean of one level, in groups without limit, levels 0, 1, ...: {levels}"
+
+
+def write_csv(findings: Sequence[Finding], stages: Sequence[Stage], folder: Path) -> None:
+    """`findings.csv`, a line a finding, and `context_bias.csv`, a line a level and stage."""
+    success = {stage.name: stage.success for stage in stages}
+    with (folder / "findings.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["stage", "success", "group_size", "steps", "estimator", *Errors.__dataclass_fields__])
+        for found in findings:
+            numbers = [f"{value:.6g}" for value in asdict(found.errors).values()]
+            where = [found.stage, f"{success[found.stage]:.4f}", found.group_size, found.steps, found.estimator]
+            writer.writerow([*where, *numbers])
+    with (folder / "context_bias.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["stage", "level", "bias2"])
+        for stage in stages:
+            writer.writerows([stage.name, level, f"{bias:.6g}"] for level, bias in enumerate(stage.context_bias))
+
+
+def draw(findings: Sequence[Finding], stages: Sequence[Stage], path: Path, title: str) -> None:
+    """A row a stage: squared bias, error and cosine against the group size."""
+    figure = Figure(figsize=(10.5, 2.7 * len(stages)), layout="constrained")
+    rows = figure.subplots(len(stages), 3, sharex=True, sharey="col", squeeze=False)
+    for stage, axes in zip(stages, rows, strict=True):
+        curves: dict[str, dict[int, Errors]] = {}
+        for found in findings:
+            if found.stage == stage.name and found.steps == "all":
+                curves.setdefault(found.estimator, {})[found.group_size] = found.errors
+        for label, curve in curves.items():
+            sizes = sorted(curve)
+            errors = [curve[size] for size in sizes]
+            axes[0].plot(sizes, [max(one.bias2, SMALLEST) for one in errors], marker=".", label=label)
+            axes[1].plot(sizes, [max(one.error, SMALLEST) for one in errors], marker=".", label=label)
+            axes[2].plot(sizes, [one.cosine for one in errors], marker=".", label=label)
+        axes[0].set(ylabel=f"{stage.name}\nsuccess {stage.success:.0%}", yscale="log")
+        axes[1].set(yscale="log")
+        for panel in axes:
+            _tidy(panel, sorted({found.group_size for found in findings}))
+    for panel, words in zip(rows[0], ("squared bias", "error: squared bias + variance", "cosine"), strict=True):
+        panel.set_title(words)
+    for panel in rows[-1]:
+        panel.set_xlabel("group size")
+    rows[0][2].legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.suptitle(title)
+    figure.savefig(path, dpi=70)
+
+
+def _tidy(panel: Axes, sizes: Sequence[int]) -> None:
+    panel.set_xscale("log", base=2)
+    panel.set_xticks(sizes, [str(size) for size in sizes])
+    panel.grid(alpha=0.3)

@@ -1,0 +1,142 @@
+"""`hgpo-gym diagnose`: every configured estimator, group size and stage of training, measured."""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+from hgpo_gym.advantages import ESTIMATORS
+from hgpo_gym.analysis.estimator_bias import continuations, exact_stages
+from hgpo_gym.analysis.estimator_bias.comparison import Comparison, Stage
+from hgpo_gym.analysis.estimator_bias.measure import measure
+from hgpo_gym.analysis.estimator_bias.report import Finding, draw, show, write_csv
+from hgpo_gym.config.compose import plain
+from hgpo_gym.envs.base import TextEnv
+from hgpo_gym.envs.registration import make
+from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
+from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
+from hgpo_gym.trainers.settings import DiagnoseSettings
+
+TRUE_BASELINE = "true_baseline"
+"""The label of G_t - V(h_t) with the exact V: what no other baseline can better."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An estimator with all its options."""
+
+    name: str
+    options: Mapping[str, Any]
+
+    @property
+    def without_unit(self) -> bool:
+        """Whether it divides by a standard deviation, or may: an estimator without `norm` does not say."""
+        return self.options.get("norm") != "mean_norm"
+
+
+def run_diagnosis(config: DictConfig, progress: Progress) -> list[Finding]:
+    """Measure, print the tables, write `findings.csv`, `context_bias.csv` and `errors.png` into `config.out`.
+
+    Raises:
+        ValueError: an unknown estimator or option, settings that do not fit together, or an environment whose true
+            advantages cannot be known.
+    """
+    settings = DiagnoseSettings(**plain(config.diagnose))
+    estimators = {label: _complete(label, entry, settings) for label, entry in settings.estimators.items()}
+    stages = _stages(config, settings, progress)
+    findings: list[Finding] = []
+    with progress.stage("Measuring") as tick:
+        for stage in stages:
+            for group_size in settings.group_sizes:
+                findings += _measure(stage, group_size, estimators)
+                total = len(stages) * len(settings.group_sizes)
+                tick(len({(found.stage, found.group_size) for found in findings}), total, stage.name)
+    out = Path(config.out)
+    out.mkdir(parents=True, exist_ok=True)
+    show(findings, stages, config.rollout.group_size, progress.console)
+    write_csv(findings, stages, out)
+    draw(findings, stages, out / "errors.png", title=config.env_name)
+    progress.line(f"All group sizes and parts of the episode: {out / 'findings.csv'}  Picture: {out / 'errors.png'}")
+    return findings
+
+
+def _complete(label: str, entry: Mapping[str, Any], settings: DiagnoseSettings) -> Measured:
+    """An entry of the configuration with the common options filled in. Raises ValueError if it cannot be."""
+    if "estimator" not in entry:
+        raise ValueError(f"diagnose.estimators.{label} needs estimator=..., one of {', '.join(ESTIMATORS)}.")
+    name = entry["estimator"]
+    own = {option: value for option, value in entry.items() if option != "estimator"}
+    ESTIMATORS.check_options(name, own)
+    common = {"gamma": settings.gamma, "norm": settings.norm}
+    known = inspect.signature(ESTIMATORS[name]).parameters
+    return Measured(name, {option: value for option, value in common.items() if option in known} | own)
+
+
+def _stages(config: DictConfig, settings: DiagnoseSettings, progress: Progress) -> list[Stage]:
+    """Exact ones where the rules are at hand, else by continuations."""
+    options = plain(config.env)
+    env = make(options.pop("id"), **options)
+    assert env.spec is not None
+    assert env.spec.max_episode_steps is not None
+    horizon = env.spec.max_episode_steps
+    text_env: TextEnv = env.unwrapped  # type: ignore[assignment]
+    task_ids = TaskSchedule(text_env.task_ids, config.seed).tasks(0, min(settings.tasks, len(text_env.task_ids)))
+    common = {
+        "history_length": config.memory.history_length,
+        "key": config.memory.key,
+        "gamma": settings.gamma,
+        "horizon": horizon,
+        "episodes": settings.episodes,
+        "groups_a_batch": config.rollout.num_tasks,
+        "seed": config.seed,
+    }
+    if isinstance(text_env, SignpostMazeEnv):
+        exact = exact_stages.ExactSettings(improvements=settings.improvements, window=config.memory.window, **common)
+        mazes = [text_env.maze(task_id) for task_id in text_env.task_ids]
+        return exact_stages.exact_stages(mazes, [text_env.maze(task_id) for task_id in task_ids], exact)
+    with_expert = make(config.env.id, **options, expert=True)
+    sampled = continuations.SampledSettings(
+        random_actions=settings.random_actions,
+        probes=settings.probes,
+        continuations=settings.continuations,
+        **common,
+    )
+    with progress.stage("Finding true advantages") as tick:
+        return continuations.sampled_stages(with_expert.unwrapped, task_ids, sampled, tick)  # type: ignore[arg-type]
+
+
+def _measure(stage: Stage, group_size: int, estimators: Mapping[str, Measured]) -> list[Finding]:
+    comparison = stage.compare(group_size)
+    if comparison.truth.signal <= 0:
+        raise ValueError(
+            f"{stage.name}: the true advantages are lost in the noise of their estimates. Raise diagnose.probes and "
+            "diagnose.continuations."
+        )
+    findings = []
+    for label, estimator in estimators.items():
+        estimates = comparison.estimates(estimator.name, **estimator.options)
+        findings += _by_part(stage, group_size, label, estimates, comparison, estimator.without_unit)
+    if comparison.truth.noise.any():
+        estimates = comparison.truth.advantage + comparison.truth.noise
+        findings += _by_part(stage, group_size, TRUE_BASELINE, estimates, comparison, fit_scale=False)
+    return findings
+
+
+def _by_part(
+    stage: Stage, group_size: int, label: str, estimates: np.ndarray, comparison: Comparison, fit_scale: bool
+) -> list[Finding]:
+    """Of all steps, and of the parts of the episode: steps 0 and 1, 2 and 3, 4 to 7, 8 to 15 and so on."""
+    truth = comparison.truth
+    part = np.floor(np.log2(np.maximum(truth.step, 1))).astype(np.int64)
+    findings = [Finding(stage.name, group_size, "all", label, measure(estimates, truth, fit_scale=fit_scale))]
+    for number in np.unique(part):
+        rows = part == number
+        words = f"{2**number if number else 0} to {2 ** (number + 1) - 1}"
+        errors = measure(estimates[rows], truth[rows], fit_scale=fit_scale)
+        findings.append(Finding(stage.name, group_size, words, label, errors))
+    return findings

@@ -1,0 +1,61 @@
+"""Looking at one group of one iteration: `inspect_run`."""
+
+from pathlib import Path
+
+from omegaconf import OmegaConf
+from rich.console import Console
+
+from hgpo_gym.analysis.inspection.group import find_group, open_group
+from hgpo_gym.analysis.inspection.view import all_groups, group_sections
+from hgpo_gym.analysis.report.blocks import Chapter
+from hgpo_gym.analysis.report.write import show, write_html
+from hgpo_gym.trainers.rollouts import saved as kept_rollouts
+
+
+def inspect_run(
+    run_dir: Path,
+    *,
+    iteration: int | None,
+    task: str | None,
+    step: str | None,
+    html: Path | None,
+    console: Console,
+) -> None:
+    """Show a group of a run's kept rollouts: its episodes as a graph of observations, one of its steps among those it
+    is compared with, and what every estimator makes of it.
+
+    Args:
+        run_dir: the run, finished or not.
+        iteration: as in metrics.jsonl; None is the last one kept.
+        task: a group's number, a task id or a part of one; None lists the groups.
+        step: `episode.step`; None is the step on which the estimators differ most.
+        html: a file to write the same to, with the graph as a picture.
+        console: where it is shown.
+
+    Raises:
+        FileNotFoundError: no run, or the iteration's rollout was not kept.
+        ValueError: no such group or step.
+    """
+    config_path = run_dir / "config.yaml"
+    if not config_path.exists():
+        raise FileNotFoundError(f"No run in {run_dir}: expected {config_path}.")
+    config = OmegaConf.load(config_path)
+    folder = run_dir / "rollouts"
+    chosen = iteration if iteration is not None else max(kept_rollouts.kept_iterations(folder), default=0)
+    rollout = kept_rollouts.load(folder, chosen)
+    title = f"{run_dir.name}, iteration {chosen}"
+    if task is None:
+        sections = [all_groups(rollout)]
+    else:
+        number = find_group(rollout, task)
+        group = open_group(rollout, number, OmegaConf.to_container(config.algo))
+        row = group.most_disputed() if step is None else group.row(step)
+        title += f": group {number}, {group.task_id}"
+        sections = group_sections(group, row, config.memory.key)
+    chapters = [Chapter("", "", sections)]
+    show(title, chapters, console)
+    if html is not None:
+        write_html(title, chapters, f"Made by hgpo-gym inspect from {run_dir}.", html)
+
+
+__all__ = ["inspect_run"]

@@ -1,0 +1,88 @@
+"""The rollouts of a group as a graph: its observations, and the actions that led from one to the next."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from hgpo_gym.analysis.inspection.group import Group
+
+WON, NOT_WON = 0, -1
+"""Where the last actions of episodes lead, in place of an observation's number."""
+END_NAMES = {WON: "won", NOT_WON: "ended without success"}
+
+
+@dataclass(frozen=True)
+class Node:
+    """An observation that a group came by.
+
+    Attributes:
+        number: from 1, in the order of first visits.
+        observation: its text.
+        visits: steps that began here.
+        first_step: the earliest of them, from 0.
+    """
+
+    number: int
+    observation: str
+    visits: int
+    first_step: int
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An action at an observation that led to another one (by number), or to an end: how often, mean G_t."""
+
+    source: int
+    action: str
+    target: int
+    count: int
+    mean_return: float
+
+
+@dataclass(frozen=True)
+class Graph:
+    nodes: dict[int, Node]
+    edges: tuple[Edge, ...]
+
+    def edges_from(self, number: int) -> list[Edge]:
+        """The most frequent first."""
+        return sorted((edge for edge in self.edges if edge.source == number), key=lambda edge: -edge.count)
+
+
+def observation_graph(group: Group) -> Graph:
+    """The graph of all episodes of a group together."""
+    rollout, batch = group.rollout, group.rollout.batch
+    order = group.rows[np.lexsort((batch.trajectory[group.rows], batch.step[group.rows]))]
+    numbers: dict[str, int] = {}
+    visits: defaultdict[int, int] = defaultdict(int)
+    first_step: dict[int, int] = {}
+    for row in order:
+        number = numbers.setdefault(rollout.observations[row], len(numbers) + 1)
+        visits[number] += 1
+        first_step.setdefault(number, int(batch.step[row]))
+    row_of = {(int(batch.trajectory[row]), int(batch.step[row])): row for row in group.rows}
+    returns: defaultdict[tuple[int, str, int], list[float]] = defaultdict(list)
+    for (trajectory, step), row in row_of.items():
+        following = row_of.get((trajectory, step + 1))
+        if following is not None:
+            target = numbers[rollout.observations[following]]
+        else:
+            target = WON if rollout.episodes[trajectory].won else NOT_WON
+        returns[numbers[rollout.observations[row]], rollout.actions[row], target].append(float(group.returns[row]))
+    return Graph(
+        {number: Node(number, text, visits[number], first_step[number]) for text, number in numbers.items()},
+        tuple(Edge(*ends, len(values), float(np.mean(values))) for ends, values in returns.items()),
+    )
+
+
+def shortest_paths(graph: Graph) -> dict[int, Edge]:
+    """For every observation but the first, the edge by which it is reached from there in the fewest actions."""
+    reached: dict[int, Edge] = {}
+    waiting = [1]
+    while waiting:
+        for edge in graph.edges_from(waiting.pop(0)):
+            if edge.target > 1 and edge.target not in reached:
+                reached[edge.target] = edge
+                waiting.append(edge.target)
+    return reached

@@ -1,0 +1,58 @@
+"""The hierarchy of groups that a step lies in: the steps with the same observation, the same last two, and so on."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hgpo_gym.advantages.statistics import relative_to_group
+from hgpo_gym.analysis.inspection.group import Group
+
+
+@dataclass(frozen=True)
+class Level:
+    """The steps of the group that share k + 1 observations with a step.
+
+    Attributes:
+        level: k.
+        window: the k + 1 observations that are shared, oldest first; empty where the episode had not as many yet.
+        members: int64[n], the rows that share them, the step itself among them.
+        mean, std: of their returns G_t, with n; not a number where there are none.
+        relative: the step's return relative to them, as HGPO takes it.
+    """
+
+    level: int
+    window: tuple[str, ...]
+    members: np.ndarray
+    mean: float
+    std: float
+    relative: float
+
+
+def levels_of(group: Group, row: int) -> list[Level]:
+    """The levels 0 to K of a step, each a part of the one before."""
+    batch = group.rollout.batch
+    norm = group.options["hgpo"]["norm"]
+    found = []
+    for level in range(batch.history_length + 1):
+        labels = batch.key_groups(level)
+        members = np.flatnonzero(labels == labels[row]) if labels[row] >= 0 else np.empty(0, dtype=np.int64)
+        returns = group.returns[members]
+        found.append(
+            Level(
+                level=level,
+                window=_window(group, row, level) if len(members) else (),
+                members=members,
+                mean=float(returns.mean()) if len(members) else float("nan"),
+                std=float(returns.std()) if len(members) else float("nan"),
+                relative=float(relative_to_group(group.returns, labels, norm, ddof=0)[row]),
+            )
+        )
+    return found
+
+
+def _window(group: Group, row: int, level: int) -> tuple[str, ...]:
+    batch = group.rollout.batch
+    own = group.rows[batch.trajectory[group.rows] == batch.trajectory[row]]
+    steps = range(int(batch.step[row]) - level, int(batch.step[row]) + 1)
+    by_step = {int(batch.step[other]): other for other in own}
+    return tuple(group.rollout.observations[by_step[step]] for step in steps)

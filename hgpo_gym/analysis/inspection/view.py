@@ -1,0 +1,262 @@
+"""What there is to see of a group, as the sections of a page."""
+
+import json
+from math import isnan
+
+import numpy as np
+
+from hgpo_gym.analysis.inspection.drawing import draw_graph
+from hgpo_gym.analysis.inspection.graph import END_NAMES, Edge, Graph, observation_graph, shortest_paths
+from hgpo_gym.analysis.inspection.group import Group, group_task_ids
+from hgpo_gym.analysis.inspection.hierarchy import Level, levels_of
+from hgpo_gym.analysis.report.blocks import Column, Items, Paragraph, Picture, Section, Table, Tree, Value
+from hgpo_gym.trainers.rollouts.saved import KeptRollout
+
+LINE = 90
+"""Characters of an observation where it has one line."""
+NO_ACTION = "(no action)"
+
+
+def all_groups(rollout: KeptRollout) -> Section:
+    """The groups of an iteration, to choose one from."""
+    rows: list[tuple[Value, ...]] = []
+    for number, task in group_task_ids(rollout).items():
+        own = rollout.batch.group == number - 1
+        episodes = [rollout.episodes[index] for index in np.unique(rollout.batch.trajectory[own])]
+        won = sum(episode.won for episode in episodes)
+        rows.append((number, task, episodes[0].task_type, f"{won} of {len(episodes)}", int(own.sum())))
+    columns = (
+        Column("group", "whole"),
+        Column("task"),
+        Column("type"),
+        Column("episodes won"),
+        Column("steps", "whole"),
+    )
+    return Section("Groups", [Table("groups", "Choose one by its number or its task: --task.", columns, tuple(rows))])
+
+
+def group_sections(group: Group, row: int, compared_by: str) -> list[Section]:
+    """A group, and one of its steps.
+
+    Args:
+        group: the group.
+        row: of the step, in the batch.
+        compared_by: the run's memory.key.
+    """
+    graph = observation_graph(group)
+    return [
+        _episodes(group),
+        _graph(group, graph),
+        _step(group, row, compared_by),
+        _every_step(group, graph),
+        _observations(graph),
+    ]
+
+
+def _episodes(group: Group) -> Section:
+    rollout = group.rollout
+    trajectories = np.unique(rollout.batch.trajectory[group.rows])
+    rows = tuple(
+        (number, "won" if episode.won else "not won", episode.steps, episode.episode_return)
+        for number, episode in enumerate((rollout.episodes[index] for index in trajectories), start=1)
+    )
+    columns = (Column("episode"), Column("result"), Column("steps", "whole"), Column("return", "number"))
+    return Section(
+        "Episodes",
+        [
+            Paragraph(f"Task: {_one_line(rollout.tasks[trajectories[0]], 1000)}"),
+            Table("episodes", "The episodes of the group: the same task from the same state.", columns, rows),
+        ],
+    )
+
+
+def _graph(group: Group, graph: Graph) -> Section:
+    start = graph.nodes[1]
+    tree = Tree(f"[1] {_one_line(start.observation)} ({_count(start.visits, 'step')})", _branches(graph, 1))
+    return Section(
+        "Observations and actions",
+        [
+            Picture(
+                "graph",
+                "The episodes as one graph. Circles are observations, from the top in the order that they were first "
+                "seen in; arrows are actions, thick where frequent, coloured by their mean discounted return.",
+                draw_graph(graph),
+            ),
+            Paragraph(
+                "The same as a tree: each action with how often it was taken, its mean return "
+                f"(discount {group.gamma:g}) and the observation it led to."
+            ),
+            tree,
+        ],
+    )
+
+
+def _branches(graph: Graph, number: int) -> tuple[Tree, ...]:
+    """The actions at an observation; what follows stands under the shortest way to it."""
+    paths = shortest_paths(graph)
+
+    def branch(edge: Edge) -> Tree:
+        action = f"{edge.action or NO_ACTION} ({_count(edge.count, 'time')}, return {edge.mean_return:.2f}) → "
+        if edge.target in END_NAMES:
+            return Tree(action + END_NAMES[edge.target])
+        node = graph.nodes[edge.target]
+        if paths.get(edge.target) is not edge:
+            return Tree(f"{action}[{node.number}]")
+        text = f"{action}[{node.number}] {_one_line(node.observation)} ({_count(node.visits, 'step')})"
+        return Tree(text, _branches(graph, node.number))
+
+    return tuple(branch(edge) for edge in graph.edges_from(number))
+
+
+def _step(group: Group, row: int, compared_by: str) -> Section:
+    rollout = group.rollout
+    levels = levels_of(group, row)
+    outcome = "won" if rollout.episodes[rollout.batch.trajectory[row]].won else "did not win"
+    return Section(
+        f"Step {group.name(row)} in the hierarchy of groups",
+        [
+            Items(
+                (
+                    f"Saw: {_one_line(rollout.observations[row], 1000)}",
+                    f"Did: {rollout.actions[row] or NO_ACTION}",
+                    f"The episode {outcome}; the step's return, discounted by {group.gamma:g}, is "
+                    f"{group.returns[row]:.3g}.",
+                )
+            ),
+            _levels_table(levels, compared_by),
+            _estimators_table(group, row),
+            _options(group),
+            _members_table(group, row, levels),
+        ],
+    )
+
+
+def _levels_table(levels: list[Level], compared_by: str) -> Table:
+    rows = tuple(
+        (
+            level.level,
+            _one_line(level.window[0]) if level.window else "the episode had not so many observations yet",
+            len(level.members),
+            *(None if isnan(value) else value for value in (level.mean, level.std, level.relative)),
+        )
+        for level in levels
+    )
+    columns = (
+        Column("level", "whole"),
+        Column("also shared, so many steps before"),
+        Column("steps", "whole"),
+        Column("mean return", "number"),
+        Column("standard deviation", "number"),
+        Column("relative", "signed"),
+    )
+    caption = (
+        "The sets of steps that share their observation with it, and at each level one more observation before "
+        f"(memory.key={compared_by}). Relative: the step's return against the set's, as HGPO takes it; 0 where all "
+        "returns are equal."
+    )
+    return Table("levels", caption, columns, rows)
+
+
+def _members_table(group: Group, row: int, levels: list[Level]) -> Table:
+    depth = {int(member): level.level for level in levels for member in level.members}
+    ordered = sorted(depth, key=lambda member: (member != row, -depth[member], _place(group, member)))
+    rows: tuple[tuple[Value, ...], ...] = tuple(
+        (
+            group.name(member) + (" (this)" if member == row else ""),
+            "●" * (depth[member] + 1),
+            group.rollout.actions[member],
+            float(group.returns[member]),
+            *(float(values[member]) for values in group.advantages.values()),
+        )
+        for member in ordered
+    )
+    columns = (
+        Column("step"),
+        Column(f"levels 0 to {len(levels) - 1}"),
+        Column("action"),
+        Column("return", "number"),
+        *(Column(name, "signed") for name in group.advantages),
+    )
+    caption = (
+        "Its companions: the steps of the group that saw the same. A dot for each level that the shared history "
+        "reaches, the return, and every estimator's advantage."
+    )
+    return Table("members", caption, columns, rows)
+
+
+def _estimators_table(group: Group, row: int) -> Table:
+    rows = tuple(
+        (
+            name,
+            float(values[row]),
+            float(values[group.rows].mean()),
+            float(values[group.rows].std()),
+            float((values[group.rows] == 0).mean()),
+        )
+        for name, values in group.advantages.items()
+    )
+    columns = (
+        Column("estimator"),
+        Column("this step", "signed"),
+        Column("mean in the group", "signed"),
+        Column("standard deviation", "number"),
+        Column("without signal", "share"),
+    )
+    caption = "Each estimator's advantage of this step, beside its advantages in the whole group."
+    return Table("estimators", caption, columns, rows)
+
+
+def _options(group: Group) -> Items:
+    return Items(
+        tuple(
+            f"{name}: " + ", ".join(f"{key}={json.dumps(value)}" for key, value in options.items())
+            for name, options in group.options.items()
+        )
+    )
+
+
+def _every_step(group: Group, graph: Graph) -> Section:
+    numbers = {node.observation: node.number for node in graph.nodes.values()}
+    rollout = group.rollout
+    rows = tuple(
+        (
+            group.name(row),
+            f"[{numbers[rollout.observations[row]]}]",
+            rollout.actions[row],
+            float(group.returns[row]),
+            *(float(values[row]) for values in group.advantages.values()),
+        )
+        for row in sorted(group.rows, key=lambda row: _place(group, row))
+    )
+    columns = (
+        Column("step"),
+        Column("observation"),
+        Column("action"),
+        Column("return", "number"),
+        *(Column(name, "signed") for name in group.advantages),
+    )
+    caption = "All steps of the group. Look at another one by --step."
+    return Section("Every step", [Table("steps", caption, columns, rows)], folded=True)
+
+
+def _observations(graph: Graph) -> Section:
+    rows = tuple(
+        (f"[{node.number}]", node.visits, _one_line(node.observation, 10_000)) for node in graph.nodes.values()
+    )
+    columns = (Column("number"), Column("steps", "whole"), Column("observation", "prose"))
+    caption = "The observations in full, and how many steps began at each."
+    return Section("Every observation", [Table("observations", caption, columns, rows)], folded=True)
+
+
+def _place(group: Group, row: int) -> tuple[int, int]:
+    """Episode and step, to sort by."""
+    return int(group.rollout.batch.trajectory[row]), int(group.rollout.batch.step[row])
+
+
+def _one_line(text: str, length: int = LINE) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: length - 3]}..."
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"

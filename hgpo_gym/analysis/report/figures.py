@@ -1,0 +1,201 @@
+"""The pictures of a report: one panel each, so that it fills a phone's width and stands beside another on a desk."""
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from hgpo_gym.analysis.report.load import Comparison
+from hgpo_gym.analysis.report.statistics import Estimate, bootstrap, interquartile_mean
+
+SIZE = (5.0, 3.4)
+"""Inches. The letters are large for it: a phone shows the picture at little more than half its size on paper."""
+FONT_SIZE = 11
+LEGEND_ROW = 0.22
+"""Inches a row of the legend."""
+LABEL_WIDTH = 20
+"""Letters before the label of a row is broken."""
+SMOOTHING = 5
+"""Iterations that noisy curves of training are averaged over."""
+GRID = 40
+"""Points of a curve over environment steps, which no two runs count alike."""
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Told apart with every common colour vision (Okabe & Ito, 2008)."""
+MARKERS = "osD^vPX"
+
+Styles = Mapping[str, Mapping[str, Any]]
+"""Colour and marker of each label, the same in every picture of a report."""
+
+
+def styles(labels: Iterable[str]) -> Styles:
+    distinct = dict.fromkeys(labels)
+    return {
+        label: {"color": colour, "marker": marker}
+        for label, colour, marker in zip(distinct, cycle(COLOURS), cycle(MARKERS), strict=False)
+    }
+
+
+def learning_curve(comparison: Comparison, style: Styles) -> Figure:
+    """Success in the censuses, against iterations."""
+    iterations = comparison.census_iterations
+    figure, axes = _panel("iteration", "success")
+    for label, runs in comparison.runs.items():
+        scores = np.array([[run.census_at(iteration) for run in runs] for iteration in iterations])
+        _band(axes, iterations, scores, label, style)
+    return _finished(figure, axes, share=True)
+
+
+def learning_curve_over_steps(comparison: Comparison, style: Styles) -> Figure:
+    """Success in the censuses, against environment steps of training; between censuses a straight line."""
+    figure, axes = _panel("environment steps", "success")
+    iterations = comparison.census_iterations
+    for label, runs in comparison.runs.items():
+        steps = np.array([[run.steps_after[iteration] for iteration in iterations] for run in runs])
+        grid = np.linspace(0, steps[:, -1].min(), GRID)
+        scores = [
+            np.interp(grid, own, [run.census_at(iteration) for iteration in iterations])
+            for own, run in zip(steps, runs, strict=True)
+        ]
+        _band(axes, grid, np.array(scores).T, label, style, marker="")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value else "0")
+    return _finished(figure, axes, share=True)
+
+
+def training_curve(comparison: Comparison, style: Styles, metric: str, axis: str, *, share: bool = False) -> Figure:
+    """A metric of the training rollouts against iterations, averaged over the last few."""
+    figure, axes = _panel("iteration", axis)
+    for label, runs in comparison.runs.items():
+        curves = np.array([_smooth(run.curve(metric)) for run in runs])
+        _band(axes, range(1, curves.shape[1] + 1), curves.T, label, style, marker="")
+    return _finished(figure, axes, share=share)
+
+
+def final_success(estimates: Mapping[str, Estimate], scores: Mapping[str, np.ndarray], style: Styles) -> Figure:
+    """Every run's final success as a dot, the interquartile mean with its interval above it."""
+    figure, axes = _panel("success in the final census", "", rows=len(estimates))
+    for row, (label, estimate) in enumerate(estimates.items()):
+        own = style[label]
+        axes.plot(scores[label], np.full(len(scores[label]), row + 0.2), linestyle="", alpha=0.45, markersize=5, **own)
+        _interval(axes, row - 0.1, estimate, own["color"])
+    everything = np.concatenate(list(scores.values()))
+    axes.set_xlim(max(-0.01, everything.min() - 0.05), min(1.01, everything.max() + 0.05))
+    axes.xaxis.set_major_formatter(_percent)
+    return _rows(figure, axes, estimates)
+
+
+def improvement_intervals(pairs: Mapping[str, Estimate]) -> Figure:
+    """The probability of improvement of each pair, around the line where neither is better."""
+    figure, axes = _panel("probability", "", rows=len(pairs))
+    axes.axvline(0.5, color="grey", linewidth=1)
+    for row, estimate in enumerate(pairs.values()):
+        _interval(axes, row, estimate, COLOURS[0])
+    axes.set_xlim(-0.03, 1.03)
+    return _rows(figure, axes, pairs)
+
+
+def time_shares(seconds: Mapping[str, Mapping[str, float]]) -> Figure:
+    """Seconds of an iteration by what they went to, a bar a label."""
+    parts = list(next(iter(seconds.values())))
+    widths = {label: list(own.values()) for label, own in seconds.items()}
+    return _stacked_bars(widths, parts, COLOURS, "seconds an iteration")
+
+
+def size_shares(shares: Mapping[str, np.ndarray], sizes: Sequence[str]) -> Figure:
+    """Shares of steps by the size of their group, a bar a label; the last size is none."""
+    darkening = [to_hex(colour) for colour in colormaps["viridis_r"](np.linspace(0, 1, len(sizes) - 1))]
+    return _stacked_bars(shares, sizes, [*darkening, "#dddddd"], "share of steps")
+
+
+def _stacked_bars(
+    widths: Mapping[str, Sequence[float] | np.ndarray], parts: Sequence[str], colours: Sequence[str], axis: str
+) -> Figure:
+    figure, axes = _panel(axis, "", rows=len(widths))
+    stacked = np.array(list(widths.values()))
+    left = np.zeros(len(stacked))
+    for part, colour, column in zip(parts, colours, stacked.T, strict=False):
+        axes.barh(range(len(stacked)), column, left=left, color=colour, label=part, height=0.65)
+        left += column
+    _legend(figure, axes)
+    return _rows(figure, axes, widths)
+
+
+def _panel(horizontal: str, vertical: str, rows: int = 0) -> tuple[Figure, Axes]:
+    """An empty panel; with `rows`, as high as that many labelled rows need."""
+    with mpl.rc_context({"font.size": FONT_SIZE}):
+        figure = Figure(figsize=(SIZE[0], 1.1 + 0.55 * rows) if rows else SIZE, layout="constrained")
+        axes = figure.subplots()
+        axes.set(xlabel=horizontal, ylabel=vertical)
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        if horizontal == "iteration":
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure, axes
+
+
+def _finished(figure: Figure, axes: Axes, *, share: bool) -> Figure:
+    if share:
+        axes.set_ylim(-0.03, 1.03)
+        axes.yaxis.set_major_formatter(_percent)
+    _legend(figure, axes)
+    return figure
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    """Above the panel, where it hides nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    columns = max(1, min(4, 40 // (max(map(len, labels)) + 4)))
+    rows = -(-len(labels) // columns)
+    figure.set_figheight(figure.get_figheight() + LEGEND_ROW * (rows - 1))
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False, fontsize=FONT_SIZE)
+
+
+def _rows(figure: Figure, axes: Axes, labels: Iterable[str]) -> Figure:
+    names = [textwrap.fill(label, LABEL_WIDTH) for label in labels]
+    axes.set_yticks(range(len(names)), names, fontsize=FONT_SIZE)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    return figure
+
+
+def _band(
+    axes: Axes,
+    horizontal: Sequence[float] | np.ndarray,
+    scores: np.ndarray,
+    label: str,
+    style: Styles,
+    marker: str | None = None,
+) -> None:
+    """The interquartile mean of scores [points, runs] with its interval at every point."""
+    own = dict(style[label])
+    if marker is not None:
+        own["marker"] = marker
+    estimate = bootstrap([scores], interquartile_mean)
+    axes.plot(horizontal, estimate.value, label=label, markersize=4, linewidth=1.6, **own)
+    if estimate.low is not None:
+        axes.fill_between(horizontal, estimate.low, estimate.high, color=own["color"], alpha=0.18, linewidth=0)
+
+
+def _interval(axes: Axes, row: float, estimate: Estimate, colour: str) -> None:
+    if estimate.low is not None:
+        axes.plot(
+            [estimate.low, estimate.high], [row, row], color=colour, linewidth=6, alpha=0.35, solid_capstyle="butt"
+        )
+    axes.plot([estimate.value], [row], marker="|", markersize=16, markeredgewidth=2.5, color=colour)
+
+
+def _smooth(values: np.ndarray) -> np.ndarray:
+    """The mean of the last few values up to each."""
+    return np.array([values[max(0, end - SMOOTHING) : end].mean() for end in range(1, len(values) + 1)])
+
+
+def _percent(value: float, _position: object) -> str:
+    return f"{value:.0%}"

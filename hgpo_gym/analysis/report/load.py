@@ -1,0 +1,279 @@
+"""From run directories to comparisons: runs that have every setting in common but the algorithm's own and the seed."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hgpo_gym.advantages import ESTIMATORS
+from hgpo_gym.analysis.report.statistics import first_reaching
+from hgpo_gym.config.compose import plain
+from hgpo_gym.trainers.baselines import BASELINES
+from hgpo_gym.trainers.run_directory import (
+    MAY_DIFFER,
+    flatten,
+    read_config,
+    read_launches,
+    read_metrics,
+    read_summary,
+)
+
+PARTS = ("rollout", "advantage", "update")
+"""What the seconds of an iteration went to."""
+
+SYMBOLS = {"history_length": "K", "length_weight_alpha": "alpha", "step_advantage_weight": "w", "trace_decay": "lambda"}
+"""Options that labels call by the symbol that papers give them."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        path: its directory.
+        settings: its configuration, flat.
+        metrics: a dictionary an iteration, see metrics.jsonl.
+        censuses: the summaries of its evaluations while training, in order; the last is the final one.
+        later_censuses: those of `hgpo-gym eval` that lie beside them as census_*.json: other splits, for example.
+        seconds: of training and evaluation, by part.
+        launches: each start of it: command, versions.
+    """
+
+    path: Path
+    settings: dict[str, Any]
+    metrics: tuple[dict[str, Any], ...]
+    censuses: tuple[dict[str, Any], ...]
+    later_censuses: tuple[dict[str, Any], ...]
+    seconds: dict[str, float]
+    launches: tuple[dict[str, Any], ...]
+
+    @property
+    def algorithm(self) -> str:
+        return self.settings["algo.name"]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The algorithm's own settings."""
+        return {key[len("algo.") :]: value for key, value in self.settings.items() if key.startswith("algo.")}
+
+    @property
+    def seed(self) -> int:
+        return self.settings["seed"]
+
+    @property
+    def final(self) -> dict[str, Any]:
+        return self.censuses[-1]
+
+    @property
+    def final_success(self) -> float:
+        return self.final["success"]
+
+    @property
+    def final_parts(self) -> dict[tuple[str, str], float]:
+        """Success of the final weights by split and task type; `all` is the whole split."""
+        parts = {}
+        for census in (self.final, *self.later_censuses):
+            types = census["success_by_task_type"]
+            parts[census["split"], "all"] = census["success"]
+            if len(types) > 1:
+                parts |= {(census["split"], name): success for name, success in types.items()}
+        return parts
+
+    @property
+    def success_while_training(self) -> float:
+        """The mean over all iterations: higher the sooner a run learns, and little affected by noise."""
+        return float(self.curve("success").mean())
+
+    def curve(self, metric: str) -> np.ndarray:
+        """float64[iterations]: a metric of the training rollouts."""
+        return np.array([line[metric] for line in self.metrics], dtype=np.float64)
+
+    def has(self, metric: str) -> bool:
+        """Whether every iteration has this metric; older versions logged fewer."""
+        return all(metric in line for line in self.metrics)
+
+    @cached_property
+    def steps_after(self) -> dict[int, float]:
+        """Environment steps taken in training until after an iteration."""
+        return self._until_after(self.curve("steps"))
+
+    @cached_property
+    def seconds_after(self) -> dict[int, float]:
+        """Seconds of training (rollout, advantage, update; not evaluation) until after an iteration."""
+        return self._until_after(np.sum([self.curve(f"seconds_{part}") for part in PARTS], axis=0))
+
+    def census_at(self, iteration: int) -> float:
+        """The success of the census after an iteration."""
+        return next(census["success"] for census in self.censuses if census["iteration"] == iteration)
+
+    def until_threshold(self, threshold: float) -> tuple[float, float, float]:
+        """Iterations, environment steps and seconds of training before the first census with this success."""
+        success = [census["success"] for census in self.censuses]
+        iterations = [census["iteration"] for census in self.censuses]
+        positions = (
+            iterations,
+            [self.steps_after[iteration] for iteration in iterations],
+            [self.seconds_after[iteration] for iteration in iterations],
+        )
+        iteration, steps, seconds = (first_reaching(success, position, threshold) for position in positions)
+        return iteration, steps, seconds
+
+    def _until_after(self, values: np.ndarray) -> dict[int, float]:
+        iterations = (line["iteration"] for line in self.metrics)
+        return {0: 0.0} | dict(zip(iterations, np.cumsum(values).tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs that differ in the algorithm and its options, and in the training seed.
+
+    Attributes:
+        title: the environment and the evaluated split, and what sets it apart from the report's other comparisons.
+        settings: what all runs have in common.
+        runs: the runs of each label, by seed. A label is the algorithm's name, with the options that tell it apart.
+    """
+
+    title: str
+    settings: dict[str, Any]
+    runs: dict[str, tuple[Run, ...]]
+
+    def scores(self, label: str, score: Callable[[Run], float]) -> np.ndarray:
+        """float64[runs]: a number for each run."""
+        return np.array([score(run) for run in self.runs[label]])
+
+    def differences(self, label: str, other: str, score: Callable[[Run], float]) -> np.ndarray:
+        """float64[seeds]: how much larger the number is, for every seed that both have runs of.
+
+        A seed has the same tasks in the same order, whatever the algorithm.
+        """
+        ours, theirs = ({run.seed: score(run) for run in self.runs[one]} for one in (label, other))
+        return np.array([ours[seed] - theirs[seed] for seed in ours if seed in theirs])
+
+    def recording(self, metric: str) -> "Comparison":
+        """The same with those labels alone whose runs all have the metric."""
+        return replace(
+            self, runs={label: runs for label, runs in self.runs.items() if all(run.has(metric) for run in runs)}
+        )
+
+    @property
+    def of_estimators(self) -> "Comparison":
+        """The same without the baselines."""
+        own = {label: runs for label, runs in self.runs.items() if runs[0].algorithm not in BASELINES}
+        return replace(self, runs=own)
+
+    @property
+    def baselines(self) -> list[str]:
+        """The labels of the algorithms that other libraries have trained, with networks of their own."""
+        return [label for label in self.runs if label not in self.of_estimators.runs]
+
+    @property
+    def split(self) -> str:
+        """The split that is evaluated while training."""
+        return self.all_runs[0].final["split"]
+
+    @property
+    def all_runs(self) -> list[Run]:
+        return [run for runs in self.runs.values() for run in runs]
+
+    @property
+    def census_iterations(self) -> list[int]:
+        """The iterations after which every run has a census."""
+        return sorted(set.intersection(*({census["iteration"] for census in run.censuses} for run in self.all_runs)))
+
+
+def load_runs(directories: Sequence[Path]) -> tuple[list[Run], list[Path]]:
+    """The finished runs in directories, each a run or a folder of runs at any depth, and those that are not finished.
+
+    Raises:
+        FileNotFoundError: a directory holds no finished run.
+    """
+    finished: dict[Path, Run] = {}
+    unfinished: list[Path] = []
+    for directory in directories:
+        found = sorted(path.parent for path in directory.rglob("config.yaml"))
+        done = [path for path in found if (path / "summary.json").exists() and read_metrics(path)]
+        if not done:
+            raise FileNotFoundError(
+                f"No finished run in {directory}: expected summary.json in it or in a folder below. "
+                "hgpo-gym train and compare write it when a run ends; resume=auto goes on with a run that did not."
+            )
+        finished |= {path.resolve(): _load(path) for path in done}
+        unfinished += [path for path in found if path not in done]
+    return list(finished.values()), list(dict.fromkeys(unfinished))
+
+
+def comparisons(runs: Sequence[Run]) -> list[Comparison]:
+    """The runs, apart by every setting that is not the algorithm's own or the seed.
+
+    Raises:
+        ValueError: two directories hold the same run.
+    """
+    by_settings: dict[str, list[Run]] = {}
+    for run in runs:
+        by_settings.setdefault(repr(sorted(_common(run).items())), []).append(run)
+    groups = list(by_settings.values())
+    titles = _titles(groups)
+    return [Comparison(title, _common(group[0]), _by_label(group)) for title, group in zip(titles, groups, strict=True)]
+
+
+def _load(path: Path) -> Run:
+    summary = read_summary(path)
+    return Run(
+        path=path,
+        settings=flatten(plain(read_config(path))),
+        metrics=tuple(read_metrics(path)),
+        censuses=tuple(summary["censuses"]),
+        later_censuses=tuple(json.loads(file.read_text("utf-8")) for file in sorted(path.glob("census_*.json"))),
+        seconds=summary["seconds"],
+        launches=tuple(read_launches(path)),
+    )
+
+
+def _common(run: Run) -> dict[str, Any]:
+    return {key: value for key, value in run.settings.items() if not key.startswith(MAY_DIFFER)}
+
+
+def _titles(groups: list[list[Run]]) -> list[str]:
+    """Environment and split; where several comparisons have them in common, also the settings that differ."""
+    names = [f"{group[0].settings['env_name']}, split {group[0].final['split']}" for group in groups]
+    common = [_common(group[0]) for group in groups]
+    titles = []
+    for name, one in zip(names, common, strict=True):
+        alike = [other for other_name, other in zip(names, common, strict=True) if other_name == name]
+        titles.append(", ".join([name, *(f"{key}={one.get(key)}" for key in _differing(alike))]))
+    return titles
+
+
+def _by_label(runs: list[Run]) -> dict[str, tuple[Run, ...]]:
+    labelled: dict[str, list[Run]] = {}
+    for name in sorted({run.algorithm for run in runs}, key=_estimator_order):
+        own = [run for run in runs if run.algorithm == name]
+        telling = _differing([run.options for run in own])
+        for run in own:
+            options = (f"{SYMBOLS.get(key, key)}={run.options.get(key)}" for key in telling)
+            labelled.setdefault(" ".join([name, *options]), []).append(run)
+    for label, group in labelled.items():
+        seeds: dict[int, Run] = {}
+        for run in group:
+            if (twin := seeds.setdefault(run.seed, run)) is not run:
+                raise ValueError(
+                    f"{twin.path} and {run.path} hold the same run ({label}, seed {run.seed}, equal settings): "
+                    "it would count twice. Leave one of them out."
+                )
+    return {label: tuple(sorted(group, key=lambda run: run.seed)) for label, group in labelled.items()}
+
+
+def _estimator_order(name: str) -> tuple[int, str]:
+    known = list(ESTIMATORS)
+    return (known.index(name) if name in known else len(known), name)
+
+
+def _differing(settings: Iterable[dict[str, Any]]) -> list[str]:
+    """The keys whose values are not the same in all of them."""
+    several = list(settings)
+    keys = dict.fromkeys(key for one in several for key in one)
+    return [key for key in keys if any(one.get(key) != several[0].get(key) for one in several)]

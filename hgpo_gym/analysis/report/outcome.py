@@ -1,0 +1,268 @@
+"""What came out of a comparison: who ends better, how sure that is, how soon it is reached."""
+
+from collections.abc import Callable, Iterable
+from itertools import combinations
+
+import numpy as np
+
+from hgpo_gym.analysis.report import figures
+from hgpo_gym.analysis.report.blocks import Block, Column, Items, Paragraph, Picture, Section, Table, Value, write
+from hgpo_gym.analysis.report.figures import Styles
+from hgpo_gym.analysis.report.load import Comparison, Run
+from hgpo_gym.analysis.report.statistics import (
+    Estimate,
+    improvement,
+    mean,
+    median,
+    permutation_p_value,
+    spread,
+    typical,
+)
+
+SIGNIFICANCE = 0.05
+MOST_IN_SHORT = 4
+"""Algorithms of which every pair is told in short."""
+EACH_AGAINST_EACH = "Each against each"
+SCORES: dict[str, Callable[[Run], float]] = {
+    "in the end": lambda run: run.final_success,
+    "while training": lambda run: run.success_while_training,
+}
+"""What algorithms are compared by."""
+
+
+def in_short(comparison: Comparison) -> Section:
+    """What was compared, and the result in words that the numbers decide."""
+    settings, final = comparison.settings, comparison.all_runs[0].final
+    what = (
+        f"{_and(comparison.runs)}, {_seeds(comparison)}, {settings['trainer.iterations']} iterations of "
+        f"{_count(settings['rollout.num_tasks'], 'task')} with {_count(settings['rollout.group_size'], 'episode')} "
+        f"each. The final census plays {_count(final['tasks'], 'task')} of {comparison.split} under "
+        f"{_count(len(final['success_by_decoding_seed']), 'decoding seed')}."
+    )
+    ends = ", ".join(
+        f"{label} {write(typical([run.final_success for run in runs]), 'share')}"
+        for label, runs in comparison.runs.items()
+    )
+    told = _pairs(comparison)
+    blocks: list[Block] = [Paragraph(what), *_of_baselines(comparison), Paragraph(f"Success in the end: {ends}.")]
+    if len(comparison.runs) > MOST_IN_SHORT:
+        baseline = next(iter(comparison.runs))
+        told = [pair for pair in told if baseline in pair]
+        below = f"; every pair stands below, under {EACH_AGAINST_EACH}" if _several(comparison) else ""
+        blocks.append(Paragraph(f"Each against {baseline}{below}:"))
+    verdicts = tuple(f"{one} and {other}: {_verdict(comparison, one, other)}" for one, other in told)
+    return Section("In short", [*blocks, Items(verdicts)], headline=True)
+
+
+def _of_baselines(comparison: Comparison) -> list[Block]:
+    """In what they differ from the others beside the algorithm."""
+    if not comparison.baselines:
+        return []
+    return [
+        Paragraph(
+            f"{_and(comparison.baselines)}: by Stable-Baselines3, with a network of its own, from random weights, that "
+            "reads hashed words; not with the others' model and update. An iteration plays the same tasks, in every "
+            "environment for as many steps as an episode may have: compare by environment steps."
+        )
+    ]
+
+
+def learning_curves(comparison: Comparison, style: Styles) -> Section:
+    band = (
+        "Line: interquartile mean over training seeds; band: its 95 % interval."
+        if _several(comparison)
+        else "One run each."
+    )
+    return Section(
+        "Learning curves",
+        [
+            Picture(
+                "learning_curve",
+                f"Success in the census of {comparison.split} after each iteration that has one. " + band,
+                figures.learning_curve(comparison, style),
+            ),
+            Picture(
+                "learning_curve_over_steps",
+                "The same against environment steps, of which short episodes need fewer.",
+                figures.learning_curve_over_steps(comparison, style),
+            ),
+            Picture(
+                "training_success",
+                f"Success in the training rollouts, averaged over {figures.SMOOTHING} iterations: on training tasks, "
+                "at the temperature of training.",
+                figures.training_curve(comparison, style, "success", "success", share=True),
+            ),
+        ],
+    )
+
+
+def final_success(comparison: Comparison, style: Styles) -> Section:
+    finals = {label: comparison.scores(label, SCORES["in the end"]) for label in comparison.runs}
+    estimates = {label: typical(scores) for label, scores in finals.items()}
+    rows: list[tuple[Value, ...]] = [
+        (
+            label,
+            len(scores),
+            float(np.mean([run.censuses[0]["success"] for run in comparison.runs[label]])),
+            estimates[label],
+            float(scores.min()),
+            float(scores.max()),
+            typical(comparison.scores(label, SCORES["while training"])),
+        )
+        for label, scores in finals.items()
+    ]
+    columns = (
+        Column("algorithm"),
+        Column("seeds", "whole"),
+        *(Column(title, "share") for title in ("before", "final", "lowest", "highest", "while training")),
+    )
+    caption = (
+        f"Success in the census of {comparison.split} before and after training: interquartile mean over training "
+        "seeds with its 95 % interval, and the range. While training: in the training rollouts, over all iterations; "
+        "it is the higher the sooner a run learns."
+    )
+    picture = Picture(
+        "final_success",
+        "Every dot is the final census of a run; the stroke is the interquartile mean, the bar its 95 % interval.",
+        figures.final_success(estimates, finals, style),
+    )
+    table = Table("final_success", caption, columns, tuple(rows))
+    return Section("Final success", [table, picture, *_in_parts(comparison)], headline=True)
+
+
+def pairs(comparison: Comparison) -> Section:
+    """Every two algorithms against each other; nothing where each has one run, which tells nothing."""
+    if len(comparison.runs) < 2 or not _several(comparison):
+        return Section(EACH_AGAINST_EACH, [])
+    contests = {
+        name: {f"{one} over {other}": _contest(comparison, one, other, score) for one, other in _pairs(comparison)}
+        for name, score in SCORES.items()
+    }
+    rows = [(pair, name, *contest) for name, own in contests.items() for pair, contest in own.items()]
+    columns = (
+        Column("pair"),
+        Column("success"),
+        Column("probability of improvement", "probability"),
+        Column("p", "number"),
+        Column("difference, points", "points"),
+    )
+    caption = (
+        "Probability of improvement: the chance that a run of the first does better than a run of the second, ties "
+        "counting half; one half is no difference. p: how often runs that do not differ would differ as much. "
+        "Difference: the mean over seeds of what the first has more than the second has at the same seed."
+    )
+    pictures = [
+        Picture(
+            f"improvement_{name.replace(' ', '_')}",
+            f"Success {name}. An interval that crosses the line at one half leaves open which of the two is better.",
+            figures.improvement_intervals({pair: estimate for pair, (estimate, _, _) in own.items()}),
+        )
+        for name, own in contests.items()
+    ]
+    return Section(EACH_AGAINST_EACH, [Table("probability_of_improvement", caption, columns, tuple(rows)), *pictures])
+
+
+def two_kinds_of_seeds(comparison: Comparison) -> Section:
+    """Training-seed and decoding-seed spread apart."""
+    rows: list[tuple[Value, ...]] = []
+    for label, runs in comparison.runs.items():
+        passes = np.array([run.final["success_by_decoding_seed"] for run in runs])
+        parts = spread(passes)
+        error = None if parts.decoding is None else parts.decoding / passes.shape[1] ** 0.5
+        rows.append((label, len(runs), passes.shape[1], parts.training, parts.decoding, error))
+    columns = (
+        Column("algorithm"),
+        Column("training seeds", "whole"),
+        Column("decoding seeds", "whole"),
+        Column("between training seeds", "points"),
+        Column("between decoding seeds", "points"),
+        Column("census of one run, standard error", "points"),
+    )
+    caption = (
+        "Standard deviation of the final success in points, by where it comes from: between runs (decoding noise taken "
+        "out), and between passes of the same weights over the split. A dash: one seed of that kind cannot tell."
+    )
+    return Section("Training seeds and decoding seeds", [Table("seeds", caption, columns, tuple(rows))])
+
+
+def time_to_threshold(comparison: Comparison, threshold: float) -> Section:
+    rows: list[tuple[Value, ...]] = []
+    for label, runs in comparison.runs.items():
+        reached = np.array([run.until_threshold(threshold) for run in runs])
+        times = [median(column) for column in reached.T]
+        rows.append((label, f"{np.isfinite(reached[:, 0]).sum()} of {len(runs)}", *times))
+    columns = (
+        Column("algorithm"),
+        Column("reached by"),
+        Column("iterations", "whole"),
+        Column("environment steps", "whole"),
+        Column("seconds", "seconds"),
+    )
+    caption = (
+        f"Median until the first census with {100 * threshold:g} % success, over training seeds; a run that does not "
+        "get there counts as never. Seconds are of training, without evaluation."
+    )
+    table = Table("time_to_threshold", caption, columns, tuple(rows))
+    return Section(f"Time to {100 * threshold:g} %", [table], headline=True)
+
+
+def _in_parts(comparison: Comparison) -> list[Block]:
+    """Final success by split and task type, as far as every run was evaluated on them."""
+    runs = comparison.all_runs
+    parts = [part for part in runs[0].final_parts if all(part in run.final_parts for run in runs)]
+    if len(parts) < 2:
+        return []
+    rows: list[tuple[Value, ...]] = [
+        (*part, *(typical([run.final_parts[part] for run in own]) for own in comparison.runs.values()))
+        for part in parts
+    ]
+    columns = (Column("split"), Column("task type"), *(Column(label, "share") for label in comparison.runs))
+    return [Table("success_by_task_type", "Final success by split and task type.", columns, tuple(rows))]
+
+
+def _pairs(comparison: Comparison) -> list[tuple[str, str]]:
+    """The later algorithm over the earlier one."""
+    return [(later, earlier) for earlier, later in combinations(comparison.runs, 2)]
+
+
+def _contest(
+    comparison: Comparison, one: str, other: str, score: Callable[[Run], float]
+) -> tuple[Estimate, float | None, Estimate | None]:
+    """Probability of improvement, p (None with one run a side) and mean difference (None without common seeds)."""
+    scores, others = comparison.scores(one, score), comparison.scores(other, score)
+    differences = comparison.differences(one, other, score)
+    p = permutation_p_value(scores, others) if min(len(scores), len(others)) > 1 else None
+    return improvement(scores, others), p, mean(differences) if len(differences) else None
+
+
+def _verdict(comparison: Comparison, one: str, other: str) -> str:
+    """Which of two is better by each score, or that it stays open."""
+    words = []
+    for name, score in SCORES.items():
+        estimate, p, _ = _contest(comparison, one, other, score)
+        if p is None:
+            return "one training seed does not tell them apart."
+        sure = p < SIGNIFICANCE and not estimate.low <= 0.5 <= estimate.high
+        result = f"{one if estimate.value > 0.5 else other} is better" if sure else "open which is better"
+        words.append(f"{name}, {result} (probability {write(estimate, 'probability')}, p = {write(p, 'number')})")
+    return "; ".join(words) + "."
+
+
+def _several(comparison: Comparison) -> bool:
+    return any(len(runs) > 1 for runs in comparison.runs.values())
+
+
+def _seeds(comparison: Comparison) -> str:
+    counts = {label: len(runs) for label, runs in comparison.runs.items()}
+    if len(set(counts.values())) == 1:
+        return _count(next(iter(counts.values())), "training seed") + (" each" if len(counts) > 1 else "")
+    return ", ".join(f"{label} {_count(count, 'training seed')}" for label, count in counts.items())
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def _and(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,204 @@
+"""How the runs of a comparison went: what credit assignment saw, where the time went, and how to make them again."""
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import SIZE_BOUNDS
+from hgpo_gym.analysis.report import figures
+from hgpo_gym.analysis.report.blocks import Block, Code, Column, Paragraph, Picture, Section, Table, Value
+from hgpo_gym.analysis.report.figures import Styles
+from hgpo_gym.analysis.report.load import PARTS, Comparison, Run
+from hgpo_gym.analysis.report.statistics import typical
+
+SIZE_NAMES = (
+    *(f"{low + 1} to {high}" if high > low + 1 else str(high) for low, high in pairwise((0, *SIZE_BOUNDS))),
+    f"over {SIZE_BOUNDS[-1]}",
+    "no history",
+)
+"""Of the classes of sizes that metrics.jsonl counts, and of the steps that are in no group."""
+NOT_RECORDED = "Not recorded by the older version that made the runs"
+CREDIT_METRICS = {
+    "advantage_zero_share": ("no_signal", "steps without signal", "Share of steps whose advantage is exactly 0."),
+    "advantage_mean": ("advantage_mean", "mean advantage", "Mean advantage of the steps of an iteration."),
+    "advantage_std": ("advantage_std", "spread of advantages", "Standard deviation of the advantages of an iteration."),
+}
+"""Of each the picture's name, axis and caption."""
+
+
+def credit_assignment(comparison: Comparison, style: Styles) -> Section:
+    recording = {metric: comparison.recording(metric) for metric in CREDIT_METRICS}
+    rows: list[tuple[Value, ...]] = [
+        (
+            label,
+            *(
+                typical([run.curve(metric).mean() for run in runs]) if label in recording[metric].runs else None
+                for metric in CREDIT_METRICS
+            ),
+        )
+        for label, runs in comparison.runs.items()
+    ]
+    columns = (
+        Column("algorithm"),
+        Column("steps without signal", "share"),
+        Column("advantage, mean", "number"),
+        Column("advantage, standard deviation", "number"),
+    )
+    caption = (
+        "Means over all iterations. A step has no signal where its advantage is exactly 0: nothing tells it from the "
+        "steps that it is compared with."
+    )
+    pictures = [
+        Picture(
+            name,
+            caption,
+            figures.training_curve(recording[metric], style, metric, axis, share=metric.endswith("share")),
+        )
+        for metric, (name, axis, caption) in CREDIT_METRICS.items()
+        if recording[metric].runs
+    ]
+    return Section(
+        "Credit assignment",
+        [
+            Table("credit_assignment", caption, columns, tuple(rows)),
+            *pictures,
+            *_not_recorded(comparison, CREDIT_METRICS),
+        ],
+    )
+
+
+def group_sizes(comparison: Comparison) -> Section:
+    """How many steps there are to compare with, at each level of the hierarchy."""
+    shares = {
+        f"{label}, level {level}": own
+        for label, runs in comparison.recording("group_sizes").runs.items()
+        for level, own in enumerate(_shares_by_size(runs))
+    }
+    columns = (Column("algorithm, level"), *(Column(name, "share") for name in SIZE_NAMES))
+    caption = (
+        "Share of steps by how many steps of their task group share their observation (level 0), the last two (level "
+        "1) and so on, themselves included; over all iterations and runs. A step on its own learns nothing at that "
+        "level; at the start of an episode there is no history to share yet."
+    )
+    blocks: list[Block] = [*_not_recorded(comparison, ["group_sizes"])]
+    if shares:
+        blocks += [
+            Table("group_sizes", caption, columns, tuple((name, *map(float, own)) for name, own in shares.items())),
+            Picture(
+                "group_sizes", "The same as bars: dark is many companions.", figures.size_shares(shares, SIZE_NAMES)
+            ),
+        ]
+    return Section("Sizes of groups", blocks)
+
+
+def _not_recorded(comparison: Comparison, metrics: Iterable[str]) -> list[Paragraph]:
+    """Which metrics are missing in which estimators' runs, if any are."""
+    lines = []
+    for metric in metrics:
+        recording = comparison.recording(metric).runs
+        if missing := [label for label in comparison.of_estimators.runs if label not in recording]:
+            lines.append(f"{metric} of {', '.join(missing)}")
+    return [Paragraph(f"{NOT_RECORDED}: {'; '.join(lines)}.")] if lines else []
+
+
+def _shares_by_size(runs: Sequence[Run]) -> np.ndarray:
+    """float64[levels, sizes and no history]"""
+    lines = [line for run in runs for line in run.metrics]
+    steps = sum(line["steps"] for line in lines)
+    counts = np.sum([line["group_sizes"] for line in lines], axis=0)
+    return np.column_stack([counts, steps - counts.sum(axis=1)]) / steps
+
+
+def time(comparison: Comparison) -> Section:
+    seconds = {
+        label: {part: float(np.mean([run.seconds[part] / max(1, len(run.metrics)) for run in runs])) for part in PARTS}
+        for label, runs in comparison.runs.items()
+    }
+    rows: list[tuple[Value, ...]] = [
+        (
+            label,
+            *seconds[label].values(),
+            float(np.mean([run.seconds["evaluation"] for run in runs])),
+            float(np.mean([sum(run.seconds.values()) for run in runs])),
+        )
+        for label, runs in comparison.runs.items()
+    ]
+    columns = (
+        Column("algorithm"),
+        *(Column(f"{part}, an iteration", "seconds") for part in PARTS),
+        Column("evaluation, a run", "seconds"),
+        Column("everything, a run", "seconds"),
+    )
+    caption = "Mean over runs. Runs that went side by side on one machine slow each other down."
+    return Section(
+        "Time",
+        [
+            Table("time", caption, columns, tuple(rows)),
+            Picture("time", "Seconds of an iteration by what they went to.", figures.time_shares(seconds)),
+        ],
+    )
+
+
+def runs(comparison: Comparison, threshold: float) -> Section:
+    rows = tuple(
+        (
+            label,
+            run.seed,
+            len(run.metrics),
+            run.censuses[0]["success"],
+            run.final["success"],
+            *run.until_threshold(threshold),
+            run.steps_after[len(run.metrics)],
+            sum(run.seconds.values()),
+            str(run.path),
+        )
+        for label, own in comparison.runs.items()
+        for run in own
+    )
+    reach = f"{100 * threshold:g} %"
+    columns = (
+        Column("algorithm"),
+        Column("seed", "whole"),
+        Column("iterations", "whole"),
+        Column("before", "share"),
+        Column("final", "share"),
+        Column(f"iterations to {reach}", "whole"),
+        Column(f"steps to {reach}", "whole"),
+        Column(f"seconds to {reach}", "seconds"),
+        Column("environment steps", "whole"),
+        Column("seconds", "seconds"),
+        Column("directory"),
+    )
+    return Section("Runs", [Table("runs", "A line a run.", columns, rows)], folded=True)
+
+
+def reproduction(comparison: Comparison) -> Section:
+    """Commands, versions and settings."""
+    launches = [launch for run in comparison.all_runs for launch in run.launches]
+    versions = dict.fromkeys(
+        ", ".join(f"{name} {number}" for name, number in launch["versions"].items()) for launch in launches
+    )
+    commands = dict.fromkeys(launch["command"] for launch in launches)
+    started: list[Block] = [
+        Paragraph("The command of every start of a run, and the versions at work."),
+        Code("\n".join(commands)),
+        Code("\n".join(versions)),
+    ]
+    settings = [f"{key}={json.dumps(value)}" for key, value in comparison.settings.items()]
+    own = [
+        f"{label}: " + " ".join(f"algo.{key}={json.dumps(value)}" for key, value in runs[0].options.items())
+        for label, runs in comparison.runs.items()
+    ]
+    return Section(
+        "Commands, versions, settings",
+        [
+            *(started if launches else [Paragraph(f"{NOT_RECORDED}: commands and versions.")]),
+            Paragraph("The algorithms' own settings."),
+            Code("\n".join(own)),
+            Paragraph("What all runs have in common."),
+            Code("\n".join(settings)),
+        ],
+        folded=True,
+    )

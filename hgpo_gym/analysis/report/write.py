@@ -1,0 +1,188 @@
+"""A report's chapters as HTML, Markdown, CSV and picture files: the same blocks, written in different ways."""
+
+import base64
+import csv
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import rich.table
+import rich.tree
+from rich.console import Console
+from rich.text import Text
+
+from hgpo_gym.analysis.pages import render
+from hgpo_gym.analysis.report.blocks import Block, Chapter, Code, Items, Paragraph, Picture, Section, Table, Tree
+
+_FILES = ".report_files"
+"""In the folder of a report: the names of its files."""
+_WORDS = ("text", "prose")
+"""Forms of columns that are set left; numbers are set right."""
+
+
+def replace_earlier(out: Path, chapters: Sequence[Chapter]) -> None:
+    """Note which files a report on `chapters` has, and remove those that an earlier one had besides."""
+    names = [
+        "report.html",
+        "report.md",
+        *(f"tables/{slug}{table.name}.csv" for slug, table in _of_kind(chapters, Table)),
+    ]
+    for slug, picture in _of_kind(chapters, Picture):
+        names += [f"figures/{slug}{picture.name}.svg", f"figures/{slug}{picture.name}.png"]
+    noted = out / _FILES
+    earlier = noted.read_text(encoding="utf-8").splitlines() if noted.exists() else []
+    for name in set(earlier) - set(names):
+        if Path(name).parent in (Path("tables"), Path("figures")):  # whatever stands in that list, nothing else goes
+            (out / name).unlink(missing_ok=True)
+    noted.write_text("\n".join(names), encoding="utf-8")
+
+
+def write_html(title: str, chapters: Sequence[Chapter], made_by: str, path: Path) -> None:
+    """One page with everything in it."""
+    page = render(
+        "report.html",
+        title=title,
+        made_by=made_by,
+        chapters=[
+            {
+                "title": chapter.title,
+                "sections": [_section_for_page(section, chapter.slug) for section in chapter.sections],
+            }
+            for chapter in chapters
+        ],
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def write_markdown(title: str, chapters: Sequence[Chapter], made_by: str, path: Path) -> None:
+    """The same as Markdown; pictures are links into `figures/`."""
+    lines = [f"# {title}", ""]
+    for chapter in chapters:
+        lines += [f"## {chapter.title}", ""] if chapter.title else []
+        for section in chapter.sections:
+            lines += [f"### {section.title}", ""] if section.title else []
+            for block in section.blocks:
+                lines += [*_markdown(block, chapter.slug), ""]
+    path.write_text("\n".join([*lines, made_by, ""]), encoding="utf-8")
+
+
+def show(title: str, chapters: Sequence[Chapter], console: Console, *, headlines: bool = False) -> None:
+    """In a terminal: no pictures, and nothing that is folded; of a long report only the headlines."""
+    console.print(Text(title, style="bold"))
+    for chapter in chapters:
+        for section in chapter.sections:
+            if section.headline if headlines else not section.folded:
+                console.print(Text(f"\n{section.title}", style="bold underline"))
+                for block in section.blocks:
+                    _show(block, console)
+
+
+def write_tables(chapters: Sequence[Chapter], folder: Path) -> None:
+    """A CSV file for every table: plain numbers, intervals as two more columns."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for slug, table in _of_kind(chapters, Table):
+        header, rows = table.records()
+        with (folder / f"{slug}{table.name}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(header)
+            writer.writerows(rows)
+
+
+def write_figures(chapters: Sequence[Chapter], folder: Path) -> None:
+    """A PNG and an SVG file for every picture."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for slug, picture in _of_kind(chapters, Picture):
+        (folder / f"{slug}{picture.name}.svg").write_text(picture.svg, encoding="utf-8")
+        (folder / f"{slug}{picture.name}.png").write_bytes(picture.png)
+
+
+def _of_kind(chapters: Sequence[Chapter], kind: type) -> list[tuple[str, Any]]:
+    return [
+        (chapter.slug, block)
+        for chapter in chapters
+        for section in chapter.sections
+        for block in section.blocks
+        if isinstance(block, kind)
+    ]
+
+
+def _section_for_page(section: Section, slug: str) -> dict[str, Any]:
+    blocks: list[dict[str, Any]] = []
+    for are_pictures, run in groupby(section.blocks, lambda block: isinstance(block, Picture)):
+        if are_pictures:
+            blocks.append({"kind": "pictures", "pictures": [_picture_for_page(block) for block in run]})
+        else:
+            blocks += [_block_for_page(block, slug) for block in run]
+    return {"title": section.title, "folded": section.folded, "blocks": blocks}
+
+
+def _picture_for_page(picture: Any) -> dict[str, Any]:
+    return {"caption": picture.caption, "data": base64.b64encode(picture.svg.encode()).decode()}
+
+
+def _block_for_page(block: Block, slug: str) -> dict[str, Any]:
+    if isinstance(block, Table):
+        return {
+            "kind": "table",
+            "name": f"{slug}{block.name}",
+            "caption": block.caption,
+            "columns": block.columns,
+            "rows": block.texts(),
+        }
+    if isinstance(block, Items):
+        return {"kind": "items", "texts": block.texts}
+    if isinstance(block, Tree):
+        return {"kind": "tree", "tree": block}
+    assert isinstance(block, Paragraph | Code)
+    return {"kind": type(block).__name__.lower(), "text": block.text}
+
+
+def _show(block: Block, console: Console) -> None:
+    match block:
+        case Paragraph(text) | Code(text):
+            console.print(Text(text))
+        case Items(texts):
+            console.print(Text("\n".join(f"- {text}" for text in texts)))
+        case Tree():
+            console.print(_hang(block, rich.tree.Tree(Text(block.text))))
+        case Table(_, caption, columns):
+            console.print(Text(caption, style="dim"))
+            table = rich.table.Table(show_edge=False, pad_edge=False)
+            for column in columns:
+                table.add_column(column.title, justify="left" if column.form in _WORDS else "right", overflow="fold")
+            for row in block.texts():
+                table.add_row(*map(Text, row))
+            console.print(table)
+
+
+def _hang(block: Tree, tree: rich.tree.Tree) -> rich.tree.Tree:
+    for branch in block.branches:
+        _hang(branch, tree.add(Text(branch.text)))
+    return tree
+
+
+def _markdown(block: Block, slug: str) -> list[str]:
+    match block:
+        case Paragraph(text):
+            return [text]
+        case Items(texts):
+            return [f"- {text}" for text in texts]
+        case Tree():
+            return _markdown_tree(block, "")
+        case Code(text):
+            return ["```", text, "```"]
+        case Picture(name, caption):
+            return [f"![{caption}](figures/{slug}{name}.png)", "", caption]
+        case Table(_, caption, columns):
+            titles = [column.title for column in columns]
+            rule = ["---" if column.form in _WORDS else "---:" for column in columns]
+            return [caption, "", *(_markdown_row(cells) for cells in (titles, rule, *block.texts()))]
+
+
+def _markdown_tree(tree: Tree, indent: str) -> list[str]:
+    return [f"{indent}- {tree.text}", *(line for one in tree.branches for line in _markdown_tree(one, indent + "  "))]
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -1,0 +1,116 @@
+"""Play an environment by hand, and see what the memory makes of it."""
+
+import contextlib
+import errno
+from collections import defaultdict
+from functools import partial
+
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hgpo_gym.config.compose import plain
+from hgpo_gym.envs.registration import make
+from hgpo_gym.memory.memory import Context, Memory
+
+WEBSHOP = "hgpo_gym/WebShop-v0"
+HELP = "Type an action or its number; /reset begins a new episode, /quit (or Ctrl-D) ends."
+
+
+def play_in_terminal(config: DictConfig, console: Console | None = None) -> None:
+    """Read actions from standard input until it ends.
+
+    After every turn a table shows, for each level of the context keys, at which earlier steps of this sitting the same
+    context came up: the steps that credit assignment would compare with this one.
+    """
+    console = console or Console()
+    options = plain(config.env)
+    env = make(options.pop("id"), **options)
+    memory = Memory(**plain(config.memory))
+    seen: list[defaultdict[int, list[str]]] = [defaultdict(list) for _ in range(memory.history_length + 1)]
+    console.print(HELP, style="dim")
+    episode = 0
+    reset_options = {} if config.task_id is None else {"task_id": config.task_id}
+    while True:
+        episode += 1
+        observation, info = env.reset(seed=config.seed if episode == 1 else None, options=reset_options)
+        memory.reset()
+        console.rule(Text(f"episode {episode}: {info['task_id']}"))
+        console.print(f"Task: {info['task']}", style="bold", markup=False, highlight=False)
+        ended = False
+        while not ended:
+            context = memory.observe(observation, info["admissible_actions"])
+            _show(console, context, seen, f"{episode}.{context.step + 1}")
+            action = _ask(console, context.admissible_actions)
+            if action is None:
+                env.close()
+                return
+            if action == "/reset":
+                break
+            observation, reward, terminated, truncated, info = env.step(action)
+            memory.record(action)
+            ended = terminated or truncated
+            if not info["action_valid"]:
+                console.print("(not a valid action here)", style="yellow")
+            if ended:
+                console.print(observation, markup=False, highlight=False)
+                result = "won" if info["won"] else "out of steps" if truncated else "lost"
+                console.print(f"The episode is over: {result}, reward {reward:g}.", style="bold")
+
+
+def play_in_browser(config: DictConfig, port: int, console: Console | None = None) -> None:
+    """Serve WebShop's pages on this machine until Ctrl-C.
+
+    Raises:
+        ValueError: another environment, or a port that cannot be.
+        OSError: the port is taken.
+    """
+    options = plain(config.env)
+    env_id = options.pop("id")
+    if env_id != WEBSHOP:
+        raise ValueError(f"--web serves {WEBSHOP}, not {env_id}: add env=webshop, or leave out --web.")
+    if not 0 <= port < 1 << 16:
+        raise ValueError(f"--port {port}: a port is a number from 0 (any free one) to {(1 << 16) - 1}.")
+    from hgpo_gym.envs.webshop.web import ShopServer
+
+    try:
+        server = ShopServer(partial(make, env_id, **options), port, config.seed, config.task_id)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise OSError(
+            error.errno, f"Port {port} is taken: choose another by --port, or --port 0 for a free one"
+        ) from error
+    with server, contextlib.suppress(KeyboardInterrupt):
+        (console or Console()).print(f"Open {server.url} (Ctrl-C ends).", highlight=False)
+        server.serve_forever()
+
+
+def _show(console: Console, context: Context, seen: list[defaultdict[int, list[str]]], name: str) -> None:
+    console.print()
+    console.print(context.observation, markup=False, highlight=False)
+    for number, action in enumerate(context.admissible_actions, start=1):
+        console.print(f"  {number}. {action}", markup=False, highlight=False)
+    table = Table(title=f"step {name}", title_justify="left", show_edge=False, pad_edge=False)
+    for column in ("level", "context key", "same context at"):
+        table.add_column(column)
+    for level, key in enumerate(context.keys.tolist()):
+        if key == 0:
+            table.add_row(str(level), "-", "too early: no such history yet")
+            continue
+        table.add_row(str(level), f"{key & (1 << 64) - 1:016x}", ", ".join(seen[level][key]) or "nowhere yet")
+        seen[level][key].append(name)
+    console.print(table, style="dim")
+
+
+def _ask(console: Console, admissible: tuple[str, ...]) -> str | None:
+    try:
+        text = console.input("> ", markup=False).strip()
+    except EOFError:
+        return None
+    if text == "/quit":
+        return None
+    if text.isdigit() and 1 <= int(text) <= len(admissible):
+        return admissible[int(text) - 1]
+    return text

@@ -1,0 +1,1 @@
+"""Environments that are played over HTTP."""

@@ -1,0 +1,176 @@
+"""RemoteTextEnv: an environment that is played on a server of `hgpo-gym serve`."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from hgpo_gym.client.connection import Connection, SessionLostError
+from hgpo_gym.envs.base import TextEnv, Turn
+from hgpo_gym.envs.spaces import UnicodeText
+from hgpo_gym.server.serve import TOKEN_VARIABLE
+
+_PAGE = 1000
+_PAGES_KEPT = 16
+
+
+class RemoteTextEnv(TextEnv):
+    """An environment that is played on a server: the same texts, at the same seeds, as if it were here.
+
+    A request whose answer is lost is sent again, and the server does not play it twice. Where the session is lost (the
+    server was started again, or nothing was done for too long), `reset(seed=...)` opens another. With another generator
+    as `np_random`, as members of a group have, what happens by chance from then on is the server's, seeded by it.
+
+    `info` is what the server's environment says, its tuples as lists but for `admissible_actions`.
+
+    Args:
+        url: of the server.
+        env: an id that it offers.
+        token: None takes $HGPO_GYM_SERVER_TOKEN, if set.
+        step_limit: steps until an episode is truncated; None: the environment's own, 0: never.
+        timeout: seconds to wait for an answer.
+        render_mode: None or `ansi`.
+        options: of the environment, among those that the server lets clients choose.
+
+    Raises:
+        ConnectionError: no answer, or not from such a server.
+        ValueError: an id or option that the server does not offer.
+        RemoteError: the server refuses for another reason, e.g. the token.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        env: str,
+        *,
+        token: str | None = None,
+        step_limit: int | None = None,
+        timeout: float = 120.0,
+        render_mode: str | None = None,
+        **options: Any,
+    ):
+        super().__init__(render_mode=render_mode)
+        self._connection = Connection(url, token or os.environ.get(TOKEN_VARIABLE), timeout)
+        self._asked_for = {"environment": env, "options": options, "step_limit": step_limit}
+        self._open()
+        self._out_of_step = False
+        self._seed: int | None = None
+        self._chance: int | None = None
+        self._truncated = False
+        self._task_type = ""
+
+    def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Begin an episode. Raises what `TextEnv.reset` does, and as the class."""
+        self._seed, self._chance = None if seed is None else int(seed), None
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Take one action; `truncated` at the step limit. Raises what `TextEnv.step` does, and as the class."""
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, self._truncated, info
+
+    def choose_task(self, options: Mapping[str, Any]) -> Any:
+        """The task that was asked for; None leaves it to the server."""
+        return options.get("task_id")
+
+    def begin_episode(self, task_id: str | None) -> Turn:
+        try:
+            return self._begin(task_id)
+        except SessionLostError:
+            if self._seed is None and self._turn:
+                raise  # what would have happened by chance is lost with it
+        self._open()
+        return self._begin(task_id)
+
+    def _begin(self, task_id: str | None) -> Turn:
+        if self._out_of_step:
+            self._turn = self._connection.request("GET", self._path)["turn"]
+            self._out_of_step = False
+        return self._play("reset", seed=self._seed, task_id=task_id)
+
+    def take_action(self, action: str) -> Turn:
+        seed, self._chance = self._chance, None
+        return self._play("step", action=action, seed=seed)
+
+    def task_type(self, task_id: str) -> str:  # noqa: ARG002 - the server tells that of the present task
+        return self._task_type
+
+    @property
+    def np_random(self) -> np.random.Generator:
+        """Nothing here is left to it; one that is set seeds what happens by chance on the server from then on."""
+        return super().np_random
+
+    @np_random.setter
+    def np_random(self, value: np.random.Generator) -> None:
+        self._np_random, self._np_random_seed = value, -1
+        self._chance = int(value.integers(2**63))
+
+    def close(self) -> None:
+        """Close the session, if the server is still there. May be called twice."""
+        if self._connection.closed:
+            return
+        # Where the server cannot be reached, it closes the session when that has been idle for long enough.
+        with suppress(SessionLostError, ConnectionError):
+            self._connection.request("DELETE", self._path)
+        self._connection.close()
+
+    def _open(self) -> None:
+        session = self._connection.request("POST", "/sessions", self._asked_for, repeatable=False)
+        self._path, self._turn = f"/sessions/{session['session']}", 0
+        self.split = session["split"]
+        self.task_ids = RemoteTaskIds(self._list_tasks, session["num_tasks"])
+        self.observation_space = UnicodeText(session["max_text_length"])
+        self.action_space = UnicodeText(session["max_text_length"])
+
+    def _list_tasks(self, **query: Any) -> list[str]:
+        return self._connection.request("GET", f"{self._path}/tasks", **query)["task_ids"]
+
+    def _play(self, what: str, **fields: Any) -> Turn:
+        given = {name: value for name, value in fields.items() if value is not None}
+        try:
+            answer = self._connection.request("POST", f"{self._path}/{what}", {"turn": self._turn + 1, **given})
+        except ConnectionError:
+            self._out_of_step = True  # it may have been played or not
+            raise
+        self._turn, self._truncated = answer["turn"], answer["truncated"]
+        info = dict(answer["info"])
+        self.task_id, self._task_type = info.pop("task_id"), info.pop("task_type")
+        return Turn(
+            answer["observation"],
+            task=info.pop("task"),
+            admissible_actions=tuple(info.pop("admissible_actions")),
+            reward=answer["reward"],
+            terminated=answer["terminated"],
+            won=info.pop("won"),
+            action_valid=info.pop("action_valid", True),
+            extras=info,
+        )
+
+
+class RemoteTaskIds(Sequence[str]):
+    """The task ids of a session, fetched page by page when they are looked at.
+
+    Args:
+        list_tasks: the ids of a page, by the server's `offset` and `limit`, or by `task_id`.
+        total: how many there are.
+    """
+
+    def __init__(self, list_tasks: Callable[..., list[str]], total: int):
+        self._list_tasks, self._total = list_tasks, total
+        self._page = lru_cache(maxsize=_PAGES_KEPT)(lambda number: list_tasks(offset=number * _PAGE, limit=_PAGE))
+
+    def __len__(self) -> int:
+        return self._total
+
+    def __getitem__(self, index: Any) -> Any:
+        positions = range(self._total)[index]
+        if isinstance(positions, range):
+            return tuple(map(self.__getitem__, positions))
+        page, place = divmod(positions, _PAGE)
+        return self._page(page)[place]
+
+    def __contains__(self, task_id: object) -> bool:
+        return isinstance(task_id, str) and bool(self._list_tasks(task_id=task_id))

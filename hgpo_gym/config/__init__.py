@@ -1,0 +1,1 @@
+"""Configurations: composed by Hydra, checked and parsed once."""

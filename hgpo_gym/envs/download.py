@@ -1,0 +1,218 @@
+"""Fetches files over HTTP. A file appears under its name when it is whole and verified; what breaks off is resumed."""
+
+import fcntl
+import hashlib
+import http.client
+import json
+import os
+import ssl
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from hgpo_gym.progress import Progress, Tick
+
+MANIFEST = "manifest.json"
+MIB = 2**20
+CHUNK = 2**16
+TIMEOUT = 30.0
+"""Seconds without a byte after which a connection counts as broken."""
+
+_NETWORK_ERRORS = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, UnicodeDecodeError, OSError)
+"""What zipfile raises for damage of one kind or another; OSError where a damaged offset lies before the beginning."""
+
+
+class DownloadError(OSError):
+    """A file could not be fetched. What came of it is kept, and the next attempt goes on from there."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A published zip file.
+
+    Attributes:
+        url: where it is published; the last part is the file's name.
+        sha256: of the file, as far as known.
+    """
+
+    url: str
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        return self.url.rpartition("/")[2]
+
+
+def fetch_archive(archive: Archive, folder: Path, progress: Progress, mirror: str | None = None) -> Path:
+    """The archive in `folder`, fetched unless it is there and as it was when it was fetched.
+
+    Verified are the number of bytes that the server said, the CRC-32 of each member and, from then on, the SHA-256 that
+    the archive had, which `manifest.json` beside it remembers. Where that is not the SHA-256 known for the archive, a
+    line says so, and no more: publishers have replaced files before.
+
+    Args:
+        mirror: a folder on another server that has the file.
+
+    Raises:
+        DownloadError: it cannot be fetched.
+        ValueError: what was fetched is damaged. It is removed.
+    """
+    file = folder / archive.name
+    manifest = read_manifest(folder)
+    if file.exists() and manifest.get(archive.name, {}).get("sha256") == sha256(file):
+        return file
+    url = f"{mirror.rstrip('/')}/{archive.name}" if mirror else archive.url
+
+    def verify(part: Path) -> None:
+        check_archive(part, tick)
+        digest = sha256(part)
+        if digest != archive.sha256:
+            progress.line(
+                f"{archive.name} is sound, but not the file known by that name: its SHA-256 is {digest}, "
+                f"not {archive.sha256}."
+            )
+        manifest[archive.name] = {"url": url, "bytes": part.stat().st_size, "sha256": digest}
+        _write_manifest(folder, manifest)
+
+    with progress.stage(f"Fetching {archive.name}") as tick:
+        fetch(url, file, verify, tick)
+    return file
+
+
+def fetch(url: str, target: Path, verify: Callable[[Path], None], tick: Tick) -> None:
+    """Download to `<target>.part`, or go on with it; when it is whole and `verify(part)` does not object, rename it.
+
+    A connection that breaks is taken up again at once, for as long as that brings more of the file. No other process
+    may fetch the same target: see `only_process`.
+
+    Raises:
+        DownloadError: the server cannot be reached, refuses, or sends no more.
+        ValueError: `verify` objects; the part is removed.
+    """
+    part = target.with_name(f"{target.name}.part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with part.open("ab") as file:
+        while True:
+            before, reason = file.tell(), "the connection broke off"
+            try:
+                if _receive(url, file, tick):
+                    break
+            except _NETWORK_ERRORS as error:
+                reason = str(error)
+            if (kept := file.tell()) <= before:
+                raise DownloadError(
+                    f"Cannot fetch {url}: {reason}. The same command goes on from the {kept:,} bytes that are there."
+                )
+    try:
+        verify(part)
+    except ValueError as error:
+        part.unlink()
+        raise ValueError(f"{error} It came from {url} and was removed: the same command fetches it again.") from error
+    part.replace(target)
+
+
+def check_archive(file: Path, tick: Tick) -> None:
+    """Read every member of a zip file and compare its CRC-32.
+
+    Raises:
+        ValueError: it is not a zip file, not whole, or a member is damaged.
+    """
+    where = "its list of members"
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            for done, member in enumerate(members, 1):
+                tick(done, len(members), "members")
+                where = member.filename
+                with archive.open(member) as content:
+                    while content.read(MIB):
+                        pass
+    except _ZIP_ERRORS as error:
+        raise ValueError(f"{file} is not a sound zip file: {where}: {error}.") from error
+
+
+def sha256(file: Path) -> str:
+    """64 hexadecimal digits."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
+    """What was fetched into a folder: `url`, `bytes` and `sha256` by file name.
+
+    Raises:
+        ValueError: the manifest is damaged.
+    """
+    file = folder / MANIFEST
+    if not file.exists():
+        return {}
+    try:
+        return dict(json.loads(file.read_bytes()))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{file} is damaged ({error}): remove it, and the archives are fetched again.") from error
+
+
+@contextmanager
+def only_process(folder: Path) -> Iterator[None]:
+    """Keep other processes from changing a folder that must exist.
+
+    Raises:
+        BlockingIOError: another process has it.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(f"Another hgpo-gym data is at work in {folder}: wait until it is done.") from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _receive(url: str, file: BinaryIO, tick: Tick) -> bool:
+    """Append what is missing of a file; whether it is whole then, by what the server says of its size."""
+    start = file.tell()
+    request = urllib.request.Request(url, headers={"User-Agent": "hgpo_gym", "Accept-Encoding": "identity"})
+    if start:
+        request.add_header("Range", f"bytes={start}-")
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if error.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not start:
+            raise
+        error.close()
+        if error.headers["Content-Range"] == f"bytes */{start}":
+            return True
+        _start_over(file)  # what is there is longer than the file
+        return _receive(url, file, tick)
+    with response:
+        if response.status != HTTPStatus.PARTIAL_CONTENT:
+            _start_over(file)  # the server sends the file from its beginning
+        elif not (sent := response.headers.get("Content-Range", "")).startswith(f"bytes {start}-"):
+            raise urllib.error.URLError(f"asked for bytes from {start} on, the server sent {sent!r}")
+        length = response.headers["Content-Length"]
+        total = file.tell() + int(length) if length else None
+        while chunk := response.read(CHUNK):
+            file.write(chunk)
+            tick(-(-file.tell() // MIB), -(-(total or file.tell()) // MIB), "MiB")
+        return total is None or file.tell() == total
+
+
+def _start_over(file: BinaryIO) -> None:
+    file.seek(0)
+    file.truncate()
+
+
+def _write_manifest(folder: Path, manifest: dict[str, dict[str, Any]]) -> None:
+    temporary = folder / f".{MANIFEST}.part"
+    temporary.write_text(json.dumps(manifest, indent=2) + "\n")
+    temporary.replace(folder / MANIFEST)

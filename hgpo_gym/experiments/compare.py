@@ -1,0 +1,228 @@
+"""Comparisons: one run for each algorithm and seed, everything else equal."""
+
+import json
+import os
+import shlex
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from omegaconf import DictConfig
+
+from hgpo_gym.analysis.report import write_report
+from hgpo_gym.config.compose import load_configs, plain
+from hgpo_gym.experiments.pool import Train, train_all
+from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.assemble import initial_policy
+from hgpo_gym.trainers.baselines import is_baseline
+from hgpo_gym.trainers.run_directory import (
+    MAY_DIFFER,
+    flatten,
+    open_run,
+    read_config,
+    read_metrics,
+    read_summary,
+)
+
+OWN_KEYS = ("algos", "seeds", "jobs", "out")
+SET_HERE = ("algo", "seed", "run_dir", "resume")
+
+
+class RunFailedError(RuntimeError):
+    """Runs of the comparison ended with an error; the message names them and their logs."""
+
+
+class NotComparableError(ValueError):
+    """Runs differ in more than the algorithm and the seed."""
+
+
+def run_comparison(config: DictConfig, overrides: Sequence[str], train: Train, progress: Progress) -> None:
+    """Train every algorithm with every seed, then write the report on them into `out` and show its headlines.
+
+    Runs that are done are kept, runs that were broken off go on where they stopped. With `jobs=0` it trains nothing and
+    prints the commands of the runs that are not done.
+
+    Args:
+        config: of the command `compare`.
+        overrides: what it was composed from; the runs share them.
+        train: trains one run, see `pool.Train`.
+        progress: where it and the results are shown.
+
+    Raises:
+        ValueError: an unknown algorithm or setting, or a run that is there already has other settings.
+        NotComparableError: the runs differ in more than the algorithm and the seed.
+        RunFailedError: runs ended with an error; the others have gone on to their end.
+    """
+    seeds = seed_list(config.seeds)
+    configs = _run_configs(config, seeds, overrides)
+    iterations = config.trainer.iterations
+    if iterations < 1:
+        raise ValueError(f"trainer.iterations={iterations}: a comparison needs at least 1.")
+    for run_config in configs.values():
+        open_run(run_config)  # what is there already must have the same settings
+    done = [run for run in configs if _iterations_done(run) >= iterations]
+    recorded = {run.name: read_config(run) if run in done else run_config for run, run_config in configs.items()}
+    check_comparable({"what is asked for": next(iter(configs.values())), **recorded})
+    if waiting := [run for run in configs if run not in done]:
+        if any(not is_baseline(configs[run]) for run in waiting):
+            initial_policy(config, progress)
+        if config.jobs == 0:
+            print("\n".join(_commands(config, seeds, overrides, waiting)))
+            return
+        _train({run: configs[run] for run in waiting}, _jobs(config, len(waiting)), train, progress)
+    page = write_report(list(configs), Path(config.out), console=progress.console)
+    progress.line(f"Report: {page}")
+
+
+def seed_list(seeds: int | Sequence[int]) -> list[int]:
+    """The training seeds that `seeds` means: a list, or a number n for 0 to n - 1.
+
+    Raises:
+        ValueError: no seed, a seed twice, or something else.
+    """
+    listed = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if not listed or len(set(listed)) < len(listed) or not all(isinstance(seed, int) for seed in listed):
+        raise ValueError(f"seeds={seeds}: give different whole numbers, seeds=[0,1,2], or how many: seeds=3.")
+    return listed
+
+
+def check_comparable(configs: Mapping[str, DictConfig]) -> None:
+    """Check that runs differ in nothing but `algo.*`, their seed and what does not change numbers (`MAY_DIFFER`).
+
+    Args:
+        configs: the resolved configuration of each run, by a name for messages.
+
+    Raises:
+        NotComparableError: names each setting that differs, its values, and the runs that have them.
+    """
+    flat = {name: flatten(plain(config)) for name, config in configs.items()}
+    keys = sorted({key for settings in flat.values() for key in settings if not key.startswith(MAY_DIFFER)})
+    lines = []
+    for key in keys:
+        runs = defaultdict(list)
+        for name, settings in flat.items():
+            runs[repr(settings[key]) if key in settings else "not set"].append(name)
+        if len(runs) > 1:
+            lines.append(f"  {key}: " + "; ".join(f"{value} in {_some(names)}" for value, names in runs.items()))
+    if lines:
+        raise NotComparableError("These runs differ in more than the algorithm and the seed:\n" + "\n".join(lines))
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+class Variant(NamedTuple):
+    """An algorithm of a comparison, with the options in which it differs from its file in the algo group."""
+
+    name: str
+    options: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        return "-".join([self.name, *(f"{key}_{value}" for key, value in self.options.items())])
+
+    @property
+    def overrides(self) -> list[str]:
+        return [f"algo={self.name}", *(f"algo.{key}={json.dumps(value)}" for key, value in self.options.items())]
+
+
+def variants(algos: Sequence[str | Mapping[str, Any]]) -> list[Variant]:
+    """What `algos` means: names, or mappings with a `name` and options of that algorithm.
+
+    Raises:
+        ValueError: none, one without a name, or one twice.
+    """
+    listed = []
+    for entry in algos:
+        options = {"name": entry} if isinstance(entry, str) else dict(entry)
+        if "name" not in options:
+            raise ValueError(
+                f"algos: {options} names no algorithm. Write {{name: hgpo, history_length: 1}}, for example."
+            )
+        listed.append(Variant(options.pop("name"), options))
+    if not listed or any(listed.count(variant) > 1 for variant in listed):
+        raise ValueError(f"algos={[variant.label for variant in listed]}: give at least one, and each of them once.")
+    return listed
+
+
+def _run_dir(config: DictConfig, variant: Variant, seed: int) -> Path:
+    return Path(config.out) / f"{variant.label}-seed{seed}"
+
+
+def _shared(overrides: Sequence[str]) -> list[str]:
+    """The overrides of every run. Raises ValueError where one is in the way."""
+    names = [override.split("=")[0] for override in overrides]
+    for name in SET_HERE:
+        if name in names:
+            raise ValueError(f"{name}=... is for compare to set: choose by algos=, seeds= and out=.")
+    return [override for override, name in zip(overrides, names, strict=True) if name not in OWN_KEYS]
+
+
+def _run_configs(config: DictConfig, seeds: list[int], overrides: Sequence[str]) -> dict[Path, DictConfig]:
+    """The configuration of every run, by its directory."""
+    shared = _shared(overrides)
+    configs: dict[Path, DictConfig] = {}
+    for variant in variants(plain(config)["algos"]):
+        runs = {seed: _run_dir(config, variant, seed) for seed in seeds}
+        changes = [{"seed": seed, "run_dir": str(run), "resume": "auto"} for seed, run in runs.items()]
+        configs |= zip(runs.values(), load_configs("config", [*shared, *variant.overrides], changes), strict=True)
+    return configs
+
+
+def _commands(
+    config: DictConfig, seeds: list[int], overrides: Sequence[str], waiting: Collection[Path]
+) -> Iterator[str]:
+    """What a shell is told to train each of the runs."""
+    for variant in variants(plain(config)["algos"]):
+        for seed in seeds:
+            if (run := _run_dir(config, variant, seed)) in waiting:
+                own = [
+                    *variant.overrides,
+                    f"seed={seed}",
+                    f"run_dir={json.dumps(str(run), ensure_ascii=False)}",
+                    "resume=auto",
+                ]
+                yield shlex.join(["hgpo-gym", "train", *_shared(overrides), *own])
+
+
+def _iterations_done(run: Path) -> int:
+    """Iterations of a run that came to its end, else -1."""
+    return read_summary(run)["iterations"] if (run / "summary.json").exists() else -1
+
+
+def _jobs(config: DictConfig, runs: int) -> int:
+    """`jobs`, or as many as fit on the cores."""
+    if config.jobs is not None:
+        if config.jobs < 1:
+            raise ValueError(f"jobs={config.jobs}: must be 0 or more, or null for as many as fit.")
+        return config.jobs
+    cores = os.cpu_count() or 1
+    return max(1, min(runs, cores // (config.model.threads or cores)))
+
+
+def _train(configs: Mapping[Path, DictConfig], jobs: int, train: Train, progress: Progress) -> None:
+    """Train the runs, with a progress bar over the iterations of all."""
+    iterations = max(config.trainer.iterations for config in configs.values())
+    begun: set[Path] = set()
+    with progress.stage(f"{len(configs)} runs, {jobs} at a time") as tick:
+
+        def watch(running: Sequence[Path]) -> None:
+            begun.update(running)
+            lines = {run: read_metrics(run) for run in running}
+            done = iterations * (len(begun) - len(running)) + sum(map(len, lines.values()))
+            words = [f"{run.name}: {own[-1]['success']:.0%}" for run, own in lines.items() if own]
+            tick(done, iterations * len(configs), "  ".join(words))
+
+        failed = train_all(configs, jobs, train, watch)
+    if failed:
+        raise RunFailedError(
+            f"{len(failed)} of {len(configs)} runs failed; the same command tries them again, and keeps the others.\n"
+            + "\n".join(f"  {run}: {how}: {_last_line(run)} (see {run / 'log.txt'})" for run, how in failed.items())
+        )
+
+
+def _last_line(run: Path) -> str:
+    lines = (run / "log.txt").read_text(encoding="utf-8").strip().splitlines()
+    return lines[-1] if lines else "no output"

@@ -1,0 +1,62 @@
+"""What a person sees while work goes on: bars in a terminal, plain lines elsewhere."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich import progress as bars
+from rich.console import Console
+
+Tick = Callable[[int, int, str], None]
+"""Called with (done, in all, a few words)."""
+
+
+class Progress:
+    """Shows stages of work, and lines that stay, on a console."""
+
+    def __init__(self, console: Console | None = None):
+        self.console = console or Console()
+
+    @contextmanager
+    def stage(self, description: str, *, lines: bool = True) -> Iterator[Tick]:
+        """A stage of work with a progress bar. Outside a terminal: a line every twentieth of it, or none."""
+        if not self.console.is_terminal:
+            yield self._line_ticks(description) if lines else (lambda _done, _total, _words: None)
+            return
+        with bars.Progress(
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(bar_width=24),
+            bars.MofNCompleteColumn(),
+            bars.TimeElapsedColumn(),
+            bars.TimeRemainingColumn(),
+            bars.TextColumn("{task.fields[words]}"),
+            console=self.console,
+        ) as bar:
+            task = bar.add_task(description, total=None, words="")
+            yield lambda done, total, words: bar.update(task, completed=done, total=total, words=words)
+
+    def _line_ticks(self, description: str) -> Tick:
+        shown = -1
+
+        def tick(done: int, total: int, words: str) -> None:
+            nonlocal shown
+            if (twentieth := 20 * done // total) > shown:
+                shown = twentieth
+                self.line(f"{description}  {done}/{total}  {words}")
+
+        return tick
+
+    def line(self, text: str) -> None:
+        """One line that stays."""
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def progress_bar(*, in_bytes: bool = False) -> Iterator[Tick]:
+    """A bar on the standard error stream, if that is a terminal, for what is made when it is first used; it goes when
+    all is done."""
+    count = bars.DownloadColumn() if in_bytes else bars.MofNCompleteColumn()
+    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(bar_width=24), count, bars.TimeRemainingColumn())
+    console = Console(stderr=True)
+    with bars.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, words: bar.update(task, completed=done, total=total, description=words)

@@ -1,0 +1,36 @@
+"""The streams of random numbers: every generator is made from (stream, seed, what it is for), not from one before.
+
+A resumed run therefore needs no random state, and what one part draws does not move what another does. A number belongs
+to one stream for good: changing it changes the results of every seed.
+"""
+
+from enum import IntEnum
+
+
+class Stream(IntEnum):
+    """The first of the numbers that a generator is made from."""
+
+    TASKS = 1
+    """(seed, lap): the order of tasks. Later rounds of a sampler: (seed, iteration, round)."""
+    ROLLOUT = 2
+    """(seed, iteration, group): the episodes that are learned from."""
+    EVALUATION = 3
+    """(decoding seed, task): the episodes of an evaluation."""
+    WARM_START = 4
+    """(model seed, episode): the episodes that are imitated."""
+    SHUFFLE = 5
+    """(seed, iteration): the order of rows in an update, and dropout."""
+    OBJECTIVE = 6
+    """(seed, iteration): what an objective draws before an update."""
+    SAMPLER = 7
+    """(seed, iteration): which episodes and steps a sampler keeps."""
+    TREE = 8
+    """(seed, iteration, group, round): where a tree branches."""
+    EXACT_ROLLOUT = 10
+    """(seed): estimator bias by dynamic programming: its episodes ..."""
+    EXACT_BATCH = 11
+    """(seed): ... and how groups are put into batches."""
+    SAMPLED_EPISODE = 12
+    """(seed, stage): estimator bias by continuations: its episodes ..."""
+    SAMPLED_GROUP = 13
+    """(seed, group size): ... and which of them make a group."""

@@ -1,0 +1,111 @@
+"""Registries: what can be chosen by name, and the options that each choice has.
+
+Whatever varies from run to run (estimators, objectives, samplers, shapings, learners, teams) is a function or a class
+in a file of its own, and a line in a registry. Its options are its parameters, their defaults written there alone.
+"""
+
+import inspect
+import pkgutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from inspect import Parameter
+from typing import Any
+
+from hgpo_gym.plugins import BrokenPluginWarning, describe_source
+from hgpo_gym.suggest import unknown_name
+
+
+class Registry(Mapping[str, Callable[..., Any]]):
+    """Functions or classes by name: those of this package, those of installed packages, those that were registered.
+
+    Args:
+        kind: what one of them is called in messages, such as "estimator".
+        builtin: those of this package; a string `"module:name"` is imported when it is first asked for.
+        arguments: how many leading parameters are not options: what the caller passes by position.
+        entry_points: the group in which installed packages name theirs.
+    """
+
+    def __init__(
+        self, kind: str, builtin: Mapping[str, Callable[..., Any] | str], *, arguments: int, entry_points: str
+    ):
+        self.kind, self.arguments, self.group = kind, arguments, entry_points
+        self._entries: dict[str, Callable[..., Any] | str | EntryPoint] = dict(builtin)
+
+    def register(self, name: str, entry: Callable[..., Any]) -> None:
+        """Add a choice. Raises ValueError if the name is taken by something else."""
+        there = self._all.get(name)
+        if there is not None:
+            raise ValueError(f"The {self.kind} name {name!r} is taken by {_origin(there)}: choose another.")
+        self._all[name] = entry
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """The choice of this name, imported if need be. Raises KeyError; `find` explains."""
+        entry = self._all[name]
+        if isinstance(entry, str):
+            entry = self._all[name] = pkgutil.resolve_name(entry)
+        elif isinstance(entry, EntryPoint):
+            entry = self._all[name] = entry.load()
+        return entry
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def find(self, name: str) -> Callable[..., Any]:
+        """The choice of this name.
+
+        Raises:
+            ValueError: there is none; the message has the nearest names.
+            ModuleNotFoundError: a package that it needs is missing.
+        """
+        if name not in self._all:
+            raise ValueError(unknown_name(self.kind, name, self))
+        return self[name]
+
+    def options(self, name: str) -> dict[str, Parameter]:
+        """The options of a choice: its parameters after the first `arguments`. Raises as `find` does."""
+        parameters = list(inspect.signature(self.find(name)).parameters.values())[self.arguments :]
+        return {
+            parameter.name: parameter
+            for parameter in parameters
+            if parameter.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+        }
+
+    def check_options(self, name: str, options: Mapping[str, Any]) -> None:
+        """Check that there is such a choice, that it has these options, and that it is given those that it must have.
+
+        Raises:
+            ValueError: names what is wrong.
+        """
+        known = self.options(name)
+        for option in options:
+            if option not in known:
+                raise ValueError(unknown_name(f"option of {name}", option, known))
+        for option, parameter in known.items():
+            if parameter.default is Parameter.empty and option not in options:
+                raise ValueError(f"{self.kind} {name} needs the option {option}, which has no default.")
+
+    @cached_property
+    def _all(self) -> dict[str, Callable[..., Any] | str | EntryPoint]:
+        """With the entry points of installed packages, which are looked for when somebody first asks."""
+        for entry in sorted(entry_points(group=self.group)):
+            if entry.name in self._entries:
+                warnings.warn(
+                    f"The {self.kind} {entry.name!r} of {describe_source(entry)} is left out: the name is taken by "
+                    f"{_origin(self._entries[entry.name])}.",
+                    BrokenPluginWarning,
+                    stacklevel=3,
+                )
+            else:
+                self._entries[entry.name] = entry
+        return self._entries
+
+
+def _origin(entry: Callable[..., Any] | str | EntryPoint) -> str:
+    if isinstance(entry, str):
+        return entry.partition(":")[0]
+    return entry.value if isinstance(entry, EntryPoint) else entry.__module__

@@ -1,0 +1,111 @@
+"""Evaluation as a census: every task of the split, under several decoding seeds."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.memory.wrapper import ContextWrapper
+from hgpo_gym.randomness import Stream
+from hgpo_gym.trainers.policies.base import Policy, Sampling
+from hgpo_gym.trainers.processes import ALONE, Processes
+from hgpo_gym.trainers.rollouts.collect import Episode, collect
+
+
+@dataclass(frozen=True)
+class Census:
+    """Every task of a split, `decoding_seeds` times.
+
+    Attributes:
+        split: its name.
+        episodes: for each decoding seed, one episode a task, in the order of the split.
+    """
+
+    split: str
+    episodes: tuple[tuple[Episode, ...], ...]
+
+    @property
+    def success(self) -> float:
+        """The share of episodes that were won."""
+        return float(np.mean([episode.won for run in self.episodes for episode in run]))
+
+    @property
+    def success_by_seed(self) -> list[float]:
+        """The success under each decoding seed."""
+        return [float(np.mean([episode.won for episode in run])) for run in self.episodes]
+
+    def summary(self) -> dict[str, Any]:
+        """Numbers for `summary.json`: success in all, by decoding seed, by task type; lengths and valid actions.
+
+        `won_episode_length` is None where no episode was won.
+        """
+        everything = [episode for run in self.episodes for episode in run]
+        by_type: dict[str, list[bool]] = defaultdict(list)
+        for episode in everything:
+            by_type[episode.task_type].append(episode.won)
+        steps = sum(episode.steps for episode in everything)
+        won = [episode.steps for episode in everything if episode.won]
+        return {
+            "split": self.split,
+            "success": self.success,
+            "success_by_decoding_seed": self.success_by_seed,
+            "success_by_task_type": {name: float(np.mean(wins)) for name, wins in sorted(by_type.items())},
+            "tasks": len(self.episodes[0]),
+            "episodes": len(everything),
+            "episode_length": steps / len(everything),
+            "won_episode_length": sum(won) / len(won) if won else None,
+            "episode_return": float(np.mean([episode.episode_return for episode in everything])),
+            "valid_action_rate": sum(episode.valid_steps for episode in everything) / steps,
+        }
+
+
+def census(
+    env: ContextWrapper,
+    policy: Policy,
+    sampling: Sampling,
+    decoding_seeds: Sequence[int],
+    on_progress: Callable[[int, int], None] | None = None,
+    processes: Processes = ALONE,
+) -> Census:
+    """Play every task of the environment's split under every decoding seed.
+
+    An episode depends on its task and decoding seed alone, not on how many run side by side.
+
+    Args:
+        env: a `TextVectorEnv` with group size 1 in a `ContextWrapper`.
+        policy: who plays.
+        sampling: how it draws tokens.
+        decoding_seeds: at least one.
+        on_progress: called with (episodes done, episodes in all).
+        processes: that share the work; all get the whole result.
+    """
+    vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
+    if vector.group_size != 1:
+        raise ValueError(f"A census needs environments with group_size=1, not {vector.group_size}.")
+    tasks = vector.task_ids
+    jobs = [(task, seed) for seed in decoding_seeds for task in range(len(tasks))]
+    own = processes.share(jobs)
+    played: list[Episode] = []
+    for start in range(0, len(own), vector.num_tasks):
+        part = own[start : start + vector.num_tasks]
+        rollout = collect(
+            env,
+            policy,
+            sampling,
+            task_ids=[tasks[task] for task, _ in part],
+            seeds=[(Stream.EVALUATION, seed, task) for task, seed in part],
+        )
+        played += rollout.episodes
+        if on_progress:
+            on_progress(len(played), len(own))
+    episodes = processes.gather(played)
+    by_seed = (tuple(episodes[start : start + len(tasks)]) for start in range(0, len(episodes), len(tasks)))
+    return Census(vector.split, tuple(by_seed))
+
+
+def best_census(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The one with the highest success, the earliest of several."""
+    return max(summaries, key=lambda summary: summary["success"])

@@ -1,0 +1,152 @@
+"""A model of Stable-Baselines3 as a policy that answers requests, is saved and loaded."""
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+from stable_baselines3 import PPO
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from torch.distributions import Categorical
+
+from hgpo_gym.config.compose import plain
+from hgpo_gym.envs.features import TextFeatures
+from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.learners.sb3.episodes import EpisodesVecEnv, read
+from hgpo_gym.trainers.learners.sb3.networks import MaskedDQN, ScoringActorCritic, ScoringDQNPolicy
+from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
+from hgpo_gym.trainers.policies.sampling import draw, uniform_numbers
+
+_MODEL, _REPLAY = "sb3.zip", "replay_buffer.pkl"
+
+
+class Algorithm(NamedTuple):
+    """The class, the policy that it is given, and what else is set here and not by `algo.*`."""
+
+    make: Any
+    policy: Any
+    set_here: tuple[str, ...]
+
+
+_NEVER = ("policy", "env", "policy_kwargs", "seed", "verbose", "tensorboard_log", "_init_setup_model")
+ALGORITHMS = {
+    "sb3_ppo": Algorithm(PPO, ScoringActorCritic, (*_NEVER, "n_steps")),
+    "sb3_dqn": Algorithm(MaskedDQN, ScoringDQNPolicy, (*_NEVER, "exploration_fraction")),
+}
+
+
+class Sb3Policy:
+    """Chooses among the admissible answers: PPO draws by its probabilities under the sampling's temperature, DQN takes
+    the most valuable."""
+
+    def __init__(self, algorithm: BaseAlgorithm, episodes: EpisodesVecEnv):
+        self.algorithm, self.episodes = algorithm, episodes
+        algorithm.set_logger(Logger(folder=None, output_formats=[]))
+
+    @classmethod
+    def initial(cls, config: DictConfig) -> "Sb3Policy":
+        """A new network, its weights drawn by the run's seed.
+
+        Raises:
+            ValueError: an option that the algorithm does not have, or a value that it refuses.
+        """
+        kind, own, network = _parts(config)
+        known = [name for name in inspect.signature(kind.make.__init__).parameters if name not in kind.set_here][1:]
+        for name in own:
+            if name not in known:
+                raise ValueError(unknown_name(f"option of {config.algo.name}", name, known))
+        if config.algo.name == "sb3_ppo":
+            own["n_steps"] = steps_each(config)
+        episodes = _episodes(config)
+        algorithm = kind.make(kind.policy, episodes, policy_kwargs=network, seed=config.seed, **own)
+        return cls(algorithm, episodes)
+
+    @classmethod
+    def load(cls, config: DictConfig, folder: Path) -> "Sb3Policy":
+        """The model that was saved in `folder`. Raises FileNotFoundError if there is none."""
+        if not (folder / _MODEL).exists():
+            raise FileNotFoundError(f"No model of Stable-Baselines3 in {folder}: expected {_MODEL}.")
+        kind, own, _ = _parts(config)
+        episodes = _episodes(config)
+        algorithm = kind.make.load(folder / _MODEL, env=episodes, device=own["device"])
+        if isinstance(algorithm, OffPolicyAlgorithm):
+            algorithm.load_replay_buffer(folder / _REPLAY)
+        return cls(algorithm, episodes)
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The network."""
+        return self.algorithm.policy
+
+    @torch.inference_mode()
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
+        """One response a request, in order; each depends on its own seed.
+
+        Raises:
+            ValueError: a request without admissible answers.
+        """
+        for request in requests:
+            check_listed(request.answers)
+        features = [read(self.episodes.features, request.prompt, request.answers) for request in requests]
+        scores = self._scores(torch.from_numpy(np.stack(features)).to(self.algorithm.device)).cpu()
+        greedy = isinstance(self.algorithm, OffPolicyAlgorithm)
+        numbers = np.concatenate([uniform_numbers(request.seed, 1) for request in requests])
+        chosen, _ = draw(scores, Sampling(temperature=0) if greedy else sampling, numbers)
+        return [Response(request.answers[index]) for request, index in zip(requests, chosen.tolist(), strict=True)]
+
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
+        """There is none of tokens: Stable-Baselines3 has its own update."""
+        raise NotImplementedError("A model of Stable-Baselines3 has no tokens to score.")
+
+    def updated(self) -> None:
+        """Nothing to do: it answers with the model itself."""
+
+    def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:  # noqa: ARG002 - alone here
+        """The model with its optimiser, and DQN's replay buffer, by Stable-Baselines3's own functions."""
+        folder.mkdir(parents=True)
+        self.algorithm.save(folder / _MODEL)
+        if isinstance(self.algorithm, OffPolicyAlgorithm):
+            self.algorithm.save_replay_buffer(folder / _REPLAY)
+
+    def _scores(self, features: torch.Tensor) -> torch.Tensor:
+        policy = self.algorithm.policy
+        policy.set_training_mode(False)
+        if isinstance(policy, ScoringDQNPolicy):
+            return policy.q_net(features)
+        assert isinstance(policy, ScoringActorCritic)
+        drawn_from = policy.get_distribution(features).distribution
+        assert isinstance(drawn_from, Categorical)
+        return drawn_from.logits
+
+
+def check_listed(answers: Sequence[str]) -> None:
+    """Raise ValueError where there is nothing to choose from."""
+    if not answers:
+        raise ValueError(
+            "The baselines of Stable-Baselines3 choose among admissible actions, and this environment lists none."
+        )
+
+
+def steps_each(config: DictConfig) -> int:
+    """Steps of each sub-environment in an iteration: the step limit, so that every task is played to its end."""
+    return int(config.env.max_episode_steps)
+
+
+def _parts(config: DictConfig) -> tuple[Algorithm, dict[str, Any], dict[str, Any]]:
+    """The algorithm, its options by Stable-Baselines3's names, the options of the network."""
+    own = plain(config.algo)
+    kind = ALGORITHMS[own.pop("name")]
+    network = {"text_features": TextFeatures(**own.pop("features")), "hidden_size": own.pop("hidden_size")}
+    for name in ("reward_scale", "exploration_iterations"):
+        own.pop(name, None)
+    return kind, own, network
+
+
+def _episodes(config: DictConfig) -> EpisodesVecEnv:
+    num_envs = config.rollout.num_tasks * config.rollout.group_size
+    return EpisodesVecEnv(num_envs, TextFeatures(**plain(config.algo.features)), config.algo.reward_scale)

@@ -1,0 +1,66 @@
+"""Transcripts: episodes as text, collected once from a scripted policy and kept in the cache."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hgpo_gym.memory.memory import Memory
+from hgpo_gym.memory.prompts import PromptTemplate
+from hgpo_gym.trainers.rollouts.collect import Rollout, Step
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """One episode."""
+
+    task_id: str
+    won: bool
+    steps: tuple[Step, ...]
+
+    def prompts(self, memory: Memory, template: PromptTemplate) -> Iterator[tuple[str, str]]:
+        """The (prompt, answer) of every step, as a policy with this memory and template would see them.
+
+        The answer is the expert's where there was one, also where something else was done.
+        """
+        memory.reset()
+        for step in self.steps:
+            context = memory.observe(step.observation, step.admissible_actions)
+            answer = step.action if step.expert_action is None else step.expert_action
+            yield template.render(step.task, context), template.write_answer(answer)
+            memory.record(step.action)
+
+
+def from_rollout(rollout: Rollout) -> list[Transcript]:
+    """The episodes of a rollout, in order."""
+    rows: list[list[int]] = [[] for _ in rollout.episodes]
+    for row, trajectory in enumerate(rollout.batch.trajectory):
+        rows[trajectory].append(row)
+    return [
+        Transcript(
+            episode.task_id,
+            episode.won,
+            tuple(rollout.steps[row] for row in own),
+        )
+        for episode, own in zip(rollout.episodes, rows, strict=True)
+    ]
+
+
+def save(transcripts: list[Transcript], path: Path) -> None:
+    """One JSON object a line."""
+    with path.open("w", encoding="utf-8") as file:
+        for transcript in transcripts:
+            file.write(json.dumps(asdict(transcript)) + "\n")
+
+
+def load(path: Path) -> list[Transcript]:
+    with path.open(encoding="utf-8") as file:
+        return [_parse(json.loads(line)) for line in file]
+
+
+def _parse(record: dict) -> Transcript:
+    steps = (
+        Step(task, observation, tuple(admissible), action, expert_action)
+        for task, observation, admissible, action, expert_action in record["steps"]
+    )
+    return Transcript(record["task_id"], record["won"], tuple(steps))

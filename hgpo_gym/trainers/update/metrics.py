@@ -1,0 +1,58 @@
+"""Numbers of one update, gathered micro-batch by micro-batch."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from hgpo_gym.trainers.update.losses import kl_k3
+
+
+class UpdateMetrics:
+    """Means over tokens, largest values, and the gradient norm's mean over mini-batches.
+
+    Sums, counts and maxima are kept apart, so that those of several processes can be put together.
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+        self.largest: dict[str, float] = {}
+        self.gradient_norms: list[float] = []
+
+    def add_tokens(self, values: dict[str, torch.Tensor]) -> None:
+        """Values float[T], an entry a token."""
+        for name, value in values.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value.detach().double().sum().item()
+            self.counts[name] = self.counts.get(name, 0) + len(value)
+
+    def add_mismatch(self, trainer: torch.Tensor, engine: torch.Tensor) -> None:
+        """How far the trainer's log-probabilities float32[T] of drawn tokens are from the engine's that drew them, at
+        the same weights: |difference| in nats, and KL(engine | trainer) by k3."""
+        difference = (trainer.detach() - engine).abs()
+        self.add_tokens({"mismatch_mean": difference, "mismatch_kl": kl_k3(engine, trainer.detach())})
+        if len(difference):
+            self.largest["mismatch_max"] = max(self.largest.get("mismatch_max", 0.0), difference.max().item())
+
+    def add_step(self, gradient_norm: float) -> None:
+        """The norm before clipping."""
+        self.gradient_norms.append(gradient_norm)
+
+    def result(self) -> dict[str, float]:
+        """All of them by name."""
+        means = {name: value / self.counts[name] for name, value in self.sums.items()}
+        norm = float(np.mean(self.gradient_norms)) if self.gradient_norms else 0.0
+        return {**means, **self.largest, "gradient_norm": norm}
+
+
+def together(parts: Sequence[UpdateMetrics]) -> UpdateMetrics:
+    """The numbers of processes that made an update together, each from its part of the tokens."""
+    whole = UpdateMetrics()
+    for part in parts:
+        for name, value in part.sums.items():
+            whole.sums[name] = whole.sums.get(name, 0.0) + value
+            whole.counts[name] = whole.counts.get(name, 0) + part.counts[name]
+        for name, value in part.largest.items():
+            whole.largest[name] = max(whole.largest.get(name, value), value)
+    whole.gradient_norms = parts[0].gradient_norms  # of all together, so the same for each
+    return whole

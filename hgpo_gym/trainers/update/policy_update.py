@@ -1,0 +1,172 @@
+"""One policy update: PPO's clipped objective on the very tokens that were generated."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord, TrainablePolicy
+from hgpo_gym.trainers.policies.batching import dealt_batches
+from hgpo_gym.trainers.policies.likelihood import computing_in
+from hgpo_gym.trainers.policies.models import checkpoint_activations
+from hgpo_gym.trainers.processes import ALONE, Processes
+from hgpo_gym.trainers.settings import TrainerSettings
+from hgpo_gym.trainers.update.losses import Totals, aggregate, clipped_surrogate, importance_weights, kl_k3
+from hgpo_gym.trainers.update.metrics import UpdateMetrics, together
+from hgpo_gym.trainers.update.optimizer import load_state_by_name, make_optimizer, state_by_name, warm_up
+from hgpo_gym.trainers.update.rows import Row, make_rows, per_token
+from hgpo_gym.trainers.update.weights import Weights, clip_gradients, distribute
+
+
+class NonFiniteError(RuntimeError):
+    """A loss or gradient is infinite or not a number; the optimiser was not stepped."""
+
+
+class PolicyUpdate:
+    """Updates a policy from token records and their advantages, by AdamW with a linear warm-up.
+
+    Args:
+        policy: the one that generated the records.
+        reference: the policy that the KL loss holds the policy to; needed where `kl_coef` is above 0.
+        settings: see `configs/trainer/default.yaml`.
+        temperature: the one that the records were drawn with.
+        processes: that make every update together, from the same records, each a part of every mini-batch.
+
+    Raises:
+        ValueError: a KL loss without a reference, gradient checkpointing of a model that has none.
+        ModuleNotFoundError: an optimiser whose package is missing.
+    """
+
+    def __init__(
+        self,
+        policy: TrainablePolicy,
+        reference: Scorer | None,
+        settings: TrainerSettings,
+        temperature: float,
+        processes: Processes = ALONE,
+    ):
+        if settings.kl_coef > 0 and reference is None:
+            raise ValueError(f"trainer.kl_coef={settings.kl_coef} needs a reference policy.")
+        self.policy, self.settings, self.temperature, self.processes = policy, settings, temperature, processes
+        if settings.gradient_checkpointing:
+            checkpoint_activations(policy.model)
+        self.weights = distribute(policy, processes)
+        self.reference = None if reference is None else self._weights_of(reference)
+        self.optimizer = make_optimizer(policy.model, settings)
+        self.schedule = warm_up(self.optimizer, settings.warmup_steps)
+
+    def __call__(
+        self, tokens: Sequence[TokenRecord], advantages: np.ndarray, seed: tuple[int, ...]
+    ) -> dict[str, float]:
+        """Go `update_epochs` times over the records in mini-batches shuffled by `seed`.
+
+        Answers without a choice (a single admissible action) have probability 1 and are left out. Returns metrics:
+        means over tokens of loss, KL to the behaviour and reference policies, entropy and clipping; the mismatch of
+        engine and trainer; the gradient norm's mean over mini-batches.
+
+        Raises:
+            NonFiniteError: names the mini-batch.
+        """
+        rows = make_rows(
+            self.weights, self.reference, tokens, advantages, self.settings, self.temperature, self.processes
+        )
+        metrics = UpdateMetrics()
+        if (own := self.processes.share(rows)) and self.settings.needs_old_logprobs:
+            cpu = torch.device("cpu")
+            metrics.add_mismatch(
+                per_token([row.old for row in own], cpu), per_token([row.behaviour for row in own], cpu)
+            )
+        generator = np.random.default_rng(seed)
+        torch.manual_seed(int(np.random.SeedSequence((*seed, self.processes.rank)).generate_state(1)[0]))  # for dropout
+        for epoch in range(self.settings.update_epochs):
+            order = generator.permutation(len(rows))
+            for start in range(0, len(rows), self.settings.mini_batch_size):
+                mini_batch = [rows[index] for index in order[start : start + self.settings.mini_batch_size]]
+                where = f"epoch {epoch + 1}, mini-batch {start // self.settings.mini_batch_size + 1}"
+                self._step(mini_batch, metrics, where, unchanged=epoch == start == 0)
+        self.policy.updated()
+        return together(self.processes.gather([metrics])).result()
+
+    def _weights_of(self, reference: Scorer) -> Weights:
+        """Of its own model, or of the policy's, where it reads that without the adapter."""
+        own = reference.model is not self.policy.model
+        return distribute(reference, self.processes) if own else self.weights.read_by(reference)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict` needs to go on with the same numbers, in however many processes. All take part."""
+        optimizer = state_by_name(self.optimizer, self.policy.model)
+        return {"optimizer": optimizer, "schedule": self.schedule.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put optimiser and schedule in a saved state."""
+        load_state_by_name(self.optimizer, self.policy.model, state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+
+    def _step(self, mini_batch: list[Row], metrics: UpdateMetrics, where: str, *, unchanged: bool) -> None:
+        """One optimiser step. `unchanged`: the weights are still those that the records were drawn from."""
+        totals = Totals(sum(len(row.behaviour) for row in mini_batch), len(mini_batch))
+        self.policy.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        lengths = [len(row.tokens) for row in mini_batch]
+        dealt = dealt_batches(lengths, self.settings.max_batch_tokens, self.processes.count)
+        *parts, last = [[mini_batch[index] for index in part] for part in dealt[self.processes.rank]]
+        with self.weights.accumulating():
+            losses = [self._backward(part, mini_batch, totals, metrics, unchanged=unchanged) for part in parts]
+        losses.append(self._backward(last, mini_batch, totals, metrics, unchanged=unchanged))
+        loss = self.processes.sum(torch.stack(losses).sum())
+        if not torch.isfinite(loss):
+            raise NonFiniteError(f"The loss is {loss.item()} in {where}.")
+        norm = clip_gradients(self.policy.model, self.settings.max_grad_norm)
+        if not torch.isfinite(norm):
+            raise NonFiniteError(f"The gradient norm is {norm.item()} in {where}.")
+        self.optimizer.step()
+        self.schedule.step()
+        metrics.add_step(norm.item())
+
+    def _backward(
+        self, rows: list[Row], mini_batch: list[Row], totals: Totals, metrics: UpdateMetrics, *, unchanged: bool
+    ) -> torch.Tensor:
+        """Add the gradient of the rows' part of the mini-batch's loss, and return that part, float32[]. Without rows, a
+        pass that adds 0 keeps step with the processes that have some."""
+        if rows:
+            loss = self._loss(rows, totals, metrics, unchanged=unchanged)
+        else:
+            loss = 0.0 * self._likelihood([min(mini_batch, key=lambda row: len(row.tokens))]).logprobs.sum()
+        (loss * self.processes.count).backward()  # the mean over processes is taken where the sum is wanted
+        return loss.detach()
+
+    def _likelihood(self, rows: list[Row]) -> Likelihood:
+        with computing_in(self.settings.precision, self.policy.model):
+            return self.weights.likelihood([row.tokens for row in rows], temperature=self.temperature)
+
+    def _loss(self, rows: list[Row], totals: Totals, metrics: UpdateMetrics, *, unchanged: bool) -> torch.Tensor:
+        settings = self.settings
+        result = self._likelihood(rows)
+        device = result.logprobs.device
+        advantages = torch.tensor([row.advantage for row in rows], device=device)[result.record]
+        behaviour = per_token([row.behaviour for row in rows], device)
+        if unchanged and not settings.needs_old_logprobs:
+            metrics.add_mismatch(result.logprobs, behaviour)
+        corrected = settings.importance_correction != "none"
+        start = per_token([row.old for row in rows], device) if corrected else behaviour
+        surrogate, clipped = clipped_surrogate(
+            result.logprobs, start, advantages, settings.clip_low, settings.clip_high
+        )
+        tokens = {
+            "kl_behaviour": kl_k3(result.logprobs, behaviour),
+            "entropy": result.entropy,
+            "clip_fraction": clipped.float(),
+        }
+        if corrected:
+            weights = importance_weights(
+                start, behaviour, result.record, settings.importance_cap, settings.importance_correction
+            )
+            surrogate = weights * surrogate
+            tokens |= {"importance_weight": weights, "importance_capped": (weights >= settings.importance_cap).float()}
+        loss = surrogate - settings.entropy_coef * result.entropy
+        if self.reference is not None:
+            tokens["kl_reference"] = kl_k3(result.logprobs, per_token([row.reference for row in rows], device))
+            loss = loss + settings.kl_coef * tokens["kl_reference"]
+        metrics.add_tokens({"loss": loss, **tokens})
+        return aggregate(loss, result.record, totals, settings.loss_aggregation)

@@ -1,0 +1,1 @@
+"""Weights that imitate episodes, before training."""

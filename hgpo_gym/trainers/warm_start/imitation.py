@@ -1,0 +1,76 @@
+"""Imitation: a model learns to give the answers of transcripts."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hgpo_gym.trainers.policies.base import TokenRecord
+from hgpo_gym.trainers.policies.batching import length_sorted_batches
+from hgpo_gym.trainers.policies.likelihood import likelihood
+from hgpo_gym.trainers.settings import WarmstartSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def imitate(
+    model: "PreTrainedModel",
+    records: Sequence[TokenRecord],
+    settings: WarmstartSettings,
+    *,
+    max_batch_tokens: int,
+    seed: int,
+    on_progress: Callable[[int, int, float], None] | None = None,
+) -> float:
+    """Minimise the negative log-likelihood of the recorded answers, mean over tokens, by AdamW.
+
+    The learning rate falls to 0 in a straight line. The likelihood is taken over the whole vocabulary, so that the
+    model learns the form of answers too.
+
+    Args:
+        model: changed in place.
+        records: prompts and answers.
+        settings: epochs, batch size (answers an optimiser step) and learning rate.
+        max_batch_tokens: padded tokens in one forward pass.
+        seed: of the order in which answers are visited, and of dropout.
+        on_progress: called with (steps done, steps in all, loss).
+
+    Returns the mean loss of the last epoch, nats a token.
+    """
+    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0)
+    generator = np.random.default_rng(seed)
+    torch.manual_seed(seed)  # for dropout
+    steps = settings.epochs * -(-len(records) // settings.batch_size)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+    done = 0
+    losses: list[float] = []
+    model.train()
+    for _ in range(settings.epochs):
+        order = generator.permutation(len(records))
+        losses = []
+        for start in range(0, len(records), settings.batch_size):
+            batch = [records[index] for index in order[start : start + settings.batch_size]]
+            losses.append(_step(model, optimizer, batch, max_batch_tokens))
+            schedule.step()
+            done += 1
+            if on_progress:
+                on_progress(done, steps, losses[-1])
+    return float(np.mean(losses)) if losses else float("nan")
+
+
+def _step(
+    model: "PreTrainedModel", optimizer: torch.optim.Optimizer, batch: list[TokenRecord], max_batch_tokens: int
+) -> float:
+    tokens = sum(len(record.token_ids) for record in batch)
+    optimizer.zero_grad(set_to_none=True)
+    total = 0.0
+    for part in length_sorted_batches([len(record) for record in batch], max_batch_tokens):
+        result = likelihood(model, [batch[index] for index in part], constrained=False)
+        loss = -result.logprobs.sum() / tokens
+        loss.backward()
+        total += loss.item()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return total
