@@ -1,12 +1,12 @@
-"""What an update step should take of memory, by the formula in docs/memory.md."""
+"""What an update step should take of memory, by the formula in docs/gpu_memory.md."""
 
 from dataclasses import dataclass, replace
 
 import torch
 import transformers
 
-from hgpo_gym.trainers.policies.adapters import add_adapter
 from hgpo_gym.trainers.policies.likelihood import LOGITS_AT_ONCE, computing_in
+from hgpo_gym.trainers.policies.lora import add_adapter
 from hgpo_gym.trainers.policies.models import DTYPES
 from hgpo_gym.trainers.settings import LoraSettings
 
@@ -77,7 +77,7 @@ def make_model(setting: Setting) -> transformers.PreTrainedModel:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes. What there is as long as the run, and what the passes take at their peak; see docs/memory.md."""
+    """Bytes. What there is as long as the run, and what the passes take at their peak; see docs/gpu_memory.md."""
 
     weights: float
     gradients: float

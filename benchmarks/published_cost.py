@@ -17,7 +17,7 @@ STEP_SECONDS = {"vLLM": 0.005, "transformers": 0.030}
 """Taken for one token of all answers, beside reading weights and cache: launches, scheduling, sampling."""
 ANSWER_TOKENS = 150
 """Taken for the mean answer; the longest is 512."""
-EPISODES, ITERATIONS, CENSUS_EVERY = 128, 160, 5
+EPISODES, ITERATIONS, EVALUATE_EVERY = 128, 160, 5
 
 
 class Model(NamedTuple):
@@ -53,7 +53,7 @@ class Setting(NamedTuple):
     prompt_tokens: int
     episode_length: int
     longest_episode: int
-    census_tasks: int
+    evaluation_tasks: int
 
 
 MODELS = (
@@ -80,7 +80,7 @@ def memory(model: Model) -> dict[str, float]:
 
 
 def passes(model: Model) -> float:
-    """Bytes, by the formula of docs/memory.md."""
+    """Bytes, by the formula of docs/gpu_memory.md."""
     update = UpdateSetting(
         hidden=model.hidden,
         intermediate=model.feed_forward,
@@ -97,7 +97,7 @@ def passes(model: Model) -> float:
 
 
 def hours(model: Model, setting: Setting, step_seconds: float) -> float:
-    """Of all iterations with their censuses, without the environment's own time."""
+    """Of all iterations with their evaluations, without the environment's own time."""
     answers = EPISODES * setting.episode_length
     tokens = setting.prompt_tokens + ANSWER_TOKENS
     rate = model.gpus * PEAK * SHARE
@@ -107,8 +107,8 @@ def hours(model: Model, setting: Setting, step_seconds: float) -> float:
     # Each GPU writes its part of the answers, and reads all weights for every token of them.
     read = 2 * model.parameters + EPISODES / model.gpus * tokens * model.cache_bytes
     decode = setting.longest_episode * ANSWER_TOKENS * (read / BANDWIDTH + step_seconds)
-    censuses = setting.census_tasks / EPISODES / CENSUS_EVERY
-    return ITERATIONS * (training + (1 + censuses) * (prefill + decode)) / 3600
+    evaluations = setting.evaluation_tasks / EPISODES / EVALUATE_EVERY
+    return ITERATIONS * (training + (1 + evaluations) * (prefill + decode)) / 3600
 
 
 def main() -> None:

@@ -4,7 +4,7 @@
     python -m benchmarks.update_memory --examples   # the formula for Qwen2.5-1.5B and 7B
 
 On a CPU (Linux) the peak of resident memory over what the process had before it made the model, on a GPU
-`torch.cuda.max_memory_allocated`. The formula is explained in docs/memory.md.
+`torch.cuda.max_memory_allocated`. The formula is explained in docs/gpu_memory.md.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.memory import forget_peak, peak_mib
 from benchmarks.memory_formula import Setting, formula, make_model
+from benchmarks.resident_memory import forget_peak, peak_mib
 from hgpo_gym.config.compose import load_config, plain
 from hgpo_gym.trainers.policies.base import TokenRecord
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy

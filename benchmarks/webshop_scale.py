@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.memory import peak_mib
+from benchmarks.resident_memory import peak_mib
 from hgpo_gym.envs.webshop.catalogue import open_catalogue
 from hgpo_gym.envs.webshop.goals import open_goals
 from hgpo_gym.envs.webshop.sources import find_sources

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.memory import peak_mib
+from benchmarks.resident_memory import peak_mib
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.vector import TextVectorEnv
 

@@ -12,7 +12,7 @@ import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from hgpo_gym.adapters.episode import Episode
+from hgpo_gym.adapters.single_episode import SingleEpisode
 from hgpo_gym.adapters.tool_calls import answers, tools
 
 ENV = "hgpo_gym/SignpostMaze-v0"
@@ -29,9 +29,9 @@ def ask(base_url: str, model: str, messages: list[dict], offered: list[dict]) ->
         return json.load(response)["choices"][0]["message"]
 
 
-def play(base_url: str, model: str, task_id: str, max_turns: int = 40) -> Episode:
+def play(base_url: str, model: str, task_id: str, max_turns: int = 40) -> SingleEpisode:
     """An episode, printed as it goes."""
-    episode = Episode(ENV)
+    episode = SingleEpisode(ENV)
     messages = [{"role": "user", "content": episode.begin(task_id)}]
     print(messages[0]["content"])
     for _ in range(max_turns):

@@ -17,7 +17,7 @@ from datasets import Dataset
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
-from hgpo_gym.adapters.episode import Episode
+from hgpo_gym.adapters.single_episode import SingleEpisode
 from hgpo_gym.adapters.trl import StepAdvantageTrainer, ToolEnvironment, task_rows
 from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
 
@@ -53,7 +53,7 @@ RESPONSE_TEMPLATE = {
 
 def conversation(rng, task_id, mistakes):
     """The messages of an episode of somebody who errs with probability `mistakes`."""
-    episode = Episode(ENV, expert=True, **OPTIONS)
+    episode = SingleEpisode(ENV, expert=True, **OPTIONS)
     messages = [{"role": "user", "content": episode.begin(task_id)}]
     while not episode.over:
         action = episode.info["expert_action"]
@@ -133,7 +133,7 @@ def main():
     parser.add_argument("--updates", type=int, default=5)
     parser.add_argument("--out", default="runs/trl", help="folder for what TRL writes")
     arguments = parser.parse_args()
-    task_ids = Episode(ENV, **OPTIONS).env.unwrapped.task_ids
+    task_ids = SingleEpisode(ENV, **OPTIONS).env.unwrapped.task_ids
     trainer = make_trainer(
         *tiny_chat_model(task_ids),
         task_ids,

@@ -8,13 +8,21 @@ import inspect
 import pkgutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from hgpo_gym.plugins import BrokenPluginWarning, describe_source
 from hgpo_gym.suggest import unknown_name
+
+
+class Choice(NamedTuple):
+    """A choice by name, with the options that it is given."""
+
+    name: str
+    options: Mapping[str, Any] = MappingProxyType({})
 
 
 class Registry(Mapping[str, Callable[..., Any]]):
@@ -88,6 +96,11 @@ class Registry(Mapping[str, Callable[..., Any]]):
         for option, parameter in known.items():
             if parameter.default is Parameter.empty and option not in options:
                 raise ValueError(f"{self.kind} {name} needs the option {option}, which has no default.")
+
+    def bind(self, choice: Choice) -> Callable[..., Any]:
+        """The function or class that was chosen, its options filled in. Raises as `check_options` does."""
+        self.check_options(*choice)
+        return partial(self[choice.name], **choice.options)
 
     @cached_property
     def _all(self) -> dict[str, Callable[..., Any] | str | EntryPoint]:

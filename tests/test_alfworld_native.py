@@ -16,7 +16,7 @@ from hgpo_gym.envs import TextVectorEnv, check_text_env
 from hgpo_gym.envs.alfworld.env import ALFWorldEnv
 from hgpo_gym.envs.alfworld.native import CompiledGame, NativeEngine, UnknownGameRules, compile_game, shortest_plan
 from hgpo_gym.envs.alfworld.native import rules as game_rules
-from hgpo_gym.envs.alfworld.native.cache import CompiledGames, read_game_entry
+from hgpo_gym.envs.alfworld.native.compiled_games import CompiledGames, read_game_entry
 from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
@@ -315,7 +315,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path):
 COMPILE_ALL = """
 import sys
 from pathlib import Path
-from hgpo_gym.envs.alfworld.native.cache import CompiledGames
+from hgpo_gym.envs.alfworld.native.compiled_games import CompiledGames
 games = CompiledGames(Path(sys.argv[1]))
 for game_file in sorted(Path(sys.argv[2]).glob("**/game.tw-pddl")):
     games.get(game_file)

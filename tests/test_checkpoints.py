@@ -256,15 +256,15 @@ def test_global_random_states_change_nothing_not_even_with_dropout(tmp_path, mon
     assert numbers(tmp_path / "1") == numbers(tmp_path / "2")
 
 
-def test_the_checkpoint_of_the_best_census_is_kept(tmp_path):
-    """A large learning rate solves the maze before the end; of equal censuses the first counts."""
+def test_the_checkpoint_of_the_best_evaluation_is_kept(tmp_path):
+    """A large learning rate solves the maze before the end; of equal evaluations the first counts."""
     train(
         tmp_path, "env.sections=2", "env.max_episode_steps=12", "rollout.group_size=8", "trainer.iterations=6",
         "trainer.learning_rate=3", "evaluation.every=1", "checkpoint.every=100",
     )  # fmt: skip
     best = read_summary(tmp_path)["best"]
     assert best["success"] == 1.0
-    assert 0 < best["iteration"] < 6, "choose other settings: this test needs a best census before the last"
+    assert 0 < best["iteration"] < 6, "choose other settings: this test needs a best evaluation before the last"
     kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert kept == ["iteration_0000", f"iteration_{best['iteration']:04d}", "iteration_0006"]
     tables = []

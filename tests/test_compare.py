@@ -190,8 +190,8 @@ def results(out):
         run.name: (
             [{name: value for name, value in line.items() if "seconds" not in name} for line in read_metrics(run)],
             {
-                name: [{key: part for key, part in census.items() if key != "seconds"} for census in value]
-                if name == "censuses"
+                name: [{key: part for key, part in evaluation.items() if key != "seconds"} for evaluation in value]
+                if name == "evaluations"
                 else value
                 for name, value in read_summary(run).items()
                 if name != "seconds"
@@ -307,4 +307,4 @@ def test_metrics_and_summary_hold_what_a_report_needs(capsys, tmp_path):
     assert sum(first["group_sizes"][0]) == first["steps"] > sum(first["group_sizes"][1]) > sum(first["group_sizes"][2])
     summary = read_summary(tmp_path / "hgpo-seed5")
     assert summary["success_while_training"] == np.mean([first["success"], second["success"]])
-    assert summary["censuses"][0].keys() >= {"success_by_task_type", "success_by_decoding_seed"}
+    assert summary["evaluations"][0].keys() >= {"success_by_task_type", "success_by_decoding_seed"}

@@ -20,7 +20,7 @@ from hgpo_gym.trainers.assemble import make_env
 from hgpo_gym.trainers.checkpoint import load_update_state
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
 from hgpo_gym.trainers.policies.batching import dealt_batches, length_sorted_batches
-from hgpo_gym.trainers.processes import ALONE, Processes, meet
+from hgpo_gym.trainers.processes import ALONE, Processes, join_processes
 from hgpo_gym.trainers.rollouts.collect import collect, merge
 from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
 from hgpo_gym.trainers.run import Trainer
@@ -106,7 +106,7 @@ def broken_off(run_dir, copy):
 
 
 def assert_same_numbers(run_dir, expected):
-    """Every number of every iteration but the seconds, and the last census."""
+    """Every number of every iteration but the seconds, and the last evaluation."""
     lines, expected_lines = read_metrics(run_dir), read_metrics(expected)
     assert [line["iteration"] for line in lines] == list(range(1, read_summary(expected)["iterations"] + 1))
     for line, other in zip(lines, expected_lines, strict=True):
@@ -264,19 +264,19 @@ def test_a_process_without_a_sequence_has_an_empty_batch():
 def test_settings_that_do_not_suit_several_processes(count, overrides, message, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", str(count))
     with pytest.raises(ValueError, match=message.replace("?", r"\?")):
-        meet(load_config("config", overrides))
+        join_processes(load_config("config", overrides))
 
 
 def test_accelerate_leaves_the_strategy_to_the_configuration(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(ValueError, match="leave that to distributed=fsdp2"):
-        meet(load_config("config", ["distributed=fsdp2"]))
+        join_processes(load_config("config", ["distributed=fsdp2"]))
 
 
 def test_one_process_is_alone_whatever_is_set(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert meet(load_config("config", ["distributed=fsdp2"])) is ALONE
+    assert join_processes(load_config("config", ["distributed=fsdp2"])) is ALONE
 
 
 def test_other_commands_are_not_for_several_processes(tmp_path):

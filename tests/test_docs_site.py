@@ -174,7 +174,7 @@ def test_an_unknown_part_or_command_of_a_formula_is_an_error():
         ("benchmarks/README.md", "../docs/images/demo.png", "../images/demo.png"),
         ("benchmarks/README.md", "results/webshop_20_iterations.csv", "results/webshop_20_iterations.csv"),
         ("update.md", "../hgpo_gym/files.py", "source/hgpo_gym/files.py.md"),
-        ("update.md", "memory.md#the-formula", "memory.md#the-formula"),
+        ("update.md", "gpu_memory.md#the-formula", "gpu_memory.md#the-formula"),
         ("index.md", "../README.md", "index.md"),
         ("update.md", "nosuchfile.md", "nosuchfile.md"),
         ("update.md", "https://example.org/a.md", "https://example.org/a.md"),

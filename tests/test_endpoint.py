@@ -14,7 +14,7 @@ import pytest
 from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_config, plain
 from hgpo_gym.trainers.assemble import make_evaluation_env
-from hgpo_gym.trainers.evaluation import census
+from hgpo_gym.trainers.evaluation import evaluate
 from hgpo_gym.trainers.policies import Request, Response, Sampling
 from hgpo_gym.trainers.policies.base import MeteredPolicy, NoAnswerError
 from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
@@ -83,7 +83,7 @@ def run(capsys, *arguments):
     return status, captured.out, captured.err
 
 
-def evaluate(capsys, server, *overrides):
+def run_eval(capsys, server, *overrides):
     return run(capsys, "eval", "policy=openai", f"openai.base_url={server.url}", "openai.model=tiny", *MAZE, *overrides)
 
 
@@ -98,8 +98,8 @@ def seed_of(request):
     return int(np.random.SeedSequence(request.seed).generate_state(1)[0] >> 1)
 
 
-def test_a_census_by_endpoint_is_that_of_the_same_model_here_and_its_tokens_are_counted(capsys, tmp_path):
-    out = tmp_path / "census.json"
+def test_an_evaluation_by_endpoint_is_that_of_the_same_model_here_and_its_tokens_are_counted(capsys, tmp_path):
+    out = tmp_path / "evaluation.json"
     with serving(play) as server:
         status, shown, err = evaluate(
             capsys, server, f"out={out}", "openai.price_input=2", "openai.price_output=10", "evaluation.top_p=0.9"
@@ -107,7 +107,7 @@ def test_a_census_by_endpoint_is_that_of_the_same_model_here_and_its_tokens_are_
     assert status == 0, err
     config = load_config("eval", MAZE)
     env = make_evaluation_env(config)
-    expected = census(env, Chooser(), Sampling(), range(4)).summary()
+    expected = evaluate(env, Chooser(), Sampling(), range(4)).summary()
     env.close()
     result = json.loads(out.read_text())
     usage = result.pop("usage")
@@ -283,7 +283,7 @@ def test_tokens_that_the_endpoint_does_not_tell_are_not_guessed(tmp_path):
 def test_an_evaluation_that_broke_off_goes_on_without_asking_twice(capsys, tmp_path):
     """The endpoint fails after 30 answers, for good; the same command is given again when it is well."""
     with serving(play) as server:
-        status, _, _ = evaluate(capsys, server, f"out={tmp_path}/whole.json")
+        status, _, _ = run_eval(capsys, server, f"out={tmp_path}/whole.json")
     assert status == 0
     in_all = len(server.seen)
     assert in_all > 60
@@ -293,7 +293,7 @@ def test_an_evaluation_that_broke_off_goes_on_without_asking_twice(capsys, tmp_p
 
     with serving(fail_after_30) as server:
         address = f"openai.base_url={server.url}"
-        status, shown, err = evaluate(capsys, server)
+        status, shown, err = run_eval(capsys, server)
         assert status == 1
         answered = int(re.search(r"tiny: (\d+) answers", shown).group(1))
         assert "out of credit. It refuses the request itself: " in err
@@ -301,7 +301,7 @@ def test_an_evaluation_that_broke_off_goes_on_without_asking_twice(capsys, tmp_p
         assert 0 < answered <= 30
         server.seen.clear()
         server.behave = play
-        status, shown, err = evaluate(capsys, server, f"out={tmp_path}/mended.json", address)
+        status, shown, err = run_eval(capsys, server, f"out={tmp_path}/mended.json", address)
         assert status == 0, err
         assert f"Going on with {answered} answers in " in shown
         assert len(server.seen) == in_all - answered
@@ -313,11 +313,11 @@ def test_an_evaluation_that_broke_off_goes_on_without_asking_twice(capsys, tmp_p
 
 def test_the_key_is_written_nowhere(capsys, tmp_path):
     with serving(lambda server, body: Reply(401, error(f"Incorrect API key provided: {KEY}"))) as server:
-        status, shown, err = evaluate(capsys, server)
+        status, shown, err = run_eval(capsys, server)
     assert status == 1
     assert KEY not in shown + err
     with serving(play) as server:
-        status, shown, err = evaluate(capsys, server, f"out={tmp_path}/census.json")
+        status, shown, err = run_eval(capsys, server, f"out={tmp_path}/evaluation.json")
     assert status == 0
     assert KEY not in shown + err
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
@@ -347,8 +347,8 @@ def test_settings_that_cannot_be_are_named(overrides, message, capsys):
 
 def test_a_prompt_that_does_not_say_how_to_answer_is_pointed_out(capsys):
     with serving(lambda server, body: Reply(200, completion("walk on"))) as server:
-        _, hinted, _ = evaluate(capsys, server, "prompt=bare")
-        _, silent, _ = evaluate(capsys, server)
+        _, hinted, _ = run_eval(capsys, server, "prompt=bare")
+        _, silent, _ = run_eval(capsys, server)
     assert "prompt=instruct suits" in hinted
     assert "prompt=instruct suits" not in silent
 

@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from hgpo_gym.adapters.episode import OVER, Episode, on_tokens, step_batch, turns_of_tokens
+from hgpo_gym.adapters.single_episode import OVER, SingleEpisode, on_tokens, step_batch, turns_of_tokens
 from hgpo_gym.memory import Memory
 
 MAZE = {"sections": 1, "colours": 2, "split": "all", "max_episode_steps": 6}
@@ -13,7 +13,7 @@ WAY = ("walk on", "walk on", "open red door")
 
 def played(turns, **options):
     """An episode of the maze; each turn is the actions of one answer of the model."""
-    episode = Episode("hgpo_gym/SignpostMaze-v0", **{**MAZE, **options})
+    episode = SingleEpisode("hgpo_gym/SignpostMaze-v0", **{**MAZE, **options})
     episode.begin("red")
     for number, actions in enumerate(turns):
         episode.turn = number
@@ -39,7 +39,7 @@ def observations(actions):
 
 
 def test_it_says_what_is_seen_and_what_can_be_done():
-    episode = Episode("hgpo_gym/SignpostMaze-v0", **MAZE)
+    episode = SingleEpisode("hgpo_gym/SignpostMaze-v0", **MAZE)
     assert episode.begin("red") == (
         "Find the way through the castle to the garden.\n"
         "You stand at a signpost. It says: take the red door.\n"
@@ -81,7 +81,7 @@ def test_giving_up_is_a_step_but_what_is_said_after_the_end_is_none():
 
 
 def test_chance_after_the_start_is_a_members_own():
-    dice = Episode("hgpo_gym/SecretWord-v0")
+    dice = SingleEpisode("hgpo_gym/SecretWord-v0")
     task = dice.env.unwrapped.task_ids[0]
     assert dice.begin(task, seed=1, chance=5) == dice.begin(task, seed=1, chance=6)
     drawn = []

@@ -7,7 +7,7 @@ import transformers
 from transformers.cache_utils import DynamicCache
 
 from hgpo_gym.trainers.policies import Request, Sampling
-from hgpo_gym.trainers.policies.cache import ROOM, GrowingLayer, Rows, join
+from hgpo_gym.trainers.policies.kv_cache import ROOM, GrowingLayer, Rows, join
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer

@@ -11,7 +11,7 @@ from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.memory import ContextWrapper, Memory, PromptTemplate
 from hgpo_gym.trainers.assemble import make_policy, save_model
-from hgpo_gym.trainers.evaluation import Census, census
+from hgpo_gym.trainers.evaluation import Evaluation, evaluate
 from hgpo_gym.trainers.policies import ExpertPolicy, RandomPolicy, Request, Sampling
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
@@ -268,18 +268,18 @@ def test_invalid_actions_are_penalised_at_their_step(tiny):
     assert rollout.episodes[0].valid_steps == 0
 
 
-def test_the_census_plays_every_task_and_does_not_depend_on_how_many_run_side_by_side(policy):
+def test_the_evaluation_plays_every_task_and_does_not_depend_on_how_many_run_side_by_side(policy):
     runs = []
     for num_envs in (4, 9):
         env = maze(num_envs, 1, split="test")
-        asked = census(env, Counting(policy), Sampling(temperature=0.4), range(2))
+        asked = evaluate(env, Counting(policy), Sampling(temperature=0.4), range(2))
         runs.append(asked)
         assert [episode.task_id for episode in asked.episodes[1]] == list(env.unwrapped.task_ids)
     assert runs[0].episodes == runs[1].episodes
     summary = runs[0].summary()
     assert summary["episodes"] == 18
     assert summary["success"] == np.mean(summary["success_by_decoding_seed"])
-    assert census(maze(5, 1, split="test"), ExpertPolicy(), Sampling(), [0]).success == 1.0
+    assert evaluation(maze(5, 1, split="test"), ExpertPolicy(), Sampling(), [0]).success == 1.0
 
 
 class Scored(TextEnv):
@@ -294,23 +294,23 @@ class Scored(TextEnv):
         return Turn("Done.", reward=1.0, terminated=True, won=True, extras={"parts": {"price": 1.0}})
 
 
-def test_the_last_batch_of_a_census_may_leave_environments_idle_whose_info_holds_a_dictionary():
+def test_the_last_batch_of_an_evaluation_may_leave_environments_idle_whose_info_holds_a_dictionary():
     register("test/Scored-v0", Scored, max_episode_steps=3, description="One step.")
     try:
         env = ContextWrapper(TextVectorEnv("test/Scored-v0", num_tasks=2))
-        assert census(env, RandomPolicy(), Sampling(), [0]).success == 1.0
+        assert evaluate(env, RandomPolicy(), Sampling(), [0]).success == 1.0
     finally:
         del ENVIRONMENTS["test/Scored-v0"], gymnasium.registry["test/Scored-v0"]
 
 
-def test_the_census_summary_tells_how_long_won_episodes_are():
+def test_the_evaluation_summary_tells_how_long_won_episodes_are():
     def run(*lengths):
         return tuple(Episode("id", "kind", steps < 50, 1.0, steps, steps) for steps in lengths)
 
-    summary = Census("test", (run(4, 50), run(7, 50))).summary()
+    summary = Evaluation("test", (run(4, 50), run(7, 50))).summary()
     assert summary["episode_length"] == 27.75
     assert summary["won_episode_length"] == 5.5
-    assert Census("test", (run(50, 50),)).summary()["won_episode_length"] is None
+    assert Evaluation("test", (run(50, 50),)).summary()["won_episode_length"] is None
 
 
 def test_length_sorted_batches_keep_the_budget():

@@ -1,4 +1,4 @@
-"""Reports: statistics by hand, the same numbers in every format, what is said where the runs cannot tell."""
+"""Reports: intervals by hand, the same numbers in every format, what is said where the runs cannot tell."""
 
 import csv
 import json
@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from hgpo_gym.analysis.report import statistics, write_report
+from hgpo_gym.analysis.report import intervals, write_report
 from hgpo_gym.analysis.report.load import comparisons, load_runs
 from hgpo_gym.cli.main import main
 from tests.small_runs import train
@@ -71,25 +71,25 @@ def read_csv(path):
 
 
 def test_the_interquartile_mean_leaves_out_a_quarter_at_either_end():
-    assert statistics.interquartile_mean(np.array([7, 100, 1, 2, 6, 3, 5, 4])) == (3 + 4 + 5 + 6) / 4
-    assert statistics.interquartile_mean(np.array([1, 2, 3, 4, 90])) == 3
-    assert statistics.interquartile_mean(np.array([1, 2, 9])) == 4
-    two = statistics.interquartile_mean(np.array([[0, 1, 1, 8], [0, 2, 4, 8]]))
+    assert intervals.interquartile_mean(np.array([7, 100, 1, 2, 6, 3, 5, 4])) == (3 + 4 + 5 + 6) / 4
+    assert intervals.interquartile_mean(np.array([1, 2, 3, 4, 90])) == 3
+    assert intervals.interquartile_mean(np.array([1, 2, 9])) == 4
+    two = intervals.interquartile_mean(np.array([[0, 1, 1, 8], [0, 2, 4, 8]]))
     np.testing.assert_array_equal(two, [1, 3])
 
 
 def test_the_probability_of_improvement_counts_ties_half():
     scores, others = np.array([1, 2, 3]), np.array([2, 2.5])
-    assert statistics.probability_of_improvement(scores, others) == (0.5 + 2) / 6
-    assert statistics.probability_of_improvement(others, scores) == 3.5 / 6
+    assert intervals.probability_of_improvement(scores, others) == (0.5 + 2) / 6
+    assert intervals.probability_of_improvement(others, scores) == 3.5 / 6
 
 
 def test_the_bootstrap_resamples_each_stratum_on_its_own():
     """Two strata without spread inside: pooled, they would vary."""
-    apart = statistics.typical_of_strata([np.array([0.0, 0.0]), np.array([1.0, 1.0])])
+    apart = intervals.typical_of_strata([np.array([0.0, 0.0]), np.array([1.0, 1.0])])
     assert (apart.value, apart.low, apart.high) == (0.5, 0.5, 0.5)
     assert apart.no_spread
-    pooled = statistics.typical([0.0, 0.0, 1.0, 1.0])
+    pooled = intervals.typical([0.0, 0.0, 1.0, 1.0])
     assert (pooled.value, pooled.low, pooled.high) == (0.5, 0.0, 1.0)
 
 
@@ -97,22 +97,22 @@ def test_the_bootstrap_interval_of_a_mean_is_that_of_all_resamples():
     """Three runs have 27 resamples, ten of which have different means; the quantiles are exact from 27."""
     values = np.array([0.0, 1.0, 5.0])
     everything = np.sort([np.mean([a, b, c]) for a in values for b in values for c in values])
-    estimate = statistics.mean(values)
+    estimate = intervals.mean(values)
     assert estimate.value == 2
     assert (estimate.low, estimate.high) == (everything[0], everything[-1])
-    assert statistics.mean(values) == statistics.mean(values)
+    assert intervals.mean(values) == intervals.mean(values)
 
 
 def test_one_run_has_no_interval():
-    estimate = statistics.typical([0.7])
+    estimate = intervals.typical([0.7])
     assert (estimate.value, estimate.low, estimate.high, estimate.runs) == (0.7, None, None, 1)
-    assert statistics.improvement([0.7], [0.1, 0.2]).low is None
+    assert intervals.improvement([0.7], [0.1, 0.2]).low is None
 
 
 @pytest.mark.parametrize(("runs", "coverage"), [(3, 0.75), (5, 0.91), (10, 0.95)])
 def test_intervals_hold_the_truth_as_often_as_the_report_says(runs, coverage):
     random = np.random.default_rng(7)
-    estimates = [statistics.typical(random.normal(size=runs)) for _ in range(600)]
+    estimates = [intervals.typical(random.normal(size=runs)) for _ in range(600)]
     assert np.mean([one.low <= 0 <= one.high for one in estimates]) == pytest.approx(coverage, abs=0.03)
 
 
@@ -122,30 +122,30 @@ def test_the_permutation_test_is_that_of_all_ways_to_split_the_runs():
 
     def imbalance(first):
         second = [index for index in range(7) if index not in first]
-        return abs(statistics.probability_of_improvement(pooled[list(first)], pooled[second]) - 0.5)
+        return abs(intervals.probability_of_improvement(pooled[list(first)], pooled[second]) - 0.5)
 
     splits = [imbalance(first) for first in combinations(range(7), 3)]
     exact = np.mean([value >= imbalance((0, 1, 2)) - 1e-9 for value in splits])
-    assert statistics.permutation_p_value(scores, others) == pytest.approx(exact, abs=0.015)
-    assert statistics.permutation_p_value([2, 3], [0, 1]) == pytest.approx(1 / 3, abs=0.015)
-    assert statistics.permutation_p_value([1, 1], [1, 1]) == 1
+    assert intervals.permutation_p_value(scores, others) == pytest.approx(exact, abs=0.015)
+    assert intervals.permutation_p_value([2, 3], [0, 1]) == pytest.approx(1 / 3, abs=0.015)
+    assert intervals.permutation_p_value([1, 1], [1, 1]) == 1
 
 
 def test_a_threshold_that_is_not_reached_is_infinitely_far():
-    assert statistics.first_reaching([0.1, 0.8, 0.7, 0.9], [0, 5, 10, 15], 0.8) == 5
-    assert statistics.first_reaching([0.1, 0.7], [0, 5], 0.8) == np.inf
-    reached = statistics.median([4, 2, np.inf])
+    assert intervals.first_reaching([0.1, 0.8, 0.7, 0.9], [0, 5, 10, 15], 0.8) == 5
+    assert intervals.first_reaching([0.1, 0.7], [0, 5], 0.8) == np.inf
+    reached = intervals.median([4, 2, np.inf])
     assert (reached.value, reached.low, reached.high) == (4, 2, np.inf)
-    assert statistics.median([4, np.inf, np.inf]).value == np.inf
+    assert intervals.median([4, np.inf, np.inf]).value == np.inf
 
 
 def test_the_spread_of_training_seeds_is_what_decoding_seeds_do_not_explain():
-    parts = statistics.spread(np.array([[0.4, 0.6], [0.8, 1.0]]))
+    parts = intervals.spread(np.array([[0.4, 0.6], [0.8, 1.0]]))
     assert parts.decoding**2 == pytest.approx(0.02)
     assert parts.training**2 == pytest.approx(0.08 - 0.02 / 2)
-    assert statistics.spread(np.array([[0.4, 0.6]])) == statistics.Spread(None, pytest.approx(0.02**0.5))
-    assert statistics.spread(np.array([[0.4], [0.8]])) == statistics.Spread(pytest.approx(0.08**0.5), None)
-    assert statistics.spread(np.array([[0.0, 1.0], [0.0, 1.0]])).training == 0
+    assert intervals.spread(np.array([[0.4, 0.6]])) == intervals.Spread(None, pytest.approx(0.02**0.5))
+    assert intervals.spread(np.array([[0.4], [0.8]])) == intervals.Spread(pytest.approx(0.08**0.5), None)
+    assert intervals.spread(np.array([[0.0, 1.0], [0.0, 1.0]])).training == 0
 
 
 def test_every_format_is_written(runs):
@@ -273,16 +273,22 @@ def test_a_run_does_not_count_twice(runs, tmp_path):
         write_report([runs, tmp_path], tmp_path / "out")
 
 
-def test_a_census_beside_a_run_counts_as_another_split(tmp_path):
+def test_an_evaluation_beside_a_run_counts_as_another_split(tmp_path):
     train(tmp_path / "run")
     settings = ["env.sections=2", "env.max_episode_steps=10", "evaluation.decoding_seeds=1", "evaluation.split=train"]
     main(
-        ["eval", "model=tabular", *settings, f"run={tmp_path / 'run'}", f"out={tmp_path / 'run' / 'census_train.json'}"]
+        [
+            "eval",
+            "model=tabular",
+            *settings,
+            f"run={tmp_path / 'run'}",
+            f"out={tmp_path / 'run' / 'evaluation_train.json'}",
+        ]
     )
     write_report([tmp_path / "run"], tmp_path / "out")
     _, *rows = read_csv(tmp_path / "out" / "tables" / "success_by_task_type.csv")
     assert [row[:2] for row in rows] == [["test", "all"], ["train", "all"]]
-    assert float(rows[1][2]) == json.loads((tmp_path / "run" / "census_train.json").read_text())["success"]
+    assert float(rows[1][2]) == json.loads((tmp_path / "run" / "evaluation_train.json").read_text())["success"]
 
 
 def test_runs_of_an_older_version_get_what_can_be_derived_and_the_rest_is_said_to_be_missing(runs, tmp_path):

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from hgpo_gym.adapters.episode import OVER, Episode
+from hgpo_gym.adapters.single_episode import OVER, SingleEpisode
 from hgpo_gym.adapters.tool_calls import NO_CALL, TOOL, answers, tools
 
 
 @pytest.fixture
 def episode():
-    episode = Episode("hgpo_gym/SignpostMaze-v0", sections=1, split="all")
+    episode = SingleEpisode("hgpo_gym/SignpostMaze-v0", sections=1, split="all")
     episode.begin("red")
     return episode
 
@@ -38,7 +38,7 @@ def test_what_is_offered(episode):
     assert tool["function"]["parameters"]["properties"]["action"]["type"] == "string"
     [closed] = tools(episode, closed=True)
     assert closed["function"]["parameters"]["properties"]["action"]["enum"] == ["walk on"]
-    free = Episode("hgpo_gym/SecretWord-v0")
+    free = SingleEpisode("hgpo_gym/SecretWord-v0")
     free.begin(free.env.unwrapped.task_ids[0])
     assert "enum" not in tools(free, closed=True)[0]["function"]["parameters"]["properties"]["action"]
 

@@ -234,6 +234,6 @@ def test_an_optimiser_whose_package_is_missing_says_so(policy, monkeypatch):
     ],
 )
 def test_a_layer_keeps_what_the_page_on_memory_says(changes, hidden, keys, intermediate):
-    """docs/memory.md, and the few bytes that it leaves out: four for each norm and head."""
+    """docs/gpu_memory.md, and the few bytes that it leaves out: four for each norm and head."""
     setting = Setting(hidden=32, heads=4, kv_heads=2, intermediate=80, **changes)
     assert kept_per_token(setting) == 32 * hidden + 16 * keys + 80 * intermediate + 8 + 4 * 4

@@ -88,7 +88,7 @@ def follow(env, info, steps=30):
     return done, info
 
 
-def census(env, tasks, steps):
+def evaluate(env, tasks, steps):
     scores = []
     for task_id in tasks:
         _, info = env.reset(options={"task_id": task_id})
@@ -104,7 +104,7 @@ def test_an_environment_with_an_expert_keeps_its_promises(expert):
 @pytest.mark.parametrize(("expert", "least_success", "least_score"), [("informed", 0.8, 0.9), ("reader", 0.4, 0.8)])
 def test_experts_do_well_on_goals_never_seen_before(expert, least_success, least_score):
     env = shop_with(expert, split="generated_test")
-    success, score = census(env, env.task_ids[:60], steps=30)
+    success, score = evaluate(env, env.task_ids[:60], steps=30)
     assert success >= least_success
     assert score >= least_score
 
@@ -120,7 +120,7 @@ def test_experts_do_well_on_goals_never_seen_before(expert, least_success, least
 )
 def test_experts_do_well_on_real_goals(webshop_data, expert, goals, tasks, least_success, least_score):
     env = shop_with(expert, data=webshop_data, split="all", goals=goals)
-    success, score = census(env, env.task_ids[:tasks], steps=30)
+    success, score = evaluate(env, env.task_ids[:tasks], steps=30)
     assert success >= least_success
     assert score >= least_score
 

@@ -18,7 +18,7 @@ from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.webshop.env import WebShopEnv
 from hgpo_gym.envs.webshop.generated import write_catalogue
 from hgpo_gym.envs.webshop.pages import TEXT, page_pieces
-from hgpo_gym.envs.webshop.web import Session, ShopServer
+from hgpo_gym.envs.webshop.web import ShoppingSession, ShopServer
 
 OPTIONS = {"split": "generated", "max_episode_steps": 15}
 
@@ -133,7 +133,7 @@ def test_a_goal_can_be_met_by_pressing_buttons(server):
 
 def test_every_page_says_what_the_environment_says_and_offers_the_same_actions():
     shop = make("hgpo_gym/WebShop-v0", **OPTIONS, show_attributes=True, queries="suggested")
-    session = Session(shop, seed=0)
+    session = ShoppingSession(shop, seed=0)
     env = shop.unwrapped
     asin = env.catalogue.search(env.state.goal.instruction)[0].lower()
     value = next(iter(env.catalogue.product(env.catalogue.number(asin.upper())).options.values()))[0]
@@ -251,7 +251,7 @@ def test_markup_in_the_data_is_text(tmp_path):
     fields = r'("(?:name|full_description|value|instruction)": "|"small_description": \["|"customization_options": {")'
     for file in folder.iterdir():
         file.write_text(re.sub(fields, lambda found: found[1] + bad, file.read_text()))
-    session = Session(make("hgpo_gym/WebShop-v0", data=folder, split="all"), seed=0)
+    session = ShoppingSession(make("hgpo_gym/WebShop-v0", data=folder, split="all"), seed=0)
     for action in ("search[water]", None, "click[features]", "click[< prev]", "click[description]", "click[< prev]"):
         session.act(action or first_product(Markup(session.page())))
         html = session.page()

@@ -14,7 +14,7 @@ from verl.trainer.config import AlgoConfig
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.trainer.ppo.ray_trainer import compute_advantage
 
-from hgpo_gym.adapters.episode import Episode
+from hgpo_gym.adapters.single_episode import SingleEpisode
 from hgpo_gym.adapters.verl import FIELDS, describe_steps, register_estimators, row_steps
 from hgpo_gym.advantages import ESTIMATORS, estimate, register_estimator
 from hgpo_gym.advantages.batch import StepBatch
@@ -172,7 +172,7 @@ def test_settings_of_verl_are_the_options():
 
 
 def test_an_episode_describes_its_steps():
-    episode = Episode("hgpo_gym/SignpostMaze-v0", sections=1, split="all")
+    episode = SingleEpisode("hgpo_gym/SignpostMaze-v0", sections=1, split="all")
     episode.begin("red")
     for turn, action in enumerate(("fly", "walk on", "walk on", "open red door")):
         episode.turn = turn

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from hgpo_gym.adapters.episode import Episode, step_batch
+from hgpo_gym.adapters.single_episode import SingleEpisode, step_batch
 from hgpo_gym.adapters.verl import describe_steps
 from hgpo_gym.advantages import estimate
 
@@ -33,7 +33,7 @@ def episodes():
     """For each session the steps of its episode of one task."""
     played = {}
     for session, actions in ACTIONS.items():
-        episode = Episode("hgpo_gym/SignpostMaze-v0", sections=1, split="all")
+        episode = SingleEpisode("hgpo_gym/SignpostMaze-v0", sections=1, split="all")
         episode.begin("red")
         for turn, action in enumerate(actions):
             episode.turn = turn

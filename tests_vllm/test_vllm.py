@@ -14,9 +14,9 @@ from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.policies import Request, Sampling
-from hgpo_gym.trainers.policies.adapters import add_adapter
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
+from hgpo_gym.trainers.policies.lora import add_adapter
 from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
 from hgpo_gym.trainers.rollouts.collect import collect
@@ -254,7 +254,7 @@ def test_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
 
 
 def test_each_of_two_processes_has_an_engine_with_the_weights_that_they_share(tmp_path):
-    """FSDP2: no process has all weights outside of rollouts. One has no task of the census to play."""
+    """FSDP2: no process has all weights outside of rollouts. One has no task of the evaluation to play."""
     settings = [*SMALL, f"run_dir={tmp_path / 'run'}", "trainer.iterations=2", "distributed=fsdp2"]
     process = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", "-m", "hgpo_gym", "train",

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from hgpo_gym.adapters.episode import Episode
+from hgpo_gym.adapters.single_episode import SingleEpisode
 from hgpo_gym.suggest import unknown_name
 
 TOOL = "act"
@@ -18,7 +18,7 @@ NO_CALL = f"You did not act. Call {TOOL} with an action."
 _FORM = '{"action": "what to do"}'
 
 
-def tools(episode: Episode, *, closed: bool = False) -> list[dict[str, Any]]:
+def tools(episode: SingleEpisode, *, closed: bool = False) -> list[dict[str, Any]]:
     """The `tools` of a request: one function, `act(action)`.
 
     Args:
@@ -34,7 +34,7 @@ def tools(episode: Episode, *, closed: bool = False) -> list[dict[str, Any]]:
     return [{"type": "function", "function": {"name": TOOL, "description": description, "parameters": parameters}}]
 
 
-def answers(episode: Episode, message: Mapping[str, Any]) -> list[dict[str, Any]]:
+def answers(episode: SingleEpisode, message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Take the actions of an assistant's message, and return the messages that answer it.
 
     One tool message for each call, in order; what is wrong with a call is said to the model there, and nothing happens
@@ -52,7 +52,7 @@ def answers(episode: Episode, message: Mapping[str, Any]) -> list[dict[str, Any]
     return replies
 
 
-def _answer(episode: Episode, function: Mapping[str, Any]) -> str:
+def _answer(episode: SingleEpisode, function: Mapping[str, Any]) -> str:
     if (name := function.get("name")) != TOOL:
         return unknown_name("tool", name, [TOOL])
     arguments = function.get("arguments")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hgpo_gym.adapters.episode import Episode, on_tokens, step_batch, turns_of_tokens
+from hgpo_gym.adapters.single_episode import SingleEpisode, on_tokens, step_batch, turns_of_tokens
 from hgpo_gym.advantages import ESTIMATORS, estimate
 
 try:
@@ -27,11 +27,11 @@ class ToolEnvironment:
     """What TRL takes for an environment: `environment_factory=partial(ToolEnvironment, "hgpo_gym/SignpostMaze-v0")`.
 
     TRL calls `reset` with the columns of the dataset's row, shows `act` to the model as a tool, and takes the reward
-    from `get_reward`. The arguments are those of `Episode`.
+    from `get_reward`. The arguments are those of `SingleEpisode`.
     """
 
     def __init__(self, env_id: str, **options: Any):
-        self.episode = Episode(env_id, **options)
+        self.episode = SingleEpisode(env_id, **options)
 
     def reset(self, task_id: str | None = None, seed: int = 0, **_row: Any) -> str:
         if task_id is None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hgpo_gym.adapters.episode import Step, on_tokens, turns_of_tokens
+from hgpo_gym.adapters.single_episode import Step, on_tokens, turns_of_tokens
 from hgpo_gym.advantages import ESTIMATORS, estimate
 from hgpo_gym.advantages.batch import StepBatch
 

@@ -192,12 +192,12 @@ def _train(config: "DictConfig") -> bool:
     from hgpo_gym.trainers.baselines import make_trainer
     from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError
     from hgpo_gym.trainers.policies.tabular import TableFullError
-    from hgpo_gym.trainers.processes import meet
+    from hgpo_gym.trainers.processes import join_processes
     from hgpo_gym.trainers.run_directory import open_run
     from hgpo_gym.trainers.update.policy_update import NonFiniteError
 
     with _mistakes_explained():
-        processes = meet(config)
+        processes = join_processes(config)
         progress = Progress(Console(quiet=not processes.main))
         run = open_run(config)
         processes.wait()  # until all have looked, before one writes in it
@@ -228,7 +228,7 @@ def _train(config: "DictConfig") -> bool:
         trainer.close()
     progress.line(
         f"Success {summary['success_before']:.1%} before, {summary['success_after']:.1%} after "
-        f"{summary['iterations']} iterations ({summary['censuses'][-1]['split']}); best "
+        f"{summary['iterations']} iterations ({summary['evaluations'][-1]['split']}); best "
         f"{summary['best']['success']:.1%} after iteration {summary['best']['iteration']}."
     )
     processes.close()
@@ -263,7 +263,7 @@ def evaluate(config: "DictConfig") -> None:
     from hgpo_gym.config.compose import plain
     from hgpo_gym.progress import Progress
     from hgpo_gym.trainers.assemble import make_evaluated_policy, make_evaluation_env
-    from hgpo_gym.trainers.evaluation import census
+    from hgpo_gym.trainers.evaluation import evaluate
     from hgpo_gym.trainers.policies.base import MeteredPolicy, NoAnswerError
     from hgpo_gym.trainers.settings import EvaluationSettings
 
@@ -277,7 +277,7 @@ def evaluate(config: "DictConfig") -> None:
     metered = policy if isinstance(policy, MeteredPolicy) else None
     try:
         with metered or nullcontext(), progress.stage(f"{config.policy} on {settings.split or 'all tasks'}") as tick:
-            result = census(
+            result = evaluate(
                 env, policy, sampling, range(settings.decoding_seeds), lambda done, total: tick(done, total, "episodes")
             )
     except NoAnswerError as error:

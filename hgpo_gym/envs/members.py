@@ -19,7 +19,7 @@ ResetResult = tuple[str, dict[str, Any]]
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
 
 
-class Start(NamedTuple):
+class EpisodeStart(NamedTuple):
     """What a member's episode starts from: the same task and seed in the whole group, and its place there."""
 
     task_id: str
@@ -28,10 +28,10 @@ class Start(NamedTuple):
 
 
 @dataclass
-class Episode:
+class EpisodeReplay:
     """All that is needed to bring a deterministic sub-environment back to where it was."""
 
-    start: Start
+    start: EpisodeStart
     actions: list[str] = field(default_factory=list)
 
 
@@ -42,7 +42,7 @@ class Members(Protocol):
     sent an action, and returns all that there are.
     """
 
-    def reset(self, starts: Mapping[int, Start]) -> dict[int, ResetResult]: ...
+    def reset(self, starts: Mapping[int, EpisodeStart]) -> dict[int, ResetResult]: ...
 
     def send(self, actions: Mapping[int, str]) -> None: ...
 
@@ -58,7 +58,7 @@ class LocalMembers:
         self._envs = dict(envs)
         self._results: dict[int, StepResult] = {}
 
-    def reset(self, starts: Mapping[int, Start]) -> dict[int, ResetResult]:
+    def reset(self, starts: Mapping[int, EpisodeStart]) -> dict[int, ResetResult]:
         self._results.clear()
         return {row: self._reset_one(self._envs[row], start) for row, start in starts.items()}
 
@@ -76,7 +76,7 @@ class LocalMembers:
         for env in self._envs.values():
             env.close()
 
-    def replay(self, episodes: Mapping[int, Episode]) -> dict[int, ResetResult]:
+    def replay(self, episodes: Mapping[int, EpisodeReplay]) -> dict[int, ResetResult]:
         """Bring rows to where their episodes had come."""
         answers = self.reset({row: episode.start for row, episode in episodes.items()})
         for row, episode in episodes.items():
@@ -85,7 +85,7 @@ class LocalMembers:
         return answers
 
     @staticmethod
-    def _reset_one(env: gymnasium.Env[str, str], start: Start) -> ResetResult:
+    def _reset_one(env: gymnasium.Env[str, str], start: EpisodeStart) -> ResetResult:
         result = env.reset(seed=start.group_seed, options={"task_id": start.task_id})
         # The start is the group's; chance after it is the member's own.
         env.unwrapped.np_random = np.random.default_rng([start.group_seed, start.member])
@@ -102,20 +102,20 @@ class WorkerMembers:
     def __init__(self, spec: EnvSpec, num_envs: int, workers: int):
         self._spec = spec
         self._rows = [range(worker, num_envs, workers) for worker in range(workers)]
-        self._episodes: dict[int, Episode] = {}
+        self._episodes: dict[int, EpisodeReplay] = {}
         self._workers = [self._start(rows) for rows in self._rows]
         # A worker has one request at a time: two pipes that are both full would wait for each other.
         self._stepping: list[dict[int, str]] = [{} for _ in self._rows]
         self._waiting: list[dict[int, str]] = [{} for _ in self._rows]
 
-    def reset(self, starts: Mapping[int, Start]) -> dict[int, ResetResult]:
+    def reset(self, starts: Mapping[int, EpisodeStart]) -> dict[int, ResetResult]:
         self._waiting = [{} for _ in self._rows]
         while any(self._stepping):  # of a rollout that was broken off
             self.receive(1)
         for row in starts:
             self._episodes.pop(row, None)
         answers = self._request("reset", starts)
-        self._episodes.update({row: Episode(start) for row, start in starts.items()})
+        self._episodes.update({row: EpisodeReplay(start) for row, start in starts.items()})
         return answers
 
     def send(self, actions: Mapping[int, str]) -> None:

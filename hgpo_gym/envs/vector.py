@@ -8,7 +8,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from hgpo_gym.envs.members import LocalMembers, Members, Start, StepResult, WorkerMembers
+from hgpo_gym.envs.members import EpisodeStart, LocalMembers, Members, StepResult, WorkerMembers
 from hgpo_gym.envs.registration import make
 from hgpo_gym.suggest import unknown_name
 
@@ -98,7 +98,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         starts = {}
         for group, task_id, group_seed in zip(groups, task_ids, group_seeds, strict=True):
             for member in range(self.group_size):
-                starts[group * self.group_size + member] = Start(task_id, int(group_seed), member)
+                starts[group * self.group_size + member] = EpisodeStart(task_id, int(group_seed), member)
         self.stepping.clear()
         for row, (observation, info) in self._members.reset(starts).items():
             self._observations[row], self._env_infos[row] = observation, info

@@ -19,13 +19,13 @@ from hgpo_gym.randomness import Stream
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.baselines import is_baseline
 from hgpo_gym.trainers.checkpoint import Checkpoints, read_state
-from hgpo_gym.trainers.evaluation import best_census
+from hgpo_gym.trainers.evaluation import best_evaluation
 from hgpo_gym.trainers.policies import likelihood, models, scripted
-from hgpo_gym.trainers.policies.adapters import CONFIG as ADAPTER_CONFIG
-from hgpo_gym.trainers.policies.adapters import WithoutAdapter, add_adapter, base_of, has_adapter, load_adapter
 from hgpo_gym.trainers.policies.base import Policy, Sampling, Scorer, TokenRecord, TrainablePolicy
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.trainers.policies.lora import CONFIG as ADAPTER_CONFIG
+from hgpo_gym.trainers.policies.lora import WithoutAdapter, add_adapter, base_of, has_adapter, load_adapter
 from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
@@ -135,7 +135,7 @@ def _checkpoint(run: Path, iteration: str | int, progress: Progress) -> Path:
     if newest is None:
         raise FileNotFoundError(f"run={run} has no checkpoint: expected {checkpoints.folder}/iteration_*.")
     if iteration == "best":
-        return checkpoints.sound(best_census(read_state(newest)["censuses"])["iteration"])
+        return checkpoints.sound(best_evaluation(read_state(newest)["evaluations"])["iteration"])
     return newest
 
 

@@ -1,6 +1,6 @@
 """Algorithms that are trained by another library, each with a network of its own: baselines for the others.
 
-They have the same tasks in the same order, the same censuses, run directories and reports.
+They have the same tasks in the same order, the same evaluations, run directories and reports.
 """
 
 import pkgutil

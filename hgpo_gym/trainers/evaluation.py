@@ -16,7 +16,7 @@ from hgpo_gym.trainers.rollouts.collect import Episode, collect
 
 
 @dataclass(frozen=True)
-class Census:
+class Evaluation:
     """Every task of a split, `decoding_seeds` times.
 
     Attributes:
@@ -62,14 +62,14 @@ class Census:
         }
 
 
-def census(
+def evaluate(
     env: ContextWrapper,
     policy: Policy,
     sampling: Sampling,
     decoding_seeds: Sequence[int],
     on_progress: Callable[[int, int], None] | None = None,
     processes: Processes = ALONE,
-) -> Census:
+) -> Evaluation:
     """Play every task of the environment's split under every decoding seed.
 
     An episode depends on its task and decoding seed alone, not on how many run side by side.
@@ -84,7 +84,7 @@ def census(
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     if vector.group_size != 1:
-        raise ValueError(f"A census needs environments with group_size=1, not {vector.group_size}.")
+        raise ValueError(f"An evaluation needs environments with group_size=1, not {vector.group_size}.")
     tasks = vector.task_ids
     jobs = [(task, seed) for seed in decoding_seeds for task in range(len(tasks))]
     own = processes.share(jobs)
@@ -103,9 +103,9 @@ def census(
             on_progress(len(played), len(own))
     episodes = processes.gather(played)
     by_seed = (tuple(episodes[start : start + len(tasks)]) for start in range(0, len(episodes), len(tasks)))
-    return Census(vector.split, tuple(by_seed))
+    return Evaluation(vector.split, tuple(by_seed))
 
 
-def best_census(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def best_evaluation(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The one with the highest success, the earliest of several."""
     return max(summaries, key=lambda summary: summary["success"])

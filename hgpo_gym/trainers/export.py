@@ -8,8 +8,8 @@ from omegaconf import OmegaConf
 from hgpo_gym.config.compose import plain
 from hgpo_gym.files import make_whole
 from hgpo_gym.trainers.checkpoint import Checkpoints
-from hgpo_gym.trainers.policies.adapters import CONFIG as ADAPTER_CONFIG
-from hgpo_gym.trainers.policies.adapters import base_of, load_adapter, merge
+from hgpo_gym.trainers.policies.lora import CONFIG as ADAPTER_CONFIG
+from hgpo_gym.trainers.policies.lora import base_of, load_adapter, merge
 from hgpo_gym.trainers.policies.models import load_model, save_model
 
 if TYPE_CHECKING:

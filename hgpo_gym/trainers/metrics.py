@@ -36,5 +36,5 @@ def describe_iteration(metrics: dict[str, Any], iterations: int) -> str:
         "seconds " + "+".join(f"{metrics[f'seconds_{part}']:.1f}" for part in PARTS),
     ]
     if "evaluation_success" in metrics:
-        words.append(f"census {metrics['evaluation_success']:.1%}")
+        words.append(f"evaluation {metrics['evaluation_success']:.1%}")
     return "  ".join(words)

@@ -56,7 +56,7 @@ class Processes:
         """The sum of the tensors that the processes have, of the same shape."""
         return tensor
 
-    def by_main(self, make: Callable[[], T]) -> T:
+    def on_main(self, make: Callable[[], T]) -> T:
         """What `make` returns in the main process, the only one to call it."""
         return make()
 
@@ -96,7 +96,7 @@ class SeveralProcesses(Processes):
     def sum(self, tensor: "torch.Tensor") -> "torch.Tensor":
         return self.accelerator.reduce(tensor, "sum")
 
-    def by_main(self, make: Callable[[], T]) -> T:
+    def on_main(self, make: Callable[[], T]) -> T:
         from accelerate.utils import broadcast_object_list
 
         return broadcast_object_list([make() if self.main else None])[0]
@@ -113,7 +113,7 @@ def launched() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def meet(config: DictConfig) -> Processes:
+def join_processes(config: DictConfig) -> Processes:
     """The processes that were launched for a run, once all are there.
 
     Raises:

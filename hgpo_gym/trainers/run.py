@@ -24,7 +24,7 @@ from hgpo_gym.trainers.assemble import (
     reference_policy,
 )
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, load_update_state, read_state
-from hgpo_gym.trainers.evaluation import Census, best_census, census
+from hgpo_gym.trainers.evaluation import Evaluation, best_evaluation, evaluate
 from hgpo_gym.trainers.loggers import find_loggers
 from hgpo_gym.trainers.metrics import LEGEND, PARTS, describe_iteration, episode_metrics
 from hgpo_gym.trainers.policies.base import Scorer, TrainablePolicy
@@ -68,11 +68,11 @@ class Trainer:
         self.evaluation_env = make_evaluation_env(config, processes)
         vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
         self.schedule = TaskSchedule(vector.task_ids, self.seed)
-        newest = processes.by_main(lambda: self.checkpoints.newest_sound(progress.line))
-        new: dict[str, Any] = {"iteration": 0, "censuses": [], "metrics": []}
-        state = processes.by_main(lambda: read_state(newest) if newest else new)
+        newest = processes.on_main(lambda: self.checkpoints.newest_sound(progress.line))
+        new: dict[str, Any] = {"iteration": 0, "evaluations": [], "metrics": []}
+        state = processes.on_main(lambda: read_state(newest) if newest else new)
         self.iteration: int = state["iteration"]
-        self.censuses: list[dict[str, Any]] = state["censuses"]
+        self.evaluations: list[dict[str, Any]] = state["evaluations"]
         self.policy = self._begin(config, newest, state)
         self.unsaved = False
         last = (state["metrics"] or [{}])[-1]
@@ -96,9 +96,9 @@ class Trainer:
         """
         try:
             with self.progress.stage(f"{self.estimator} seed {self.seed}", lines=False) as tick:
-                if not self.censuses:
+                if not self.evaluations:
                     before = self._evaluate()
-                    self.progress.line(f"Before training: census of {before.split} {before.success:.1%}; {LEGEND}")
+                    self.progress.line(f"Before training: evaluation of {before.split} {before.success:.1%}; {LEGEND}")
                 while self.iteration < self.settings.iterations:
                     metrics = self._iterate()
                     self.progress.line(describe_iteration(metrics, self.settings.iterations))
@@ -173,7 +173,7 @@ class Trainer:
         """The episodes of this iteration; Ctrl-C may end it."""
         groups = range(self.rollout.num_tasks)
         seeds = [(Stream.ROLLOUT, self.seed, self.iteration, group) for group in groups]
-        with self.update.weights.whole():
+        with self.update.weights.gathered():
             own = collect(
                 self.env,
                 self.policy,
@@ -209,26 +209,28 @@ class Trainer:
         if rollout and self.checkpoint.rollouts_every and self.iteration % self.checkpoint.rollouts_every == 0:
             kept_rollouts.keep(rollout, self.iteration, self.run_dir.rollout_path)
 
-    def _evaluate(self) -> Census:
+    def _evaluate(self) -> Evaluation:
         began = time.perf_counter()
-        with self.update.weights.whole():
-            result = census(
+        with self.update.weights.gathered():
+            result = evaluate(
                 self.evaluation_env,
                 self.policy,
                 self.evaluation.sampling(self.rollout.max_new_tokens),
                 range(self.evaluation.decoding_seeds),
                 processes=self.processes,
             )
-        self.censuses.append({"iteration": self.iteration, "seconds": time.perf_counter() - began, **result.summary()})
+        self.evaluations.append(
+            {"iteration": self.iteration, "seconds": time.perf_counter() - began, **result.summary()}
+        )
         return result
 
     def _save(self, last: bool) -> None:
         update_state, weights = self.update.state_dict(), self.update.weights.state_dict()
-        self.unsaved = not self.processes.by_main(lambda: self._saved(update_state, weights, last))
+        self.unsaved = not self.processes.on_main(lambda: self._saved(update_state, weights, last))
 
     def _saved(self, update_state: dict[str, Any], weights: dict[str, Any] | None, last: bool) -> bool:
         """Save a checkpoint. Returns False, or at last raises CheckpointNotSavedError, if the disk is full."""
-        state = {"censuses": self.censuses, "metrics": self.run_dir.metrics()}
+        state = {"evaluations": self.evaluations, "metrics": self.run_dir.metrics()}
         try:
             self.checkpoints.save(self.iteration, self.policy, update_state, state, self._best(), weights)
         except CheckpointNotSavedError as error:
@@ -239,30 +241,32 @@ class Trainer:
         return True
 
     def _best(self) -> int | None:
-        """The iteration of the best census so far, if its checkpoint is to be kept."""
-        return best_census(self.censuses)["iteration"] if self.censuses and self.checkpoint.keep_best else None
+        """The iteration of the best evaluation so far, if its checkpoint is to be kept."""
+        return (
+            best_evaluation(self.evaluations)["iteration"] if self.evaluations and self.checkpoint.keep_best else None
+        )
 
     def _reference(self, config: DictConfig) -> Scorer:
-        initial = self.processes.by_main(lambda: self.checkpoints.sound(0))
+        initial = self.processes.on_main(lambda: self.checkpoints.sound(0))
         return reference_policy(config, self.policy, initial / "model")
 
     def _summary(self) -> dict[str, Any]:
         metrics = self.run_dir.metrics()
         seconds = {name: sum(line[f"seconds_{name}"] for line in metrics) for name in PARTS}
-        seconds["evaluation"] = sum(result["seconds"] for result in self.censuses)
+        seconds["evaluation"] = sum(result["seconds"] for result in self.evaluations)
         return {
             "algorithm": self.estimator,
             "seed": self.seed,
             "iterations": self.iteration,
-            "success_before": self.censuses[0]["success"],
-            "success_after": self.censuses[-1]["success"],
-            "best": {name: best_census(self.censuses)[name] for name in ("iteration", "success")},
+            "success_before": self.evaluations[0]["success"],
+            "success_after": self.evaluations[-1]["success"],
+            "best": {name: best_evaluation(self.evaluations)[name] for name in ("iteration", "success")},
             "success_while_training": float(np.mean([line["success"] for line in metrics])) if metrics else None,
             "iterations_to_80_percent": next(
-                (result["iteration"] for result in self.censuses if result["success"] >= 0.8), None
+                (result["iteration"] for result in self.evaluations if result["success"] >= 0.8), None
             ),
             "seconds": seconds,
-            "censuses": self.censuses,
+            "evaluations": self.evaluations,
         }
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hgpo_gym.advantages.batch import labels
-from hgpo_gym.analysis.estimator_bias.process import NOWHERE, Process
+from hgpo_gym.analysis.estimator_bias.decision_process import NOWHERE, DecisionProcess
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Values:
         return self.action_value - self.value[:, :, None]
 
 
-def solve(process: Process, policy: np.ndarray, gamma: float, horizon: int) -> Values:
+def solve(process: DecisionProcess, policy: np.ndarray, gamma: float, horizon: int) -> Values:
     """The exact values under `policy`, float64[M, A], the probability of each action in each situation."""
     states, actions = process.next_state.shape
     chosen = policy[process.situation][:, :actions]
@@ -46,13 +46,13 @@ def solve(process: Process, policy: np.ndarray, gamma: float, horizon: int) -> V
     return Values(value[:horizon], action_value, visits)
 
 
-def success_rate(process: Process, policy: np.ndarray, values: Values) -> float:
+def success_rate(process: DecisionProcess, policy: np.ndarray, values: Values) -> float:
     """The probability that an episode earns a reward before the step limit."""
     earning = (policy[process.situation][:, : process.reward.shape[1]] * (process.reward > 0)).sum(axis=1)
     return float((values.visits @ earning).sum())
 
 
-def baseline(process: Process, values: Values, level: int) -> np.ndarray:
+def baseline(process: DecisionProcess, values: Values, level: int) -> np.ndarray:
     """float64[S]: what the mean return of the steps with equal key at `level` tends to in ever larger groups, the mean
     of V over all visits with that key. Where the episode is too short for that level, of the deepest there is."""
     mean = np.empty(len(process.context_keys))
@@ -65,7 +65,9 @@ def baseline(process: Process, values: Values, level: int) -> np.ndarray:
     return mean
 
 
-def context_bias(processes: Sequence[Process], policy: np.ndarray, values: Sequence[Values]) -> tuple[float, ...]:
+def context_bias(
+    processes: Sequence[DecisionProcess], policy: np.ndarray, values: Sequence[Values]
+) -> tuple[float, ...]:
     """For each level: the mean over visits of (V - baseline)^2, over that of the squared advantage.
 
     It is the squared bias that contexts which do not tell values apart leave in G_t - baseline in any group.

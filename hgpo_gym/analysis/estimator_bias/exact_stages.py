@@ -9,10 +9,10 @@ import numpy as np
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.statistics import discounted_returns
 from hgpo_gym.analysis.estimator_bias.comparison import Comparison, Settings, Stage, split_rows
+from hgpo_gym.analysis.estimator_bias.decision_process import DecisionProcess, Situations, unfold
 from hgpo_gym.analysis.estimator_bias.exact import context_bias, solve, success_rate
 from hgpo_gym.analysis.estimator_bias.measure import Truth
 from hgpo_gym.analysis.estimator_bias.policies import stages_of_training
-from hgpo_gym.analysis.estimator_bias.process import Process, Situations, unfold
 from hgpo_gym.analysis.estimator_bias.simulate import roll_out
 from hgpo_gym.envs.signpost_maze import SignpostMaze
 from hgpo_gym.randomness import Stream
@@ -57,7 +57,7 @@ def exact_stages(
     ]
 
 
-def _stage(name: str, processes: Sequence[Process], policy: np.ndarray, settings: Settings) -> Stage:
+def _stage(name: str, processes: Sequence[DecisionProcess], policy: np.ndarray, settings: Settings) -> Stage:
     values = [solve(process, policy, settings.gamma, settings.horizon) for process in processes]
     success = [success_rate(process, policy, task) for process, task in zip(processes, values, strict=True)]
     generator = np.random.default_rng((Stream.EXACT_ROLLOUT, settings.seed))

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hgpo_gym.analysis.estimator_bias.decision_process import DecisionProcess, Situations
 from hgpo_gym.analysis.estimator_bias.exact import solve
-from hgpo_gym.analysis.estimator_bias.process import Process, Situations
 
 STEP_SIZE = 0.05
 
@@ -16,7 +16,7 @@ def uniform_policy(situations: Situations) -> np.ndarray:
     return admissible / admissible.sum(axis=1, keepdims=True)
 
 
-def improved(policy: np.ndarray, processes: Sequence[Process], gamma: float, horizon: int) -> np.ndarray:
+def improved(policy: np.ndarray, processes: Sequence[DecisionProcess], gamma: float, horizon: int) -> np.ndarray:
     """The policy, float64[M, A], after one step of exact natural policy gradient on all tasks alike.
 
     For a table of softmax logits that is pi'(a|m) ~ pi(a|m) * exp(size * A(m, a)), with the mean advantage of the
@@ -34,7 +34,11 @@ def improved(policy: np.ndarray, processes: Sequence[Process], gamma: float, hor
 
 
 def stages_of_training(
-    situations: Situations, processes: Sequence[Process], gamma: float, horizon: int, improvements: Sequence[int]
+    situations: Situations,
+    processes: Sequence[DecisionProcess],
+    gamma: float,
+    horizon: int,
+    improvements: Sequence[int],
 ) -> list[np.ndarray]:
     """The policies that so many steps of improvement on the tasks `processes` make of the uniform one."""
     policies = [uniform_policy(situations)]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hgpo_gym.analysis.estimator_bias.process import NOWHERE, Process
+from hgpo_gym.analysis.estimator_bias.decision_process import NOWHERE, DecisionProcess
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Steps:
 
 
 def roll_out(
-    process: Process, policy: np.ndarray, horizon: int, episodes: int, generator: np.random.Generator
+    process: DecisionProcess, policy: np.ndarray, horizon: int, episodes: int, generator: np.random.Generator
 ) -> Steps:
     """Independent episodes of at most `horizon` steps under `policy`, float64[M, A]."""
     actions = process.next_state.shape[1]

@@ -10,7 +10,7 @@ from typing import Literal
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from hgpo_gym.analysis.report.statistics import Estimate
+from hgpo_gym.analysis.report.intervals import Estimate
 
 Form = Literal["text", "prose", "share", "points", "number", "signed", "whole", "seconds", "probability"]
 """How the values of a column are written. prose: text that may need several lines; share: 0.25 is 25 %; points: 0.25 is

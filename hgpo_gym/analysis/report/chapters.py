@@ -6,20 +6,20 @@ from pathlib import Path
 
 import numpy as np
 
-from hgpo_gym.analysis.report import outcome, process
+from hgpo_gym.analysis.report import outcome, training
 from hgpo_gym.analysis.report.blocks import Block, Chapter, Column, Paragraph, Section, Table, Value
 from hgpo_gym.analysis.report.figures import Styles
-from hgpo_gym.analysis.report.load import Comparison
-from hgpo_gym.analysis.report.statistics import (
+from hgpo_gym.analysis.report.intervals import (
     Estimate,
     bootstrap,
     probability_of_improvement,
     typical,
     typical_of_strata,
 )
+from hgpo_gym.analysis.report.load import Comparison
 
 NOTES = (
-    "Success is a census: every task of the split, once under each decoding seed. A training seed is one run; it "
+    "Success is an evaluation: every task of the split, once under each decoding seed. A training seed is one run; it "
     "decides the order of tasks, the sampling of actions and the order of mini-batches. The initial weights are the "
     "same in all runs of a comparison, and so are all settings but the algorithm's own.",
     "Numbers over several training seeds are interquartile means: means of the middle half of the runs, from four runs "
@@ -44,11 +44,11 @@ def comparison_chapter(comparison: Comparison, style: Styles, *, title: str, slu
         outcome.pairs(comparison),
         outcome.two_kinds_of_seeds(comparison),
         outcome.time_to_threshold(comparison, threshold),
-        process.credit_assignment(comparison, style),
-        process.group_sizes(comparison),
-        process.time(comparison),
-        process.runs(comparison, threshold),
-        process.reproduction(comparison),
+        training.credit_assignment(comparison, style),
+        training.group_sizes(comparison),
+        training.time(comparison),
+        training.runs(comparison, threshold),
+        training.reproduction(comparison),
     ]
     return Chapter(title, slug, [section for section in sections if section.blocks])
 

@@ -13,8 +13,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from hgpo_gym.analysis.report.intervals import Estimate, bootstrap, interquartile_mean
 from hgpo_gym.analysis.report.load import Comparison
-from hgpo_gym.analysis.report.statistics import Estimate, bootstrap, interquartile_mean
 
 SIZE = (5.0, 3.4)
 """Inches. The letters are large for it: a phone shows the picture at little more than half its size on paper."""
@@ -45,24 +45,24 @@ def styles(labels: Iterable[str]) -> Styles:
 
 
 def learning_curve(comparison: Comparison, style: Styles) -> Figure:
-    """Success in the censuses, against iterations."""
-    iterations = comparison.census_iterations
+    """Success in the evaluations, against iterations."""
+    iterations = comparison.evaluated_iterations
     figure, axes = _panel("iteration", "success")
     for label, runs in comparison.runs.items():
-        scores = np.array([[run.census_at(iteration) for run in runs] for iteration in iterations])
+        scores = np.array([[run.success_at(iteration) for run in runs] for iteration in iterations])
         _band(axes, iterations, scores, label, style)
     return _finished(figure, axes, share=True)
 
 
 def learning_curve_over_steps(comparison: Comparison, style: Styles) -> Figure:
-    """Success in the censuses, against environment steps of training; between censuses a straight line."""
+    """Success in the evaluations, against environment steps of training; between evaluations a straight line."""
     figure, axes = _panel("environment steps", "success")
-    iterations = comparison.census_iterations
+    iterations = comparison.evaluated_iterations
     for label, runs in comparison.runs.items():
         steps = np.array([[run.steps_after[iteration] for iteration in iterations] for run in runs])
         grid = np.linspace(0, steps[:, -1].min(), GRID)
         scores = [
-            np.interp(grid, own, [run.census_at(iteration) for iteration in iterations])
+            np.interp(grid, own, [run.success_at(iteration) for iteration in iterations])
             for own, run in zip(steps, runs, strict=True)
         ]
         _band(axes, grid, np.array(scores).T, label, style, marker="")
@@ -81,7 +81,7 @@ def training_curve(comparison: Comparison, style: Styles, metric: str, axis: str
 
 def final_success(estimates: Mapping[str, Estimate], scores: Mapping[str, np.ndarray], style: Styles) -> Figure:
     """Every run's final success as a dot, the interquartile mean with its interval above it."""
-    figure, axes = _panel("success in the final census", "", rows=len(estimates))
+    figure, axes = _panel("success in the final evaluation", "", rows=len(estimates))
     for row, (label, estimate) in enumerate(estimates.items()):
         own = style[label]
         axes.plot(scores[label], np.full(len(scores[label]), row + 0.2), linestyle="", alpha=0.45, markersize=5, **own)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hgpo_gym.advantages import ESTIMATORS
-from hgpo_gym.analysis.report.statistics import first_reaching
+from hgpo_gym.analysis.report.intervals import first_reaching
 from hgpo_gym.config.compose import plain
 from hgpo_gym.trainers.baselines import BASELINES
 from hgpo_gym.trainers.run_directory import (
@@ -37,8 +37,8 @@ class Run:
         path: its directory.
         settings: its configuration, flat.
         metrics: a dictionary an iteration, see metrics.jsonl.
-        censuses: the summaries of its evaluations while training, in order; the last is the final one.
-        later_censuses: those of `hgpo-gym eval` that lie beside them as census_*.json: other splits, for example.
+        evaluations: the summaries of its evaluations while training, in order; the last is the final one.
+        later_evaluations: those of `hgpo-gym eval` beside them, as evaluation_*.json: other splits, for example.
         seconds: of training and evaluation, by part.
         launches: each start of it: command, versions.
     """
@@ -46,8 +46,8 @@ class Run:
     path: Path
     settings: dict[str, Any]
     metrics: tuple[dict[str, Any], ...]
-    censuses: tuple[dict[str, Any], ...]
-    later_censuses: tuple[dict[str, Any], ...]
+    evaluations: tuple[dict[str, Any], ...]
+    later_evaluations: tuple[dict[str, Any], ...]
     seconds: dict[str, float]
     launches: tuple[dict[str, Any], ...]
 
@@ -66,7 +66,7 @@ class Run:
 
     @property
     def final(self) -> dict[str, Any]:
-        return self.censuses[-1]
+        return self.evaluations[-1]
 
     @property
     def final_success(self) -> float:
@@ -76,11 +76,11 @@ class Run:
     def final_parts(self) -> dict[tuple[str, str], float]:
         """Success of the final weights by split and task type; `all` is the whole split."""
         parts = {}
-        for census in (self.final, *self.later_censuses):
-            types = census["success_by_task_type"]
-            parts[census["split"], "all"] = census["success"]
+        for evaluation in (self.final, *self.later_evaluations):
+            types = evaluation["success_by_task_type"]
+            parts[evaluation["split"], "all"] = evaluation["success"]
             if len(types) > 1:
-                parts |= {(census["split"], name): success for name, success in types.items()}
+                parts |= {(evaluation["split"], name): success for name, success in types.items()}
         return parts
 
     @property
@@ -106,14 +106,14 @@ class Run:
         """Seconds of training (rollout, advantage, update; not evaluation) until after an iteration."""
         return self._until_after(np.sum([self.curve(f"seconds_{part}") for part in PARTS], axis=0))
 
-    def census_at(self, iteration: int) -> float:
-        """The success of the census after an iteration."""
-        return next(census["success"] for census in self.censuses if census["iteration"] == iteration)
+    def success_at(self, iteration: int) -> float:
+        """The success of the evaluation after an iteration."""
+        return next(evaluation["success"] for evaluation in self.evaluations if evaluation["iteration"] == iteration)
 
     def until_threshold(self, threshold: float) -> tuple[float, float, float]:
-        """Iterations, environment steps and seconds of training before the first census with this success."""
-        success = [census["success"] for census in self.censuses]
-        iterations = [census["iteration"] for census in self.censuses]
+        """Iterations, environment steps and seconds of training before the first evaluation with this success."""
+        success = [evaluation["success"] for evaluation in self.evaluations]
+        iterations = [evaluation["iteration"] for evaluation in self.evaluations]
         positions = (
             iterations,
             [self.steps_after[iteration] for iteration in iterations],
@@ -180,9 +180,11 @@ class Comparison:
         return [run for runs in self.runs.values() for run in runs]
 
     @property
-    def census_iterations(self) -> list[int]:
-        """The iterations after which every run has a census."""
-        return sorted(set.intersection(*({census["iteration"] for census in run.censuses} for run in self.all_runs)))
+    def evaluated_iterations(self) -> list[int]:
+        """The iterations after which every run has an evaluation."""
+        return sorted(
+            set.intersection(*({evaluation["iteration"] for evaluation in run.evaluations} for run in self.all_runs))
+        )
 
 
 def load_runs(directories: Sequence[Path]) -> tuple[list[Run], list[Path]]:
@@ -226,8 +228,8 @@ def _load(path: Path) -> Run:
         path=path,
         settings=flatten(plain(read_config(path))),
         metrics=tuple(read_metrics(path)),
-        censuses=tuple(summary["censuses"]),
-        later_censuses=tuple(json.loads(file.read_text("utf-8")) for file in sorted(path.glob("census_*.json"))),
+        evaluations=tuple(summary["evaluations"]),
+        later_evaluations=tuple(json.loads(file.read_text("utf-8")) for file in sorted(path.glob("evaluation_*.json"))),
         seconds=summary["seconds"],
         launches=tuple(read_launches(path)),
     )

@@ -8,8 +8,7 @@ import numpy as np
 from hgpo_gym.analysis.report import figures
 from hgpo_gym.analysis.report.blocks import Block, Column, Items, Paragraph, Picture, Section, Table, Value, write
 from hgpo_gym.analysis.report.figures import Styles
-from hgpo_gym.analysis.report.load import Comparison, Run
-from hgpo_gym.analysis.report.statistics import (
+from hgpo_gym.analysis.report.intervals import (
     Estimate,
     improvement,
     mean,
@@ -18,6 +17,7 @@ from hgpo_gym.analysis.report.statistics import (
     spread,
     typical,
 )
+from hgpo_gym.analysis.report.load import Comparison, Run
 
 SIGNIFICANCE = 0.05
 MOST_IN_SHORT = 4
@@ -36,7 +36,7 @@ def in_short(comparison: Comparison) -> Section:
     what = (
         f"{_and(comparison.runs)}, {_seeds(comparison)}, {settings['trainer.iterations']} iterations of "
         f"{_count(settings['rollout.num_tasks'], 'task')} with {_count(settings['rollout.group_size'], 'episode')} "
-        f"each. The final census plays {_count(final['tasks'], 'task')} of {comparison.split} under "
+        f"each. The final evaluation plays {_count(final['tasks'], 'task')} of {comparison.split} under "
         f"{_count(len(final['success_by_decoding_seed']), 'decoding seed')}."
     )
     ends = ", ".join(
@@ -78,7 +78,7 @@ def learning_curves(comparison: Comparison, style: Styles) -> Section:
         [
             Picture(
                 "learning_curve",
-                f"Success in the census of {comparison.split} after each iteration that has one. " + band,
+                f"Success in the evaluation of {comparison.split} after each iteration that has one. " + band,
                 figures.learning_curve(comparison, style),
             ),
             Picture(
@@ -103,7 +103,7 @@ def final_success(comparison: Comparison, style: Styles) -> Section:
         (
             label,
             len(scores),
-            float(np.mean([run.censuses[0]["success"] for run in comparison.runs[label]])),
+            float(np.mean([run.evaluations[0]["success"] for run in comparison.runs[label]])),
             estimates[label],
             float(scores.min()),
             float(scores.max()),
@@ -117,13 +117,13 @@ def final_success(comparison: Comparison, style: Styles) -> Section:
         *(Column(title, "share") for title in ("before", "final", "lowest", "highest", "while training")),
     )
     caption = (
-        f"Success in the census of {comparison.split} before and after training: interquartile mean over training "
+        f"Success in the evaluation of {comparison.split} before and after training: interquartile mean over training "
         "seeds with its 95 % interval, and the range. While training: in the training rollouts, over all iterations; "
         "it is the higher the sooner a run learns."
     )
     picture = Picture(
         "final_success",
-        "Every dot is the final census of a run; the stroke is the interquartile mean, the bar its 95 % interval.",
+        "Every dot is the final evaluation of a run; the stroke is the interquartile mean, the bar its 95 % interval.",
         figures.final_success(estimates, finals, style),
     )
     table = Table("final_success", caption, columns, tuple(rows))
@@ -176,7 +176,7 @@ def two_kinds_of_seeds(comparison: Comparison) -> Section:
         Column("decoding seeds", "whole"),
         Column("between training seeds", "points"),
         Column("between decoding seeds", "points"),
-        Column("census of one run, standard error", "points"),
+        Column("evaluation of one run, standard error", "points"),
     )
     caption = (
         "Standard deviation of the final success in points, by where it comes from: between runs (decoding noise taken "
@@ -199,8 +199,8 @@ def time_to_threshold(comparison: Comparison, threshold: float) -> Section:
         Column("seconds", "seconds"),
     )
     caption = (
-        f"Median until the first census with {100 * threshold:g} % success, over training seeds; a run that does not "
-        "get there counts as never. Seconds are of training, without evaluation."
+        f"Median until the first evaluation with {100 * threshold:g} % success, over training seeds; a run that does "
+        "not get there counts as never. Seconds are of training, without evaluation."
     )
     table = Table("time_to_threshold", caption, columns, tuple(rows))
     return Section(f"Time to {100 * threshold:g} %", [table], headline=True)

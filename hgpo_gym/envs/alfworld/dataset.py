@@ -16,7 +16,7 @@ from hgpo_gym.envs.alfworld.games import (
     game_files,
 )
 from hgpo_gym.envs.alfworld.install import install, list_sources, open_sources
-from hgpo_gym.envs.alfworld.native.cache import CompiledGames, default_directory
+from hgpo_gym.envs.alfworld.native.compiled_games import CompiledGames, default_directory
 from hgpo_gym.envs.download import (
     Archive,
     DownloadError,

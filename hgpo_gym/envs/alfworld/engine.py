@@ -12,7 +12,7 @@ class GameState(NamedTuple):
     won: bool
 
 
-class Engine(Protocol):
+class GameEngine(Protocol):
     """Plays one game at a time. `load` may be called again to change the game."""
 
     def load(self, game_file: Path) -> None:

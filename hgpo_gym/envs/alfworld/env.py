@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hgpo_gym.envs.alfworld.engine import Engine, GameState
+from hgpo_gym.envs.alfworld.engine import GameEngine, GameState
 from hgpo_gym.envs.alfworld.explorer import Explorer
 from hgpo_gym.envs.alfworld.games import TASK_MARKER, Game, find_games, game_of
 from hgpo_gym.envs.alfworld.native.fingerprint import UnknownGameRules
@@ -17,19 +17,19 @@ from hgpo_gym.suggest import unknown_name
 SUCCESS_REWARD = 10.0
 
 
-def _textworld(hand_coded: bool) -> Engine:
+def _textworld(hand_coded: bool) -> GameEngine:
     from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
 
     return TextWorldEngine(expert=hand_coded)
 
 
-def _native(hand_coded: bool) -> Engine:  # noqa: ARG001 - its planner works only when asked
+def _native(hand_coded: bool) -> GameEngine:  # noqa: ARG001 - its planner works only when asked
     from hgpo_gym.envs.alfworld.native.engine import NativeEngine
 
     return NativeEngine()
 
 
-ENGINES: dict[str, Callable[[bool], Engine]] = {"textworld": _textworld, "native": _native}
+ENGINES: dict[str, Callable[[bool], GameEngine]] = {"textworld": _textworld, "native": _native}
 """Engines by name; a value takes whether alfworld's hand-coded expert is wanted, and imports what it needs."""
 
 EXPERT_POLICIES = {"explorer": tuple(ENGINES), "planner": ("native",), "hand_coded": ("textworld",)}
@@ -100,7 +100,7 @@ class ALFWorldEnv(TextEnv):
         self._expert_policy = expert_policy if expert else ""
         self._explorer = Explorer() if self._expert_policy == "explorer" else None
         self._engine_name = engine
-        self._engines: dict[str, Engine] = {}
+        self._engines: dict[str, GameEngine] = {}
         self._engine = self._get_engine(engine)
         self._game: Game | None = None
         self._guest: Game | None = None
@@ -174,7 +174,7 @@ class ALFWorldEnv(TextEnv):
             self._engine.load(game.file)
         self._game = game
 
-    def _get_engine(self, name: str) -> Engine:
+    def _get_engine(self, name: str) -> GameEngine:
         if name not in self._engines:
             self._engines[name] = ENGINES[name](self._expert_policy == "hand_coded")
         return self._engines[name]

@@ -33,7 +33,7 @@ _idle_environments: list[AlfredDemangler] = []
 
 
 class TextWorldEngine:
-    """The `Engine` that alfworld itself uses.
+    """The `GameEngine` that alfworld itself uses.
 
     Args:
         expert: follow the game with alfworld's hand-coded expert, which needs the facts of every state.

@@ -39,7 +39,7 @@ class Part(NamedTuple):
     weight: str
 
 
-class Session:
+class ShoppingSession:
     """A person's episode, and those after it.
 
     Args:
@@ -140,16 +140,18 @@ class ShopServer(ThreadingHTTPServer):
         self, make_env: Callable[[], gymnasium.Env[str, str]], port: int = 0, seed: int = 0, task_id: str | None = None
     ):
         self._make_env, self._seed, self._task_id = make_env, seed, task_id
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._sessions: OrderedDict[str, ShoppingSession] = OrderedDict()
         self._lock = threading.Lock()
-        self._first: Session | None = self._make_session()  # a mistake in the options shows before anything is served
+        self._first: ShoppingSession | None = (
+            self._make_session()
+        )  # a mistake in the options shows before anything is served
         super().__init__(("127.0.0.1", port), _Handler)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/"
 
-    def session(self, token: str) -> tuple[str, Session]:
+    def session(self, token: str) -> tuple[str, ShoppingSession]:
         """The session with a token, or a new one with its own."""
         with self._lock:
             if token not in self._sessions:
@@ -161,9 +163,9 @@ class ShopServer(ThreadingHTTPServer):
             self._sessions.move_to_end(token)
             return token, self._sessions[token]
 
-    def _make_session(self) -> Session:
+    def _make_session(self) -> ShoppingSession:
         self._seed += 1
-        return Session(self._make_env(), self._seed - 1, self._task_id)
+        return ShoppingSession(self._make_env(), self._seed - 1, self._task_id)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,5 +1,7 @@
-"""Writing many answers side by side: prompts are read in batches of similar length, each distinct prompt once; answers
-are written together whatever their prompts' lengths, and where some have ended, the next prompts' answers join in."""
+"""Generates many answers side by side: prompts are read in batches of similar length, each distinct prompt once; tokens
+are drawn for all together whatever their prompts' lengths, and where some answers have ended, those of the next prompts
+join in.
+"""
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
@@ -11,7 +13,7 @@ from transformers.cache_utils import Cache, DynamicCache
 
 from hgpo_gym.trainers.policies.base import Sampling, TokenRecord
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
-from hgpo_gym.trainers.policies.cache import Rows, join
+from hgpo_gym.trainers.policies.kv_cache import Rows, join
 from hgpo_gym.trainers.policies.sampling import draw, restrict
 from hgpo_gym.trainers.policies.trie import TokenTrie
 
@@ -23,7 +25,7 @@ MOST_ENDED = 0.1
 copies the others."""
 
 
-class Writing:
+class GeneratedSequence:
     """One answer while it is being written.
 
     Args:
@@ -87,13 +89,13 @@ class _Batch(NamedTuple):
     """Answers in progress, and where in a cache is what the model has read of each.
 
     Attributes:
-        writings: the answers.
+        sequences: the answers.
         cache: of the model's layers.
         rows: int64, the row of each answer.
         ends: int64, the column after its last.
     """
 
-    writings: list[Writing]
+    sequences: list[GeneratedSequence]
     cache: Cache
     rows: np.ndarray
     ends: np.ndarray
@@ -101,10 +103,10 @@ class _Batch(NamedTuple):
     @property
     def going(self) -> np.ndarray:
         """int64: the indices of answers that have not ended."""
-        return np.flatnonzero([not writing.done for writing in self.writings])
+        return np.flatnonzero([not sequence.done for sequence in self.sequences])
 
 
-class Writer:
+class SequenceGenerator:
     """Writes answers with a causal language model, all of whose layers are attention layers.
 
     Args:
@@ -117,7 +119,7 @@ class Writer:
         self.model = model
         self.max_batch_tokens, self.max_cache_tokens = max_batch_tokens, max_cache_tokens
 
-    def write(self, writings: Iterable[Writing], sampling: Sampling) -> None:
+    def generate(self, sequences: Iterable[GeneratedSequence], sampling: Sampling) -> None:
         """Bring every answer to its end.
 
         Raises:
@@ -125,9 +127,9 @@ class Writer:
         """
         _check_layers(self.model)
         self._device = self.model.device  # looked up once: it is found by going through all parameters
-        by_prompt: dict[bytes, list[Writing]] = defaultdict(list)
-        for writing in writings:
-            by_prompt[writing.prompt_ids.tobytes()].append(writing)
+        by_prompt: dict[bytes, list[GeneratedSequence]] = defaultdict(list)
+        for sequence in sequences:
+            by_prompt[sequence.prompt_ids.tobytes()].append(sequence)
         prompts = list(by_prompt.values())
         lengths = [len(members[0].prompt_ids) for members in prompts]
         batches = length_sorted_batches(lengths, self.max_batch_tokens)
@@ -137,19 +139,19 @@ class Writer:
             parts = [batch] if batch else []
             while waiting and self._fits(parts, waiting[0], sampling.max_new_tokens):
                 parts.append(self._read(waiting.popleft(), sampling))
-            if batch is None or len(parts) > 1 or len(batch.going) < (1 - MOST_ENDED) * len(batch.writings):
+            if batch is None or len(parts) > 1 or len(batch.going) < (1 - MOST_ENDED) * len(batch.sequences):
                 batch = self._join(parts)
             if batch:
                 batch = self._step(batch, sampling)
 
-    def _fits(self, parts: Sequence[_Batch], prompts: list[list[Writing]], max_new_tokens: int) -> bool:
+    def _fits(self, parts: Sequence[_Batch], prompts: list[list[GeneratedSequence]], max_new_tokens: int) -> bool:
         """Whether these prompts can be read now; they are where nothing else is under way."""
-        going = [part.writings[index] for part in parts for index in part.going]
-        coming = [writing for members in prompts for writing in members]
-        longest = max(len(writing.prompt_ids) for writing in (*going, *coming))
+        going = [part.sequences[index] for part in parts for index in part.going]
+        coming = [sequence for members in prompts for sequence in members]
+        longest = max(len(sequence.prompt_ids) for sequence in (*going, *coming))
         return not going or (len(going) + len(coming)) * (longest + max_new_tokens) <= self.max_cache_tokens
 
-    def _read(self, prompts: list[list[Writing]], sampling: Sampling) -> _Batch:
+    def _read(self, prompts: list[list[GeneratedSequence]], sampling: Sampling) -> _Batch:
         """Read each prompt once, and draw the first token of each of its answers."""
         lengths = np.array([len(members[0].prompt_ids) for members in prompts])
         # The padding is on the right, where causal attention never looks, so that no mask is needed.
@@ -159,30 +161,30 @@ class Writer:
         cache = DynamicCache()  # without sliding windows: the model masks what is outside of them
         hidden = self.model.get_decoder()(input_ids=self._tensor(ids), past_key_values=cache, use_cache=True)[0]
         logits = self._logits(hidden[self._tensor(np.arange(len(prompts))), self._tensor(lengths - 1)])
-        writings = [writing for members in prompts for writing in members]
+        sequences = [sequence for members in prompts for sequence in members]
         rows = np.repeat(np.arange(len(prompts)), [len(members) for members in prompts])
-        _draw(writings, logits[self._tensor(rows)], sampling)
-        return _Batch(writings, cache, rows, lengths[rows])
+        _draw(sequences, logits[self._tensor(rows)], sampling)
+        return _Batch(sequences, cache, rows, lengths[rows])
 
     def _join(self, parts: Sequence[_Batch]) -> _Batch | None:
         """One batch of all answers that have not ended; None where all have."""
         going = [(part, part.going) for part in parts]
-        writings = [part.writings[index] for part, indices in going for index in indices]
-        if not writings:
+        sequences = [part.sequences[index] for part, indices in going for index in indices]
+        if not sequences:
             return None
-        columns = max(writing.cached for writing in writings)
+        columns = max(sequence.cached for sequence in sequences)
         rows = [
             Rows(part.cache, self._tensor(part.rows[indices]), self._tensor(part.ends[indices]))
             for part, indices in going
         ]
-        return _Batch(writings, join(rows, columns), np.arange(len(writings)), np.full(len(writings), columns))
+        return _Batch(sequences, join(rows, columns), np.arange(len(sequences)), np.full(len(sequences), columns))
 
     def _step(self, batch: _Batch, sampling: Sampling) -> _Batch:
         """The next token of every answer. Those that have ended are read along, and nothing is drawn for them."""
-        cached = self._tensor([writing.cached for writing in batch.writings])[:, None]
+        cached = self._tensor([sequence.cached for sequence in batch.sequences])[:, None]
         columns = batch.cache.get_seq_length()
         hidden = self.model.get_decoder()(
-            input_ids=self._tensor([[writing.token_ids[-1]] for writing in batch.writings]),
+            input_ids=self._tensor([[sequence.token_ids[-1]] for sequence in batch.sequences]),
             # A row's tokens are in its last columns; the new one's column comes on top.
             attention_mask=(self._tensor(np.arange(columns + 1)) >= columns - cached).long(),
             position_ids=cached,
@@ -190,7 +192,7 @@ class Writer:
             use_cache=True,
         )[0][:, -1]
         going = batch.going
-        _draw([batch.writings[index] for index in going], self._logits(hidden[self._tensor(going)]), sampling)
+        _draw([batch.sequences[index] for index in going], self._logits(hidden[self._tensor(going)]), sampling)
         return batch._replace(ends=batch.ends + 1)
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -210,10 +212,10 @@ def _check_layers(model: "PreTrainedModel") -> None:
             )
 
 
-def _draw(writings: Sequence[Writing], logits: torch.Tensor, sampling: Sampling) -> None:
+def _draw(sequences: Sequence[GeneratedSequence], logits: torch.Tensor, sampling: Sampling) -> None:
     """Draw the next token of every answer from its row of the logits."""
-    logits, ids = restrict(logits, [writing.allowed() for writing in writings])
-    columns, logprobs = draw(logits, sampling, np.array([writing.next_uniform() for writing in writings]))
+    logits, ids = restrict(logits, [sequence.allowed() for sequence in sequences])
+    columns, logprobs = draw(logits, sampling, np.array([sequence.next_uniform() for sequence in sequences]))
     tokens = columns if ids is None else ids.gather(1, columns[:, None])[:, 0]
-    for writing, token, logprob in zip(writings, tokens.tolist(), logprobs.tolist(), strict=True):
-        writing.append(token, logprob)
+    for sequence, token, logprob in zip(sequences, tokens.tolist(), logprobs.tolist(), strict=True):
+        sequence.append(token, logprob)

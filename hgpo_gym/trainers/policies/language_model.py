@@ -10,7 +10,7 @@ import torch
 
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
-from hgpo_gym.trainers.policies.generation import Writer, Writing
+from hgpo_gym.trainers.policies.generation import GeneratedSequence, SequenceGenerator
 from hgpo_gym.trainers.policies.likelihood import computing_in, likelihood
 from hgpo_gym.trainers.policies.models import save_model
 from hgpo_gym.trainers.policies.sampling import uniform_numbers
@@ -60,7 +60,7 @@ class LanguageModelPolicy:
         self.model, self.tokenizer, self.constrain = model, tokenizer, constrain
         self.max_prompt_tokens, self.precision = max_prompt_tokens, precision
         self.end_of_text: int = tokenizer.eos_token_id
-        self._writer = Writer(model, max_batch_tokens=max_batch_tokens, max_cache_tokens=max_cache_tokens)
+        self._generator = SequenceGenerator(model, max_batch_tokens=max_batch_tokens, max_cache_tokens=max_cache_tokens)
         self._answer_ids = lru_cache(maxsize=100_000)(self._encode_answer)
         self._trie = lru_cache(maxsize=10_000)(self._build_trie)
 
@@ -82,18 +82,18 @@ class LanguageModelPolicy:
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
         """One response a request, in order; each depends on its own seed, not on what it is batched with."""
-        writings = self.begin(requests, sampling)
+        sequences = self.begin(requests, sampling)
         self.model.eval()
         # Weights are cast once, not for each token; inference mode would not keep the casts.
         with torch.no_grad(), computing_in(self.precision, self.model):
-            self._writer.write([writing for writing in writings if not writing.done], sampling)
-        return self.responses(writings)
+            self._generator.generate([sequence for sequence in sequences if not sequence.done], sampling)
+        return self.responses(sequences)
 
-    def begin(self, requests: Sequence[Request], sampling: Sampling) -> list[Writing]:
+    def begin(self, requests: Sequence[Request], sampling: Sampling) -> list[GeneratedSequence]:
         """Answers to be written; done where only one is admissible."""
         prompts = self.encode_prompts([request.prompt for request in requests])
         return [
-            Writing(
+            GeneratedSequence(
                 prompt,
                 self._trie_of(request),
                 uniform_numbers(request.seed, sampling.max_new_tokens),
@@ -102,9 +102,9 @@ class LanguageModelPolicy:
             for prompt, request in zip(prompts, requests, strict=True)
         ]
 
-    def responses(self, writings: Sequence[Writing]) -> list[Response]:
+    def responses(self, sequences: Sequence[GeneratedSequence]) -> list[Response]:
         """The answers that were written."""
-        records = [writing.record() for writing in writings]
+        records = [sequence.record() for sequence in sequences]
         ids = [record.token_ids.tolist() for record in records]
         texts = self.tokenizer.batch_decode(ids, skip_special_tokens=True)
         return [Response(text, record) for text, record in zip(texts, records, strict=True)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Written
+from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Completion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -91,7 +91,7 @@ class VllmEngine:
         self._open: set[str] = set()
 
     def submit(self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any]) -> None:
-        """See `Engine`."""
+        """See `InferenceEngine`."""
         from vllm import SamplingParams
         from vllm.inputs import tokens_input
         from vllm.sampling_params import RequestOutputKind
@@ -100,28 +100,28 @@ class VllmEngine:
         options = SamplingParams(**parameters, output_kind=RequestOutputKind.FINAL_ONLY)
         self._engine.add_request(name, tokens_input(prompt_ids), options)
 
-    def step(self) -> list[Written]:
-        """See `Engine`: one forward pass, a token for every answer."""
+    def step(self) -> list[Completion]:
+        """See `InferenceEngine`: one forward pass, a token for every answer."""
         outputs: list[Any] = self._engine.step()
-        return [self._written(output) for output in outputs if output.finished]
+        return [self._completion(output) for output in outputs if output.finished]
 
     @torch.no_grad()
     def load(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """See `Engine`: they are copied in place and cast to the engine's format."""
+        """See `InferenceEngine`: they are copied in place and cast to the engine's format."""
         self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights.items()})
 
     def forget(self) -> None:
-        """See `Engine`."""
+        """See `InferenceEngine`."""
         self._engine.abort_request(list(self._open))
         self._open.clear()
         if not self._engine.reset_prefix_cache():
             raise RuntimeError("vLLM does not let go of its prefix cache, which was computed with earlier weights.")
 
-    def _written(self, output: Any) -> Written:
+    def _completion(self, output: Any) -> Completion:
         self._open.remove(output.request_id)
         (answer,) = output.outputs
         logprobs = [by_token[token].logprob for by_token, token in zip(answer.logprobs, answer.token_ids, strict=True)]
-        return Written(output.request_id, list(answer.token_ids), logprobs)
+        return Completion(output.request_id, list(answer.token_ids), logprobs)
 
 
 def _end_with_the_process(engine: Any) -> None:

@@ -6,12 +6,12 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hgpo_gym.trainers.policies.adapters import plain_weights
 from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
-from hgpo_gym.trainers.policies.generation import Writing
+from hgpo_gym.trainers.policies.generation import GeneratedSequence
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.trainers.policies.lora import plain_weights
 from hgpo_gym.trainers.policies.vllm_engine import VllmEngine, VllmOptions
-from hgpo_gym.trainers.policies.vllm_requests import Engine, sampling_parameters
+from hgpo_gym.trainers.policies.vllm_requests import InferenceEngine, sampling_parameters
 from hgpo_gym.trainers.policies.vllm_server import VllmServer
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class VllmPolicy:
         )
         self._options = VllmOptions(**options)
         self._server, self._server_weights = server, server_weights
-        self._engine: Engine | None = None
+        self._engine: InferenceEngine | None = None
         self._stale = True
 
     @property
@@ -95,7 +95,7 @@ class VllmPolicy:
             self._stale = False
         return VllmStream(self._engine, self._language_model, sampling)
 
-    def _start(self) -> Engine:
+    def _start(self) -> InferenceEngine:
         constrained = self._language_model.constrain != "none"
         if self._server is None:
             return VllmEngine(self.model, self._options, constrained=constrained)
@@ -122,27 +122,27 @@ class VllmStream:
 
     in_step = False
 
-    def __init__(self, engine: Engine, language_model: LanguageModelPolicy, sampling: Sampling):
+    def __init__(self, engine: InferenceEngine, language_model: LanguageModelPolicy, sampling: Sampling):
         self._engine, self._language_model, self._sampling = engine, language_model, sampling
         self._names = count()
-        self._writings: dict[str, tuple[int, Writing]] = {}
+        self._sequences: dict[str, tuple[int, GeneratedSequence]] = {}
         self._forced: dict[int, Response] = {}
 
     @property
     def unanswered(self) -> int:
-        return len(self._writings) + len(self._forced)
+        return len(self._sequences) + len(self._forced)
 
     def ask(self, requests: Mapping[int, Request]) -> None:
         """See `Stream`; an answer that is the only admissible one is not asked of the engine."""
-        writings = self._language_model.begin(list(requests.values()), self._sampling)
-        for (number, request), writing in zip(requests.items(), writings, strict=True):
-            if writing.done:
-                (self._forced[number],) = self._language_model.responses([writing])
+        sequences = self._language_model.begin(list(requests.values()), self._sampling)
+        for (number, request), sequence in zip(requests.items(), sequences, strict=True):
+            if sequence.done:
+                (self._forced[number],) = self._language_model.responses([sequence])
                 continue
             name = str(next(self._names))
-            self._writings[name] = number, writing
-            parameters = sampling_parameters(request, writing, self._sampling, self._language_model.end_of_text)
-            self._engine.submit(name, writing.prompt_ids.tolist(), parameters)
+            self._sequences[name] = number, sequence
+            parameters = sampling_parameters(request, sequence, self._sampling, self._language_model.end_of_text)
+            self._engine.submit(name, sequence.prompt_ids.tolist(), parameters)
 
     def work(self) -> dict[int, Response]:
         """See `Stream`: a token for every answer, or what needs no engine."""
@@ -151,9 +151,9 @@ class VllmStream:
             return answers
         answers = {}
         for name, token_ids, logprobs in self._engine.step():
-            number, writing = self._writings.pop(name)
+            number, sequence = self._sequences.pop(name)
             for token, logprob in zip(token_ids, logprobs, strict=True):
-                if not writing.done:
-                    writing.append(token, logprob)
-            (answers[number],) = self._language_model.responses([writing])
+                if not sequence.done:
+                    sequence.append(token, logprob)
+            (answers[number],) = self._language_model.responses([sequence])
         return answers

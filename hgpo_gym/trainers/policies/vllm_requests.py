@@ -10,7 +10,7 @@ from hgpo_gym.trainers.policies.base import Request, Sampling
 if TYPE_CHECKING:
     import torch
 
-    from hgpo_gym.trainers.policies.generation import Writing
+    from hgpo_gym.trainers.policies.generation import GeneratedSequence
 
 CONSTRAINT = "hgpo_gym.trainers.policies.vllm_constraint:AdmissibleAnswers"
 """The name by which vLLM finds the logits processor."""
@@ -19,7 +19,7 @@ ADMISSIBLE_ANSWERS = "admissible_answers"
 """The extra argument of a request that it reads."""
 
 
-class Written(NamedTuple):
+class Completion(NamedTuple):
     """An answer that is complete. Log-probabilities are those of the distribution that the tokens were drawn from."""
 
     name: str
@@ -27,7 +27,7 @@ class Written(NamedTuple):
     logprobs: list[float]
 
 
-class Engine(Protocol):
+class InferenceEngine(Protocol):
     """vLLM as a `VllmPolicy` uses it.
 
     Attributes:
@@ -39,7 +39,7 @@ class Engine(Protocol):
     def submit(self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any]) -> None:
         """Ask for an answer, under a name that no open one has, with `sampling_parameters`."""
 
-    def step(self) -> list[Written]:
+    def step(self) -> list[Completion]:
         """Go on writing; returns the answers that are complete now."""
 
     def load(self, weights: "Mapping[str, torch.Tensor]") -> None:
@@ -49,7 +49,9 @@ class Engine(Protocol):
         """Give up open requests and what is kept of earlier prompts."""
 
 
-def sampling_parameters(request: Request, writing: "Writing", sampling: Sampling, end_of_text: int) -> dict[str, Any]:
+def sampling_parameters(
+    request: Request, sequence: "GeneratedSequence", sampling: Sampling, end_of_text: int
+) -> dict[str, Any]:
     """Values of vLLM's `SamplingParams`.
 
     An answer that is held to a trie may end early, where only one of the trie's sequences is left.
@@ -63,10 +65,10 @@ def sampling_parameters(request: Request, writing: "Writing", sampling: Sampling
         "stop_token_ids": [end_of_text],
         "detokenize": False,
     }
-    if writing.trie is not None:
-        parameters["stop_token_ids"] = [end_of_text, *writing.trie.deciding]
+    if sequence.trie is not None:
+        parameters["stop_token_ids"] = [end_of_text, *sequence.trie.deciding]
         # One string: vLLM copies extra arguments deeply and sends them between processes.
-        parameters["extra_args"] = {ADMISSIBLE_ANSWERS: writing.trie.to_json()}
+        parameters["extra_args"] = {ADMISSIBLE_ANSWERS: sequence.trie.to_json()}
     return parameters
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import save_file
 
-from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Written
+from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Completion
 
 if TYPE_CHECKING:
     import torch
@@ -59,17 +59,17 @@ class VllmServer:
         self.max_model_len = self._check(constrained)
 
     def submit(self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any]) -> None:
-        """See `Engine`."""
+        """See `InferenceEngine`."""
         body = {"token_ids": prompt_ids, "sampling_params": dict(parameters)}
         self._open[self._pool.submit(self._ask, "/inference/v1/generate", body)] = name
 
-    def step(self) -> list[Written]:
-        """See `Engine`."""
+    def step(self) -> list[Completion]:
+        """See `InferenceEngine`."""
         done, _ = wait(self._open, timeout=PATIENCE, return_when=FIRST_COMPLETED)
-        return [_written(self._open.pop(future), future.result()) for future in done]
+        return [_completion(self._open.pop(future), future.result()) for future in done]
 
     def load(self, weights: "Mapping[str, torch.Tensor]") -> None:
-        """See `Engine`."""
+        """See `InferenceEngine`."""
         folder = self._folder / str(next(self._versions))
         folder.mkdir(parents=True)
         # Copies: an output head may share its memory with an embedding, which the file cannot.
@@ -80,7 +80,7 @@ class VllmServer:
         shutil.rmtree(folder)
 
     def forget(self) -> None:
-        """See `Engine`; waits for what is under way."""
+        """See `InferenceEngine`; waits for what is under way."""
         for future in self._open:
             future.cancel()
         wait(self._open)
@@ -117,6 +117,6 @@ class VllmServer:
             ) from None
 
 
-def _written(name: str, answer: Mapping[str, Any]) -> Written:
+def _completion(name: str, answer: Mapping[str, Any]) -> Completion:
     (choice,) = answer["choices"]
-    return Written(name, choice["token_ids"], [token["logprob"] for token in choice["logprobs"]["content"]])
+    return Completion(name, choice["token_ids"], [token["logprob"] for token in choice["logprobs"]["content"]])

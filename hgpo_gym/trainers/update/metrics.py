@@ -45,7 +45,7 @@ class UpdateMetrics:
         return {**means, **self.largest, "gradient_norm": norm}
 
 
-def together(parts: Sequence[UpdateMetrics]) -> UpdateMetrics:
+def merge(parts: Sequence[UpdateMetrics]) -> UpdateMetrics:
     """The numbers of processes that made an update together, each from its part of the tokens."""
     whole = UpdateMetrics()
     for part in parts:

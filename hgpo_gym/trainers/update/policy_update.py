@@ -13,7 +13,7 @@ from hgpo_gym.trainers.policies.models import checkpoint_activations
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.settings import TrainerSettings
 from hgpo_gym.trainers.update.losses import Totals, aggregate, clipped_surrogate, importance_weights, kl_k3
-from hgpo_gym.trainers.update.metrics import UpdateMetrics, together
+from hgpo_gym.trainers.update.metrics import UpdateMetrics, merge
 from hgpo_gym.trainers.update.optimizer import load_state_by_name, make_optimizer, state_by_name, warm_up
 from hgpo_gym.trainers.update.rows import Row, make_rows, per_token
 from hgpo_gym.trainers.update.weights import Weights, clip_gradients, distribute
@@ -86,7 +86,7 @@ class PolicyUpdate:
                 where = f"epoch {epoch + 1}, mini-batch {start // self.settings.mini_batch_size + 1}"
                 self._step(mini_batch, metrics, where, unchanged=epoch == start == 0)
         self.policy.updated()
-        return together(self.processes.gather([metrics])).result()
+        return merge(self.processes.gather([metrics])).result()
 
     def _weights_of(self, reference: Scorer) -> Weights:
         """Of its own model, or of the policy's, where it reads that without the adapter."""

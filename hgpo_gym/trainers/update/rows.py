@@ -50,7 +50,7 @@ def make_rows(
     def scores(weights: Weights | None) -> Sequence[np.ndarray | None]:
         if weights is None:
             return [None] * len(records)
-        with weights.whole():
+        with weights.gathered():
             own = score(
                 weights.scorer,
                 processes.share(records),

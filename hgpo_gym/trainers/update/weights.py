@@ -45,7 +45,7 @@ class Weights:
         yield
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
+    def gathered(self) -> Iterator[None]:
         """Inside, this process has all weights, and can use the model without gradients as often as it likes."""
         yield
 
@@ -101,7 +101,7 @@ class ShardedWeights(Weights):
         return result._replace(logprobs=result.logprobs.clone())  # FSDP2 wants no view of a larger tensor
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
+    def gathered(self) -> Iterator[None]:
         self._root(_nothing)  # FSDP2 wants to see the root before it sees the layers
         self._root.set_reshard_after_forward(False)
         for unit in self._units:

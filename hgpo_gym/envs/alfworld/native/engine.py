@@ -4,13 +4,13 @@ from pathlib import Path
 
 from hgpo_gym.envs.alfworld.engine import GameState
 from hgpo_gym.envs.alfworld.native import rules, text
-from hgpo_gym.envs.alfworld.native.cache import compiled_games, default_directory
+from hgpo_gym.envs.alfworld.native.compiled_games import compiled_games, default_directory
 from hgpo_gym.envs.alfworld.native.game import Action, CompiledGame, State
 from hgpo_gym.envs.alfworld.native.planner import shortest_plan
 
 
 class NativeEngine:
-    """An `Engine` that simulates the ALFRED domain itself.
+    """An `GameEngine` that simulates the ALFRED domain itself.
 
     All that an agent sees (texts, admissible commands and their order, success) equals what TextWorld says of the
     same game file: `benchmarks/alfworld_parity.py` compares them.

@@ -50,7 +50,7 @@ class Situations:
 
 
 @dataclass(frozen=True)
-class Process:
+class DecisionProcess:
     """The states of a task (where the agent is, what it remembers, what the context keys hold), the first at index 0.
 
     Attributes:
@@ -71,7 +71,7 @@ class Process:
         return self.context_keys.shape[1] - 1
 
 
-def unfold(rules: Rules, situations: Situations, *, window: int, history_length: int, key: str) -> Process:
+def unfold(rules: Rules, situations: Situations, *, window: int, history_length: int, key: str) -> DecisionProcess:
     """All states that can be reached. `window`, `history_length` and `key` are those of `Memory`; what the situations
     lack is added to them."""
     function = key_function(key)
@@ -105,7 +105,7 @@ def unfold(rules: Rules, situations: Situations, *, window: int, history_length:
         transitions.append(ways)
     width = max(map(len, transitions))
     padded = [ways + [(NOWHERE, 0.0)] * (width - len(ways)) for ways in transitions]
-    return Process(
+    return DecisionProcess(
         situation=np.array(rows),
         next_state=np.array([[following for following, _ in ways] for ways in padded]),
         reward=np.array([[reward for _, reward in ways] for ways in padded]),

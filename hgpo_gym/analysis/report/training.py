@@ -10,8 +10,8 @@ from hgpo_gym.advantages.batch import SIZE_BOUNDS
 from hgpo_gym.analysis.report import figures
 from hgpo_gym.analysis.report.blocks import Block, Code, Column, Paragraph, Picture, Section, Table, Value
 from hgpo_gym.analysis.report.figures import Styles
+from hgpo_gym.analysis.report.intervals import typical
 from hgpo_gym.analysis.report.load import PARTS, Comparison, Run
-from hgpo_gym.analysis.report.statistics import typical
 
 SIZE_NAMES = (
     *(f"{low + 1} to {high}" if high > low + 1 else str(high) for low, high in pairwise((0, *SIZE_BOUNDS))),
@@ -147,7 +147,7 @@ def runs(comparison: Comparison, threshold: float) -> Section:
             label,
             run.seed,
             len(run.metrics),
-            run.censuses[0]["success"],
+            run.evaluations[0]["success"],
             run.final["success"],
             *run.until_threshold(threshold),
             run.steps_after[len(run.metrics)],

@@ -24,7 +24,7 @@ class GrowingLayer(DynamicLayer):
         self._use(used)
 
     @property
-    def memory(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def storage(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values with the columns that are not in use yet."""
         return self._keys, self._values
 
@@ -77,7 +77,7 @@ def join(parts: Sequence[Rows], columns: int) -> Cache:
 
 
 def _memory(layer: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    return layer.memory if isinstance(layer, GrowingLayer) else (layer.keys, layer.values)
+    return layer.storage if isinstance(layer, GrowingLayer) else (layer.keys, layer.values)
 
 
 def _join_states(states: Sequence[torch.Tensor], parts: Sequence[Rows], columns: int) -> torch.Tensor:

@@ -32,7 +32,7 @@ class _Action(NamedTuple):
     valid: bool
 
 
-class Episode:
+class SingleEpisode:
     """A registered environment in words: `begin`, then `act` until `over`; both answer with what the model reads next.
 
     Args:

@@ -140,14 +140,14 @@ def permutation_p_value(scores: Sequence[float] | np.ndarray, others: Sequence[f
 
 
 def first_reaching(success: Sequence[float], positions: Sequence[float], threshold: float) -> float:
-    """The position (iteration, steps, seconds) of the first census with at least this success; infinity if none."""
+    """The position (iteration, steps, seconds) of the first evaluation with at least this success; infinity if none."""
     return next(
         (position for value, position in zip(success, positions, strict=True) if value >= threshold), float("inf")
     )
 
 
 def spread(success: np.ndarray) -> Spread:
-    """Where the spread of a census comes from: a one-way analysis of variance with random effects.
+    """Where the spread of an evaluation comes from: a one-way analysis of variance with random effects.
 
     Args:
         success: float64[runs, decoding seeds]; each entry is one pass over the split.
