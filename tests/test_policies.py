@@ -279,7 +279,7 @@ def test_the_evaluation_plays_every_task_and_does_not_depend_on_how_many_run_sid
     summary = runs[0].summary()
     assert summary["episodes"] == 18
     assert summary["success"] == np.mean(summary["success_by_decoding_seed"])
-    assert evaluation(maze(5, 1, split="test"), ExpertPolicy(), Sampling(), [0]).success == 1.0
+    assert evaluate(maze(5, 1, split="test"), ExpertPolicy(), Sampling(), [0]).success == 1.0
 
 
 class Scored(TextEnv):
