@@ -48,6 +48,7 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: install
