@@ -11,7 +11,16 @@ import pytest
 
 pytest.importorskip("alfworld", reason="alfworld is not installed: pip install 'hgpo_gym[alfworld]'")
 
-from benchmarks.alfworld_generated import (
+from hgpo_gym.envs import check_text_env
+from hgpo_gym.envs.alfworld import generated, rooms
+from hgpo_gym.envs.alfworld.games import TASK_TYPES, find_games
+from hgpo_gym.envs.alfworld.generated import GENERATED_SPLITS, generated_folder
+from hgpo_gym.envs.alfworld.generator import GeneratedGame, generate_game, write_games
+from hgpo_gym.envs.alfworld.native import NativeEngine
+from hgpo_gym.envs.alfworld.native import rules as game_rules
+from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
+from tests.checks.alfworld_parity import compare
+from tests.checks.generated_games import (
     KINDS,
     Sample,
     generated_sample,
@@ -22,15 +31,6 @@ from benchmarks.alfworld_generated import (
     released_sample,
     steps,
 )
-from benchmarks.alfworld_parity import compare
-from hgpo_gym.envs import check_text_env
-from hgpo_gym.envs.alfworld import generated, rooms
-from hgpo_gym.envs.alfworld.games import TASK_TYPES, find_games
-from hgpo_gym.envs.alfworld.generated import GENERATED_SPLITS, generated_folder
-from hgpo_gym.envs.alfworld.generator import GeneratedGame, generate_game, write_games
-from hgpo_gym.envs.alfworld.native import NativeEngine
-from hgpo_gym.envs.alfworld.native import rules as game_rules
-from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
 
 
 @pytest.fixture(scope="session")

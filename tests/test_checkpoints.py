@@ -20,7 +20,6 @@ import torch
 from rich.console import Console
 from safetensors.torch import save_file
 
-from benchmarks import killed_run
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.files import NotWrittenError, make_whole, write_whole
 from hgpo_gym.progress import Progress
@@ -31,6 +30,7 @@ from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.run import Trainer
 from hgpo_gym.trainers.run_directory import RunDirectory, open_run, read_metrics, read_summary
 from tests import small_runs
+from tests.checks import killed_run
 
 SHORT = ["env.sections=1", "trainer.iterations=3", "checkpoint.every=1", "checkpoint.keep=1"]
 FILE_EVENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")

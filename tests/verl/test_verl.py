@@ -1,6 +1,5 @@
 """verl finds our estimators by name, and what it computes with them is what we compute."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -18,9 +17,9 @@ from hgpo_gym.adapters.single_episode import SingleEpisode
 from hgpo_gym.adapters.verl import FIELDS, describe_steps, register_estimators, row_steps
 from hgpo_gym.advantages import ESTIMATORS, estimate, register_estimator
 from hgpo_gym.advantages.batch import StepBatch
+from tests import golden
 
-ROOT = Path(__file__).resolve().parents[1]
-GOLDEN = ROOT.parent / "shared" / "golden" / "advantages.json"
+ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = ("group", "trajectory", "step", "observation", "reward")
 IN_VERL = {"grpo": "hgpo_gym.grpo", "gigpo": "gigpo", "hgpo": "hgpo", "hgpo_gae": "hgpo_gae"}
 
@@ -99,10 +98,9 @@ def test_an_estimator_of_your_own():
         del ESTIMATORS["just_returns"]
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason=f"golden advantages not found at {GOLDEN}")
 def test_golden_advantages():
     checked = 0
-    for case in json.loads(GOLDEN.read_text()):
+    for case in golden.load("advantages"):
         for expected in case["expected"]:
             options = {name: value for name, value in expected.items() if name not in ("estimator", "advantage")}
             by_std = options.pop("norm", "mean_std_norm") == "mean_std_norm"

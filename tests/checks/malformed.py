@@ -1,4 +1,4 @@
-"""Requests that a server must refuse, each with a secret somewhere in it: for benchmarks/server.py and the tests."""
+"""Requests that a server must refuse, each with a secret somewhere in it: one after the other without end."""
 
 import json
 import random
@@ -240,7 +240,7 @@ def _wrong_query(rng: random.Random, target: Target) -> bytes:
     return _request(target, "GET", f"/sessions/{target.session}/tasks?{query}&note={SECRET}")
 
 
-def _not_http(rng: random.Random, target: Target) -> bytes:  # noqa: ARG001 - one of many kinds
+def _not_http(rng: random.Random, target: Target) -> bytes:
     secret = SECRET.encode()
     return rng.choice(
         [
