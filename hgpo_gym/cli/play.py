@@ -82,7 +82,7 @@ def play_in_browser(settings: RunSettings, task_id: str | None, port: int, conso
         raise ValueError(f"--web serves {WEBSHOP}, not {settings.env.id}: add env=webshop, or leave out --web.")
     if not 0 <= port < 1 << 16:
         raise ValueError(f"--port {port}: a port is a number from 0 (any free one) to {(1 << 16) - 1}.")
-    from hgpo_gym.envs.webshop.web import ShopServer
+    from hgpo_gym.envs.webshop.web.server import ShopServer
 
     try:
         server = ShopServer(partial(make, settings.env.id, **settings.env.options), port, settings.seed, task_id)
