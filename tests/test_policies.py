@@ -6,17 +6,17 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from hgpo_gym.trainers.assemble import make_policy, save_model
 
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.memory import ContextWrapper, Memory, PromptTemplate
-from hgpo_gym.trainers.assemble import make_policy, save_model
 from hgpo_gym.trainers.evaluation import Evaluation, evaluate
+from hgpo_gym.trainers.models.huggingface import load_model, make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies import ExpertPolicy, RandomPolicy, Request, Sampling
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import likelihood, score
-from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies.trie import TokenTrie
 from hgpo_gym.trainers.rollouts.collect import Episode, collect
 from hgpo_gym.trainers.rollouts.transcripts import from_rollout, load, save

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from hgpo_gym.trainers.assemble import load_policy
 
 from hgpo_gym.config.compose import load_config
-from hgpo_gym.trainers.assemble import load_policy
 from hgpo_gym.trainers.checkpoint import Checkpoints, load_update_state, read_state
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary
 
