@@ -8,8 +8,8 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from hgpo_gym.envs.making import make
 from hgpo_gym.envs.members import EpisodeStart, LocalMembers, Members, StepResult, WorkerMembers
-from hgpo_gym.envs.registration import make
 from hgpo_gym.suggest import unknown_name
 
 RESET_OPTIONS = ("task_ids", "group_seeds", "reset_mask")
