@@ -13,9 +13,8 @@ from hgpo_gym.envs.alfworld.games.files import TASK_MARKER
 from hgpo_gym.envs.alfworld.native.fingerprint import UnknownGameRules
 from hgpo_gym.envs.alfworld.splits import Game, find_games, game_of
 from hgpo_gym.envs.base import TextEnv, Turn
+from hgpo_gym.envs.splits import SUCCESS_REWARD
 from hgpo_gym.suggest import unknown_name
-
-SUCCESS_REWARD = 10.0
 
 
 def _textworld(hand_coded: bool) -> GameEngine:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from gymnasium.error import ResetNeeded
 
 from hgpo_gym.envs.base import TextEnv, Turn
+from hgpo_gym.envs.splits import SUCCESS_REWARD
 from hgpo_gym.suggest import unknown_name
 
 try:
@@ -24,7 +25,6 @@ except ModuleNotFoundError as error:
         f'WebShop needs the package {error.name} ({error}): pip install "hgpo_gym[webshop]"', name=error.name
     ) from error
 
-SUCCESS_REWARD = 10.0
 REWARDS = {
     "success": lambda score: SUCCESS_REWARD if score == 1 else 0.0,
     "score": lambda score: score,
