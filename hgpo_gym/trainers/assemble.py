@@ -32,7 +32,7 @@ from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.rollouts import collect as rollout
-from hgpo_gym.trainers.rollouts import transcripts
+from hgpo_gym.trainers.rollouts import player, transcripts
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
 from hgpo_gym.trainers.rollouts.transcripts import Transcript
@@ -299,7 +299,7 @@ def warmstart_transcripts(config: DictConfig, progress: Progress) -> tuple[list[
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     options = {name: value for name, value in plain(config.env).items() if name != "data"}
     behaviour = ["expert", settings.random_actions] if expert else ["random"]
-    made_by = source_digest(transcripts, rollout, scripted)
+    made_by = source_digest(transcripts, rollout, player, scripted)
     key = content_key([made_by, options, list(vector.task_ids), behaviour, settings.episodes, config.model.seed])
     path = cache_dir() / "transcripts" / key / "episodes.jsonl"
     if not path.exists():

@@ -30,7 +30,8 @@ from hgpo_gym.trainers.metrics import LEGEND, PARTS, describe_iteration, episode
 from hgpo_gym.trainers.policies.base import Scorer, TrainablePolicy
 from hgpo_gym.trainers.processes import ALONE, Processes, check_seen_by_all
 from hgpo_gym.trainers.rollouts import saved as kept_rollouts
-from hgpo_gym.trainers.rollouts.collect import Rollout, collect, merge
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.rollout import Rollout, merge
 from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
 from hgpo_gym.trainers.run_directory import RunDirectory
 from hgpo_gym.trainers.settings import CheckpointSettings, EvaluationSettings, RolloutSettings, TrainerSettings
