@@ -18,7 +18,7 @@ from hgpo_gym.trainers.loggers import find_loggers
 from hgpo_gym.trainers.metrics import LEGEND, PARTS, describe_iteration
 from hgpo_gym.trainers.processes import ALONE, Processes, check_seen_by_all
 from hgpo_gym.trainers.rollouts import saved as saved_rollouts
-from hgpo_gym.trainers.rollouts.collect import Rollout
+from hgpo_gym.trainers.rollouts.rollout import Rollout
 from hgpo_gym.trainers.run_directory import open_run
 from hgpo_gym.trainers.settings import RunSettings
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from hgpo_gym.trainers.policies.base import Policy
-from hgpo_gym.trainers.rollouts.collect import Rollout
+from hgpo_gym.trainers.rollouts.rollout import Rollout
 
 
 class Learned(NamedTuple):

@@ -18,7 +18,8 @@ from hgpo_gym.trainers.metrics import episode_metrics
 from hgpo_gym.trainers.policies.base import Scorer, TrainablePolicy
 from hgpo_gym.trainers.policies.lora import WithoutAdapter, has_adapter
 from hgpo_gym.trainers.processes import Processes
-from hgpo_gym.trainers.rollouts.collect import Rollout, collect, merge
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.rollout import Rollout, merge
 from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate

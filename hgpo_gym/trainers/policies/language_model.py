@@ -129,7 +129,8 @@ class LanguageModelPolicy:
             return None
         if not request.answers:
             raise ValueError(
-                "engine.constrain=admissible needs admissible actions, and this environment lists none: set "
+                "engine.constrain=admissible needs answers to choose among, and "
+                f"{f'the role {request.role!r}' if request.role else 'this environment'} lists none: set "
                 "engine.constrain=none."
             )
         return self._trie(request.answers)

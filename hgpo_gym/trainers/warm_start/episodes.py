@@ -11,7 +11,7 @@ from hgpo_gym.trainers.policies import scripted
 from hgpo_gym.trainers.policies.base import Policy, Sampling
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.trainers.rollouts import collect as rollout
-from hgpo_gym.trainers.rollouts import transcripts
+from hgpo_gym.trainers.rollouts import player, transcripts
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
 from hgpo_gym.trainers.rollouts.transcripts import Transcript
@@ -38,7 +38,7 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     options = {name: value for name, value in run.resolved["env"].items() if name != "data"}
     behaviour = ["expert", settings.random_actions] if expert else ["random"]
-    made_by = source_digest(transcripts, rollout, scripted)
+    made_by = source_digest(transcripts, rollout, player, scripted)
     key = content_key([made_by, options, list(vector.task_ids), behaviour, settings.episodes, seed])
     path = cache_dir() / "transcripts" / key / "episodes.jsonl"
     if not path.exists():
