@@ -189,7 +189,8 @@ class Trainer:
         began = time.perf_counter()
         advantages = estimate(self.estimator, rollout.batch, **self.estimator_options)
         assigned = time.perf_counter()
-        updated = self.update(rollout.tokens, advantages, (Stream.SHUFFLE, self.seed, self.iteration))  # type: ignore[arg-type]
+        seed = (Stream.SHUFFLE, self.seed, self.iteration)
+        updated = self.update(rollout.tokens, rollout.batch, advantages, seed)  # type: ignore[arg-type]
         metrics = {
             **episode_metrics(rollout.episodes),
             "steps": len(rollout.batch),

@@ -8,9 +8,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hgpo_gym.advantages.statistics import NORMS
+from hgpo_gym.registry import Choice
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.policies.base import Sampling
-from hgpo_gym.trainers.update.losses import AGGREGATIONS, CORRECTIONS
+from hgpo_gym.trainers.update.aggregation import AGGREGATIONS
+from hgpo_gym.trainers.update.corrections import CORRECTIONS
 
 ON_FAILURE = ("stop", "empty")
 WARMSTART_SOURCES = ("none", "expert", "random")
@@ -48,13 +50,16 @@ class TrainerSettings:
     clip_high: float
     kl_coef: float
     entropy_coef: float
-    loss_aggregation: str
+    loss_aggregation: str | None
+    loss_constant: float
     max_grad_norm: float
     invalid_action_penalty: float
     max_batch_tokens: int
     recompute_logprobs: bool
     importance_correction: str
     importance_cap: float
+    importance_options: Mapping[str, Any]
+    off_policy_limit: float | None
     optimizer: str
     precision: str
     gradient_checkpointing: bool
@@ -67,20 +72,26 @@ class TrainerSettings:
             raise ValueError(f"trainer.max_grad_norm={self.max_grad_norm}: must be above 0.")
         if self.importance_cap <= 0:
             raise ValueError(f"trainer.importance_cap={self.importance_cap}: must be above 0.")
+        if self.loss_constant <= 0:
+            raise ValueError(f"trainer.loss_constant={self.loss_constant}: must be above 0.")
         choices = {
             "loss_aggregation": AGGREGATIONS,
-            "importance_correction": CORRECTIONS,
+            "importance_correction": tuple(CORRECTIONS),
             "optimizer": OPTIMIZERS,
             "precision": PRECISIONS,
         }
         for name, valid in choices.items():
-            if getattr(self, name) not in valid:
-                raise ValueError(unknown_name(f"trainer.{name}", getattr(self, name), valid))
+            value = getattr(self, name)
+            if value not in valid and (name, value) != ("loss_aggregation", None):
+                raise ValueError(unknown_name(f"trainer.{name}", value, valid))
+        CORRECTIONS.check_options(*self.correction)
 
     @property
-    def needs_old_logprobs(self) -> bool:
-        """Whether the trainer's own log-probabilities are computed for all tokens before the update."""
-        return self.recompute_logprobs or self.importance_correction != "none"
+    def correction(self) -> Choice:
+        """The importance correction; its cap is `importance_cap` where it has one."""
+        capped = "cap" in CORRECTIONS.options(self.importance_correction)
+        cap = {"cap": self.importance_cap} if capped else {}
+        return Choice(self.importance_correction, {**cap, **self.importance_options})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,7 +99,7 @@ class Sb3Policy:
         chosen, _ = draw(scores, Sampling(temperature=0) if greedy else sampling, numbers)
         return [Response(request.answers[index]) for request, index in zip(requests, chosen.tolist(), strict=True)]
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
         """There is none of tokens: Stable-Baselines3 has its own update."""
         raise NotImplementedError("A model of Stable-Baselines3 has no tokens to score.")
 
