@@ -15,6 +15,8 @@ from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.envs.registration import EnvRecord, option_defaults
 from hgpo_gym.registry import Registry
 from hgpo_gym.trainers.learners import LEARNERS
+from hgpo_gym.trainers.rollouts.teams import TEAMS
+from hgpo_gym.trainers.update.objectives import OBJECTIVES
 
 FOLDER = Path(__file__).parents[1] / "configs"
 SET_BY_COMMANDS = ("expert", "render_mode")
@@ -24,6 +26,8 @@ MISSING = "???"
 REGISTRIES: dict[str, Registry] = {
     "algo": ESTIMATORS,
     "learner": LEARNERS,
+    "objective": OBJECTIVES,
+    "team": TEAMS,
 }
 """The registry behind each group whose choices have a name and options."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hgpo_gym.advantages import ESTIMATORS, estimate
+from hgpo_gym.advantages import ESTIMATORS, assign
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.progress import Progress
 from hgpo_gym.randomness import Stream
@@ -21,6 +21,7 @@ from hgpo_gym.trainers.processes import Processes
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.rollout import Rollout, merge
 from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
+from hgpo_gym.trainers.rollouts.teams import TEAMS, Team
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 
@@ -44,10 +45,12 @@ class PolicyGradientLearner:
 
     packages = ()
     policy: TrainablePolicy
+    team: Team
     update: PolicyUpdate | None = None
 
     def __init__(self, run: RunSettings, processes: Processes, progress: Progress):
         ESTIMATORS.check_options(*run.algo)
+        self.team = TEAMS.bind(run.team)()
         self.run, self.processes, self.progress = run, processes, progress
 
     def start(self) -> None:
@@ -65,7 +68,12 @@ class PolicyGradientLearner:
         self.schedule = TaskSchedule(vector.task_ids, self.run.seed)
         reference = self._reference(initial() / "model") if self.run.trainer.kl_coef > 0 else None
         self.update = PolicyUpdate(
-            self.policy, reference, self.run.trainer, self.run.rollout.temperature, self.processes
+            self.policy,
+            reference,
+            self.run.trainer,
+            self.run.rollout.temperature,
+            self.processes,
+            self.run.objective,
         )
         # Processes leave tensors in the file until they are used, and then in memory that they share.
         update_state = torch.load(checkpoint / _UPDATE_STATE, weights_only=True, mmap=self.processes.count > 1)
@@ -90,6 +98,8 @@ class PolicyGradientLearner:
                 task_ids=self.processes.share(self.schedule.tasks(iteration, len(groups))),
                 seeds=self.processes.share(seeds),
                 invalid_action_penalty=self.run.trainer.invalid_action_penalty,
+                team=self.team,
+                record=self.run.rollout.record,
             )
         return merge(self.processes.gather([own]))
 
@@ -97,9 +107,10 @@ class PolicyGradientLearner:
         """See `Learner`."""
         assert self.update is not None
         began = time.perf_counter()
-        advantages = estimate(self.run.algo.name, collected.batch, **self.run.algo.options)
-        assigned = time.perf_counter()
-        updated = self.update(collected.tokens, advantages, (Stream.SHUFFLE, self.run.seed, iteration))  # type: ignore[arg-type]
+        credit = assign(self.run.algo.name, collected.batch, **self.run.algo.options)
+        advantages, assigned = credit.values, time.perf_counter()
+        seed = (Stream.SHUFFLE, self.run.seed, iteration)
+        updated = self.update(collected.tokens, collected.batch, credit, seed)  # type: ignore[arg-type]
         metrics = {
             **episode_metrics(collected.episodes),
             "steps": len(collected.batch),

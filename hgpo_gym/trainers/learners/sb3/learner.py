@@ -49,6 +49,8 @@ class Sb3Learner:
     def __init__(self, run: RunSettings, processes: Processes, progress: Progress):  # noqa: ARG002 - Learner
         if processes.count > 1:
             raise ValueError(f"algo={run.algo.name} trains in one process: set distributed=none and launch one.")
+        if run.team.name != "solo":
+            raise ValueError(f"team={run.team.name}: algo={run.algo.name} trains an agent by itself; set team=solo.")
         self.run = run
 
     def start(self) -> None:
