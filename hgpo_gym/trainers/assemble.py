@@ -34,7 +34,7 @@ from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.rollouts import collect as rollout
 from hgpo_gym.trainers.rollouts import player, transcripts
 from hgpo_gym.trainers.rollouts.collect import collect
-from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
+from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.rollouts.transcripts import Transcript
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.settings import (
@@ -304,7 +304,7 @@ def warmstart_transcripts(config: DictConfig, progress: Progress) -> tuple[list[
     path = cache_dir() / "transcripts" / key / "episodes.jsonl"
     if not path.exists():
         policy: Policy = ExpertPolicy(settings.random_actions) if expert else RandomPolicy()
-        schedule = TaskSchedule(vector.task_ids, config.model.seed).tasks(0, settings.episodes)
+        schedule = tasks_in_order(vector.task_ids, config.model.seed, 0, settings.episodes)
         collected: list[Transcript] = []
         with progress.stage(f"Collecting {settings.episodes} {'expert' if expert else 'random'} episodes") as tick:
             while len(collected) < settings.episodes:

@@ -32,7 +32,7 @@ from hgpo_gym.trainers.processes import ALONE, Processes, check_seen_by_all
 from hgpo_gym.trainers.rollouts import saved as kept_rollouts
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.rollout import Rollout, merge
-from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
+from hgpo_gym.trainers.rollouts.samplers import InOrder
 from hgpo_gym.trainers.run_directory import RunDirectory
 from hgpo_gym.trainers.settings import CheckpointSettings, EvaluationSettings, RolloutSettings, TrainerSettings
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
@@ -68,7 +68,7 @@ class Trainer:
         self.env = self._make_env(config)
         self.evaluation_env = make_evaluation_env(config, processes)
         vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
-        self.schedule = TaskSchedule(vector.task_ids, self.seed)
+        self.sampler = InOrder(vector.task_ids, self.seed)
         newest = processes.on_main(lambda: self.checkpoints.newest_sound(progress.line))
         new: dict[str, Any] = {"iteration": 0, "evaluations": [], "metrics": []}
         state = processes.on_main(lambda: read_state(newest) if newest else new)
@@ -179,7 +179,7 @@ class Trainer:
                 self.env,
                 self.policy,
                 self.rollout.sampling,
-                task_ids=self.processes.share(self.schedule.tasks(self.iteration, len(groups))),
+                task_ids=self.processes.share(self.sampler.tasks(self.iteration, len(groups), ())),
                 seeds=self.processes.share(seeds),
                 invalid_action_penalty=self.settings.invalid_action_penalty,
             )

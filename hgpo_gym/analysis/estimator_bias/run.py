@@ -19,7 +19,7 @@ from hgpo_gym.envs.base import TextEnv
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
+from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.settings import DiagnoseSettings
 
 TRUE_BASELINE = "true_baseline"
@@ -85,7 +85,7 @@ def _stages(config: DictConfig, settings: DiagnoseSettings, progress: Progress) 
     assert env.spec.max_episode_steps is not None
     horizon = env.spec.max_episode_steps
     text_env: TextEnv = env.unwrapped  # type: ignore[assignment]
-    task_ids = TaskSchedule(text_env.task_ids, config.seed).tasks(0, min(settings.tasks, len(text_env.task_ids)))
+    task_ids = tasks_in_order(text_env.task_ids, config.seed, 0, min(settings.tasks, len(text_env.task_ids)))
     common = {
         "history_length": config.memory.history_length,
         "key": config.memory.key,

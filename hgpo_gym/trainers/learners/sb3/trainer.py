@@ -57,7 +57,7 @@ class Sb3Trainer(Trainer):
     def _learn(self, _rollout: None, _seconds: float) -> Learned:  # type: ignore[override]
         began = time.perf_counter()
         algorithm, episodes = self.policy.algorithm, self.policy.episodes
-        tasks = self.schedule.tasks(self.iteration, self.rollout.num_tasks)
+        tasks = self.sampler.tasks(self.iteration, self.rollout.num_tasks, ())
         seed = (Stream.ROLLOUT, self.seed, self.iteration)
         episodes.play(self.env, [task for task in tasks for _ in range(self.rollout.group_size)], seed)
         algorithm.set_env(episodes)  # which also makes it begin new episodes
