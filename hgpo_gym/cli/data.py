@@ -9,8 +9,8 @@ from typing import Protocol
 from hgpo_gym.progress import Progress
 
 DATASETS = {
-    "alfworld": "hgpo_gym.envs.alfworld.dataset:ALFWorldData",
-    "webshop": "hgpo_gym.envs.webshop.dataset:WebShopData",
+    "alfworld": "hgpo_gym.envs.alfworld.data.dataset:ALFWorldData",
+    "webshop": "hgpo_gym.envs.webshop.data.dataset:WebShopData",
 }
 """Where the `Dataset` classes are. They are made with a folder, or None for the usual one, and a `Progress`."""
 

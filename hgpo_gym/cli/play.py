@@ -72,7 +72,7 @@ def play_in_browser(config: DictConfig, port: int, console: Console | None = Non
         raise ValueError(f"--web serves {WEBSHOP}, not {env_id}: add env=webshop, or leave out --web.")
     if not 0 <= port < 1 << 16:
         raise ValueError(f"--port {port}: a port is a number from 0 (any free one) to {(1 << 16) - 1}.")
-    from hgpo_gym.envs.webshop.web import ShopServer
+    from hgpo_gym.envs.webshop.web.server import ShopServer
 
     try:
         server = ShopServer(partial(make, env_id, **options), port, config.seed, config.task_id)
