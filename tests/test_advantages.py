@@ -1,22 +1,18 @@
 """Every advantage against independently computed values, and the promises of the estimators."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from hgpo_gym.advantages import ESTIMATORS, estimate, register_estimator
 from hgpo_gym.advantages.batch import StepBatch
+from tests import golden
 
-GOLDEN = Path(__file__).parents[2] / "shared" / "golden" / "advantages.json"
 COLUMNS = ("group", "trajectory", "step", "observation", "reward")
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason=f"golden advantages not found at {GOLDEN}")
 def test_golden_advantages():
     checked = 0
-    for case in json.loads(GOLDEN.read_text()):
+    for case in golden.load("advantages"):
         records = {column: case[column] for column in COLUMNS}
         for expected in case["expected"]:
             options = {name: value for name, value in expected.items() if name not in ("estimator", "advantage")}

@@ -10,10 +10,10 @@ import torch
 from hgpo_gym.advantages import StepBatch
 from hgpo_gym.randomness import Stream
 from hgpo_gym.registry import Choice
+from hgpo_gym.trainers.models.huggingface import checkpoint_activations
 from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord, TrainablePolicy
 from hgpo_gym.trainers.policies.batching import dealt_batches
 from hgpo_gym.trainers.policies.likelihood import computing_in
-from hgpo_gym.trainers.policies.models import checkpoint_activations
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.settings import TrainerSettings
 from hgpo_gym.trainers.update.aggregation import Totals
