@@ -9,7 +9,7 @@ from hgpo_gym.advantages import ESTIMATORS, StepBatch, assign, estimate, is_over
 from tests.step_batches import random_batch, random_records, with_neutral_columns
 
 SEEDS = range(24)
-VARIANTS = {
+VARIANTS: dict[str, list[dict]] = {
     "crbc": [{"depth": 2}, {"beta": 1.0, "level": 1}],
     "graft": [{"gamma": 1.0}, {"level": 2}],
     "graphgpo": [{"normalize_distance": True, "omega": 0.8}],
