@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.memory_formula import Setting, formula, make_model
 from benchmarks.resident_memory import forget_peak, peak_mib
 from hgpo_gym.config.compose import load_config, plain
+from hgpo_gym.trainers.models.huggingface import train_tokenizer
 from hgpo_gym.trainers.policies.base import TokenRecord
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.policies.models import train_tokenizer
 from hgpo_gym.trainers.settings import TrainerSettings
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
+from tests.checks.memory_formula import Setting, formula, make_model
 
 MIB = 2**20
 BASE = Setting()

@@ -5,9 +5,9 @@ import copy
 import torch
 
 from hgpo_gym.config.compose import load_config, plain
+from hgpo_gym.trainers.models.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.settings import TrainerSettings
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 

@@ -11,8 +11,8 @@ import pytest
 
 from hgpo_gym.cli.main import main
 from hgpo_gym.envs.webshop.catalogue import open_catalogue
+from hgpo_gym.envs.webshop.data.published import SHA256
 from hgpo_gym.envs.webshop.env import WebShopEnv
-from hgpo_gym.envs.webshop.published import SHA256
 from tests.test_data import serving
 
 PRODUCTS, ATTRIBUTES, HUMAN = "items_shuffle_1000.json", "items_ins_v2_1000.json", "items_human_ins.json"

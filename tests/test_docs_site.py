@@ -195,7 +195,7 @@ def test_the_examples_of_the_commands_are_sound(example):
     "name", ["index.html", "environments/webshop.html", "reference/configuration.html", "benchmarks/index.html"]
 )
 def test_a_page_that_is_read_from_the_disk_fits(site, browser, width, name):
-    from benchmarks.page_in_browser import look
+    from tests.checks.browser import look
 
     finding = look(browser, site / name, width)
     assert not finding.overflowing

@@ -6,19 +6,20 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from hgpo_gym.trainers.assemble import make_policy, save_model
 
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.memory import ContextWrapper, Memory, PromptTemplate
-from hgpo_gym.trainers.assemble import make_policy, save_model
 from hgpo_gym.trainers.evaluation import Evaluation, evaluate
+from hgpo_gym.trainers.models.huggingface import load_model, make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies import ExpertPolicy, RandomPolicy, Request, Sampling
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import likelihood, score
-from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies.trie import TokenTrie
-from hgpo_gym.trainers.rollouts.collect import Episode, collect
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
 from hgpo_gym.trainers.rollouts.transcripts import from_rollout, load, save
 from hgpo_gym.trainers.update.losses import Totals, aggregate, clipped_surrogate, kl_k3
 
@@ -305,7 +306,7 @@ def test_the_last_batch_of_an_evaluation_may_leave_environments_idle_whose_info_
 
 def test_the_evaluation_summary_tells_how_long_won_episodes_are():
     def run(*lengths):
-        return tuple(Episode("id", "kind", steps < 50, 1.0, steps, steps) for steps in lengths)
+        return tuple(EpisodeOutcome("id", "kind", steps < 50, 1.0, steps, steps) for steps in lengths)
 
     summary = Evaluation("test", (run(4, 50), run(7, 50))).summary()
     assert summary["episode_length"] == 27.75

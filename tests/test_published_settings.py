@@ -6,7 +6,7 @@ from omegaconf import OmegaConf
 
 from hgpo_gym.config.compose import groups, load_config
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, save_model, train_tokenizer
+from hgpo_gym.trainers.models.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.run import Trainer
 from hgpo_gym.trainers.run_directory import flatten, open_run, read_metrics
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.memory_formula import Setting, kept_per_token
 from hgpo_gym.trainers.policies import Sampling
 from hgpo_gym.trainers.policies import likelihood as likelihood_module
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
@@ -14,6 +13,7 @@ from hgpo_gym.trainers.policies.likelihood import likelihood, score
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.update.losses import importance_weights
 from hgpo_gym.trainers.update.policy_update import NonFiniteError, PolicyUpdate
+from tests.checks.memory_formula import Setting, kept_per_token
 from tests.small_models import answers, gradient, make_policy, settings, updated, weights
 
 ADVANTAGES = np.linspace(-1, 1, 24)

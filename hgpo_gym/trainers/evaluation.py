@@ -12,7 +12,8 @@ from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.randomness import Stream
 from hgpo_gym.trainers.policies.base import Policy, Sampling
 from hgpo_gym.trainers.processes import ALONE, Processes
-from hgpo_gym.trainers.rollouts.collect import Episode, collect
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Evaluation:
     """
 
     split: str
-    episodes: tuple[tuple[Episode, ...], ...]
+    episodes: tuple[tuple[EpisodeOutcome, ...], ...]
 
     @property
     def success(self) -> float:
@@ -88,7 +89,7 @@ def evaluate(
     tasks = vector.task_ids
     jobs = [(task, seed) for seed in decoding_seeds for task in range(len(tasks))]
     own = processes.share(jobs)
-    played: list[Episode] = []
+    played: list[EpisodeOutcome] = []
     for start in range(0, len(own), vector.num_tasks):
         part = own[start : start + vector.num_tasks]
         rollout = collect(

@@ -23,6 +23,7 @@ class Request:
         seed: what the answer's randomness is drawn from, whatever other requests it is batched with.
         task: the instruction.
         context_keys: what the prompt is about as numbers, see `hgpo_gym.memory.keys`; for policies that read no text.
+        role: who is asked, in a team; empty without one.
     """
 
     prompt: str
@@ -31,6 +32,7 @@ class Request:
     seed: tuple[int, ...] = (0,)
     task: str = ""
     context_keys: tuple[int, ...] = ()
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from hgpo_gym.trainers.models.huggingface import checkpoint_activations
 from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord, TrainablePolicy
 from hgpo_gym.trainers.policies.batching import dealt_batches
 from hgpo_gym.trainers.policies.likelihood import computing_in
-from hgpo_gym.trainers.policies.models import checkpoint_activations
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.settings import TrainerSettings
 from hgpo_gym.trainers.update.losses import Totals, aggregate, clipped_surrogate, importance_weights, kl_k3
