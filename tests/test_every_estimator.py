@@ -1,14 +1,19 @@
 """What every registered estimator promises, on random batches."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from hgpo_gym.advantages import ESTIMATORS, StepBatch, assign, estimate, is_over_the_batch, needed_by
 from tests.step_batches import random_batch, random_records, with_neutral_columns
 
+CONFIGS = Path(__file__).parents[1] / "hgpo_gym" / "configs" / "algo"
 SEEDS = range(24)
+BATCHES = [random_batch(seed) for seed in range(25)]
 VARIANTS: dict[str, list[dict]] = {
     "crbc": [{"depth": 2}, {"beta": 1.0, "level": 1}],
     "graft": [{"gamma": 1.0}, {"level": 2}],
@@ -32,7 +37,7 @@ COMPARE_STEPS_OF_AN_EPISODE = {"reinforce_pp", "g2po", "gae", "hiper_hae", "turn
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_advantages_are_finite_and_rows_may_come_in_any_order(name, options):
     for seed in SEEDS:
-        batch = random_batch(seed)
+        batch = BATCHES[seed]
         straight = assign(name, batch, **options)  # raises where a number is not finite
         order = np.random.default_rng(seed).permutation(len(batch))
         mixed = assign(name, batch.take(order), **options)
@@ -44,14 +49,14 @@ def test_advantages_are_finite_and_rows_may_come_in_any_order(name, options):
 @pytest.mark.parametrize(("name", "options"), COMPARED_IN_THE_GROUP)
 def test_batches_merged_or_apart_get_the_same(name, options):
     for seed in SEEDS:
-        batch = random_batch(seed)
+        batch = BATCHES[seed]
         numbers = np.unique(batch.group)
         groups = [np.flatnonzero(batch.group == number) for number in numbers]
         together = estimate(name, batch, **options)
         for rows in groups:
             alone = estimate(name, batch.take(rows), **options)
             np.testing.assert_allclose(alone, together[rows], rtol=0, atol=1e-9, err_msg=str(seed))
-        merged = StepBatch.concatenate([batch, random_batch(seed + 1)])
+        merged = StepBatch.concatenate([batch, BATCHES[seed + 1]])
         np.testing.assert_allclose(estimate(name, merged, **options)[: len(batch)], together, rtol=0, atol=1e-9)
 
 
@@ -61,7 +66,7 @@ def test_those_that_look_over_the_batch_are_marked():
         if is_over_the_batch(ESTIMATORS[name]):
             changed = 0
             for seed in SEEDS:
-                batch = random_batch(seed)
+                batch = BATCHES[seed]
                 rows = np.flatnonzero(batch.group == batch.group[0])
                 apart = estimate(name, batch.take(rows)) - estimate(name, batch)[rows]
                 changed += np.abs(apart).max() > 1e-6
@@ -72,7 +77,7 @@ def test_those_that_look_over_the_batch_are_marked():
 def test_rounding_is_no_credit(name, options):
     """Every reward wrong by a rounding error: nothing moves by more than that is worth."""
     for seed in SEEDS:
-        batch = random_batch(seed)
+        batch = BATCHES[seed]
         noise = np.random.default_rng(seed).choice([-1.0, 0.0, 1.0], size=len(batch))
         rounded = replace(batch, reward=batch.reward * (1 + 2e-16 * noise))
         difference = estimate(name, rounded, **options) - estimate(name, batch, **options)
@@ -107,7 +112,7 @@ def test_a_batch_without_the_column_is_refused_by_name(name):
 
 @pytest.mark.parametrize("name", [name for name in ESTIMATORS if not needed_by(ESTIMATORS[name])])
 def test_the_others_need_rewards_and_keys_alone(name):
-    batch = random_batch(0)
+    batch = BATCHES[0]
     fields = {field: getattr(batch, field) for field in ("group", "trajectory", "step", "reward", "context_keys")}
     assert np.isfinite(estimate(name, StepBatch(**fields, penalty=batch.penalty))).all()
 
@@ -118,3 +123,24 @@ def test_the_batch_is_left_as_it_was(name):
     estimate(name, batch)
     for column, values in batch._columns():
         np.testing.assert_array_equal(values, dict(before._columns())[column])
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_its_file_has_every_option_with_the_default_of_the_function(name):
+    text = (CONFIGS / f"{name}.yaml").read_text()
+    defaults = {option: parameter.default for option, parameter in ESTIMATORS.options(name).items()}
+    assert yaml.safe_load(text) == {"name": name, **defaults}
+    assert list(yaml.safe_load(text)) == ["name", *defaults]
+    # A sentence stands above each key, or above the pair that it belongs to.
+    uncommented = [key for key in defaults if not re.search(rf"#.*\n(.*\n)?{key}:", text)]
+    assert uncommented == []
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_its_docstring_names_every_option_and_the_source(name):
+    description = ESTIMATORS[name].__doc__
+    assert "arXiv:" in description or name == "hgpo"
+    for option in ESTIMATORS.options(name):
+        assert re.search(rf"^ +{option}: \S", description, flags=re.MULTILINE), option
+    if name not in ("grpo", "gigpo", "hgpo", "hgpo_gae"):
+        assert re.search(r"Source:\s+(code|paper|third\s+party)", description)
