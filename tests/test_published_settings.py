@@ -28,7 +28,7 @@ EVERYWHERE = {
     "trainer.kl_coef": 0.01,
     "trainer.entropy_coef": 0.001,
     "trainer.max_grad_norm": 1.0,
-    "trainer.loss_aggregation": "token_mean",
+    "trainer.loss_aggregation": None,  # what ppo_clip prefers, token_mean
     "trainer.invalid_action_penalty": 0.1,
     "algo.name": "hgpo",
     "algo.gamma": 0.95,

@@ -21,6 +21,7 @@ from hgpo_gym.trainers.policies.base import MeteredPolicy, NoAnswerError, Policy
 from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
+from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.settings import RunSettings, parse_section
@@ -46,6 +47,7 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
                 evaluation.sampling(settings.rollout.max_new_tokens),
                 range(evaluation.decoding_seeds),
                 lambda done, total: tick(done, total, "episodes"),
+                team=TEAMS.bind(settings.team)(),
             )
     except NoAnswerError as error:
         raise CommandFailed(str(error), 1) from None

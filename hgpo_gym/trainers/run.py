@@ -19,6 +19,7 @@ from hgpo_gym.trainers.metrics import LEGEND, PARTS, describe_iteration
 from hgpo_gym.trainers.processes import ALONE, Processes, check_seen_by_all
 from hgpo_gym.trainers.rollouts import saved as saved_rollouts
 from hgpo_gym.trainers.rollouts.rollout import Rollout
+from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run_directory import open_run
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -184,6 +185,7 @@ class Run:
                 settings.sampling(self.settings.rollout.max_new_tokens),
                 range(settings.decoding_seeds),
                 processes=self.processes,
+                team=TEAMS.bind(self.settings.team)(),
             )
         seconds = time.perf_counter() - began
         self.evaluations.append({"iteration": self.iteration, "seconds": seconds, **result.summary()})

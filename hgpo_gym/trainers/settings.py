@@ -4,11 +4,12 @@ The YAML files in `configs/` hold the defaults and say what each key does; these
 at once and before anything runs. `RunSettings.parse` is the door: behind it nobody sees an untyped configuration.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -18,6 +19,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     ValidationError,
+    model_validator,
 )
 
 from hgpo_gym.memory.memory import Memory
@@ -26,6 +28,8 @@ from hgpo_gym.registry import Choice
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.models import MODELS, Model
 from hgpo_gym.trainers.policies.base import Sampling
+from hgpo_gym.trainers.update.aggregation import AGGREGATIONS
+from hgpo_gym.trainers.update.corrections import CORRECTIONS
 
 
 class Section(BaseModel):
@@ -34,6 +38,17 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, allow_inf_nan=False
     )
+
+
+def one_of(names: Iterable[str]) -> Callable[[str | None], str | None]:
+    """A check of a value that is one of these, or None where that is allowed too."""
+
+    def check(value: str | None) -> str | None:
+        if value is not None and value not in names:
+            raise ValueError(unknown_name("name", value, names))
+        return value
+
+    return check
 
 
 class EnvSettings(Section):
@@ -58,6 +73,7 @@ class RolloutSettings(Section):
     workers: NonNegativeInt
     temperature: PositiveFloat
     max_new_tokens: PositiveInt
+    record: list[str]
 
     @property
     def sampling(self) -> Sampling:
@@ -75,21 +91,31 @@ class TrainerSettings(Section):
     clip_high: NonNegativeFloat
     kl_coef: NonNegativeFloat
     entropy_coef: NonNegativeFloat
-    loss_aggregation: Literal["token_mean", "sequence_mean"]
+    loss_aggregation: Annotated[str | None, AfterValidator(one_of(AGGREGATIONS))]
+    loss_constant: PositiveFloat
     max_grad_norm: PositiveFloat
     invalid_action_penalty: NonNegativeFloat
     max_batch_tokens: PositiveInt
     recompute_logprobs: bool
-    importance_correction: Literal["none", "token", "sequence"]
+    importance_correction: Annotated[str, AfterValidator(one_of(CORRECTIONS))]
     importance_cap: PositiveFloat
+    importance_options: dict[str, Any]
+    off_policy_limit: float | None
     optimizer: Literal["adamw", "adamw_8bit"]
     precision: Literal["float32", "bfloat16"]
     gradient_checkpointing: bool
 
+    @model_validator(mode="after")
+    def _check_correction(self) -> Self:
+        CORRECTIONS.check_options(*self.correction)
+        return self
+
     @property
-    def needs_old_logprobs(self) -> bool:
-        """Whether the trainer's own log-probabilities are computed for all tokens before the update."""
-        return self.recompute_logprobs or self.importance_correction != "none"
+    def correction(self) -> Choice:
+        """The importance correction; its cap is `importance_cap` where it has one."""
+        capped = "cap" in CORRECTIONS.options(self.importance_correction)
+        cap = {"cap": self.importance_cap} if capped else {}
+        return Choice(self.importance_correction, {**cap, **self.importance_options})
 
 
 class EvaluationSettings(Section):
@@ -180,6 +206,10 @@ class RunSettings(Section):
     engine: Annotated[Choice, BeforeValidator(_engine)]
     learner: ChoiceSetting
     algo: ChoiceSetting
+    objective: ChoiceSetting
+    team: ChoiceSetting
+    sampler: ChoiceSetting
+    shaping: ChoiceSetting
     rollout: RolloutSettings
     trainer: TrainerSettings
     evaluation: EvaluationSettings
@@ -229,8 +259,11 @@ class _Mistake(dict[str, Any]):
 def _errors(error: ValidationError, prefix: str) -> list[_Mistake]:
     mistakes = []
     for entry in error.errors(include_url=False):
-        where = ".".join(str(part) for part in entry["loc"] if isinstance(part, str) and part.islower())
-        mistakes.append(_Mistake({**entry, "where": prefix + where}))
+        where = prefix + ".".join(str(part) for part in entry["loc"] if isinstance(part, str) and part.islower())
+        if isinstance(inner := entry.get("ctx", {}).get("error"), ValidationError):
+            mistakes += _errors(inner, f"{where}.")
+        else:
+            mistakes.append(_Mistake({**entry, "where": where}))
     return mistakes
 
 
@@ -254,7 +287,7 @@ _WORDS = {
 def _explained(mistake: _Mistake) -> str:
     where, value, context = mistake["where"], mistake["input"], mistake.get("ctx", {})
     if mistake["type"] == "value_error":
-        message = str(context["error"])
+        message = str(context["error"]).replace("Unknown name", f"Unknown {where}", 1)
         return message if message.startswith((where, "Unknown")) else f"{where}: {message}"
     if mistake["type"] == "missing":
         return f"{where} is not set."

@@ -109,9 +109,9 @@ class LanguageModelPolicy:
         texts = self.tokenizer.batch_decode(ids, skip_special_tokens=True)
         return [Response(text, record) for text, record in zip(texts, records, strict=True)]
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
         """See `TrainablePolicy`; under the constraint that the records were drawn with."""
-        return likelihood(self.model, records, temperature=temperature)
+        return likelihood(self.model, records, temperature=temperature, sums=sums)
 
     def updated(self) -> None:
         """Nothing to do: it generates with the model itself."""

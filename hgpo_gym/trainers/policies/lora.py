@@ -100,11 +100,11 @@ class WithoutAdapter:
     def model(self) -> torch.nn.Module:
         return self._policy.model
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
         """See `Scorer`."""
         model: Any = self._policy.model
         with model.disable_adapter():
-            return self._policy.likelihood(records, temperature=temperature)
+            return self._policy.likelihood(records, temperature=temperature, sums=sums)
 
 
 def _import_peft() -> Any:
