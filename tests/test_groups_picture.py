@@ -97,7 +97,7 @@ def test_a_set_of_equal_values_is_hollow():
 
 
 def test_an_estimator_of_ones_own_has_its_advantages_drawn(batch, monkeypatch):
-    monkeypatch.setitem(ESTIMATORS, "mine", lambda records, *, scale=1.0: scale * records.reward)
+    monkeypatch.setitem(ESTIMATORS._all, "mine", lambda records, *, scale=1.0: scale * records.reward)
     [(title, steps)] = read(draw_groups(batch, "mine", scale=2))
     assert (title, steps[3][1]) == ("Advantages by mine", "B +20")
 
