@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import yaml
 
-from hgpo_gym.config.compose import FOLDER
+from hgpo_gym.config.choices import FOLDER
 
 GLOBAL = "# @package _global_"
 
