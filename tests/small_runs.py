@@ -1,9 +1,11 @@
 """Real runs that take a second: a table learns a short maze."""
 
+from typing import Any
+
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.baselines import make_trainer
-from hgpo_gym.trainers.run_directory import open_run
+from hgpo_gym.trainers.run_directory import open_run, read_metrics
 
 SETTINGS = [
     "model=tabular",
@@ -19,11 +21,23 @@ SETTINGS = [
 ]
 
 
-def train(run_dir, *overrides):
-    """A finished run in `run_dir`."""
-    config = load_config("config", [*SETTINGS, f"run_dir={run_dir}", *overrides])
-    trainer = make_trainer(config, open_run(config), Progress())
+def train(run_dir, *overrides, settings=SETTINGS, progress=None):
+    """Train to the end in `run_dir`, with these settings and then the overrides. Returns the summary."""
+    config = load_config("config", [*settings, f"run_dir={run_dir}", *overrides])
+    trainer = make_trainer(config, open_run(config), progress or Progress())
     try:
         return trainer.train()
     finally:
         trainer.close()
+
+
+def numbers(run_dir):
+    """The metrics of a run, a dictionary an iteration, without what was timed."""
+    return [without_seconds(line) for line in read_metrics(run_dir)]
+
+
+def without_seconds(value: Any) -> Any:
+    """The same, without what was timed."""
+    if isinstance(value, dict):
+        return {name: without_seconds(part) for name, part in value.items() if not name.startswith("seconds")}
+    return [without_seconds(part) for part in value] if isinstance(value, list) else value

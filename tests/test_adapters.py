@@ -17,10 +17,9 @@ from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.lora import WithoutAdapter, add_adapter, load_adapter, merge, plain_weights
 from hgpo_gym.trainers.policies.models import load_model
-from hgpo_gym.trainers.run import Trainer
-from hgpo_gym.trainers.run_directory import open_run, read_metrics
 from hgpo_gym.trainers.settings import LoraSettings
 from tests.small_models import answers, make_policy, settings, updated, weights
+from tests.small_runs import numbers, train
 
 pytest.importorskip("peft")
 
@@ -133,33 +132,20 @@ RUN = [
 ]  # fmt: skip
 
 
-def train(run_dir, *overrides):
-    config = load_config("config", [*RUN, f"run_dir={run_dir}", *overrides])
-    trainer = Trainer(config, open_run(config), Progress())
-    try:
-        trainer.train()
-    finally:
-        trainer.close()
-    return trainer
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run of two iterations, stopped after one and resumed, and the whole one."""
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HGPO_GYM_CACHE", str(folder / "cache"))
-        train(folder / "whole")
-        train(folder / "broken", "trainer.iterations=1")
-        train(folder / "broken", "resume=must")
+        train(folder / "whole", settings=RUN)
+        train(folder / "broken", "trainer.iterations=1", settings=RUN)
+        train(folder / "broken", "resume=must", settings=RUN)
     return folder
 
 
 def test_a_run_with_an_adapter_resumes_to_the_same_numbers_and_keeps_small_checkpoints(run):
-    whole, broken = (
-        [{k: v for k, v in line.items() if "seconds" not in k} for line in read_metrics(run / name)]
-        for name in ("whole", "broken")
-    )
+    whole, broken = numbers(run / "whole"), numbers(run / "broken")
     assert whole[-1].pop("evaluation_success") == broken[-1].pop("evaluation_success")
     broken[0].pop("evaluation_success")  # there it was the last iteration
     assert whole == broken

@@ -27,21 +27,13 @@ from hgpo_gym.trainers.assemble import initial_weights, make_evaluated_policy
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, UnsoundError, load_update_state
 from hgpo_gym.trainers.policies.models import load_model, save_model
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
-from hgpo_gym.trainers.run import Trainer
 from hgpo_gym.trainers.run_directory import RunDirectory, open_run, read_metrics, read_summary
 from tests import small_runs
 from tests.checks import killed_run
+from tests.small_runs import numbers
 
 SHORT = ["env.sections=1", "trainer.iterations=3", "checkpoint.every=1", "checkpoint.keep=1"]
 FILE_EVENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")
-
-
-def numbers(run_dir):
-    """The metrics without the seconds."""
-    return [
-        {name: value for name, value in line.items() if not name.startswith("seconds_")}
-        for line in read_metrics(run_dir)
-    ]
 
 
 class Notes(Progress):
@@ -57,12 +49,7 @@ class Notes(Progress):
 
 
 def train(run_dir, *overrides, report=None):
-    config = load_config("config", [*small_runs.SETTINGS, *SHORT, f"run_dir={run_dir}", *overrides])
-    trainer = Trainer(config, open_run(config), report or Notes())
-    try:
-        return trainer.train()
-    finally:
-        trainer.close()
+    return small_runs.train(run_dir, *SHORT, *overrides, progress=report or Notes())
 
 
 def killed_at(number, folder, act):

@@ -15,7 +15,6 @@ import torch
 from safetensors.torch import load_file
 
 from hgpo_gym.config.compose import load_config
-from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.assemble import make_env
 from hgpo_gym.trainers.checkpoint import load_update_state
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
@@ -23,8 +22,9 @@ from hgpo_gym.trainers.policies.batching import dealt_batches, length_sorted_bat
 from hgpo_gym.trainers.processes import ALONE, Processes, join_processes
 from hgpo_gym.trainers.rollouts.collect import collect, merge
 from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
-from hgpo_gym.trainers.run import Trainer
-from hgpo_gym.trainers.run_directory import open_run, read_metrics, read_summary
+from hgpo_gym.trainers.run_directory import read_metrics, read_summary
+from tests import small_runs
+from tests.small_runs import numbers
 
 ITERATIONS = 5
 BROKEN_OFF = 3
@@ -74,12 +74,7 @@ def sharded(tmp_path_factory):
 
 
 def train(run_dir, *overrides):
-    config = load_config("config", [*SMALL, f"run_dir={run_dir}", *overrides])
-    trainer = Trainer(config, open_run(config), Progress())
-    try:
-        trainer.train()
-    finally:
-        trainer.close()
+    small_runs.train(run_dir, *overrides, settings=SMALL)
     return run_dir
 
 
@@ -107,11 +102,11 @@ def broken_off(run_dir, copy):
 
 def assert_same_numbers(run_dir, expected):
     """Every number of every iteration but the seconds, and the last evaluation."""
-    lines, expected_lines = read_metrics(run_dir), read_metrics(expected)
+    lines, expected_lines = numbers(run_dir), numbers(expected)
     assert [line["iteration"] for line in lines] == list(range(1, read_summary(expected)["iterations"] + 1))
     for line, other in zip(lines, expected_lines, strict=True):
         assert line.keys() == other.keys()
-        for name in line.keys() - {name for name in line if name.startswith("seconds_")}:
+        for name in line:
             where = f"{name} of iteration {line['iteration']}"
             np.testing.assert_allclose(line[name], other[name], atol=1e-4, rtol=0, err_msg=where)
     assert read_summary(run_dir)["success_after"] == read_summary(expected)["success_after"]

@@ -11,7 +11,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_config, plain
 from hgpo_gym.trainers.assemble import make_evaluation_env
 from hgpo_gym.trainers.evaluation import evaluate
@@ -21,6 +20,7 @@ from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from hgpo_gym.trainers.settings import EndpointSettings
 from tests.chat_server import Reply, choose, completion, error, serving
+from tests.commands import run
 
 KEY = "sk-very-secret-0123456789"
 SECONDS = 20.0
@@ -72,17 +72,6 @@ def requests(prompts):
     return [Request(prompt, seed=(number,)) for number, prompt in enumerate(prompts)]
 
 
-def run(capsys, *arguments):
-    """Exit status, standard output and standard error."""
-    status = 0
-    try:
-        main(arguments)
-    except SystemExit as exit:
-        status = exit.code
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
-
-
 def run_eval(capsys, server, *overrides):
     return run(capsys, "eval", "policy=openai", f"openai.base_url={server.url}", "openai.model=tiny", *MAZE, *overrides)
 
@@ -101,7 +90,7 @@ def seed_of(request):
 def test_an_evaluation_by_endpoint_is_that_of_the_same_model_here_and_its_tokens_are_counted(capsys, tmp_path):
     out = tmp_path / "evaluation.json"
     with serving(play) as server:
-        status, shown, err = evaluate(
+        status, shown, err = run_eval(
             capsys, server, f"out={out}", "openai.price_input=2", "openai.price_output=10", "evaluation.top_p=0.9"
         )
     assert status == 0, err

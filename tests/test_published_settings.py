@@ -5,10 +5,9 @@ import torch
 from omegaconf import OmegaConf
 
 from hgpo_gym.config.compose import groups, load_config
-from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, save_model, train_tokenizer
-from hgpo_gym.trainers.run import Trainer
-from hgpo_gym.trainers.run_directory import flatten, open_run, read_metrics
+from hgpo_gym.trainers.run_directory import flatten, read_metrics
+from tests import small_runs
 
 # From the scripts of HGPO in verl-agent (recipe/hgpo) and the defaults of its verl/trainer/config/ppo_trainer.yaml.
 EVERYWHERE = {
@@ -130,19 +129,8 @@ SCALED_DOWN = [
 )
 def test_a_preset_scaled_down_trains(preset, algo, chat_model, tmp_path):
     """Two optimiser steps: Adam moves no weight by more than the learning rate each time, weight decay aside."""
-    overrides = [
-        f"experiment={preset}",
-        f"algo={algo}",
-        f"model.path={chat_model}",
-        f"run_dir={tmp_path}",
-        *SCALED_DOWN,
-    ]
-    config = load_config("config", overrides)
-    trainer = Trainer(config, open_run(config), Progress())
-    try:
-        summary = trainer.train()
-    finally:
-        trainer.close()
+    chosen = [f"experiment={preset}", f"algo={algo}", f"model.path={chat_model}"]
+    summary = small_runs.train(tmp_path, settings=[*chosen, *SCALED_DOWN])
     (metrics,) = read_metrics(tmp_path)
     assert summary["iterations"] == 1
     assert metrics["steps"] == 2 * 2 * 2

@@ -12,11 +12,11 @@ from omegaconf import OmegaConf
 
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.config.compose import load_config
-from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
-from hgpo_gym.trainers.run import Trainer
 from hgpo_gym.trainers.run_directory import open_run, read_metrics, read_summary
+from tests import small_runs
+from tests.small_runs import numbers
 
 SMALL = [
     "env.sections=1",
@@ -47,20 +47,7 @@ def config(run_dir, *overrides):
 
 
 def train(run_dir, *overrides):
-    settings = config(run_dir, *overrides)
-    trainer = Trainer(settings, open_run(settings), Progress())
-    try:
-        return trainer.train()
-    finally:
-        trainer.close()
-
-
-def numbers(run_dir):
-    """The metrics without the seconds."""
-    return [
-        {name: value for name, value in line.items() if not name.startswith("seconds_")}
-        for line in read_metrics(run_dir)
-    ]
+    return small_runs.train(run_dir, *overrides, settings=SMALL)
 
 
 @pytest.mark.parametrize("algo", ["grpo", "gigpo", "hgpo"])
