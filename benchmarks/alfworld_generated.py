@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from statistics import mean
 
-from hgpo_gym.envs.alfworld.generator import generate_game
+from hgpo_gym.envs.alfworld.generation.games import generate_game
 from tests.checks.generated_games import generated_sample, means, objects, receptacles, released_sample, steps
 
 

@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 
 from hgpo_gym.envs import TextVectorEnv
-from hgpo_gym.envs.alfworld.games import find_games
 from hgpo_gym.envs.alfworld.native import NativeEngine, compile_game
+from hgpo_gym.envs.alfworld.splits import find_games
 from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
 
 SPLIT, GROUPS, GROUP_SIZE, STEPS = "valid_seen", 16, 8, 50

@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hgpo_gym.client import RemoteTextEnv
 from hgpo_gym.client.connection import Connection
-from hgpo_gym.client.env import RemoteTextEnv
 from tests.checks.malformed import SECRET, Target, malformed_requests, send
 
 ENVIRONMENTS = ("hgpo_gym/SignpostMaze-v0", "hgpo_gym/ALFWorld-v0", "hgpo_gym/WebShop-v0")

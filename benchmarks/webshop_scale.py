@@ -23,8 +23,8 @@ from typing import Any
 
 from benchmarks.resident_memory import peak_mib
 from hgpo_gym.envs.webshop.catalogue import open_catalogue
-from hgpo_gym.envs.webshop.goals import open_goals
-from hgpo_gym.envs.webshop.sources import find_sources
+from hgpo_gym.envs.webshop.catalogue.sources import find_sources
+from hgpo_gym.envs.webshop.goals.goal_list import open_goals
 
 FULL = 1_180_000
 STAGES = ("build", "open")

@@ -8,8 +8,8 @@ from gymnasium.envs.registration import load_env_creator
 
 from docs_site.markdown import code, prose, settings, table
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv
-from hgpo_gym.envs.alfworld.dataset import GAMES
-from hgpo_gym.envs.alfworld.generated import GENERATED_SPLITS as GENERATED_GAMES
+from hgpo_gym.envs.alfworld.data.dataset import GAMES
+from hgpo_gym.envs.alfworld.generation.splits import GENERATED_SPLITS as GENERATED_GAMES
 from hgpo_gym.envs.registration import EnvRecord, make, option_defaults
 from hgpo_gym.envs.webshop.splits import GENERATED_SPLITS as GENERATED_SHOPS
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from hgpo_gym.config.compose import load_config
+from hgpo_gym.config.compose import load_run
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.baselines import make_trainer
-from hgpo_gym.trainers.run_directory import open_run, read_metrics
+from hgpo_gym.trainers.run import Run
+from hgpo_gym.trainers.run_directory import read_metrics
 
 SETTINGS = [
     "model=tabular",
@@ -23,12 +23,8 @@ SETTINGS = [
 
 def train(run_dir, *overrides, settings=SETTINGS, progress=None):
     """Train to the end in `run_dir`, with these settings and then the overrides. Returns the summary."""
-    config = load_config("config", [*settings, f"run_dir={run_dir}", *overrides])
-    trainer = make_trainer(config, open_run(config), progress or Progress())
-    try:
-        return trainer.train()
-    finally:
-        trainer.close()
+    with Run(load_run([*settings, f"run_dir={run_dir}", *overrides]), progress or Progress()) as run:
+        return run.train()
 
 
 def numbers(run_dir):

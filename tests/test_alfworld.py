@@ -15,7 +15,8 @@ from gymnasium.utils.env_checker import check_env
 
 import hgpo_gym  # noqa: F401 - registers the ids
 from hgpo_gym.envs.alfworld.env import ALFWorldEnv
-from hgpo_gym.envs.alfworld.games import TASK_TYPES, find_games, read_game
+from hgpo_gym.envs.alfworld.games.files import TASK_TYPES, read_game
+from hgpo_gym.envs.alfworld.splits import find_games
 
 # Games of valid_seen in bathrooms and bedrooms, which load fast.
 LOOK = "look_at_obj_in_light-Pillow-DeskLamp-7bc229d1800a"

@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 import pytest
 
 from hgpo_gym.envs.alfworld.env import ALFWorldEnv
-from hgpo_gym.envs.alfworld.explorer import Errand, Explorer, read_task
-from hgpo_gym.envs.alfworld.games import find_games
-from hgpo_gym.envs.alfworld.likely_places import EVERY_PLACE, LIKELY_PLACES
+from hgpo_gym.envs.alfworld.experts.explorer import Errand, Explorer, read_task
+from hgpo_gym.envs.alfworld.experts.likely_places import EVERY_PLACE, LIKELY_PLACES
 from hgpo_gym.envs.alfworld.native import NativeEngine
+from hgpo_gym.envs.alfworld.splits import find_games
 
 # Games of valid_seen.
 LOOK = "look_at_obj_in_light-Pillow-DeskLamp-7bc229d1800a"

@@ -12,12 +12,14 @@ import pytest
 pytest.importorskip("alfworld", reason="alfworld is not installed: pip install 'hgpo_gym[alfworld]'")
 
 from hgpo_gym.envs import check_text_env
-from hgpo_gym.envs.alfworld import generated, rooms
-from hgpo_gym.envs.alfworld.games import TASK_TYPES, find_games
-from hgpo_gym.envs.alfworld.generated import GENERATED_SPLITS, generated_folder
-from hgpo_gym.envs.alfworld.generator import GeneratedGame, generate_game, write_games
+from hgpo_gym.envs.alfworld.games.files import TASK_TYPES
+from hgpo_gym.envs.alfworld.generation import rooms
+from hgpo_gym.envs.alfworld.generation import splits as generated
+from hgpo_gym.envs.alfworld.generation.games import GeneratedGame, generate_game, write_games
+from hgpo_gym.envs.alfworld.generation.splits import GENERATED_SPLITS, generated_folder
 from hgpo_gym.envs.alfworld.native import NativeEngine
 from hgpo_gym.envs.alfworld.native import rules as game_rules
+from hgpo_gym.envs.alfworld.splits import find_games
 from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
 from tests.checks.alfworld_parity import compare
 from tests.checks.generated_games import (
@@ -140,7 +142,7 @@ def test_alfworlds_expert_solves_one(tmp_path):
 WRITE = """
 import sys
 from pathlib import Path
-from hgpo_gym.envs.alfworld.generator import write_games
+from hgpo_gym.envs.alfworld.generation.games import write_games
 write_games(Path(sys.argv[1]), range(60, 90))
 """
 
@@ -202,7 +204,7 @@ def test_a_split_is_made_once_and_told_about(empty_cache, monkeypatch, capsys):
 
 
 def test_two_processes_make_a_split_at_once(empty_cache):
-    code = "from hgpo_gym.envs.alfworld.games import find_games; print(*find_games(split='generated_test').task_ids)"
+    code = "from hgpo_gym.envs.alfworld.splits import find_games; print(*find_games(split='generated_test').task_ids)"
     command, root = [sys.executable, "-c", code], Path(__file__).parents[1]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) for _ in range(2)]
     printed = [process.communicate()[0].split() for process in processes]
@@ -214,7 +216,7 @@ def test_two_processes_make_a_split_at_once(empty_cache):
 def test_without_the_alfworld_package_the_error_says_what_to_install(empty_cache):
     code = (
         "import sys; sys.modules['alfworld'] = None\n"
-        "from hgpo_gym.envs.alfworld.games import find_games; find_games(split='generated')"
+        "from hgpo_gym.envs.alfworld.splits import find_games; find_games(split='generated')"
     )
     command = [sys.executable, "-c", code]
     failed = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1], check=False)

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from hgpo_gym.envs.alfworld import dataset, games
-from hgpo_gym.envs.alfworld.games import TASK_TYPES, find_games
+from hgpo_gym.envs.alfworld import splits
+from hgpo_gym.envs.alfworld.data import dataset
+from hgpo_gym.envs.alfworld.games.files import TASK_TYPES, game_files
+from hgpo_gym.envs.alfworld.splits import find_games
 from hgpo_gym.envs.download import check_archive, only_process
 from tests import commands
 from tests.threads import at_work
@@ -27,8 +29,9 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(games, "_catalogue", games._catalogue.__wrapped__)  # as in a new process: nothing is remembered
-    monkeypatch.setattr(games, "_list_games", games._list_games.__wrapped__)
+    # As in a new process: nothing is remembered.
+    monkeypatch.setattr(splits, "_catalogue", splits._catalogue.__wrapped__)
+    monkeypatch.setattr(splits, "_list_games", splits._list_games.__wrapped__)
 
 
 def run(capsys, *arguments):
@@ -37,7 +40,7 @@ def run(capsys, *arguments):
 
 
 def released(alfworld_data, split, count):
-    return games.game_files(alfworld_data / "json_2.1.1" / split)[:: 140 // count][:count]
+    return game_files(alfworld_data / "json_2.1.1" / split)[:: 140 // count][:count]
 
 
 # ---- fetching
@@ -153,7 +156,7 @@ def test_a_damaged_game_is_restored_from_the_archives(whole_release, tmp_path, c
     to = tmp_path / "data"
     with serving(whole_release) as server:
         run(capsys, "--to", to, "--mirror", server.url)
-    game = games.game_files(to)[2]
+    game = game_files(to)[2]
     sound = game.read_bytes()
     game.write_bytes(sound[:1000])
     status, out, _ = run(capsys, "--to", to, "--check")
@@ -254,7 +257,7 @@ def test_a_damaged_archive_is_named_removed_and_fetched_again(whole_release, tmp
         assert f"{GAMES_ZIP}.part is not a sound zip file: {first}: Bad CRC-32" in err
         assert f"It came from {server.url}/{GAMES_ZIP} and was removed" in err
         assert {path.name for path in (to / "archives").iterdir()} == {JSON_ZIP, "manifest.json"}
-        assert games.game_files(to) == []
+        assert game_files(to) == []
         (whole_release / GAMES_ZIP).write_bytes(sound)
         assert run(capsys, "--to", to, "--mirror", server.url)[0] == 0
 
@@ -341,13 +344,13 @@ def test_games_are_taken_from_archives(release, tmp_path, monkeypatch, capsys):
     status, out, err = run(capsys, *one_by_one, "--to", tmp_path / "b" / "json_2.1.1")
     assert (status, err) == (0, "")
     assert find_games(tmp_path / "b", "valid_train").task_ids == find_games(tmp_path / "a", "valid_train").task_ids
-    assert len(games.game_files(tmp_path / "b")) == 6  # alfworld does not play the others
+    assert len(game_files(tmp_path / "b")) == 6  # alfworld does not play the others
     assert {path.name for path in (tmp_path / "b" / "json_2.1.1").iterdir()} == {"valid_seen", "valid_train"}
 
 
 def test_one_game_more_goes_into_the_split_that_is_there(alfworld_data, tmp_path, capsys):
     run(capsys, "--from", alfworld_data / "json_2.1.1" / "valid_seen", "--to", tmp_path)
-    lost = games.game_files(tmp_path)[7]
+    lost = game_files(tmp_path)[7]
     lost.unlink()
     own = tmp_path / "json_2.1.1" / "valid_seen" / "notes.txt"
     own.write_text("mine")
@@ -360,7 +363,7 @@ def test_one_game_more_goes_into_the_split_that_is_there(alfworld_data, tmp_path
 
 def test_games_that_are_not_sound_are_named_and_left_out(release, tmp_path, capsys):
     run(capsys, "--from", release, "--to", tmp_path / "source")
-    cut, lonely, *_ = games.game_files(tmp_path / "source" / "json_2.1.1" / "valid_seen")
+    cut, lonely, *_ = game_files(tmp_path / "source" / "json_2.1.1" / "valid_seen")
     cut.write_bytes(cut.read_bytes()[:1000])
     lonely.with_name(TRAJECTORY).unlink()
     status, out, _ = run(capsys, "--from", tmp_path / "source", "--to", tmp_path / "data")
@@ -400,7 +403,7 @@ def test_two_archives_with_the_same_game_are_not_mixed(release, tmp_path, capsys
 KILLED_WHILE_INSTALLING = """
 import contextlib, os, signal, sys
 from pathlib import Path
-from hgpo_gym.envs.alfworld.dataset import ALFWorldData
+from hgpo_gym.envs.alfworld.data.dataset import ALFWorldData
 class Killer:
     line = print
     @contextlib.contextmanager
@@ -446,7 +449,7 @@ def test_check_changes_nothing(release, tmp_path, capsys):
 def test_check_passes_when_all_games_are_there(whole_release, tmp_path, capsys):
     run(capsys, "--from", whole_release, "--to", tmp_path / "data")
     assert run(capsys, "--to", tmp_path / "data", "--check")[0] == 0
-    games.game_files(tmp_path / "data")[0].unlink()
+    game_files(tmp_path / "data")[0].unlink()
     assert run(capsys, "--to", tmp_path / "data", "--check")[0] == 1
 
 
@@ -467,7 +470,7 @@ def test_check_is_for_itself(tmp_path, capsys):
 def test_every_game_is_compiled_once_and_those_that_cannot_are_named(whole_release, tmp_path, capsys):
     to = tmp_path / "data"
     run(capsys, "--from", whole_release, "--to", to)
-    strange = games.game_files(to)[0]
+    strange = game_files(to)[0]
     content = json.loads(strange.read_text())
     strange.write_text(json.dumps({**content, "pddl_domain": content["pddl_domain"] + "(another-rule)"}))
     status, out, _ = run(capsys, "--to", to, "--compile")
@@ -502,7 +505,7 @@ def linked(alfworld_data, tmp_path):
     """A folder with the 140 games of valid_seen as links, each of which can be replaced."""
     folder = tmp_path / "games" / "valid_seen"
     source = alfworld_data / "json_2.1.1" / "valid_seen"
-    for game in games.game_files(source):
+    for game in game_files(source):
         place = folder / game.parent.relative_to(source)
         place.mkdir(parents=True)
         for file in (game, game.with_name(TRAJECTORY)):
@@ -534,7 +537,7 @@ def listed(data):
 
 def test_only_new_and_changed_files_are_read_again(linked):
     before = listed(linked)
-    changed, removed, *_ = games.game_files(linked)
+    changed, removed, *_ = game_files(linked)
     rename_problem(changed, "another")
     assert listed(linked) == before  # size and time are as they were: it was not read
     os.utime(changed)
@@ -551,7 +554,7 @@ def test_only_new_and_changed_files_are_read_again(linked):
 
 def test_a_changed_trajectory_is_read_again(linked):
     listed(linked)
-    trajectory = games.game_files(linked)[0].with_name(TRAJECTORY)
+    trajectory = game_files(linked)[0].with_name(TRAJECTORY)
     content = trajectory.read_bytes()
     trajectory.unlink()
     with pytest.raises(ValueError, match=f"there is no {TRAJECTORY} beside it"):
@@ -585,7 +588,7 @@ def test_an_index_that_is_not_sound_counts_for_nothing(linked, damage):
 
 def test_several_processes_list_a_folder_at_once(linked):
     code = (
-        "import sys; from hgpo_gym.envs.alfworld.games import find_games\n"
+        "import sys; from hgpo_gym.envs.alfworld.splits import find_games\n"
         "print(find_games(sys.argv[1], 'valid_seen').task_ids)"
     )
     command = [sys.executable, "-c", code, str(linked)]

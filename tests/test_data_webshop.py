@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hgpo_gym.envs.webshop.catalogue import open_catalogue
+from hgpo_gym.envs.webshop.data.published import SHA256
 from hgpo_gym.envs.webshop.env import WebShopEnv
-from hgpo_gym.envs.webshop.published import SHA256
 from tests import commands
 from tests.test_data import serving
 

@@ -12,15 +12,16 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from hgpo_gym.trainers.assemble import make_env
 from safetensors.torch import load_file
 
 from hgpo_gym.config.compose import load_config
-from hgpo_gym.trainers.assemble import make_env
 from hgpo_gym.trainers.checkpoint import load_update_state
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
 from hgpo_gym.trainers.policies.batching import dealt_batches, length_sorted_batches
 from hgpo_gym.trainers.processes import ALONE, Processes, join_processes
-from hgpo_gym.trainers.rollouts.collect import collect, merge
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.rollout import merge
 from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary
 from tests import small_runs

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, check_text_env, register
-from hgpo_gym.envs.members import WorkerDiedError, WorkerMembers
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.signpost_maze import Place, SignpostMazeEnv
 from hgpo_gym.envs.spaces import UnicodeText
+from hgpo_gym.envs.workers import WorkerDiedError, WorkerMembers
 
 MAZE = "hgpo_gym/SignpostMaze-v0"
 

@@ -5,7 +5,7 @@ from collections import deque
 import gymnasium
 import pytest
 
-from hgpo_gym.envs import Start, TextFromDiscrete, TextVectorEnv
+from hgpo_gym.envs import DiscreteTask, TextFromDiscrete, TextVectorEnv
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.toy_text import TAXI_ACTIONS, FrozenLakeText, TaxiText, describe_lake
 
@@ -17,7 +17,7 @@ def lake(**changes):
         "actions": ("left", "down", "right", "up"),
         "describe": describe_lake,
         "task": "Cross the ice.",
-        "tasks": {"small": Start({"desc": ["SF", "HG"], "is_slippery": False})},
+        "tasks": {"small": DiscreteTask({"desc": ["SF", "HG"], "is_slippery": False})},
     }
     return TextFromDiscrete("FrozenLake-v1", **{**options, **changes})
 
@@ -124,7 +124,7 @@ def test_what_does_not_fit_is_refused(changes, message):
 def test_actions_that_have_no_numbers_are_refused():
     with pytest.raises(ValueError, match=r"not Discrete: nothing to give names to"):
         TextFromDiscrete(
-            lambda: gymnasium.make("Pendulum-v1"), actions=(), describe=str, task="Swing.", tasks={"up": Start()}
+            lambda: gymnasium.make("Pendulum-v1"), actions=(), describe=str, task="Swing.", tasks={"up": DiscreteTask()}
         )
     with pytest.raises(ValueError, match=r"Unknown split 'tset'. Did you mean 'test'\?"):
         make(LAKE, split="tset")

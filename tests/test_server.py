@@ -17,10 +17,10 @@ from gymnasium.utils.env_checker import check_env
 from starlette.responses import Response
 
 from hgpo_gym.cli.main import main
-from hgpo_gym.client.connection import RemoteError, SessionLostError
-from hgpo_gym.client.env import RemoteTextEnv
+from hgpo_gym.client import RemoteError, RemoteTextEnv, SessionLostError
+from hgpo_gym.client import env as client_env
 from hgpo_gym.envs import ENVIRONMENTS, TextVectorEnv, check_text_env
-from hgpo_gym.server import models
+from hgpo_gym.server import models, serve
 from hgpo_gym.server.guard import Guard
 from hgpo_gym.server.offers import Offer, make_offers
 from tests.checks.malformed import SECRET, Target, malformed_requests, send
@@ -543,3 +543,7 @@ def test_a_server_that_is_none_is_named():
         port = taken.getsockname()[1]
     with pytest.raises(ConnectionError, match=f"No answer from http://127.0.0.1:{port} .* Is 'hgpo-gym serve' there"):
         RemoteTextEnv(f"http://127.0.0.1:{port}", MAZE)
+
+
+def test_client_and_server_read_the_token_from_the_same_variable():
+    assert client_env.TOKEN_VARIABLE == serve.TOKEN_VARIABLE

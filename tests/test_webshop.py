@@ -16,14 +16,14 @@ import pytest
 from hgpo_gym.envs import TextVectorEnv, check_text_env
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.webshop.catalogue import Catalogue, open_catalogue
-from hgpo_gym.envs.webshop.drawing import draw_price_limit
 from hgpo_gym.envs.webshop.env import WebShopEnv
-from hgpo_gym.envs.webshop.goal import Goal
-from hgpo_gym.envs.webshop.goals import GoalIds, open_goals, split_positions
-from hgpo_gym.envs.webshop.nouns import nouns_by_words
-from hgpo_gym.envs.webshop.pages import Page, draw_page
-from hgpo_gym.envs.webshop.scoring import OPTION_MATCHING, alike, score_purchase
-from hgpo_gym.envs.webshop.shop import SEARCH_TEMPLATE, Shop, parse_action
+from hgpo_gym.envs.webshop.goals.drawing import draw_price_limit
+from hgpo_gym.envs.webshop.goals.goal import Goal
+from hgpo_gym.envs.webshop.goals.goal_list import GoalIds, open_goals, split_positions
+from hgpo_gym.envs.webshop.shop.nouns import nouns_by_words
+from hgpo_gym.envs.webshop.shop.pages import Page, draw_page
+from hgpo_gym.envs.webshop.shop.rules import SEARCH_TEMPLATE, Shop, parse_action
+from hgpo_gym.envs.webshop.shop.scoring import OPTION_MATCHING, alike, score_purchase
 
 WEBSHOP = "hgpo_gym/WebShop-v0"
 TOOTHBRUSH = "beauty-B09MW563KN-0-dd368255"

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hgpo_gym.envs.webshop import json_stream
-from hgpo_gym.envs.webshop.analyzer import analyze, stem
-from hgpo_gym.envs.webshop.catalogue import Catalogue, open_catalogue
+from hgpo_gym.envs.webshop.catalogue import Catalogue, json_stream, open_catalogue
+from hgpo_gym.envs.webshop.catalogue.analyzer import analyze, stem
+from hgpo_gym.envs.webshop.catalogue.json_stream import stream_array, stream_object
+from hgpo_gym.envs.webshop.catalogue.sources import find_sources
 from hgpo_gym.envs.webshop.env import WebShopEnv
-from hgpo_gym.envs.webshop.goals import open_goals, split_positions
-from hgpo_gym.envs.webshop.json_stream import stream_array, stream_object
-from hgpo_gym.envs.webshop.sources import find_sources
+from hgpo_gym.envs.webshop.goals.goal_list import open_goals, split_positions
 
 MakeData = Callable[..., Path]
 
@@ -305,7 +304,7 @@ def test_a_damaged_cache_is_named(make_data: MakeData) -> None:
 def test_a_catalogue_of_other_code_is_not_taken(make_data: MakeData, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_data({})
     old = open_catalogue(data).folder
-    monkeypatch.setattr("hgpo_gym.envs.webshop.catalogue.source_digest", lambda *_modules: "another version")
+    monkeypatch.setattr("hgpo_gym.envs.webshop.catalogue.catalogue.source_digest", lambda *_modules: "another version")
     new = open_catalogue(data).folder
     assert new != old
     assert old.is_dir()

@@ -12,12 +12,12 @@ from statistics import median
 import pytest
 
 from hgpo_gym.envs.webshop.catalogue import Catalogue, open_catalogue
-from hgpo_gym.envs.webshop.generated import Product, generate_catalogue, generated_folder, write_catalogue
-from hgpo_gym.envs.webshop.generated.catalogue import ATTRIBUTES_FILE, GOALS_FILE, PRODUCTS_FILE
-from hgpo_gym.envs.webshop.generated.vocabulary import read_vocabulary
-from hgpo_gym.envs.webshop.goals import Goal, open_goals
-from hgpo_gym.envs.webshop.nouns import nouns_by_words
-from hgpo_gym.envs.webshop.scoring import OPTION_MATCHING, alike, colour_of, score_purchase
+from hgpo_gym.envs.webshop.generation import Product, generate_catalogue, generated_folder, write_catalogue
+from hgpo_gym.envs.webshop.generation.catalogue import ATTRIBUTES_FILE, GOALS_FILE, PRODUCTS_FILE
+from hgpo_gym.envs.webshop.generation.vocabulary import read_vocabulary
+from hgpo_gym.envs.webshop.goals.goal_list import Goal, open_goals
+from hgpo_gym.envs.webshop.shop.nouns import nouns_by_words
+from hgpo_gym.envs.webshop.shop.scoring import OPTION_MATCHING, alike, colour_of, score_purchase
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ import pytest
 from hgpo_gym.cli.main import main
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.webshop.env import WebShopEnv
-from hgpo_gym.envs.webshop.generated import write_catalogue
-from hgpo_gym.envs.webshop.pages import TEXT, page_pieces
-from hgpo_gym.envs.webshop.web import ShoppingSession, ShopServer
+from hgpo_gym.envs.webshop.generation import write_catalogue
+from hgpo_gym.envs.webshop.shop.pages import TEXT, page_pieces
+from hgpo_gym.envs.webshop.web.server import ShoppingSession, ShopServer
 from tests.threads import at_work
 
 OPTIONS = {"split": "generated", "max_episode_steps": 15}

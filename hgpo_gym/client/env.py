@@ -11,8 +11,8 @@ import numpy as np
 from hgpo_gym.client.connection import Connection, SessionLostError
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.spaces import UnicodeText
-from hgpo_gym.server.serve import TOKEN_VARIABLE
 
+TOKEN_VARIABLE = "HGPO_GYM_SERVER_TOKEN"
 _PAGE = 1000
 _PAGES_KEPT = 16
 

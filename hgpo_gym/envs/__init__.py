@@ -2,7 +2,7 @@
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.checker import check_text_env
-from hgpo_gym.envs.from_discrete import Start, TextFromDiscrete
+from hgpo_gym.envs.from_discrete import DiscreteTask, TextFromDiscrete
 from hgpo_gym.envs.registration import ENVIRONMENTS, register
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.envs.wrappers import DiscreteActions, HashedText, TokenIds
@@ -11,8 +11,8 @@ from hgpo_gym.plugins import load_entry_points
 __all__ = [
     "ENVIRONMENTS",
     "DiscreteActions",
+    "DiscreteTask",
     "HashedText",
-    "Start",
     "TextEnv",
     "TextFromDiscrete",
     "TextVectorEnv",

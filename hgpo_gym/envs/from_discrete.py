@@ -11,7 +11,7 @@ from hgpo_gym.envs.base import TextEnv, Turn
 
 
 @dataclass(frozen=True)
-class Start:
+class DiscreteTask:
     """What a task is to the environment in question.
 
     Attributes:
@@ -30,7 +30,7 @@ class TextFromDiscrete(TextEnv):
     does, the actions that it masks are not admissible. Rewards are its own.
 
     Args:
-        env: the id of the environment, or a function that makes one from the options of a `Start`.
+        env: the id of the environment, or a function that makes one from the options of a `DiscreteTask`.
         actions: what the actions 0, 1, ... are called.
         describe: the text of an observation, given it and the unwrapped environment.
         task: the instruction.
@@ -49,13 +49,13 @@ class TextFromDiscrete(TextEnv):
         actions: Sequence[str],
         describe: Callable[[Any, gymnasium.Env[Any, Any]], str],
         task: str,
-        tasks: Mapping[str, Start],
+        tasks: Mapping[str, DiscreteTask],
         won: Callable[[float], bool] = lambda reward: reward > 0,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
         if not tasks:
-            raise ValueError("tasks is empty: give at least one Start.")
+            raise ValueError("tasks is empty: give at least one DiscreteTask.")
         self.task_ids = tuple(tasks)
         self._make = env
         self._actions = {name: number for number, name in enumerate(actions)}
@@ -69,12 +69,12 @@ class TextFromDiscrete(TextEnv):
             raise ValueError(f"actions={list(actions)}: give {space.n} different names, one for each action.")
 
     def begin_episode(self, task_id: str) -> Turn:
-        start = self._tasks[task_id]
-        if start.options != self._made_with:
+        task = self._tasks[task_id]
+        if task.options != self._made_with:
             self._env.close()
-            self._env, self._made_with = self._made(start.options), start.options
+            self._env, self._made_with = self._made(task.options), task.options
         self._env.unwrapped.np_random = self.np_random
-        self._observation, self._inner_info = self._env.reset(seed=start.seed)
+        self._observation, self._inner_info = self._env.reset(seed=task.seed)
         return self._turn(task=self._instruction)
 
     def take_action(self, action: str) -> Turn:

@@ -1,30 +1,48 @@
-"""The sub-environments of a TextVectorEnv: in this process, or spread over worker processes that may die."""
+"""The sub-environments of a TextVectorEnv: what an episode starts from, how it is brought back, and those that live in
+this process. `workers` has those in processes of their own."""
 
-import contextlib
-import multiprocessing
-import pickle
-import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, Protocol
 
-import cloudpickle
 import gymnasium
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 
 ResetResult = tuple[str, dict[str, Any]]
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
 
 
 class EpisodeStart(NamedTuple):
-    """What a member's episode starts from: the same task and seed in the whole group, and its place there."""
+    """What a member's episode starts from: a task and a seed, the same in the whole group, and its place there.
+
+    Attributes:
+        task_id: the task.
+        group_seed: of the reset.
+        member: whose chance rules from the reset on: `np_random` is `default_rng([group_seed, member])`.
+        prefix: actions that are played before the member's own, if it starts in the middle of an episode.
+        chances: from which step of it on chance is another member's: (step, member), in order.
+    """
 
     task_id: str
     group_seed: int
     member: int
+    prefix: tuple[str, ...] = ()
+    chances: tuple[tuple[int, int], ...] = ()
+
+    def branch(self, actions: Sequence[str], member: int) -> "EpisodeStart":
+        """The start of another member, who joins an episode with this start after its first `actions`, prefix included.
+
+        Up to there everything happens as it did; from there on chance is the new member's own.
+        """
+        before = tuple((step, other) for step, other in self.chances if step < len(actions))
+        return self._replace(prefix=tuple(actions), chances=(*before, (len(actions), member)))
+
+
+class Opening(NamedTuple):
+    """How an episode began: what the reset said, and what each action of its start's prefix led to."""
+
+    reset: ResetResult
+    steps: list[StepResult]
 
 
 @dataclass
@@ -42,7 +60,7 @@ class Members(Protocol):
     sent an action, and returns all that there are.
     """
 
-    def reset(self, starts: Mapping[int, EpisodeStart]) -> dict[int, ResetResult]: ...
+    def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening]: ...
 
     def send(self, actions: Mapping[int, str]) -> None: ...
 
@@ -58,9 +76,9 @@ class LocalMembers:
         self._envs = dict(envs)
         self._results: dict[int, StepResult] = {}
 
-    def reset(self, starts: Mapping[int, EpisodeStart]) -> dict[int, ResetResult]:
+    def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening]:
         self._results.clear()
-        return {row: self._reset_one(self._envs[row], start) for row, start in starts.items()}
+        return {row: begin_episode(self._envs[row], start) for row, start in starts.items()}
 
     def step(self, actions: Mapping[int, str]) -> dict[int, StepResult]:
         return {row: self._envs[row].step(action) for row, action in actions.items()}  # type: ignore[misc]
@@ -76,170 +94,34 @@ class LocalMembers:
         for env in self._envs.values():
             env.close()
 
-    def replay(self, episodes: Mapping[int, EpisodeReplay]) -> dict[int, ResetResult]:
+    def replay(self, episodes: Mapping[int, EpisodeReplay]) -> dict[int, None]:
         """Bring rows to where their episodes had come."""
-        answers = self.reset({row: episode.start for row, episode in episodes.items()})
+        self.begin({row: episode.start for row, episode in episodes.items()})
         for row, episode in episodes.items():
             for action in episode.actions:
                 self._envs[row].step(action)
-        return answers
-
-    @staticmethod
-    def _reset_one(env: gymnasium.Env[str, str], start: EpisodeStart) -> ResetResult:
-        result = env.reset(seed=start.group_seed, options={"task_id": start.task_id})
-        # The start is the group's; chance after it is the member's own.
-        env.unwrapped.np_random = np.random.default_rng([start.group_seed, start.member])
-        return result
+        return dict.fromkeys(episodes)
 
 
-class WorkerDiedError(RuntimeError):
-    """A worker process ended twice at the same request."""
+def begin_episode(env: gymnasium.Env[str, str], start: EpisodeStart) -> Opening:
+    """Reset an environment and play the prefix of a start.
 
-
-class WorkerMembers:
-    """Sub-environments in `workers` processes. A worker that dies is replaced and its episodes are replayed."""
-
-    def __init__(self, spec: EnvSpec, num_envs: int, workers: int):
-        self._spec = spec
-        self._rows = [range(worker, num_envs, workers) for worker in range(workers)]
-        self._episodes: dict[int, EpisodeReplay] = {}
-        self._workers = [self._start(rows) for rows in self._rows]
-        # A worker has one request at a time: two pipes that are both full would wait for each other.
-        self._stepping: list[dict[int, str]] = [{} for _ in self._rows]
-        self._waiting: list[dict[int, str]] = [{} for _ in self._rows]
-
-    def reset(self, starts: Mapping[int, EpisodeStart]) -> dict[int, ResetResult]:
-        self._waiting = [{} for _ in self._rows]
-        while any(self._stepping):  # of a rollout that was broken off
-            self.receive(1)
-        for row in starts:
-            self._episodes.pop(row, None)
-        answers = self._request("reset", starts)
-        self._episodes.update({row: EpisodeReplay(start) for row, start in starts.items()})
-        return answers
-
-    def send(self, actions: Mapping[int, str]) -> None:
-        for worker, part in self._by_worker(actions).items():
-            self._waiting[worker] |= part
-            self._send_waiting(worker)
-
-    def receive(self, at_least: int) -> dict[int, StepResult]:
-        results: dict[int, StepResult] = {}
-        while busy := [worker for worker, part in enumerate(self._stepping) if part]:
-            connections = {self._workers[worker][1]: worker for worker in busy}
-            ready = wait(list(connections), timeout=None if len(results) < at_least else 0)
-            if not ready:
-                break
-            for worker in sorted(connections[connection] for connection in ready):  # type: ignore[index]
-                results |= self._step_results(worker)
-        return results
-
-    def close(self) -> None:
-        for process, connection in self._workers:
-            connection.close()  # the worker's cue to leave
-            process.join(timeout=5)
-            if process.is_alive():
-                process.kill()
-                process.join()
-
-    @property
-    def processes(self) -> list[BaseProcess]:
-        return [process for process, _ in self._workers]
-
-    def _start(self, rows: Iterable[int]) -> tuple[BaseProcess, Connection]:
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(
-            target=_serve, args=(theirs, cloudpickle.dumps(self._spec), list(rows)), daemon=True, name="hgpo_gym-env"
-        )
-        process.start()
-        theirs.close()
-        return process, ours
-
-    def _request(self, kind: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
-        """Send each worker its rows' part, then gather the answers."""
-        parts = self._by_worker(arguments)
-        for worker, part in parts.items():
-            self._send(worker, kind, part)
-        answers: dict[int, Any] = {}
-        for worker, part in parts.items():
-            answers.update(self._answer(worker, kind, part))
-        return answers
-
-    def _by_worker(self, arguments: Mapping[int, Any]) -> dict[int, dict[int, Any]]:
-        return {
-            worker: part
-            for worker, rows in enumerate(self._rows)
-            if (part := {row: arguments[row] for row in rows if row in arguments})
-        }
-
-    def _send_waiting(self, worker: int) -> None:
-        """Give a worker that is free the steps that wait for it."""
-        if self._waiting[worker] and not self._stepping[worker]:
-            self._stepping[worker], self._waiting[worker] = self._waiting[worker], {}
-            self._send(worker, "step", self._stepping[worker])
-
-    def _step_results(self, worker: int) -> dict[int, StepResult]:
-        """What the worker's environments say, which are through with their steps or whose worker died."""
-        part, self._stepping[worker] = self._stepping[worker], {}
-        results = self._answer(worker, "step", part)
-        for row, action in part.items():
-            self._episodes[row].actions.append(action)
-        self._send_waiting(worker)
-        return results
-
-    def _send(self, worker: int, kind: str, part: Mapping[int, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # seen when the answer is awaited
-            self._workers[worker][1].send((kind, part))
-
-    def _receive(self, worker: int) -> dict[int, Any]:
-        answer = self._workers[worker][1].recv()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def _answer(self, worker: int, kind: str, part: Mapping[int, Any]) -> dict[int, Any]:
-        try:
-            return self._receive(worker)
-        except (EOFError, ConnectionResetError):
-            self._replace(worker)
-        self._send(worker, kind, part)
-        try:
-            return self._receive(worker)
-        except (EOFError, ConnectionResetError):
-            tasks = sorted({self._episodes[row].start.task_id for row in part if row in self._episodes})
-            process = self._workers[worker][0]
-            process.join()
-            raise WorkerDiedError(
-                f"Worker process {worker} ended twice (exit code {process.exitcode}) at the same {kind} of "
-                f"{len(part)} environments, tasks {tasks}. Out of memory? Try fewer workers; workers=0 shows the error."
-            ) from None
-
-    def _replace(self, worker: int) -> None:
-        """A new process for a worker that died, its running episodes replayed to where they were."""
-        process, connection = self._workers[worker]
-        connection.close()
-        process.join()
-        rows = self._rows[worker]
-        self._workers[worker] = self._start(rows)
-        self._send(worker, "replay", {row: self._episodes[row] for row in rows if row in self._episodes})
-        self._receive(worker)
-
-
-def _serve(connection: Connection, pickled_spec: bytes, rows: list[int]) -> None:
-    """A worker process: answers requests until the parent hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    spec = pickle.loads(pickled_spec)
-    members = LocalMembers({row: gymnasium.make(spec, disable_env_checker=True) for row in rows})
-    answer: dict[int, Any] | Exception
-    while True:
-        try:
-            kind, part = connection.recv()
-        except (EOFError, ConnectionResetError):
-            break
-        try:
-            answer = getattr(members, kind)(part)
-        except Exception as error:  # noqa: BLE001 - the parent raises it
-            answer = error
-        connection.send(answer)
-    members.close()
+    Raises:
+        ValueError: the episode ends within the prefix.
+    """
+    reset = env.reset(seed=start.group_seed, options={"task_id": start.task_id})
+    # The start is the group's; chance after it is the member's own.
+    chances = {0: start.member, **dict(start.chances)}
+    steps: list[StepResult] = []
+    for number in range(len(start.prefix) + 1):
+        if number in chances:
+            env.unwrapped.np_random = np.random.default_rng([start.group_seed, chances[number]])
+        if number < len(start.prefix):
+            steps.append(env.step(start.prefix[number]))  # type: ignore[arg-type]
+            _, _, terminated, truncated, _ = steps[-1]
+            if terminated or truncated:
+                raise ValueError(
+                    f"The episode of task {start.task_id!r} ends at step {number + 1} of a prefix of "
+                    f"{len(start.prefix)} actions: nothing can begin there. Take a shorter prefix."
+                )
+    return Opening(reset, steps)

@@ -1,37 +1,22 @@
-"""The one table of environment ids.
+"""Registration of environments, and those that are built in.
 
-`register(...)` records an environment here and in Gymnasium's registry, so that `gymnasium.make`,
+`register(...)` records an environment in the one table of ids and in Gymnasium's registry, so that `gymnasium.make`,
 `gymnasium.make_vec` and the commands of hgpo-gym all find it under the same id.
 """
 
-import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-from gymnasium.envs.registration import load_env_creator
 
 from hgpo_gym.envs.base import TextEnv
-from hgpo_gym.suggest import unknown_name
+from hgpo_gym.envs.making import ENVIRONMENTS, EnvRecord, make, option_defaults
+from hgpo_gym.envs.vector import TextVectorEnv
 
-
-@dataclass(frozen=True, slots=True)
-class EnvRecord:
-    """One registered environment, see `register`."""
-
-    id: str
-    name: str
-    entry_point: str | Callable[..., TextEnv]
-    max_episode_steps: int
-    description: str
-    configs: Path | None
-
-
-ENVIRONMENTS: dict[str, EnvRecord] = {}
+__all__ = ["ENVIRONMENTS", "EnvRecord", "make", "option_defaults", "register"]
 
 
 def register(
@@ -84,48 +69,7 @@ def _names(id: str) -> list[str]:
     return [snake, with_namespace, f"{with_namespace}_v{version}"]
 
 
-def option_defaults(id: str) -> dict[str, Any]:
-    """The options of a registered environment and their defaults; `inspect.Parameter.empty` where there is none.
-
-    Raises:
-        ImportError: its module cannot be imported.
-    """
-    return {
-        name: parameter.default
-        for name, parameter in _parameters(id).items()
-        if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-    }
-
-
-def _parameters(id: str) -> dict[str, inspect.Parameter]:
-    entry_point = gymnasium.spec(id).entry_point
-    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
-    return dict(inspect.signature(creator).parameters)  # type: ignore[arg-type]
-
-
-def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
-    """`gymnasium.make` for text environments, with errors that name the nearest id or option.
-
-    Raises:
-        ValueError: no such id or option, or one is missing that the environment cannot do without.
-    """
-    if id not in gymnasium.registry:
-        raise ValueError(unknown_name("environment", id, sorted(ENVIRONMENTS)))
-    parameters = _parameters(id)
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        known = [*parameters, "max_episode_steps"]
-        for name in options.keys() - set(known):
-            raise ValueError(unknown_name(f"option of {id}", name, known))
-    given = {**gymnasium.spec(id).kwargs, **options}
-    for name, default in option_defaults(id).items():
-        if default is inspect.Parameter.empty and name not in given:
-            raise ValueError(f"{id} needs the option {name}.")
-    return gymnasium.make(id, disable_env_checker=True, **options)
-
-
 def _make_vector(id: str, num_envs: int, *, group_size: int = 1, **options: Any) -> gymnasium.vector.VectorEnv:
-    from hgpo_gym.envs.vector import TextVectorEnv
-
     num_tasks, remainder = divmod(num_envs, group_size)
     if remainder:
         raise ValueError(f"num_envs={num_envs} is not a multiple of group_size={group_size}.")

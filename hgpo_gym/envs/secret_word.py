@@ -16,12 +16,10 @@ from functools import lru_cache
 from itertools import product
 
 from hgpo_gym.envs.base import TextEnv, Turn
-from hgpo_gym.suggest import unknown_name
+from hgpo_gym.envs.splits import SUCCESS_REWARD, check_split, in_split
 
 CONSONANTS = "bdklmnrst"
 VOWELS = "aeiou"
-SUCCESS_REWARD = 10.0
-SPLITS = ("train", "test", "all")
 LONGEST_QUOTE = 40
 
 Guesses = tuple[str, ...]
@@ -162,8 +160,7 @@ class SecretWordEnv(TextEnv):
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        if split not in SPLITS:
-            raise ValueError(unknown_name("split", split, SPLITS))
+        check_split(split)
         for name, value in (("syllables", syllables), ("guesses", guesses)):
             if value < 1:
                 raise ValueError(f"{name}={value}: must be at least 1.")
@@ -174,11 +171,10 @@ class SecretWordEnv(TextEnv):
         self._language = Language(syllables, CONSONANTS[:consonants], VOWELS[:vowels])
         self._max_guesses = guesses
         self._expert = expert
-        self.task_ids = tuple(word for word in self._language.words() if split in ("all", self._split_of(word)))
+        self.task_ids = tuple(word for word in self._language.words() if in_split(split, self._number(word)))
 
-    def _split_of(self, word: str) -> str:
-        letter_numbers = (allowed.index(letter) for letter, allowed in zip(word, self._language.places, strict=True))
-        return "train" if sum(letter_numbers) % 3 else "test"
+    def _number(self, word: str) -> int:
+        return sum(allowed.index(letter) for letter, allowed in zip(word, self._language.places, strict=True))
 
     def game(self, task_id: str) -> SecretWord:
         """The rules of a task, for exact computations."""

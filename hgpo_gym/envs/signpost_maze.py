@@ -15,13 +15,12 @@ from itertools import product
 from typing import NamedTuple
 
 from hgpo_gym.envs.base import TextEnv, Turn
+from hgpo_gym.envs.splits import SUCCESS_REWARD, check_split, in_split
 from hgpo_gym.suggest import unknown_name
 
 COLOURS = ("red", "blue", "green", "white", "black", "yellow")
 WALK_ON = "walk on"
 GO_BACK = "go back"
-SUCCESS_REWARD = 10.0
-SPLITS = ("train", "test", "all")
 
 
 class Place(NamedTuple):
@@ -126,8 +125,7 @@ class SignpostMazeEnv(TextEnv):
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        if split not in SPLITS:
-            raise ValueError(unknown_name("split", split, SPLITS))
+        check_split(split)
         if sections < 1:
             raise ValueError(f"sections={sections}: a maze needs at least one section.")
         if not 2 <= colours <= len(COLOURS):
@@ -142,7 +140,7 @@ class SignpostMazeEnv(TextEnv):
         self.task_ids = tuple(
             "-".join(self._colours[number] for number in signs)
             for signs in product(range(colours), repeat=sections)
-            if split in ("all", "train" if sum(signs) % colours else "test")
+            if in_split(split, sum(signs), one_in=colours)
         )
 
     def maze(self, task_id: str) -> SignpostMaze:

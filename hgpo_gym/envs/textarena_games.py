@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hgpo_gym.envs.base import TextEnv, Turn
+from hgpo_gym.envs.splits import check_split, in_split
 from hgpo_gym.suggest import unknown_name
 
 try:
@@ -21,7 +22,6 @@ except ModuleNotFoundError as error:
         f'textarena\'s games need the package textarena ({error}): pip install "hgpo_gym[textarena]"', name=error.name
     ) from error
 
-SPLITS = ("train", "test", "all")
 RAW = "-raw"
 """The ending of ids whose observations are messages, not one text with all that was said."""
 
@@ -52,15 +52,14 @@ class TextArenaEnv(TextEnv):
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        if split not in SPLITS:
-            raise ValueError(unknown_name("split", split, SPLITS))
+        check_split(split)
         if game + RAW not in ENV_REGISTRY:
             games = [id for id in ENV_REGISTRY if id + RAW in ENV_REGISTRY]
             raise ValueError(unknown_name("game of textarena", game, games))
         if tasks < 3:
             raise ValueError(f"tasks={tasks}: take at least 3, so that each split has one.")
         self.split = split
-        self._seeds = {f"{game} {seed}": seed for seed in range(tasks) if split in ("all", _split_of(seed))}
+        self._seeds = {f"{game} {seed}": seed for seed in range(tasks) if in_split(split, seed + 1)}
         self.task_ids = tuple(self._seeds)
         with _chance_from(0):
             self._game = textarena.make(game + RAW)
@@ -106,10 +105,6 @@ class TextArenaEnv(TextEnv):
         """What the game has said since the last time, stripped; not what the player said."""
         _, messages = self._game.get_observation()
         return [(text.strip(), kind) for _, text, kind in messages if kind is not ObservationType.PLAYER_ACTION]
-
-
-def _split_of(seed: int) -> str:
-    return "test" if seed % 3 == 2 else "train"
 
 
 @contextmanager

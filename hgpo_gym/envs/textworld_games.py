@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hgpo_gym.envs.base import TextEnv, Turn
-from hgpo_gym.files import content_key
+from hgpo_gym.envs.splits import SPLITS, SUCCESS_REWARD, hashed, in_split
 from hgpo_gym.suggest import unknown_name
 
 try:
@@ -22,9 +22,7 @@ except ModuleNotFoundError as error:
         f'TextWorld\'s games need the package textworld ({error}): pip install "hgpo_gym[textworld]"', name=error.name
     ) from error
 
-SUCCESS_REWARD = 10.0
 REWARDS = ("success", "score")
-SPLITS = ("train", "test", "all")
 WANTED = ("admissible_commands", "won", "lost", "score", "objective", "description")
 
 
@@ -62,7 +60,7 @@ class TextWorldEnv(TextEnv):
         self.split = split
         self._reward, self._expert = reward, expert
         found = {_task_id(file): file for file in _game_files(games)}
-        self._files = {task: found[task] for task in sorted(found) if split in ("all", _split_of(task))}
+        self._files = {task: found[task] for task in sorted(found) if in_split(split, hashed(task))}
         if not self._files:
             raise ValueError(
                 f"The split {split!r} is empty: there are {len(found)} games. Set split=all, or add games."
@@ -157,7 +155,3 @@ def _game_files(games: str | Path | Sequence[str | Path]) -> list[Path]:
 
 def _task_id(file: Path) -> str:
     return "game-" + hashlib.sha256(file.with_suffix(".json").read_bytes()).hexdigest()[:16]
-
-
-def _split_of(task_id: str) -> str:
-    return "train" if int(content_key(task_id), 16) % 3 else "test"

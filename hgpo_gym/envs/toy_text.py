@@ -6,11 +6,9 @@ import gymnasium
 from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 from gymnasium.envs.toy_text.taxi import TaxiEnv
 
-from hgpo_gym.envs.from_discrete import Start, TextFromDiscrete
-from hgpo_gym.files import content_key
-from hgpo_gym.suggest import unknown_name
+from hgpo_gym.envs.from_discrete import DiscreteTask, TextFromDiscrete
+from hgpo_gym.envs.splits import check_split, hashed, in_split
 
-SPLITS = ("train", "test", "all")
 WAYS = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 """FrozenLake's actions in their order: what each adds to row and column."""
 TILES = {"S": "ice", "F": "ice", "H": "a hole", "G": "the goal"}
@@ -53,7 +51,7 @@ class FrozenLakeText(TextFromDiscrete):
             describe=describe_lake,
             task="Walk over the ice to the goal; beware of the holes.",
             tasks=_part(
-                {"/".join(rows): Start({"desc": list(rows), "is_slippery": slippery}) for rows in drawn}, split
+                {"/".join(rows): DiscreteTask({"desc": list(rows), "is_slippery": slippery}) for rows in drawn}, split
             ),
             render_mode=render_mode,
         )
@@ -94,7 +92,7 @@ class TaxiText(TextFromDiscrete):
             actions=TAXI_ACTIONS,
             describe=describe_taxi,
             task="Drive to the passenger, pick them up, and drop them off at the stand where they want to go.",
-            tasks=_part({start: Start(seed=seeds[start]) for start in sorted(seeds)}, split),
+            tasks=_part({start: DiscreteTask(seed=seeds[start]) for start in sorted(seeds)}, split),
             render_mode=render_mode,
         )
         self.split = split
@@ -111,11 +109,6 @@ def describe_taxi(state: int, env: gymnasium.Env[Any, Any]) -> str:
     )
 
 
-def _part(tasks: dict[str, Start], split: str) -> dict[str, Start]:
-    if split not in SPLITS:
-        raise ValueError(unknown_name("split", split, SPLITS))
-    return {
-        task_id: start
-        for task_id, start in tasks.items()
-        if split in ("all", "train" if int(content_key(task_id), 16) % 3 else "test")
-    }
+def _part(tasks: dict[str, DiscreteTask], split: str) -> dict[str, DiscreteTask]:
+    check_split(split)
+    return {task_id: task for task_id, task in tasks.items() if in_split(split, hashed(task_id))}

@@ -8,8 +8,9 @@ from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from hgpo_gym.envs.members import EpisodeStart, LocalMembers, Members, StepResult, WorkerMembers
-from hgpo_gym.envs.registration import make
+from hgpo_gym.envs.making import make
+from hgpo_gym.envs.members import EpisodeStart, LocalMembers, Members, Opening, StepResult
+from hgpo_gym.envs.workers import WorkerMembers
 from hgpo_gym.suggest import unknown_name
 
 RESET_OPTIONS = ("task_ids", "group_seeds", "reset_mask")
@@ -57,6 +58,8 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         self._terminations = np.ones(self.num_envs, dtype=np.bool_)
         self._truncations = np.zeros(self.num_envs, dtype=np.bool_)
         self._env_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        self.starts: dict[int, EpisodeStart] = {}
+        """By row, what its episode started from."""
         self.stepping: set[int] = set()
         """The sub-environments that were sent an action whose result was not received yet."""
 
@@ -92,18 +95,49 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         for name, values in (("task_ids", task_ids), ("group_seeds", group_seeds)):
             if len(values) != len(groups):
                 raise ValueError(f"options[{name!r}] has {len(values)} entries for {len(groups)} groups.")
-        for task_id in task_ids:
-            if task_id not in self.task_ids:
-                raise ValueError(unknown_name("task_id", task_id, self.task_ids))
         starts = {}
         for group, task_id, group_seed in zip(groups, task_ids, group_seeds, strict=True):
             for member in range(self.group_size):
                 starts[group * self.group_size + member] = EpisodeStart(task_id, int(group_seed), member)
+        self._check_tasks(starts)
         self.stepping.clear()
-        for row, (observation, info) in self._members.reset(starts).items():
-            self._observations[row], self._env_infos[row] = observation, info
-            self._terminations[row] = self._truncations[row] = False
+        self._begin(starts)
         return tuple(self._observations), self._collect_infos()
+
+    def begin_at(self, starts: Mapping[int, tuple[EpisodeStart, Sequence[str], int]]) -> dict[int, Opening]:
+        """Begin episodes of single sub-environments in the middle of others: a branch of what was played before.
+
+        Args:
+            starts: by row, (start, actions, member): the start of the episode to branch from, as `self.starts` had it;
+                that episode's actions up to the branch, from its reset on; and the number of the new member, from whom
+                chance is from there on. Without actions, an ordinary episode of this member begins.
+
+        Returns what was observed on the way to where the row's own steps begin, by row. The step limit counts that way.
+
+        Raises:
+            ValueError: an unknown task, an episode that ends before the branch, or results that were not received yet.
+        """
+        if self.stepping:
+            raise ValueError(
+                f"Sub-environments {sorted(self.stepping)} are stepping: call receive() before begin_at()."
+            )
+        branches = {row: start.branch(actions, member) for row, (start, actions, member) in starts.items()}
+        self._check_tasks(branches)
+        return self._begin(branches)
+
+    def _check_tasks(self, starts: Mapping[int, EpisodeStart]) -> None:
+        for task_id in dict.fromkeys(start.task_id for start in starts.values()):
+            if task_id not in self.task_ids:
+                raise ValueError(unknown_name("task_id", task_id, self.task_ids))
+
+    def _begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening]:
+        openings = self._members.begin(starts)
+        for row, (reset, steps) in openings.items():
+            self.starts[row] = starts[row]
+            last = steps[-1] if steps else reset
+            self._observations[row], self._env_infos[row] = last[0], last[-1]
+            self._terminations[row] = self._truncations[row] = False
+        return openings
 
     def step(
         self, actions: Sequence[str]

@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from hgpo_gym.envs.members import StepResult
+from hgpo_gym.envs.members import EpisodeStart, Opening, StepResult
 from hgpo_gym.envs.spaces import UnicodeText
 from hgpo_gym.memory.memory import Context, Memory
 from hgpo_gym.memory.prompts import PromptTemplate
@@ -46,6 +46,11 @@ class ContextWrapper(VectorWrapper):
         self._prompts = [""] * self.num_envs
         self._keys = np.zeros((self.num_envs, self._memories[0].history_length + 1), dtype=np.int64)
 
+    @property
+    def history_length(self) -> int:
+        """K: the deepest level of the context keys."""
+        return self._keys.shape[1] - 1
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -81,11 +86,33 @@ class ContextWrapper(VectorWrapper):
         """What `send` has led to; see `receive` of `TextVectorEnv`. Observations and infos are as `step` makes them."""
         results = cast("TextVectorEnv", self.env).receive(at_least)
         for row, (observation, reward, terminated, truncated, info) in results.items():
-            self._observe(row, observation, info["task"], info["admissible_actions"])
             self._ended[row] = terminated or truncated
-            info = {**info, "observation": observation, "context_keys": self._keys[row].copy()}
-            results[row] = (self._prompts[row], reward, terminated, truncated, info)
+            prompt, info = self._seen(row, observation, info)
+            results[row] = (prompt, reward, terminated, truncated, info)
         return results
+
+    def begin_at(self, starts: Mapping[int, tuple[EpisodeStart, Sequence[str], int]]) -> dict[int, Opening]:
+        """Begin episodes in the middle of others; see `begin_at` of `TextVectorEnv`.
+
+        The memory takes in the steps up to there, so that prompts and context keys are those of the first visit; what
+        is returned has them in place of the observations, as `receive` does.
+        """
+        openings = cast("TextVectorEnv", self.env).begin_at(starts)
+        for row, (reset, steps) in openings.items():
+            self._memories[row].reset()
+            self._ended[row] = False
+            opening = Opening(self._seen(row, *reset), [])
+            for action, (observation, reward, terminated, truncated, info) in zip(starts[row][1], steps, strict=True):
+                self._memories[row].record(action)
+                prompt, info = self._seen(row, observation, info)
+                opening.steps.append((prompt, reward, terminated, truncated, info))
+            openings[row] = opening
+        return openings
+
+    def _seen(self, row: int, observation: str, info: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Observe, and return the prompt and the info with the observation and its keys."""
+        self._observe(row, observation, info["task"], info["admissible_actions"])
+        return self._prompts[row], {**info, "observation": observation, "context_keys": self._keys[row].copy()}
 
     def _begin(self, row: int, observations: Sequence[str], infos: dict[str, Any]) -> None:
         self._memories[row].reset()

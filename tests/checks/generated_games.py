@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from hgpo_gym.envs.alfworld.generator import GeneratedGame
+from hgpo_gym.envs.alfworld.generation.games import GeneratedGame
 from hgpo_gym.envs.alfworld.native import CompiledGame, compile_game, shortest_plan
 
 KINDS = {0: "kitchen", 2: "living", 3: "bedroom", 4: "bathroom"}

@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hgpo_gym.config.compose import load_config
-from hgpo_gym.trainers.assemble import load_policy
+from hgpo_gym.config.compose import load_run
 from hgpo_gym.trainers.checkpoint import Checkpoints, load_update_state, read_state
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary
 from tests.small_runs import numbers, without_seconds
@@ -151,7 +150,8 @@ def state_of(run_dir: Path, overrides: Sequence[str]) -> str:
     if newest is None:
         return f"{half}no checkpoint yet"
     iteration = read_state(newest)["iteration"]
-    load_policy(load_config("config", list(overrides)), newest / "model")
+    settings = load_run(overrides)
+    settings.model.load(settings, newest / "model")
     assert load_update_state(newest) or iteration == 0
     ahead = f", metrics {metrics - iteration} ahead" if metrics > iteration else ""
     return f"{half}checkpoint {iteration} is sound{ahead}"

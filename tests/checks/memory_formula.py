@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import torch
 import transformers
 
+from hgpo_gym.trainers.models.huggingface import DTYPES
 from hgpo_gym.trainers.policies.likelihood import LOGITS_AT_ONCE, computing_in
 from hgpo_gym.trainers.policies.lora import add_adapter
-from hgpo_gym.trainers.policies.models import DTYPES
 from hgpo_gym.trainers.settings import LoraSettings
 
 LOGIT_BYTES = 21

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hgpo_gym.envs.alfworld.engine import GameEngine, GameState
-from hgpo_gym.envs.alfworld.explorer import Explorer
-from hgpo_gym.envs.alfworld.games import TASK_MARKER, Game, find_games, game_of
+from hgpo_gym.envs.alfworld.experts.explorer import Explorer
+from hgpo_gym.envs.alfworld.games.files import TASK_MARKER
 from hgpo_gym.envs.alfworld.native.fingerprint import UnknownGameRules
+from hgpo_gym.envs.alfworld.splits import Game, find_games, game_of
 from hgpo_gym.envs.base import TextEnv, Turn
+from hgpo_gym.envs.splits import SUCCESS_REWARD
 from hgpo_gym.suggest import unknown_name
-
-SUCCESS_REWARD = 10.0
 
 
 def _textworld(hand_coded: bool) -> GameEngine:
@@ -53,10 +53,10 @@ class ALFWorldEnv(TextEnv):
     `reset(options={"game_file": path})` plays a game of your own, whatever the split.
 
     Args:
-        data: the folder of the games; see `games.find_games`. None: $ALFWORLD_DATA, else ~/.cache/alfworld.
+        data: the folder of the games; see `splits.find_games`. None: $ALFWORLD_DATA, else ~/.cache/alfworld.
         split: `train`, `valid_seen`, `valid_unseen`, `valid_train` or another folder beside them; `generated` or
             `generated_test`, which need no data; or several joined by `+`. Of a list, the first that has games.
-        task_types: names of the task types to play (`games.TASK_TYPES`); None plays all six.
+        task_types: names of the task types to play (`files.TASK_TYPES`); None plays all six.
         engine: what plays the games: `native`, or alfworld's own `textworld`, which says the same thousands of times
             more slowly. A game by rules that `native` does not know is played by `textworld`, with a warning.
         expert: put the next action of an expert in `info["expert_action"]`.
@@ -107,7 +107,7 @@ class ALFWorldEnv(TextEnv):
         self._admissible: tuple[str, ...] = ()
 
     def task_type(self, task_id: str) -> str:
-        """One of `games.TASK_TYPES`."""
+        """One of `files.TASK_TYPES`."""
         return self._find(task_id).task_type
 
     def choose_task(self, options: Mapping[str, Any]) -> str:

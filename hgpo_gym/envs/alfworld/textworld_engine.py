@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hgpo_gym.envs.alfworld.engine import GameState
-from hgpo_gym.envs.alfworld.games import read_game, read_trajectory
+from hgpo_gym.envs.alfworld.games.files import read_game, read_trajectory
 
 try:
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler

@@ -6,11 +6,8 @@ from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.sokoban.generator import generate_levels
 from hgpo_gym.envs.sokoban.rules import LEGEND, Level, State
 from hgpo_gym.envs.sokoban.solver import Solver
-from hgpo_gym.files import content_key
-from hgpo_gym.suggest import unknown_name
+from hgpo_gym.envs.splits import SUCCESS_REWARD, check_split, hashed, in_split
 
-SUCCESS_REWARD = 10.0
-SPLITS = ("train", "test", "all")
 TASK = f"Push every box onto a goal. You cannot pull. The map: {LEGEND}."
 
 _solver = lru_cache(maxsize=1_000)(Solver)
@@ -50,8 +47,7 @@ class SokobanEnv(TextEnv):
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        if split not in SPLITS:
-            raise ValueError(unknown_name("split", split, SPLITS))
+        check_split(split)
         least = {"boxes": (boxes, 1), "inner_walls": (inner_walls, 0), "min_moves": (min_moves, 1)}
         for name, (value, bound) in {**least, "levels": (levels, 1), "levels_seed": (levels_seed, 0)}.items():
             if value < bound:
@@ -72,7 +68,7 @@ class SokobanEnv(TextEnv):
                 min_moves=min_moves,
                 seed=levels_seed,
             )
-            if split in ("all", _split_of(level))
+            if in_split(split, hashed(level))
         )
 
     def begin_episode(self, task_id: str) -> Turn:
@@ -110,7 +106,3 @@ class SokobanEnv(TextEnv):
     def _expert_action(self) -> str:
         plan = _solver(self._level).plan(self._state)
         return plan[0] if plan else ""
-
-
-def _split_of(level: str) -> str:
-    return "train" if int(content_key(level), 16) % 3 else "test"

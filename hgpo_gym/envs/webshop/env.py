@@ -7,24 +7,24 @@ from typing import Any, NamedTuple
 from gymnasium.error import ResetNeeded
 
 from hgpo_gym.envs.base import TextEnv, Turn
+from hgpo_gym.envs.splits import SUCCESS_REWARD
 from hgpo_gym.suggest import unknown_name
 
 try:
-    from hgpo_gym.envs.webshop.expert import ERRANDS, Notes, advise
-    from hgpo_gym.envs.webshop.goal import Goal, complete_goal
-    from hgpo_gym.envs.webshop.goals import GoalIds
-    from hgpo_gym.envs.webshop.nouns import NOUNS
-    from hgpo_gym.envs.webshop.pages import OBSERVATION_MODES, SEARCH, Page, State, draw_page
-    from hgpo_gym.envs.webshop.queries import suggested_queries
-    from hgpo_gym.envs.webshop.scoring import OPTION_MATCHING
-    from hgpo_gym.envs.webshop.shop import SEARCH_TEMPLATE, Shop
+    from hgpo_gym.envs.webshop.experts import ERRANDS, Notes, advise
+    from hgpo_gym.envs.webshop.goals.goal import Goal, complete_goal
+    from hgpo_gym.envs.webshop.goals.goal_list import GoalIds
+    from hgpo_gym.envs.webshop.goals.queries import suggested_queries
+    from hgpo_gym.envs.webshop.shop.nouns import NOUNS
+    from hgpo_gym.envs.webshop.shop.pages import OBSERVATION_MODES, SEARCH, Page, State, draw_page
+    from hgpo_gym.envs.webshop.shop.rules import SEARCH_TEMPLATE, Shop
+    from hgpo_gym.envs.webshop.shop.scoring import OPTION_MATCHING
     from hgpo_gym.envs.webshop.splits import open_split
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f'WebShop needs the package {error.name} ({error}): pip install "hgpo_gym[webshop]"', name=error.name
     ) from error
 
-SUCCESS_REWARD = 10.0
 REWARDS = {
     "success": lambda score: SUCCESS_REWARD if score == 1 else 0.0,
     "score": lambda score: score,
@@ -58,7 +58,7 @@ class WebShopEnv(TextEnv):
 
     Args:
         data: the folder of WebShop's files; see `sources.find_sources`. None: $WEBSHOP_DATA, else ~/.cache/webshop.
-        split: which goals are played: `train`, `validation`, `eval`, `test` or `all`, see `goals.split_positions`;
+        split: which goals are played: `train`, `validation`, `eval`, `test` or `all`, see `goal_list.split_positions`;
             `generated` or `generated_test`, on generated products, which need no data; or several, the first that there
             is: see `splits.open_split`.
         goals: `human` (written by people) or `synthetic` (made from the products' attributes and options).

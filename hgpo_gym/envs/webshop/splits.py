@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hgpo_gym.envs.webshop.catalogue import Catalogue, open_catalogue
-from hgpo_gym.envs.webshop.generated import generated_folder
-from hgpo_gym.envs.webshop.goals import SPLITS, GoalList, open_goals, own_splits, split_positions
-from hgpo_gym.envs.webshop.sources import data_place, product_files
+from hgpo_gym.envs.webshop.catalogue.sources import data_place, product_files
+from hgpo_gym.envs.webshop.generation import generated_folder
+from hgpo_gym.envs.webshop.goals.goal_list import SPLITS, GoalList, open_goals, own_splits, split_positions
 from hgpo_gym.suggest import unknown_name
 
 
@@ -48,10 +48,10 @@ def open_split(
 
     Args:
         data: see `sources.find_sources`.
-        split: one of WebShop's own, see `goals.split_positions`; `generated` or `generated_test`, which need no data;
-            or several: the first that the catalogue has, where generated ones stand in only if no place of data is
-            given and there are no products at the default one.
-        goals, catalogue_seed: see `goals.open_goals`.
+        split: one of WebShop's own, see `goal_list.split_positions`; `generated` or `generated_test`, which need no
+            data; or several: the first that the catalogue has, where generated ones stand in only if no place of data
+            is given and there are no products at the default one.
+        goals, catalogue_seed: see `goal_list.open_goals`.
 
     Raises:
         FileNotFoundError: WebShop's files are not there.

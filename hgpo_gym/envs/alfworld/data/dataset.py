@@ -1,0 +1,208 @@
+"""What ALFWorld's released games are, and how they get here: `hgpo-gym data alfworld`."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hgpo_gym.envs.alfworld.data.install import install, list_sources, open_sources
+from hgpo_gym.envs.alfworld.games.files import (
+    SPLITS,
+    TASK_TYPES,
+    VERSION_FOLDER,
+    UnsoundGameError,
+    examine_game,
+    game_files,
+)
+from hgpo_gym.envs.alfworld.native.compiled_games import CompiledGames, default_directory
+from hgpo_gym.envs.alfworld.splits import data_root
+from hgpo_gym.envs.download import (
+    Archive,
+    DownloadError,
+    check_archive,
+    fetch_archive,
+    only_process,
+    read_manifest,
+    sha256,
+)
+from hgpo_gym.progress import Progress
+
+RELEASES = "https://github.com/alfworld/alfworld/releases/download"
+ARCHIVES = (
+    Archive(
+        f"{RELEASES}/0.2.2/json_2.1.1_json.zip",
+        sha256="25171f16e20ad7b048c47275c45b0babf3aa1cbab29cec97387922350a9844bc",
+    ),
+    Archive(
+        f"{RELEASES}/0.4.0/json_2.1.2_tw-pddl.zip",
+        sha256="eea90499df27b9cb3147d1d1927264146d38194b575e25f70a82875545742dcb",
+    ),
+)
+"""The trajectories (72 MB) and the games (36 MB), which `alfworld-download` of alfworld 0.4.2 fetches too. alfworld
+publishes no digests; these are those that people who fetched the files have noted in public."""
+
+GAMES = {
+    split: dict(zip(TASK_TYPES, numbers, strict=True))
+    for split, numbers in {
+        "train": (790, 308, 650, 459, 533, 813),
+        "valid_seen": (35, 13, 27, 16, 25, 24),
+        "valid_unseen": (24, 18, 31, 23, 21, 17),
+        "valid_train": (46, 19, 37, 25, 28, 45),
+    }.items()
+}
+"""How many games can be played, by split and task type: Shridhar et al., 2021, table 1; `valid_train` was counted."""
+
+_LISTED = 20
+
+
+@dataclass
+class Survey:
+    """The games in a folder: those that can be played, how many by split and task type, and what is not sound."""
+
+    playable: list[Path] = field(default_factory=list)
+    counts: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    unsound: list[str] = field(default_factory=list)
+
+    def missing(self) -> int:
+        """How many games of the release are not there."""
+        return sum((Counter(released) - self.counts[split]).total() for split, released in GAMES.items())
+
+
+class ALFWorldData:
+    """ALFWorld's games in a folder.
+
+    What is verified: of a fetched archive, see `download.fetch_archive`; of a game, wherever it came from, that it is
+    read without objection (`files.examine_game`); of the whole, the number of games by split and task type.
+
+    Args:
+        folder: as `data` of `splits.find_games`; None: $ALFWORLD_DATA, else ~/.cache/alfworld.
+        progress: where to say what goes on.
+    """
+
+    def __init__(self, folder: Path | None, progress: Progress):
+        self.root = data_root(folder)
+        has_splits = any((self.root / split).is_dir() for split in SPLITS)
+        self.base = self.root if has_splits or self.root.name == VERSION_FOLDER else self.root / VERSION_FOLDER
+        self.progress = progress
+
+    def check(self, *, complete: bool = True) -> bool:
+        """Read every game and say what is there; whether that is sound and, unless not `complete`, all of the release.
+
+        Changes nothing.
+        """
+        survey = self._survey()
+        self.progress.line(f"ALFWorld games in {self.base}, of those released:\n{_table(survey.counts)}")
+        self._list("not sound", survey.unsound)
+        damaged = self._damaged_archives()
+        self._list("not as fetched", damaged)
+        if missing := survey.missing():
+            self.progress.line(f"Missing games: {missing:,}.")
+        return not ((missing and complete) or survey.unsound or damaged)
+
+    def fetch(self, mirror: str | None) -> None:
+        """Fetch the release's archives into `archives` in the folder, and install what is missing or not as released.
+
+        Args:
+            mirror: a folder on another server, with the archives under their names.
+
+        Raises:
+            DownloadError: an archive cannot be fetched.
+            ValueError: an archive is damaged.
+        """
+        folder = self.root / "archives"
+        with self._alone():
+            try:
+                files = [fetch_archive(archive, folder, self.progress, mirror) for archive in ARCHIVES]
+            except DownloadError as error:
+                urls = " and ".join(archive.url for archive in ARCHIVES)
+                raise DownloadError(
+                    f"{error} Without network: fetch {urls} elsewhere, then run 'hgpo-gym data alfworld --from FOLDER' "
+                    f"with the folder that has the two files, or {VERSION_FOLDER} with the extracted games."
+                ) from error
+            self._install(files)
+        self.progress.line(f"The archives stay in {folder}, to restore games from. They may be removed.")
+
+    def take(self, sources: Sequence[Path]) -> bool:
+        """Install the games of folders or archives; whether all are sound. See `install.list_sources`.
+
+        Raises:
+            FileNotFoundError: a source does not exist, or there are no games.
+            ValueError: an archive is damaged, or two sources have the same game.
+        """
+        found = list_sources(sources)
+        for file in found:
+            if file.is_file():
+                with self.progress.stage(f"Checking {file.name}", lines=False) as tick:
+                    check_archive(file, tick)
+        with self._alone():
+            return self._install(found)
+
+    def compile(self) -> bool:
+        """Compile every game for the native engine, unless it is compiled already; whether all could be."""
+        games, playable = CompiledGames(default_directory()), self._survey().playable
+        new, failed = 0, []
+        with self.progress.stage("Compiling", lines=False) as tick:
+            for done, file in enumerate(playable, 1):
+                tick(done, len(playable), "games")
+                try:
+                    new += games.ensure(file)
+                except ValueError as error:
+                    failed.append(str(error))
+        there = len(playable) - new - len(failed)
+        self.progress.line(f"Compiled games in {games.directory}: new {new:,}; there already: {there:,}.")
+        self._list("not compiled", failed)
+        return not failed
+
+    def _alone(self) -> AbstractContextManager[None]:
+        self.root.mkdir(parents=True, exist_ok=True)
+        return only_process(self.root)
+
+    def _install(self, sources: Sequence[Path]) -> bool:
+        with open_sources(sources) as trials:
+            result = install(trials, self.base, self.progress)
+        self.progress.line(f"New games: {result.new:,}; there already: {result.there:,}.")
+        self._list("not sound and left out", result.unsound)
+        return not result.unsound
+
+    def _survey(self) -> Survey:
+        survey = Survey()
+        folders = sorted(entry for entry in self.base.glob("[!.]*") if entry.is_dir())
+        files = [(folder, file) for folder in folders for file in game_files(folder)]
+        with self.progress.stage("Reading games", lines=False) as tick:
+            for done, (folder, file) in enumerate(files, 1):
+                tick(done, len(files), folder.name)
+                try:
+                    about = examine_game(file, folder)
+                except UnsoundGameError as error:
+                    survey.unsound.append(str(error))
+                else:
+                    if "skipped" not in about:
+                        survey.playable.append(file)
+                        survey.counts[folder.name][about["task_type"]] += 1
+        return survey
+
+    def _damaged_archives(self) -> list[str]:
+        folder = self.root / "archives"
+        files = {folder / name: entry["sha256"] for name, entry in read_manifest(folder).items()}
+        return [str(file) for file, digest in files.items() if file.exists() and sha256(file) != digest]
+
+    def _list(self, what: str, names: Sequence[str]) -> None:
+        if names:
+            more = [f"... and {len(names) - _LISTED:,} more"] if len(names) > _LISTED else []
+            self.progress.line("\n  ".join([f"{len(names):,} {what}:", *names[:_LISTED], *more]))
+
+
+def _table(counts: defaultdict[str, Counter[str]]) -> str:
+    """`there/released` for each task type (down) and split (across); folders of one's own have no second number."""
+    splits = [*GAMES, *sorted(counts.keys() - GAMES.keys())]
+    rows = [["", *splits]]
+    for name, task_types in [*((name, [name]) for name in TASK_TYPES), ("all", TASK_TYPES)]:
+        rows.append([name, *(_share(counts[split], GAMES.get(split), task_types) for split in splits)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)
+
+
+def _share(there: Counter[str], released: Mapping[str, int] | None, task_types: Sequence[str]) -> str:
+    number = f"{sum(there[name] for name in task_types):,}"
+    return f"{number}/{sum(released[name] for name in task_types):,}" if released else number

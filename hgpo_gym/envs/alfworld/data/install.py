@@ -1,0 +1,153 @@
+"""Takes ALFWorld's games from archives or folders and puts them where they are looked for, each one read before."""
+
+import contextlib
+import os
+import shutil
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePath
+
+from hgpo_gym.envs.alfworld.games.files import GAME_FILE, SPLITS, TRAJECTORY_FILE, UnsoundGameError, examine_game
+from hgpo_gym.progress import Progress, Tick
+
+ARCHIVES_PATTERN = "json_*.zip"
+
+Trial = dict[str, Callable[[], bytes]]
+"""The files of a game by name, each as a function that reads it."""
+Trials = Mapping[str, Mapping[str, Trial]]
+"""Trials by split and place (`<task>/<trial>`)."""
+
+
+@dataclass
+class Installed:
+    """What came of it: how many games are new, how many were there already, and which are not sound (and why)."""
+
+    new: int = 0
+    there: int = 0
+    unsound: list[str] = field(default_factory=list)
+
+
+def list_sources(paths: Sequence[Path]) -> list[Path]:
+    """Zip files and folders of games: those named by `paths`, or the `json_*.zip` in a folder that has no games.
+
+    Raises:
+        FileNotFoundError: a path does not exist.
+    """
+    sources: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise FileNotFoundError(f"{path} does not exist.")
+        has_games = any(GAME_FILE in names for _, _, names in os.walk(path))
+        archives = [] if has_games else sorted(path.glob(ARCHIVES_PATTERN))
+        sources += archives or [path]
+    return sources
+
+
+@contextlib.contextmanager
+def open_sources(sources: Sequence[Path]) -> Iterator[Trials]:
+    """The games in zip files and in folders, to be read while the context lasts.
+
+    What names a game is its path below the folder of a split. Its two files may come from different sources.
+
+    Raises:
+        FileNotFoundError: there are no games.
+        ValueError: two sources have the same file.
+    """
+    trials: dict[str, dict[str, Trial]] = defaultdict(lambda: defaultdict(dict))
+    origins: dict[tuple[str, str, str], Path] = {}
+    with contextlib.ExitStack() as open_files:
+        for source in sources:
+            for path, read in _files(source, open_files):
+                if (found := _place(path)) is None:
+                    continue
+                split, place = found
+                other = origins.setdefault((split, place, path.name), source)
+                if other != source:
+                    raise ValueError(f"{other} and {source} both have {path}: name one of them, by --from FILE.")
+                trials[split][place][path.name] = read
+        games = {
+            split: {place: trial for place, trial in of_split.items() if GAME_FILE in trial}
+            for split, of_split in trials.items()
+        }
+        if not any(games.values()):
+            raise FileNotFoundError(
+                f"No ALFWorld games in {', '.join(map(str, sources))}: expected <split>/<task>/<trial>/{GAME_FILE} and "
+                f"{TRAJECTORY_FILE}, as files or in archives {ARCHIVES_PATTERN}."
+            )
+        yield games
+
+
+def install(trials: Trials, base: Path, progress: Progress) -> Installed:
+    """Put the games that alfworld plays in `<base>/<split>/<task>/<trial>`. Those that are not sound are left out.
+
+    A split that is not there yet appears whole. One that is there gets the games that it lacks and those that differ.
+    """
+    base.mkdir(parents=True, exist_ok=True)
+    result = Installed()
+    for split, of_split in sorted(trials.items()):
+        with progress.stage(f"Installing {split}", lines=False) as tick:
+            _install_split(of_split, base / split, result, tick)
+    return result
+
+
+def _install_split(trials: Mapping[str, Trial], target: Path, result: Installed, tick: Tick) -> None:
+    staging = target.with_name(f".{target.name}.part")
+    shutil.rmtree(staging, ignore_errors=True)  # of an installation that was killed
+    staged: list[str] = []
+    for done, (place, trial) in enumerate(sorted(trials.items()), 1):
+        tick(done, len(trials), "games")
+        content = {name: read() for name, read in trial.items()}
+        if all(_holds(target / place / name, data) for name, data in content.items()):
+            result.there += 1
+            continue
+        for name, data in content.items():
+            (staging / place).mkdir(parents=True, exist_ok=True)
+            (staging / place / name).write_bytes(data)
+        try:
+            playable = "skipped" not in examine_game(staging / place / GAME_FILE, staging)
+        except UnsoundGameError as error:
+            result.unsound.append(f"{target.name}/{place}/{error.file.name}: {error.reason}")
+            playable = False
+        if playable:
+            staged.append(place)
+        else:
+            shutil.rmtree(staging / place)
+            with contextlib.suppress(OSError):  # the task may have other trials
+                (staging / place).parent.rmdir()
+    result.new += len(staged)
+    if staged and not target.exists():
+        staging.replace(target)
+        return
+    for place in staged:
+        (target / place).mkdir(parents=True, exist_ok=True)
+        for name in trials[place]:
+            (staging / place / name).replace(target / place / name)
+    shutil.rmtree(staging, ignore_errors=True)
+
+
+def _holds(file: Path, content: bytes) -> bool:
+    return file.is_file() and file.stat().st_size == len(content) and file.read_bytes() == content
+
+
+def _files(source: Path, open_files: contextlib.ExitStack) -> Iterator[tuple[PurePath, Callable[[], bytes]]]:
+    """The files of a source with their paths."""
+    if source.is_dir():
+        for folder, _, names in os.walk(source.resolve()):
+            yield from ((file, file.read_bytes) for file in (Path(folder, name) for name in names))
+    else:
+        archive = open_files.enter_context(zipfile.ZipFile(source))
+        for member in archive.infolist():
+            yield PurePath(member.filename), partial(archive.read, member)
+
+
+def _place(path: PurePath) -> tuple[str, str] | None:
+    """`(split, place)` of a file of a game, None for other files. The last folder that is named like a split is it."""
+    if path.name not in (GAME_FILE, TRAJECTORY_FILE) or ".." in path.parts:
+        return None
+    folders = path.parts[:-1]
+    at = max((index for index, name in enumerate(folders) if name in SPLITS), default=len(folders))
+    place = "/".join(folders[at + 1 :])
+    return (folders[at], place) if place else None

@@ -1,0 +1,29 @@
+"""What the environments share: the names of the splits, which tasks are for testing, and what success earns."""
+
+from hgpo_gym.files import content_key
+from hgpo_gym.suggest import unknown_name
+
+SPLITS = ("train", "test", "all")
+SUCCESS_REWARD = 10.0
+
+
+def check_split(split: str) -> None:
+    """Raises ValueError where there is no such split."""
+    if split not in SPLITS:
+        raise ValueError(unknown_name("split", split, SPLITS))
+
+
+def in_split(split: str, number: int, *, one_in: int = 3) -> bool:
+    """Whether a task is part of a split: every third number is `test`, the others are `train`, and `all` has both.
+
+    Args:
+        split: one of `SPLITS`.
+        number: of the task, made from its content alone; `hashed` makes one of a text.
+        one_in: a half, a third, ... of the tasks is for testing.
+    """
+    return split == "all" or split == ("train" if number % one_in else "test")
+
+
+def hashed(text: str) -> int:
+    """A number that stands for a text, the same on every machine."""
+    return int(content_key(text), 16)

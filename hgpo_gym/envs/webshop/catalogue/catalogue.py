@@ -1,0 +1,223 @@
+"""The catalogue: products and search index, built once from WebShop's files into memory-mapped files.
+
+What is built is named after its content: the digests of the two source files and of the code and libraries that shape
+it. All environments of a process share one `Catalogue`; processes share its pages in memory.
+"""
+
+import json
+import math
+import os
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import cache, lru_cache
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from hgpo_gym.envs.webshop.catalogue import analyzer, json_stream, products, records, search
+from hgpo_gym.envs.webshop.catalogue.products import Product, clean_product, is_listed
+from hgpo_gym.envs.webshop.catalogue.records import Records, RecordWriter, mapped_array
+from hgpo_gym.envs.webshop.catalogue.search import IndexWriter, SearchIndex
+from hgpo_gym.envs.webshop.catalogue.sources import Sources, find_sources
+from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest
+from hgpo_gym.progress import Tick, progress_bar
+
+_LARGE = 50e6
+"""Bytes of source files from which on a progress bar is shown."""
+_PARSED_PRODUCTS = 4096
+"""Products that are kept parsed."""
+_MANIFEST = "manifest.json"
+
+
+class Catalogue:
+    """The products of a shop by number, in the order of their file, and the search over them. Immutable.
+
+    Args:
+        folder: what `build_catalogue` made.
+        sources: the files it was made from.
+
+    Attributes:
+        key: identifies the content.
+        price_low, price_high: float64[products]; `price_high` is NaN where there is one price.
+        synthetic_products: int32, the products that have synthetic goals, in order.
+        synthetic_goals: int32, how many each of them has: one for each combination of options.
+
+    Raises:
+        ValueError: files of the folder are missing or damaged.
+    """
+
+    def __init__(self, folder: Path, sources: Sources):
+        _check_whole(folder)
+        self.folder, self.sources = folder, sources
+        self.key = folder.name
+        self.price_low, self.price_high, self.synthetic_products, self.synthetic_goals = (
+            mapped_array(folder / f"{name}.npy")
+            for name in ("price_low", "price_high", "synthetic_products", "synthetic_goals")
+        )
+        self._asins, self._asin_order, asin_rank = (
+            mapped_array(folder / f"{name}.npy") for name in ("asins", "asin_order", "asin_rank")
+        )
+        self._records = Records(folder, "products")
+        self._index = SearchIndex(folder, asin_rank)
+        self._product = lru_cache(maxsize=_PARSED_PRODUCTS)(lambda number: Product.from_json(self._records[number]))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def product(self, number: int) -> Product:
+        """The product of a number, 0 to len - 1."""
+        return self._product(number)
+
+    def number(self, asin: str) -> int | None:
+        """The number of a product; None if there is no such product."""
+        wanted = np.array(asin, dtype=self._asins.dtype)  # cut to the longest id there is
+        place = int(np.searchsorted(self._asins, wanted, sorter=self._asin_order))
+        if place == len(self) or self._asins[number := int(self._asin_order[place])] != asin:
+            return None
+        return number
+
+    def search(self, query: str, limit: int = 50) -> tuple[str, ...]:
+        """The ids of the products that match a query best, best first."""
+        return tuple(str(self._asins[number]) for number in self.rank(query, limit))
+
+    def rank(self, query: str, limit: int = 50) -> tuple[int, ...]:
+        """The numbers of the products that match a query best, best first."""
+        return self._index.rank(query, limit)
+
+    def goals_with_attribute(self) -> dict[str, int]:
+        """How many synthetic goals ask for each attribute."""
+        return json.loads((self.folder / "goals_with_attribute.json").read_text())
+
+
+def open_catalogue(data: str | os.PathLike[str] | None = None, progress: Tick | None = None) -> Catalogue:
+    """The catalogue of WebShop's files in `data`, built if this is the first time, shared in the process.
+
+    Args:
+        data: see `sources.find_sources`.
+        progress: hears how the building goes; None shows a bar in a terminal if it takes long.
+
+    Raises:
+        FileNotFoundError: the files are not there.
+        OSError: the cache directory cannot be written, or is full.
+        ValueError: the files are not sound.
+    """
+    sources = find_sources(data)
+    shaped_by = source_digest(analyzer, json_stream, products, records, search, sys.modules[__name__])
+    libraries = [version("regex"), version("PyStemmer")]
+    folder = cache_dir() / "webshop" / "catalogues" / content_key([sources.digests(), shaped_by, libraries])
+    if not folder.is_dir():
+        build_catalogue(sources, folder, progress)
+    return _opened(folder, sources)
+
+
+@cache
+def _opened(folder: Path, sources: Sources) -> Catalogue:
+    return Catalogue(folder, sources)
+
+
+def build_catalogue(sources: Sources, folder: Path, progress: Tick | None = None) -> None:
+    """Read WebShop's files and write the catalogue to `folder`, whole or not at all. See `open_catalogue`."""
+    size = sum(file.stat().st_size for file in (sources.products, sources.attributes))
+    shown = progress_bar(in_bytes=True) if progress is None and size > _LARGE else nullcontext(progress)
+    with shown as tick:
+        keep(folder, lambda temporary: _Builder(temporary, size, tick).build(sources), 1.5 * size)
+
+
+def keep(folder: Path, fill: Callable[[Path], None], size: float) -> None:
+    """Make a folder of the cache by `fill(folder)`, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written; `size`, the number of bytes that it needs, is part of the message.
+    """
+    try:
+        make_whole(folder, fill)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"{error.strerror} while making {folder}, which takes about {size / 1e6:.1f} MB: make room there, or set "
+            "HGPO_GYM_CACHE to a folder that has it",
+        ) from error
+
+
+class _Builder:
+    def __init__(self, folder: Path, size: int, progress: Tick | None):
+        self._folder, self._size, self._progress = folder, size, progress
+        self._done = 0
+        self._asins: dict[str, None] = {}
+        self._price_low, self._price_high = array("d"), array("d")
+        self._synthetic_products, self._synthetic_goals = array("i"), array("i")
+        self._goals_with_attribute: Counter[str] = Counter()
+
+    def build(self, sources: Sources) -> None:
+        about = dict(json_stream.stream_object(sources.attributes, self._advance))
+        with IndexWriter(self._folder) as index:
+            with RecordWriter(self._folder, "products") as lines:
+                for raw in json_stream.stream_array(sources.products, self._advance):
+                    if is_listed(raw) and raw["asin"] not in self._asins:
+                        product = clean_product(raw, json.loads(about.pop(raw["asin"], "{}")) or {})
+                        lines.add(product.to_json())
+                        index.add(product.indexed_text)
+                        self._note(product)
+            if not self._asins:
+                raise ValueError(f"{sources.products} lists no product with an id: it is not a file of products.")
+            self._tell("writing the search index")
+            index.finish()
+        self._write()
+
+    def _advance(self, read: int) -> None:
+        self._done += read
+        self._tell("reading products, once")
+
+    def _tell(self, words: str) -> None:
+        if self._progress:
+            self._progress(self._done, self._size, f"WebShop: {words}")
+
+    def _note(self, product: Product) -> None:
+        number = len(self._asins)
+        self._asins[product.asin] = None
+        self._price_low.append(product.prices[0])
+        self._price_high.append(product.prices[1] if len(product.prices) > 1 else math.nan)
+        if product.instruction is not None and product.instruction_attributes:
+            goals = math.prod(map(len, product.options.values()))
+            self._synthetic_products.append(number)
+            self._synthetic_goals.append(goals)
+            for attribute in product.instruction_attributes:
+                self._goals_with_attribute[attribute] += goals
+
+    def _write(self) -> None:
+        asins = np.array(list(self._asins))
+        order = np.argsort(asins, kind="stable").astype(np.int32)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        arrays = {
+            "asins": asins,
+            "asin_order": order,
+            "asin_rank": rank,
+            "price_low": np.array(self._price_low),
+            "price_high": np.array(self._price_high),
+            "synthetic_products": np.array(self._synthetic_products),
+            "synthetic_goals": np.array(self._synthetic_goals),
+        }
+        for name, values in arrays.items():
+            np.save(self._folder / f"{name}.npy", values)
+        (self._folder / "goals_with_attribute.json").write_text(json.dumps(self._goals_with_attribute))
+        sizes = {file.name: file.stat().st_size for file in sorted(self._folder.iterdir())}
+        (self._folder / _MANIFEST).write_text(json.dumps({"bytes": sizes}))
+
+
+def _check_whole(folder: Path) -> None:
+    """Every file of the manifest is there and has its size."""
+    manifest = folder / _MANIFEST
+    expected = json.loads(manifest.read_text())["bytes"] if manifest.is_file() else {_MANIFEST: "some"}
+    for name, size in expected.items():
+        file = folder / name
+        found = file.stat().st_size if file.is_file() else "no"
+        if found != size:
+            raise ValueError(
+                f"The catalogue in {folder} is damaged: {name} should have {size} bytes and has {found}. Remove the "
+                "folder; it is built again from WebShop's files."
+            )

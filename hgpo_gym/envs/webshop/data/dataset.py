@@ -1,0 +1,221 @@
+"""What WebShop's files are, and how they get here: `hgpo-gym data webshop`."""
+
+import filecmp
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hgpo_gym.envs.download import DownloadError, fetch, only_process
+from hgpo_gym.envs.webshop.catalogue import open_catalogue
+from hgpo_gym.envs.webshop.catalogue.sources import HUMAN, data_place, file_digest
+from hgpo_gym.envs.webshop.data.published import FULL, SHA256, SMALL, CatalogueFiles, examine
+from hgpo_gym.progress import Progress, Tick
+
+MIRROR = "https://huggingface.co/datasets/YWZBrandon/webshop-data/resolve/ce990fff5aee388db2706f07820c578ab68e0453"
+"""WebShop's authors publish the files on Google Drive, without plain addresses; this is a copy that others keep."""
+SETUP = "https://github.com/princeton-nlp/WebShop/blob/master/setup.sh"
+
+_MB = 10**6
+
+
+@dataclass
+class Survey:
+    """The sound files of a folder by name, with what `published.examine` found in them, and why others are not."""
+
+    sound: dict[str, Counter[str]] = field(default_factory=dict)
+    unsound: list[str] = field(default_factory=list)
+
+    def missing(self, catalogue: CatalogueFiles) -> list[str]:
+        """The files that lack for playing a catalogue's goals, human and synthetic."""
+        return [name for name in (catalogue.products, catalogue.attributes, HUMAN) if name not in self.sound]
+
+
+class WebShopData:
+    """WebShop's files in a folder. They are verified by reading them whole; files that are not those that are known to
+    be published are taken too, and a line says so.
+
+    Args:
+        folder: None: $WEBSHOP_DATA, else ~/.cache/webshop.
+        progress: where to say what goes on.
+    """
+
+    def __init__(self, folder: Path | None, progress: Progress):
+        place = data_place(folder)
+        self.root = place.parent if place.is_file() else place
+        self.progress = progress
+
+    def check(self, *, complete: bool = True) -> bool:
+        """Read every file and say what is there; whether that is sound and, unless not `complete`, all of a catalogue.
+
+        Changes nothing.
+        """
+        survey = self._survey()
+        lines = [f"WebShop's files in {self.root}:", *(self._describe(name, survey) for name in survey.sound)]
+        self.progress.line("\n  ".join(lines))
+        for reason in survey.unsound:
+            self.progress.line(f"Not sound: {reason}")
+        wanted = self._wanted()
+        missing = [catalogue for catalogue in wanted if survey.missing(catalogue)]
+        for catalogue in missing:
+            names = ", ".join(survey.missing(catalogue))
+            self.progress.line(f"Missing of the {catalogue.size} catalogue: {names}.")
+        if len(wanted) > 1:
+            self.progress.line(
+                f"Two catalogues: set env.data to {self.root / SMALL.products} or {self.root / FULL.products}."
+            )
+        return not ((missing and complete) or survey.unsound)
+
+    def fetch(self, mirror: str | None) -> None:
+        """Fetch what is missing or not sound of the catalogues that are begun, of the small one where none is.
+
+        Args:
+            mirror: a folder on another server, with the files under their names.
+
+        Raises:
+            DownloadError: a file cannot be fetched.
+            ValueError: what was fetched is not sound.
+        """
+        survey = self._survey()
+        names = dict.fromkeys(name for catalogue in self._wanted() for name in survey.missing(catalogue))
+        with self._alone():
+            for name in names:
+                try:
+                    self._fetch_file(name, (mirror or MIRROR).rstrip("/"))
+                except DownloadError as error:
+                    raise DownloadError(
+                        f"{error} Without network, or if that copy is gone: fetch {', '.join(names)} elsewhere, from "
+                        f"{MIRROR} or by WebShop's own {SETUP}, which names their places on Google Drive, then run "
+                        "'hgpo-gym data webshop --from FOLDER' with the folder that has them."
+                    ) from error
+
+    def take(self, sources: Sequence[Path]) -> bool:
+        """Copy WebShop's files, from folders or as named; whether all are sound. The others are left out.
+
+        Raises:
+            FileNotFoundError: a source does not exist, or there is no such file.
+            ValueError: two sources have the same file.
+        """
+        files = list_files(sources)
+        with self._alone():
+            taken = [name for name, file in files.items() if self._take_file(name, file)]
+        return len(taken) == len(files)
+
+    def compile(self) -> bool:
+        """Build the catalogues that are there in the cache, unless they are; whether all could be."""
+        files = [self.root / catalogue.products for catalogue in self._wanted()]
+        built = [self._compile_file(file) for file in files if file.is_file()]
+        if not built:
+            self.progress.line(f"No catalogue to build: {self.root} has no {' and no '.join(f.name for f in files)}.")
+        return bool(built) and all(built)
+
+    def _alone(self) -> AbstractContextManager[None]:
+        self.root.mkdir(parents=True, exist_ok=True)
+        return only_process(self.root)
+
+    def _wanted(self) -> list[CatalogueFiles]:
+        """The catalogues of which a file is there; the small one where there is none."""
+        names = (SMALL, FULL)
+        begun = [c for c in names if (self.root / c.products).exists() or (self.root / c.attributes).exists()]
+        return begun or [SMALL]
+
+    def _survey(self) -> Survey:
+        survey = Survey()
+        for name in SHA256:
+            if (file := self.root / name).is_file():
+                try:
+                    survey.sound[name] = self._examine(file, name)
+                except ValueError as error:
+                    survey.unsound.append(str(error))
+        return survey
+
+    def _examine(self, file: Path, name: str) -> Counter[str]:
+        with self.progress.stage(f"Reading {name}", lines=False) as tick:
+            return examine(file, name, _Bytes(file, tick).add)
+
+    def _describe(self, name: str, survey: Survey) -> str:
+        found = survey.sound[name]
+        if name == HUMAN:
+            what = f"{found.total():,} human goals"
+            for catalogue in (SMALL, FULL):
+                if products := survey.sound.get(catalogue.products):
+                    own = sum(number for asin, number in found.items() if asin in products)
+                    what += f", {own:,} about products of the {catalogue.size} catalogue"
+        else:
+            what = f"{len(found):,} products" if name in (SMALL.products, FULL.products) else f"{len(found):,} entries"
+        known = "" if file_digest(self.root / name) == SHA256[name] else " (sound, but not the file known by that name)"
+        return f"{name}: {what}{known}"
+
+    def _fetch_file(self, name: str, folder: str) -> None:
+        with self.progress.stage(f"Fetching {name}") as tick:
+
+            def verify(part: Path) -> None:
+                examine(part, name, _Bytes(part, tick).add)
+
+            fetch(f"{folder}/{name}", self.root / name, verify, tick)
+
+    def _take_file(self, name: str, source: Path) -> bool:
+        target = self.root / name
+        if target.is_file() and filecmp.cmp(source, target, shallow=False):
+            self.progress.line(f"There already: {name}.")
+            return True
+        try:
+            self._examine(source, name)
+        except ValueError as error:
+            self.progress.line(f"Left out: {error}")
+            return False
+        part = target.with_name(f".{name}.part")
+        shutil.copyfile(source, part)
+        part.replace(target)
+        self.progress.line(f"New: {name}.")
+        return True
+
+    def _compile_file(self, file: Path) -> bool:
+        try:
+            with self.progress.stage(f"Building the catalogue of {file.name}", lines=False) as tick:
+                catalogue = open_catalogue(file, _in_mb(tick))
+        except (ValueError, FileNotFoundError) as error:
+            self.progress.line(f"Not built: {error}")
+            return False
+        self.progress.line(f"Built of {file.name}, {len(catalogue):,} products: {catalogue.folder}")
+        return True
+
+
+def list_files(sources: Sequence[Path]) -> dict[str, Path]:
+    """WebShop's files by name: those in folders, and those named.
+
+    Raises:
+        FileNotFoundError: a source does not exist, or there is no such file.
+        ValueError: two sources have the same file.
+    """
+    found: dict[str, Path] = {}
+    for source in sources:
+        if not source.exists():
+            raise FileNotFoundError(f"{source} does not exist.")
+        for file in [source] if source.is_file() else [source / name for name in SHA256]:
+            if file.name in SHA256 and file.is_file():
+                other = found.setdefault(file.name, file)
+                if other != file:
+                    raise ValueError(f"{other} and {file} are both there: name one of them, by --from FILE.")
+    if not found:
+        raise FileNotFoundError(
+            f"No file of WebShop's in {', '.join(map(str, sources))}: expected {', '.join(SHA256)}, not in an archive."
+        )
+    return found
+
+
+class _Bytes:
+    """Adds up the bytes that were read of a file, for a bar."""
+
+    def __init__(self, file: Path, tick: Tick):
+        self._done, self._size, self._tick = 0, file.stat().st_size, _in_mb(tick)
+
+    def add(self, read: int) -> None:
+        self._done += read
+        self._tick(self._done, self._size, "MB")
+
+
+def _in_mb(tick: Tick) -> Tick:
+    return lambda done, total, words: tick(-(-done // _MB), -(-total // _MB), words)

@@ -1,5 +1,0 @@
-"""A shop for a machine without any download: generated products, and shopping goals on them."""
-
-from hgpo_gym.envs.webshop.generated.catalogue import Product, generate_catalogue, generated_folder, write_catalogue
-
-__all__ = ["Product", "generate_catalogue", "generated_folder", "write_catalogue"]

@@ -1,0 +1,99 @@
+"""Families of near-duplicates: what their members are, have, offer and cost, before any of it is put into words.
+
+A family has two attributes that all members share. Each member has two more, and no two members the same two, but for
+two pairs of twins: of the one pair, a twin costs more than a price limit for the other can be; of both pairs, the twins
+offer different values of the first option.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from itertools import combinations
+from random import Random
+
+from hgpo_gym.envs.webshop.generation.vocabulary import Attribute, Kind, Options
+
+_PRICE_MISSING = 100.0  # what the benchmark takes a missing price for
+_ABOVE_ANY_LIMIT = 41  # a price limit is at most 40 above the price that it was drawn for
+_CENTS = (0.0, 0.49, 0.89, 0.95, 0.99)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """A member of a family, before it is put into words.
+
+    Attributes:
+        attributes: the two that the family shares, then its own two.
+        telling: sets of attributes that no other member has, but for a twin.
+        options: the values on offer.
+        price: lowest and highest; None where it is missing.
+        telling_values: those of the first option that a goal must choose from, as only they rule out the twin.
+    """
+
+    attributes: tuple[Attribute, ...]
+    telling: tuple[tuple[Attribute, ...], ...]
+    options: Options
+    price: tuple[float, float] | None
+    telling_values: tuple[str, ...] = ()
+
+
+def make_family(rng: Random, kind: Kind) -> list[Member]:
+    """Six to eight members in random order."""
+    *shared, a, b, c, d, e = rng.sample(kind.attributes, 7)
+    pairs = rng.sample(list(combinations((a, b, c, d, e), 2)), rng.randint(4, 6))
+    price = rng.uniform(*kind.price)
+    options = {name: _some(rng, values, 6) for name, values in kind.options.items()}
+    members = [
+        Member(
+            attributes=(*shared, *pair),
+            telling=(pair, *((one,) for one in pair if sum(one in other for other in pairs) == 1)),
+            options={name: _some(rng, values, max(3, len(values) - 1)) for name, values in options.items()},
+            price=_price(rng, price * rng.uniform(0.85, 1.15)),
+        )
+        for pair in pairs
+    ]
+    cheap, plain, *others = members
+    twins = (*_price_twins(rng, cheap, options), *_choice_twins(rng, plain, options))
+    return rng.sample([*twins, *others], len(members) + 2)
+
+
+def _price_twins(rng: Random, member: Member, options: Options) -> tuple[Member, Member]:
+    """The member, and one that costs too much for whoever wants the member, but has a value to be wanted for."""
+    too_much = _ABOVE_ANY_LIMIT + (member.price[1] if member.price else _PRICE_MISSING)
+    amount = _amount(rng, too_much + rng.uniform(1, 20))
+    member, twin = _choice_twins(rng, member, options)
+    dear = replace(twin, price=None if too_much < _PRICE_MISSING else (amount, amount))
+    return replace(member, telling_values=()), dear
+
+
+def _choice_twins(rng: Random, member: Member, options: Options) -> tuple[Member, Member]:
+    """The member and its equal, each with a value of the first option that the other lacks."""
+    name, values = next(iter(options.items()))
+    mine, other = rng.sample(values, 2)
+    return (
+        replace(member, options=member.options | {name: _without(values, other)}, telling_values=(mine,)),
+        replace(member, options=member.options | {name: _without(values, mine)}, telling_values=(other,)),
+    )
+
+
+def _without(values: tuple[str, ...], left_out: str) -> tuple[str, ...]:
+    return tuple(value for value in values if value != left_out)
+
+
+def _some(rng: Random, values: tuple[str, ...], most: int) -> tuple[str, ...]:
+    """`most` of the values, or all if there are no more, in their order."""
+    chosen = rng.sample(values, min(len(values), most))
+    return tuple(value for value in values if value in chosen)
+
+
+def _price(rng: Random, about: float) -> tuple[float, float] | None:
+    """Lowest and highest price; one product in ten has two, one in forty has none."""
+    low = _amount(rng, about)
+    lot = rng.random()
+    if lot < 0.025:
+        return None
+    return (low, _amount(rng, low * rng.uniform(1.2, 1.6))) if lot < 0.125 else (low, low)
+
+
+def _amount(rng: Random, about: float) -> float:
+    """A price as shops like it, not below `about`."""
+    return round(math.ceil(about) + rng.choice(_CENTS), 2)
