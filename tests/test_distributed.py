@@ -22,7 +22,7 @@ from hgpo_gym.trainers.policies.batching import dealt_batches, length_sorted_bat
 from hgpo_gym.trainers.processes import ALONE, Processes, join_processes
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.rollout import merge
-from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
+from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary
 from tests import small_runs
 from tests.small_runs import numbers
@@ -212,7 +212,7 @@ def test_shares_are_a_division(count):
 def test_groups_that_were_collected_apart_make_the_rollout_of_one_process():
     config = load_config("config", SMALL)
     env = make_env(config, num_tasks=4, group_size=3, workers=0)
-    tasks, seeds = TaskSchedule(env.unwrapped.task_ids, 0).tasks(0, 4), [(9, group) for group in range(4)]
+    tasks, seeds = tasks_in_order(env.unwrapped.task_ids, 0, 0, 4), [(9, group) for group in range(4)]
     whole = collect(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds)
     half = make_env(config, num_tasks=2, group_size=3, workers=0)
     parts = [
