@@ -4,7 +4,8 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from hgpo_gym.config.compose import groups, load_config
+from hgpo_gym.config.choices import choices
+from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.models.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.run_directory import flatten, read_metrics
 from tests import small_runs
@@ -77,7 +78,7 @@ def settings(*overrides):
 
 def test_there_are_eight_presets_beside_the_demo():
     assert len(PRESETS) == 8
-    assert set(groups()["experiment"]) == {"demo", *PRESETS}
+    assert set(choices()["experiment"]) == {"demo", *PRESETS}
 
 
 @pytest.mark.parametrize("preset", PRESETS)
