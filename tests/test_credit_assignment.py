@@ -1,7 +1,6 @@
 """Estimators of credit against independently computed values, and what each of them promises."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest

@@ -127,7 +127,11 @@ def test_every_key_of_a_configuration_is_listed_with_its_value_and_explained(pat
 @pytest.mark.parametrize(
     ("name", "path", "expected"),
     [
-        ("trainer/default", "trainer.clip_high", "PPO clips the probability ratio to [1 - clip_low, 1 + clip_high]."),
+        (
+            "trainer/default",
+            "trainer.clip_high",
+            "PPO (objective=ppo_clip) clips the probability ratio to [1 - clip_low, 1 + clip_high].",
+        ),
         (
             "trainer/pretrained",
             "trainer.kl_coef",
