@@ -1,5 +1,7 @@
 """An estimator on a toy batch with the columns of a run: what cannot be shows before anything is written."""
 
+from typing import Any
+
 import numpy as np
 
 from hgpo_gym.advantages import ESTIMATORS, StepBatch, assign
@@ -17,6 +19,7 @@ def try_estimator(run: RunSettings) -> None:
     """
     ESTIMATORS.check_options(*run.algo)
     steps = range(8)
+    extras: dict[str, Any] = {name: [0] * len(steps) for name in (*RECORDED, *run.rollout.record)}
     batch = StepBatch.from_records(
         group=[step // 4 for step in steps],
         trajectory=[step // 2 for step in steps],
@@ -27,7 +30,7 @@ def try_estimator(run: RunSettings) -> None:
         action=[f"go {step // 2 % 2}" for step in steps],
         success=[step // 2 % 2 == 0 for step in steps],
         final_observation=["the end"] * len(steps),
-        **{name: [0] * len(steps) for name in (*RECORDED, *run.rollout.record)},
+        **extras,
     )
     with np.errstate(all="ignore"):
         assign(run.algo.name, batch, **run.algo.options)
