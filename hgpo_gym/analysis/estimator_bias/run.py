@@ -95,7 +95,7 @@ def _stages(config: DictConfig, settings: DiagnoseSettings, progress: Progress) 
         "groups_a_batch": config.rollout.num_tasks,
         "seed": config.seed,
     }
-    if isinstance(text_env, SignpostMazeEnv):
+    if isinstance(text_env, SignpostMazeEnv) and not text_env.slip:  # exact rules follow one outcome of an action
         exact = exact_stages.ExactSettings(improvements=settings.improvements, window=config.memory.window, **common)
         mazes = [text_env.maze(task_id) for task_id in text_env.task_ids]
         return exact_stages.exact_stages(mazes, [text_env.maze(task_id) for task_id in task_ids], exact)
