@@ -38,10 +38,11 @@ QUERIES: dict[str, Callable[[str], tuple[str, ...]]] = {
 
 
 class _Moment(NamedTuple):
-    """A state, and what an expert remembers of how it was come to."""
+    """A state, what an expert remembers of how it was come to, and how many phases were."""
 
     state: State
     notes: Notes
+    phase: int
 
 
 class WebShopEnv(TextEnv):
@@ -72,6 +73,8 @@ class WebShopEnv(TextEnv):
         expert: put the next action of an expert in `info["expert_action"]`; see `expert`.
         expert_policy: which expert: `informed` by the goal's attributes and options, or `reader`, which knows the
             instruction alone. Neither knows the product.
+        milestones: put into `info["milestone"]` whether the action brought the episode to a later phase than it had
+            been in: results, a product, a chosen option, the purchase, right or wrong.
         nouns: what finds nouns in titles: `words`, or `spacy`, which needs spaCy and its model en_core_web_sm.
         render_mode: None or `ansi`.
 
@@ -103,6 +106,7 @@ class WebShopEnv(TextEnv):
         queries: str = "free",
         expert: bool = False,
         expert_policy: str = "informed",
+        milestones: bool = False,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
@@ -127,6 +131,7 @@ class WebShopEnv(TextEnv):
         self._searches = QUERIES[queries]
         self._make_errand = ERRANDS[expert_policy] if expert else None
         self._notes = Notes()
+        self._milestones, self._phase = milestones, 0
         self._goal: Goal | None = None
         self._state: State | None = None
         self._page = Page("", ())
@@ -155,7 +160,7 @@ class WebShopEnv(TextEnv):
 
     def begin_episode(self, task_id: str) -> Turn:  # noqa: ARG002 - choose_task has the goal
         assert self._goal is not None
-        self._notes = Notes()
+        self._notes, self._phase = Notes(), 0
         return self._show(State(self._goal))
 
     def take_action(self, action: str) -> Turn:
@@ -163,10 +168,10 @@ class WebShopEnv(TextEnv):
         return self._show(self.state, action_valid=False) if state is None else self._show(state)
 
     def save_state(self) -> _Moment:
-        return _Moment(self.state, self._notes)
+        return _Moment(self.state, self._notes, self._phase)
 
     def load_state(self, state: _Moment) -> None:
-        self._notes = state.notes
+        self._notes, self._phase = state.notes, state.phase
         self._show(state.state)
 
     def _listed_goal(self, task_id: str | None = None, goal_index: int | None = None) -> int:
@@ -192,6 +197,9 @@ class WebShopEnv(TextEnv):
         extras: dict[str, Any] = {}
         if score:
             extras |= {"score": score.value, "score_parts": score.parts, "nouns": self._nouns}
+        if self._milestones:
+            extras["milestone"] = state.phase > self._phase
+            self._phase = max(self._phase, state.phase)
         if self._make_errand:
             extras["expert_action"] = self._advice(state)
         return Turn(

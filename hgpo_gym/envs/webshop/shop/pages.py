@@ -44,6 +44,13 @@ class State(NamedTuple):
         """The products of the present page of results."""
         return self.results[(self.results_page - 1) * PAGE_SIZE : self.results_page * PAGE_SIZE]
 
+    @property
+    def phase(self) -> int:
+        """0 before a search, 1 at results, 2 at a product, 3 with an option of it chosen, 4 after the purchase."""
+        if self.page in (SEARCH, RESULTS, DONE):
+            return {SEARCH: 0, RESULTS: 1, DONE: 4}[self.page]
+        return 3 if self.options else 2
+
 
 class Page(NamedTuple):
     """What a state looks like: its text, and what can be clicked, lower-case, in order, without repetitions."""
