@@ -16,7 +16,14 @@ try:
     from hgpo_gym.envs.webshop.goals.goal_list import GoalIds
     from hgpo_gym.envs.webshop.goals.queries import suggested_queries
     from hgpo_gym.envs.webshop.shop.nouns import NOUNS
-    from hgpo_gym.envs.webshop.shop.pages import OBSERVATION_MODES, SEARCH, Page, State, draw_page
+    from hgpo_gym.envs.webshop.shop.pages import (
+        OBSERVATION_MODES,
+        SEARCH,
+        Page,
+        State,
+        describe_clickables,
+        draw_page,
+    )
     from hgpo_gym.envs.webshop.shop.rules import SEARCH_TEMPLATE, Shop
     from hgpo_gym.envs.webshop.shop.scoring import OPTION_MATCHING
     from hgpo_gym.envs.webshop.splits import open_split
@@ -70,6 +77,8 @@ class WebShopEnv(TextEnv):
         option_matching: `original`, or `corrected`; see `scoring.wanted_as_in_original`.
         queries: what the search page lists: `free`, the template `search[<your query>]`; or `suggested`, a few searches
             made from the instruction, for models that can only choose. Any search is possible with both.
+        describe_actions: say in `info["action_descriptions"]` what each admissible action stands for: title and price
+            of a product, the kind of an option; empty for others.
         expert: put the next action of an expert in `info["expert_action"]`; see `expert`.
         expert_policy: which expert: `informed` by the goal's attributes and options, or `reader`, which knows the
             instruction alone. Neither knows the product.
@@ -104,6 +113,7 @@ class WebShopEnv(TextEnv):
         option_matching: str = "original",
         nouns: str = "words",
         queries: str = "free",
+        describe_actions: bool = False,
         expert: bool = False,
         expert_policy: str = "informed",
         milestones: bool = False,
@@ -135,6 +145,9 @@ class WebShopEnv(TextEnv):
         self._goal: Goal | None = None
         self._state: State | None = None
         self._page = Page("", ())
+        self._admissible: tuple[str, ...] = ()
+        self._descriptions: tuple[str, ...] = ()
+        self._describes = describe_actions
 
     @property
     def state(self) -> State:
@@ -193,8 +206,11 @@ class WebShopEnv(TextEnv):
     def _show(self, state: State, *, action_valid: bool = True) -> Turn:
         if state is not self._state:
             self._state, self._page = state, draw_page(state, self.catalogue, **self._page_options)
+            self._admissible, self._descriptions = self._actions(state), self._describe(state)
         score = state.score
         extras: dict[str, Any] = {}
+        if self._describes:
+            extras["action_descriptions"] = self._descriptions
         if score:
             extras |= {"score": score.value, "score_parts": score.parts, "nouns": self._nouns}
         if self._milestones:
@@ -206,7 +222,7 @@ class WebShopEnv(TextEnv):
             # The longest product descriptions go beyond what the observation space holds.
             self._page.text[: self.max_text_length],
             task=state.goal.instruction,
-            admissible_actions=self._admissible(state),
+            admissible_actions=self._admissible,
             reward=self._reward(score.value) if score else 0.0,
             terminated=score is not None,
             won=score is not None and score.value == 1,
@@ -214,10 +230,17 @@ class WebShopEnv(TextEnv):
             extras=extras,
         )
 
-    def _admissible(self, state: State) -> tuple[str, ...]:
+    def _actions(self, state: State) -> tuple[str, ...]:
         if state.page == SEARCH:
             return self._searches(state.goal.instruction)
         return tuple(f"click[{text}]" for text in self._page.clickables)
+
+    def _describe(self, state: State) -> tuple[str, ...]:
+        if not self._describes:
+            return ()
+        if state.page == SEARCH:
+            return ("",) * len(self._actions(state))
+        return describe_clickables(state, self._page, self.catalogue)
 
     def _advice(self, state: State) -> str:
         """What the expert does next; nothing after the purchase."""

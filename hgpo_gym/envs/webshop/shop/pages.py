@@ -87,6 +87,19 @@ def draw_page(state: State, catalogue: Catalogue, *, show_attributes: bool, obse
     return Page(OBSERVATION_MODES[observation_mode](pieces), tuple(dict.fromkeys(clickables)))
 
 
+def describe_clickables(state: State, page: Page, catalogue: Catalogue) -> tuple[str, ...]:
+    """What each clickable of a page stands for: title and price of a product, the kind of an option; else empty."""
+    described: dict[str, str] = {}
+    if state.page == RESULTS:
+        products = [catalogue.product(number) for number in state.products_shown]
+        described = {product.asin.lower(): f"{product.title}, {product.price}" for product in products}
+    elif state.page == ITEM:
+        options = catalogue.product(state.product).options
+        described = {value: f"{name} of this product" for name, values in options.items() for value in values}
+        described |= dict.fromkeys(SUB_PAGES, "page about this product")
+    return tuple(described.get(clickable, "") for clickable in page.clickables)
+
+
 def page_pieces(state: State, catalogue: Catalogue, *, show_attributes: bool) -> list[Piece]:
     """What the page of a state consists of, in order."""
     if state.page == DONE:
