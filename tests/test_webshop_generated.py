@@ -244,7 +244,7 @@ def test_actions_that_are_identifiers_are_described():
     number = env.state.products_shown[2]
     product = env.catalogue.product(number)
     assert described()[f"click[{product.asin.lower()}]"] == f"{product.title}, {product.price}"
-    assert sum(text != "" for text in described().values()) == 10
+    assert sum(text != "" for text in described().values()) == len(env.state.products_shown) > 5
     *_, info = env.step(f"click[{product.asin.lower()}]")
     option, values = next(iter(product.options.items()))
     assert described()[f"click[{values[0]}]"] == f"{option} of this product"
