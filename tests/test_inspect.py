@@ -14,7 +14,7 @@ from hgpo_gym.analysis.inspection.group import find_group, open_group
 from hgpo_gym.analysis.inspection.hierarchy import levels_of
 from hgpo_gym.cli.main import main
 from hgpo_gym.trainers.rollouts import saved as kept_rollouts
-from hgpo_gym.trainers.rollouts.collect import Episode
+from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
 from hgpo_gym.trainers.rollouts.saved import KeptRollout
 from hgpo_gym.trainers.run_directory import read_metrics
 from tests.small_runs import train
@@ -43,7 +43,9 @@ def make_rollout(*groups):
     return KeptRollout(
         batch=batch,
         episodes=tuple(
-            Episode(f"task {'abc'[group]}", "kind", won, 8.0 * won, last[group, index] + 1, last[group, index] + 1)
+            EpisodeOutcome(
+                f"task {'abc'[group]}", "kind", won, 8.0 * won, last[group, index] + 1, last[group, index] + 1
+            )
             for (group, index), won in ends.items()
         ),
         tasks=("Get out.",) * len(ends),

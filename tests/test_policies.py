@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 import torch
 
-from hgpo_gym.config.compose import load_config
+from hgpo_gym.config.compose import load_run
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.memory import ContextWrapper, Memory, PromptTemplate
-from hgpo_gym.trainers.assemble import make_policy, save_model
 from hgpo_gym.trainers.evaluation import Evaluation, evaluate
+from hgpo_gym.trainers.models.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies import ExpertPolicy, RandomPolicy, Request, Sampling
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
+from hgpo_gym.trainers.policies.engines import make_policy
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import likelihood, score
-from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies.trie import TokenTrie
-from hgpo_gym.trainers.rollouts.collect import Episode, collect
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
 from hgpo_gym.trainers.rollouts.transcripts import from_rollout, load, save
-from hgpo_gym.trainers.update.losses import Totals, aggregate, clipped_surrogate, kl_k3
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back")
 PROMPTS = ["You are in a hall.", "You stand at a signpost. It says: take the red door.\n> walk on\n", "Hall."]
@@ -179,13 +179,13 @@ def test_models_are_saved_and_loaded(tiny, tmp_path):
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
 def test_the_engine_vllm_names_the_extra_that_it_needs(tiny):
     with pytest.raises(ModuleNotFoundError, match=r"engine=vllm needs vLLM: pip install 'hgpo_gym\[vllm\]'"):
-        make_policy(load_config("config", ["engine=vllm"]), *tiny)
+        make_policy(load_run(["engine=vllm"]).engine, *tiny)
 
 
 def test_the_engine_is_chosen_by_its_kind(tiny):
-    assert isinstance(make_policy(load_config("config", []), *tiny), LanguageModelPolicy)
+    assert isinstance(make_policy(load_run([]).engine, *tiny), LanguageModelPolicy)
     with pytest.raises(ValueError, match=r"Unknown engine.kind 'vlm'. Did you mean 'vllm'\?"):
-        make_policy(load_config("config", ["engine.kind=vlm"]), *tiny)
+        make_policy(load_run(["engine.kind=vlm"]).engine, *tiny)
 
 
 class Counting:
@@ -305,7 +305,7 @@ def test_the_last_batch_of_an_evaluation_may_leave_environments_idle_whose_info_
 
 def test_the_evaluation_summary_tells_how_long_won_episodes_are():
     def run(*lengths):
-        return tuple(Episode("id", "kind", steps < 50, 1.0, steps, steps) for steps in lengths)
+        return tuple(EpisodeOutcome("id", "kind", steps < 50, 1.0, steps, steps) for steps in lengths)
 
     summary = Evaluation("test", (run(4, 50), run(7, 50))).summary()
     assert summary["episode_length"] == 27.75
@@ -328,18 +328,3 @@ def test_length_sorted_batches_hold_little_padding_unless_they_are_small():
         assert padded <= 4_000 + 400 or sum(lengths[index] for index in batch) >= 0.9 * padded
     assert list(length_sorted_batches([9, 1], 40)) == [[0], [1]]
     assert list(length_sorted_batches([9, 1], 200)) == [[0, 1]]  # too few to be worth two passes
-
-
-def test_losses_by_hand():
-    logprobs = torch.log(torch.tensor([0.5, 0.5, 0.9]))
-    behaviour = torch.log(torch.tensor([0.25, 0.5, 0.3]))
-    loss, clipped = clipped_surrogate(logprobs, behaviour, torch.tensor([1.0, 1.0, -1.0]), 0.2, 0.3)
-    torch.testing.assert_close(loss, torch.tensor([-1.3, -1.0, 3.0]))
-    assert clipped.tolist() == [True, False, False]
-    torch.testing.assert_close(kl_k3(logprobs, behaviour)[0], torch.tensor(0.5 - np.log(0.5) - 1, dtype=torch.float32))
-    record = torch.tensor([0, 0, 1])
-    values = torch.tensor([1.0, 3.0, 8.0])
-    assert aggregate(values, record, Totals(3, 2), "token_mean").item() == 4.0
-    assert aggregate(values, record, Totals(3, 2), "sequence_mean").item() == 5.0
-    with pytest.raises(ValueError, match=r"Did you mean 'token_mean'\?"):
-        aggregate(values, record, Totals(3, 2), "tokenmean")

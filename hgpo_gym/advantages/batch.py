@@ -1,15 +1,23 @@
 """StepBatch: the arrays that credit assignment works on, one row a step that was actually taken."""
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from hgpo_gym.memory.keys import KeyFunction, chain_keys, hash_text, key_function, link
+from hgpo_gym.advantages.columns import missing_column
+from hgpo_gym.advantages.records import arrays_of_records
+from hgpo_gym.memory.keys import KeyFunction, link
 
 SIZE_BOUNDS = (1, 2, 4, 8)
 """The sizes of groups are counted as 1, 2, 3 to 4, 5 to 8 and more."""
+
+_REQUIRED = ("group", "trajectory", "step", "reward", "context_keys", "penalty")
+_OPTIONAL = {"action": "i", "success": "b", "final_keys": "i", "trained": "b"}
+"""Optional fields and the kind of NumPy type that they have."""
+_OF_THE_EPISODE = ("success", "final_keys")
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,12 @@ class StepBatch:
         reward: float64[N].
         context_keys: int64[N, K + 1], see `hgpo_gym.memory.keys`.
         penalty: float64[N], taken off the return of that step alone (an invalid action's, for example).
+        action: int64[N], the key of the action that was executed (not of the response); None where not recorded.
+        success: bool[N], of the episode, the same on each of its rows; None where not recorded.
+        final_keys: int64[N, K + 1], the context keys of what the episode's last step led to, the same on each of its
+            rows, all 0 where that was not recorded; None where it never was.
+        extras: named columns with a row a step, see `hgpo_gym.advantages.columns.COLUMNS`.
+        trained: bool[N], the rows that are learned from; None is all.
     """
 
     group: np.ndarray
@@ -31,14 +45,31 @@ class StepBatch:
     reward: np.ndarray
     context_keys: np.ndarray
     penalty: np.ndarray
+    _: KW_ONLY
+    action: np.ndarray | None = None
+    success: np.ndarray | None = None
+    final_keys: np.ndarray | None = None
+    extras: Mapping[str, np.ndarray] = field(default_factory=dict)
+    trained: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        for name in ("trajectory", "step", "reward", "context_keys", "penalty"):
-            if len(getattr(self, name)) != len(self):
-                raise ValueError(f"StepBatch: {name} has {len(getattr(self, name))} rows, group has {len(self)}.")
+        for name, values in self._columns():
+            if len(values) != len(self):
+                raise ValueError(f"StepBatch: {name} has {len(values)} rows, group has {len(self)}.")
         if self.context_keys.ndim != 2:
             raise ValueError(f"StepBatch: context_keys has shape {self.context_keys.shape}, expected [N, K + 1].")
-        _check_episodes(self.group, self.trajectory, self.step)
+        if self.final_keys is not None and self.final_keys.shape != self.context_keys.shape:
+            raise ValueError(
+                f"StepBatch: final_keys has shape {self.final_keys.shape}, context_keys has {self.context_keys.shape}."
+            )
+        for name, kind in _OPTIONAL.items():
+            values = getattr(self, name)
+            if values is not None and values.dtype.kind != kind:
+                expected = "bool" if kind == "b" else "int64"
+                raise ValueError(f"StepBatch: {name} has the type {values.dtype}, expected {expected}.")
+        if taken := self.extras.keys() & {*_REQUIRED, *_OPTIONAL, "extras"}:
+            raise ValueError(f"StepBatch: extras has {min(taken)!r}, which is a field: pass it as {min(taken)}=.")
+        _check_episodes(self)
 
     def __len__(self) -> int:
         return len(self.group)
@@ -58,14 +89,90 @@ class StepBatch:
         """int64[N], the trajectories as 0, 1, 2, ..."""
         return labels(self.trajectory)
 
+    @cached_property
+    def in_order(self) -> np.ndarray:
+        """int64[N], the rows episode after episode, each from its first step to its last."""
+        return np.lexsort((self.step, self.trajectory))
+
+    @cached_property
+    def first_rows(self) -> np.ndarray:
+        """int64[episodes], the row of each episode's first step, in the order of `trajectory_labels`."""
+        rows = self.in_order
+        return rows[self.step[rows] == 0]
+
+    def column(self, name: str, estimator: str) -> np.ndarray:
+        """The field or extra of this name.
+
+        Raises:
+            ValueError: the batch does not have it; names the column, the estimator that asks and how to record it.
+        """
+        values = getattr(self, name) if name in (*_REQUIRED, *_OPTIONAL) else self.extras.get(name)
+        if values is None:
+            raise ValueError(missing_column(name, estimator))
+        return values
+
+    def take(self, rows: np.ndarray) -> "StepBatch":
+        """These rows, all columns along: whole episodes, in any order.
+
+        Args:
+            rows: bool[N], or the numbers of rows.
+
+        Raises:
+            ValueError: steps of an episode are left out or taken twice.
+        """
+        rows = np.flatnonzero(rows) if np.asarray(rows).dtype == np.bool_ else np.asarray(rows, dtype=np.int64)
+        lengths = np.bincount(self.trajectory_labels)
+        taken = np.bincount(self.trajectory_labels[rows], minlength=len(lengths))
+        if (cut := np.flatnonzero((taken > 0) & (taken != lengths))).size:
+            raise ValueError(
+                f"StepBatch.take: {taken[cut[0]]} of the {lengths[cut[0]]} steps of trajectory "
+                f"{self.trajectory[self.first_rows[cut[0]]]}: take whole episodes."
+            )
+        return _with_columns({name: values[rows] for name, values in self._columns()})
+
+    @staticmethod
+    def concatenate(batches: Sequence["StepBatch"]) -> "StepBatch":
+        """Batches one after the other as one; groups and trajectories of later ones get numbers after the earlier's.
+
+        Raises:
+            ValueError: no batches, or batches that have not the same columns.
+        """
+        if not batches:
+            raise ValueError("StepBatch.concatenate: pass one batch or more.")
+        columns = [dict(batch._columns()) for batch in batches]
+        for number, own in enumerate(columns):
+            if different := own.keys() ^ columns[0].keys():
+                name = min(different)
+                has, lacks = (number, 0) if name in own else (0, number)
+                raise ValueError(f"StepBatch.concatenate: batch {has} has the column {name!r}, batch {lacks} has not.")
+            if own["context_keys"].shape[1:] != columns[0]["context_keys"].shape[1:]:
+                raise ValueError("StepBatch.concatenate: batches with context keys of different history_length.")
+        for name in ("group", "trajectory"):
+            following = 0
+            for own in columns:
+                own[name] = own[name] - min(0, own[name].min(initial=0)) + following
+                following = own[name].max(initial=following - 1) + 1
+        return _with_columns({name: np.concatenate([own[name] for own in columns]) for name in columns[0]})
+
+    def _columns(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Every array that the batch has, by name."""
+        for name in (*_REQUIRED, *_OPTIONAL):
+            if (values := getattr(self, name)) is not None:
+                yield name, values
+        yield from self.extras.items()
+
+    def check_level(self, level: int) -> None:
+        """Raise ValueError unless the batch has context keys of this level."""
+        if not 0 <= level <= self.history_length:
+            raise ValueError(f"level={level}: this batch has context keys for levels 0 to {self.history_length}.")
+
     def key_groups(self, level: int) -> np.ndarray:
         """int64[N]: equal for steps of the same task group with equal key at `level`; -1 where there is no key.
 
         Raises:
             ValueError: the batch has no such level.
         """
-        if not 0 <= level <= self.history_length:
-            raise ValueError(f"level={level}: this batch has context keys for levels 0 to {self.history_length}.")
+        self.check_level(level)
         keys = np.ascontiguousarray(self.context_keys[:, level])
         in_group = link(keys.view(np.uint64), self.group_labels.astype(np.uint64))
         return np.where(keys == 0, -1, labels(in_group))
@@ -96,7 +203,10 @@ class StepBatch:
         history_length: int,
         action: Sequence[str] | None = None,
         penalty: Sequence[float] | None = None,
+        success: Sequence[bool] | None = None,
+        final_observation: Sequence[str | None] | None = None,
         key: str | KeyFunction = "observation",
+        **extras: Sequence[Any],
     ) -> "StepBatch":
         """A batch from plain lists, one entry a step, context keys included.
 
@@ -107,43 +217,33 @@ class StepBatch:
             observation: what was seen before acting.
             reward: of the action taken there.
             history_length: K, how far the context keys look back.
-            action: the actions, for key functions that use them.
+            action: the actions that were executed.
             penalty: see the attribute; 0 if absent.
+            success: whether the episode succeeded, on each of its steps.
+            final_observation: what the episode's last step led to, on each of its steps; None where it is not known.
             key: the key function. Records have no admissible actions; canonicalise the observations beforehand where
                 those should count.
+            extras: further columns by name. Text becomes its hash; None is NaN among numbers and 0 among text.
 
         Raises:
-            ValueError: lists of different lengths, a step that is missing or repeated, a trajectory in two groups, a
-                negative history_length.
+            ValueError: lists of different lengths, a step that is missing or repeated, a trajectory in two groups,
+                with two outcomes or two ends, a negative history_length.
         """
-        lists = {"trajectory": trajectory, "step": step, "observation": observation, "reward": reward}
-        optional = {"action": action, "penalty": penalty}
-        for name, values in (lists | {name: values for name, values in optional.items() if values is not None}).items():
-            if len(values) != len(group):
-                raise ValueError(f"from_records: {name} has {len(values)} entries, group has {len(group)}.")
-        if history_length < 0:
-            raise ValueError(f"history_length={history_length}: choose 0 or more observations.")
-        function = key_function(key)
-        if function.with_action and action is None:
-            raise ValueError(f"key={key!r} compares actions: pass action=, one a step.")
-        groups, trajectories = _number(group), _number(trajectory)
-        steps = np.asarray(step, dtype=np.int64)
-        order = np.lexsort((steps, trajectories))
-        hashes = _hash_all([function.canonical(text, ()) for text in observation])
-        keys = np.empty((len(groups), history_length + 1), dtype=np.int64)
-        keys[order] = chain_keys(
-            hashes[order],
-            steps[order] == 0,
-            history_length,
-            _hash_all(action)[order] if function.with_action and action is not None else None,
-        )
         return cls(
-            group=groups,
-            trajectory=trajectories,
-            step=steps,
-            reward=np.asarray(reward, dtype=np.float64),
-            context_keys=keys,
-            penalty=np.zeros(len(groups)) if penalty is None else np.asarray(penalty, dtype=np.float64),
+            **arrays_of_records(
+                group=group,
+                trajectory=trajectory,
+                step=step,
+                observation=observation,
+                reward=reward,
+                history_length=history_length,
+                action=action,
+                penalty=penalty,
+                success=success,
+                final_observation=final_observation,
+                key=key,
+                extras=extras,
+            )
         )
 
 
@@ -152,19 +252,15 @@ def labels(values: np.ndarray) -> np.ndarray:
     return np.unique(values, return_inverse=True)[1]
 
 
-def _number(names: Sequence[Hashable]) -> np.ndarray:
-    numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
+def _with_columns(columns: Mapping[str, np.ndarray]) -> StepBatch:
+    fields = {name: values for name, values in columns.items() if name in (*_REQUIRED, *_OPTIONAL)}
+    extras = {name: values for name, values in columns.items() if name not in fields}
+    return StepBatch(**fields, extras=extras)
 
 
-def _hash_all(texts: Sequence[str]) -> np.ndarray:
-    hashes = {text: hash_text(text) for text in set(texts)}
-    return np.array([hashes[text] for text in texts], dtype=np.uint64)
-
-
-def _check_episodes(group: np.ndarray, trajectory: np.ndarray, step: np.ndarray) -> None:
-    """Every trajectory lies in one group and has the steps 0, 1, 2, ... once each."""
-    order = np.lexsort((step, trajectory))
+def _check_episodes(batch: StepBatch) -> None:
+    """Every trajectory lies in one group, has the steps 0, 1, 2, ... once each, one outcome and one end."""
+    order, trajectory, step = batch.in_order, batch.trajectory, batch.step
     first = np.ones(len(order), dtype=np.bool_)
     first[1:] = trajectory[order[1:]] != trajectory[order[:-1]]
     expected = np.arange(len(order)) - np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
@@ -174,7 +270,12 @@ def _check_episodes(group: np.ndarray, trajectory: np.ndarray, step: np.ndarray)
             f"StepBatch: trajectory {trajectory[row]} has step {step[row]} where step {expected[wrong[0]]} should be: "
             "each step counts once, from 0, without a gap."
         )
-    same = ~first[1:]
-    if (wrong := np.flatnonzero(same & (group[order[1:]] != group[order[:-1]]))).size:
-        row = order[1:][wrong[0]]
-        raise ValueError(f"StepBatch: trajectory {trajectory[row]} lies in more than one group.")
+    for name in ("group", *_OF_THE_EPISODE):
+        values = getattr(batch, name)
+        if values is None:
+            continue
+        differs = values[order[1:]] != values[order[:-1]]
+        differs = differs.any(axis=1) if differs.ndim > 1 else differs
+        if (wrong := np.flatnonzero(~first[1:] & differs)).size:
+            what = "lies in more than one group" if name == "group" else f"has more than one {name}"
+            raise ValueError(f"StepBatch: trajectory {trajectory[order[1:][wrong[0]]]} {what}.")

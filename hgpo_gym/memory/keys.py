@@ -108,3 +108,8 @@ def link(before: np.ndarray, now: np.ndarray | np.uint64) -> np.ndarray:
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed ^= mixed >> np.uint64(31)
     return np.where(before == _NO_HISTORY, _NO_HISTORY, np.maximum(mixed, np.uint64(1)))
+
+
+def link_text(keys: np.ndarray, text: str) -> np.ndarray:
+    """int64: the context keys int64 of a step, told apart by a further text; 0, no history, stays 0."""
+    return link(keys.view(np.uint64), np.uint64(hash_text(text))).view(np.int64)

@@ -46,6 +46,11 @@ class ContextWrapper(VectorWrapper):
         self._prompts = [""] * self.num_envs
         self._keys = np.zeros((self.num_envs, self._memories[0].history_length + 1), dtype=np.int64)
 
+    @property
+    def history_length(self) -> int:
+        """K: the deepest level of the context keys."""
+        return self._keys.shape[1] - 1
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[tuple[str, ...], dict[str, Any]]:

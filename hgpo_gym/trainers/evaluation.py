@@ -12,7 +12,9 @@ from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.randomness import Stream
 from hgpo_gym.trainers.policies.base import Policy, Sampling
 from hgpo_gym.trainers.processes import ALONE, Processes
-from hgpo_gym.trainers.rollouts.collect import Episode, collect
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
+from hgpo_gym.trainers.rollouts.teams import Team
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Evaluation:
     """
 
     split: str
-    episodes: tuple[tuple[Episode, ...], ...]
+    episodes: tuple[tuple[EpisodeOutcome, ...], ...]
 
     @property
     def success(self) -> float:
@@ -69,6 +71,7 @@ def evaluate(
     decoding_seeds: Sequence[int],
     on_progress: Callable[[int, int], None] | None = None,
     processes: Processes = ALONE,
+    team: Team | None = None,
 ) -> Evaluation:
     """Play every task of the environment's split under every decoding seed.
 
@@ -81,6 +84,7 @@ def evaluate(
         decoding_seeds: at least one.
         on_progress: called with (episodes done, episodes in all).
         processes: that share the work; all get the whole result.
+        team: who answers; None is an agent by itself.
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     if vector.group_size != 1:
@@ -88,7 +92,7 @@ def evaluate(
     tasks = vector.task_ids
     jobs = [(task, seed) for seed in decoding_seeds for task in range(len(tasks))]
     own = processes.share(jobs)
-    played: list[Episode] = []
+    played: list[EpisodeOutcome] = []
     for start in range(0, len(own), vector.num_tasks):
         part = own[start : start + vector.num_tasks]
         rollout = collect(
@@ -97,6 +101,7 @@ def evaluate(
             sampling,
             task_ids=[tasks[task] for task, _ in part],
             seeds=[(Stream.EVALUATION, seed, task) for task, seed in part],
+            team=team,
         )
         played += rollout.episodes
         if on_progress:

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from hgpo_gym.trainers.rollouts.collect import Episode
+from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
 
 PARTS = ("rollout", "advantage", "update")
 """What the seconds of an iteration go to."""
 LEGEND = f"seconds are of {' + '.join(PARTS)}"
 
 
-def episode_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+def episode_metrics(episodes: Sequence[EpisodeOutcome]) -> dict[str, float]:
     """How the episodes of an iteration went, on average."""
     steps = sum(episode.steps for episode in episodes)
     return {

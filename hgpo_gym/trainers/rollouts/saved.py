@@ -10,7 +10,8 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.files import write_whole
-from hgpo_gym.trainers.rollouts.collect import Episode, Rollout
+from hgpo_gym.memory.keys import hash_text
+from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, Rollout
 
 _PATTERN = "iteration_*.json.gz"
 
@@ -20,43 +21,57 @@ class KeptRollout:
     """What credit assignment saw in one iteration, in numbers and in words.
 
     Attributes:
-        batch: a row a step; `trajectory` indexes `episodes`.
+        batch: a row a step; `trajectory` indexes `episodes`. Reward and penalty are those that credit assignment saw.
         episodes: how each one went.
         tasks: the instruction of each episode.
         observations, actions: the text of each row.
+        environment_reward, environment_penalty: float64[N], what they were before shaping; None where it is none.
     """
 
     batch: StepBatch
-    episodes: tuple[Episode, ...]
+    episodes: tuple[EpisodeOutcome, ...]
     tasks: tuple[str, ...]
     observations: tuple[str, ...]
     actions: tuple[str, ...]
+    environment_reward: np.ndarray | None = None
+    environment_penalty: np.ndarray | None = None
 
 
-def keep(rollout: Rollout, iteration: int, folder: Path) -> None:
-    """Write a rollout into `folder`; every text and every context key is written once."""
+def keep(rollout: Rollout, iteration: int, folder: Path, shaped: StepBatch | None = None) -> None:
+    """Write a rollout into `folder`; every text and every context key is written once.
+
+    Args:
+        shaped: the rollout's batch with the rewards and penalties that credit assignment saw, where they are others.
+    """
     numbers: dict[str, int] = {}
 
     def number(text: str) -> int:
         return numbers.setdefault(text, len(numbers))
 
-    batch = rollout.batch
-    distinct_keys, keys = np.unique(batch.context_keys, return_inverse=True)
-    first_rows = {int(trajectory): row for row, trajectory in reversed(list(enumerate(batch.trajectory)))}
+    batch = shaped or rollout.batch
+    finals = batch.context_keys[:0] if batch.final_keys is None else batch.final_keys[batch.first_rows]
+    distinct_keys, keys = np.unique(np.concatenate([batch.context_keys, finals]), return_inverse=True)
+    keys = keys.reshape(-1, batch.history_length + 1)
     content = {
         "episodes": [asdict(episode) for episode in rollout.episodes],
-        "task": [number(rollout.steps[first_rows[index]].task) for index in range(len(rollout.episodes))],
+        "task": [number(rollout.steps[row].task) for row in batch.first_rows],
         "group": batch.group.tolist(),
         "trajectory": batch.trajectory.tolist(),
         "step": batch.step.tolist(),
         "reward": batch.reward.tolist(),
         "penalty": batch.penalty.tolist(),
-        "context_keys": keys.reshape(batch.context_keys.shape).tolist(),
+        "context_keys": keys[: len(batch)].tolist(),
+        "final_keys": None if batch.final_keys is None else keys[len(batch) :].tolist(),
+        "trained": None if batch.trained is None else batch.trained.tolist(),
+        "extras": {name: values.tolist() for name, values in batch.extras.items()},
         "observation": [number(step.observation) for step in rollout.steps],
         "action": [number(step.action) for step in rollout.steps],
         "keys": distinct_keys.tolist(),
         "texts": list(numbers),
     }
+    if shaped is not None:
+        content["environment_reward"] = rollout.batch.reward.tolist()
+        content["environment_penalty"] = rollout.batch.penalty.tolist()
     folder.mkdir(exist_ok=True)
     write_whole(_path(folder, iteration), gzip.compress(json.dumps(content).encode(), compresslevel=5, mtime=0))
 
@@ -77,19 +92,33 @@ def load(folder: Path, iteration: int) -> KeptRollout:
         )
     content = json.loads(gzip.decompress(path.read_bytes()))
     texts = content["texts"]
+    episodes = tuple(EpisodeOutcome(**episode) for episode in content["episodes"])
+    trajectory = np.array(content["trajectory"], dtype=np.int64)
+    keys, trained = np.array(content["keys"], dtype=np.int64), content.get("trained")
+    # Rollouts of earlier versions have no final keys, no extras and no shaping.
+    finals = content.get("final_keys")
+    hashes = np.array([hash_text(text) for text in texts], dtype=np.uint64).view(np.int64)
+    batch = StepBatch(
+        group=np.array(content["group"], dtype=np.int64),
+        trajectory=trajectory,
+        step=np.array(content["step"], dtype=np.int64),
+        reward=np.array(content["reward"], dtype=np.float64),
+        context_keys=keys[content["context_keys"]],
+        penalty=np.array(content["penalty"], dtype=np.float64),
+        action=hashes[content["action"]],
+        success=np.array([episode.won for episode in episodes], dtype=np.bool_)[trajectory],
+        final_keys=None if finals is None else keys[np.array(finals)[trajectory]],
+        extras={name: np.array(values) for name, values in content.get("extras", {}).items()},
+        trained=None if trained is None else np.array(trained, dtype=np.bool_),
+    )
+    before = {name: content.get(name) for name in ("environment_reward", "environment_penalty")}
     return KeptRollout(
-        batch=StepBatch(
-            group=np.array(content["group"], dtype=np.int64),
-            trajectory=np.array(content["trajectory"], dtype=np.int64),
-            step=np.array(content["step"], dtype=np.int64),
-            reward=np.array(content["reward"], dtype=np.float64),
-            context_keys=np.array(content["keys"], dtype=np.int64)[content["context_keys"]],
-            penalty=np.array(content["penalty"], dtype=np.float64),
-        ),
-        episodes=tuple(Episode(**episode) for episode in content["episodes"]),
+        batch=batch,
+        episodes=episodes,
         tasks=tuple(texts[number] for number in content["task"]),
         observations=tuple(texts[number] for number in content["observation"]),
         actions=tuple(texts[number] for number in content["action"]),
+        **{name: None if values is None else np.array(values, dtype=np.float64) for name, values in before.items()},
     )
 
 

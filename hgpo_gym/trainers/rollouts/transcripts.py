@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate
-from hgpo_gym.trainers.rollouts.collect import Rollout, Step
+from hgpo_gym.trainers.rollouts.rollout import Rollout, StepText
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Transcript:
 
     task_id: str
     won: bool
-    steps: tuple[Step, ...]
+    steps: tuple[StepText, ...]
 
     def prompts(self, memory: Memory, template: PromptTemplate) -> Iterator[tuple[str, str]]:
         """The (prompt, answer) of every step, as a policy with this memory and template would see them.
@@ -60,7 +60,7 @@ def load(path: Path) -> list[Transcript]:
 
 def _parse(record: dict) -> Transcript:
     steps = (
-        Step(task, observation, tuple(admissible), action, expert_action)
+        StepText(task, observation, tuple(admissible), action, expert_action)
         for task, observation, admissible, action, expert_action in record["steps"]
     )
     return Transcript(record["task_id"], record["won"], tuple(steps))

@@ -10,7 +10,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from hgpo_gym.envs.features import LARGEST_COUNT, TextFeatures
 from hgpo_gym.envs.wrappers import NO_ACTION
 from hgpo_gym.memory.wrapper import ContextWrapper
-from hgpo_gym.trainers.rollouts.collect import Episode
+from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
 
 
 class EpisodesVecEnv(VecEnv):
@@ -31,7 +31,7 @@ class EpisodesVecEnv(VecEnv):
         counts = Box(-LARGEST_COUNT, LARGEST_COUNT, (features.length,), np.int8)
         super().__init__(num_envs, counts, Discrete(features.actions))
         self.features, self._scale = features, reward_scale
-        self.episodes: list[list[Episode]] = [[] for _ in range(num_envs)]
+        self.episodes: list[list[EpisodeOutcome]] = [[] for _ in range(num_envs)]
         """The episodes that have ended since `play`, by sub-environment."""
         self.actions_left_out = 0
         """Admissible actions beyond the last index, summed over the steps since `play`."""
@@ -116,8 +116,8 @@ class EpisodesVecEnv(VecEnv):
         admissible = self._infos["admissible_actions"][row]
         return admissible[index] if index < len(admissible) else NO_ACTION
 
-    def _episode(self, row: int) -> Episode:
-        return Episode(
+    def _episode(self, row: int) -> EpisodeOutcome:
+        return EpisodeOutcome(
             task_id=self._tasks[row],
             task_type=self._infos["task_type"][row],
             won=bool(self._infos["won"][row]),

@@ -1,0 +1,62 @@
+"""Columns beyond rewards and keys: what they are, how they are recorded, and which estimator needs which."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Estimator = TypeVar("Estimator", bound=Callable[..., Any])
+
+COLUMNS = {
+    "action": "int64[N], the key of the executed action: rollouts record it; from_records takes action=",
+    "success": "bool[N], of the episode: rollouts record it; from_records takes success=",
+    "final_keys": "int64[N, K + 1], the context keys of what the episode's last step led to, 0 where not recorded: "
+    "rollouts record them; from_records takes final_observation=",
+    "trained": "bool[N], whether the row is learned from; None is all",
+    "agent": "int64[N], the role that acted: rollouts of a team record it",
+    "branch": "int64[N], of the episode, the snapshot that it continues: the sampler `tree` records it",
+    "boundary": "bool[N], the first step of a subgoal: a prompt form with subgoals records it",
+    "entropy": "float64[N], the mean token entropy of the response: the policy records it",
+    "milestone": "bool[N], the step reached the next milestone: environments put `milestone` in info",
+    "reward_vector": "float64[N, m], several rewards of the episode, repeated on its rows: pass extras={...}",
+    "tag": "int64[N], what kind of step it is: a prompt form with tags records it",
+    "tag_reward": "float64[N], the reward of the step's tag: a prompt form with tags records it",
+    "tree": "int64[N], of the episode, the tree that it is a leaf of: the sampler `tree` records it",
+    "truncated": "bool[N], of the episode, ended by the step limit: rollouts record it",
+    "turn_reward": "float64[N], a reward of the turn alone: environments put `turn_reward` in info",
+    "value": "float64[N], the value of the state before the step: restarts sample it (NaN where they did not), or a "
+    "critic predicts it",
+    "value_high": "float64[N], by the critic over subgoals: a policy with two critics records it",
+    "value_low": "float64[N], by the critic within a subgoal: a policy with two critics records it",
+}
+"""The columns that estimators of this package may need, and where they come from. Others may have any name."""
+
+
+def needs(*columns: str) -> Callable[[Estimator], Estimator]:
+    """Mark an estimator: a batch without these columns is refused by name before it runs."""
+
+    def mark(estimator: Estimator) -> Estimator:
+        estimator.needs = columns  # type: ignore[attr-defined]
+        return estimator
+
+    return mark
+
+
+def needed_by(estimator: Callable[..., Any]) -> tuple[str, ...]:
+    """The columns that the estimator needs always; an option may ask for more."""
+    return getattr(estimator, "needs", ())
+
+
+def over_the_batch(estimator: Estimator) -> Estimator:
+    """Mark an estimator whose advantages depend on all groups of the batch (it whitens, scales or counts over them)."""
+    estimator.is_over_the_batch = True  # type: ignore[attr-defined]
+    return estimator
+
+
+def is_over_the_batch(estimator: Callable[..., Any]) -> bool:
+    """Whether other task groups of the batch change the advantages of this one."""
+    return getattr(estimator, "is_over_the_batch", False)
+
+
+def missing_column(column: str, estimator: str) -> str:
+    """The message where a batch lacks a column."""
+    described = COLUMNS.get(column, "a column of your own: pass it in extras={...}, one entry a step")
+    return f"Estimator {estimator!r} needs the column {column!r}, which this batch does not have ({described})."

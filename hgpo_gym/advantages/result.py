@@ -1,0 +1,44 @@
+"""What an estimator returns."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Advantages(NamedTuple):
+    """Credit for every step of a batch.
+
+    Attributes:
+        values: float64[N], the advantage of each step.
+        extras: further signals by name, float64[N] each, that travel to the objective.
+        tokens: for each row None, or float64[R] with the advantages of its R response tokens in place of its value;
+            None where no row has them.
+    """
+
+    values: np.ndarray
+    extras: Mapping[str, np.ndarray] = MappingProxyType({})
+    tokens: Sequence[np.ndarray | None] | None = None
+
+
+def as_advantages(result: np.ndarray | Advantages, estimator: str, rows: int) -> Advantages:
+    """The result, a bare array wrapped.
+
+    Raises:
+        ValueError: a signal has another shape than one number a row, or is not finite.
+    """
+    advantages = result if isinstance(result, Advantages) else Advantages(np.asarray(result, dtype=np.float64))
+    for name, values in {"advantages": advantages.values, **advantages.extras}.items():
+        if values.shape != (rows,):
+            raise ValueError(f"Estimator {estimator!r}: {name} of shape {values.shape}, expected ({rows},).")
+        if not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise ValueError(f"Estimator {estimator!r}: {name} of row {row} is {values[row]}, not a finite number.")
+    if advantages.tokens is not None:
+        if len(advantages.tokens) != rows:
+            raise ValueError(f"Estimator {estimator!r}: tokens of {len(advantages.tokens)} rows, expected {rows}.")
+        for row, tokens in enumerate(advantages.tokens):
+            if tokens is not None and (tokens.ndim != 1 or not np.isfinite(tokens).all()):
+                raise ValueError(f"Estimator {estimator!r}: tokens of row {row} are no list of finite numbers.")
+    return advantages

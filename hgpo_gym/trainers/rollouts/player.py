@@ -1,0 +1,173 @@
+"""Player: the episode of one sub-environment, from the first prompt to the rows that are learned from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from hgpo_gym.memory.keys import hash_text
+from hgpo_gym.memory.prompts import PromptTemplate
+from hgpo_gym.trainers.policies.base import Request, Response, TokenRecord
+from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, StepText
+from hgpo_gym.trainers.rollouts.teams.base import Said, Team, keys_of_role
+
+ENTROPY = "entropy"
+
+
+@dataclass(slots=True)
+class Row:
+    """One answer: what it was about, what it said, and what came of it."""
+
+    env: int
+    step: int
+    turn: int
+    agent: int
+    keys: np.ndarray
+    action: int
+    tokens: TokenRecord | None
+    text: StepText
+    reward: float = 0.0
+    valid: bool = True
+    extras: dict[str, Any] = field(default_factory=dict)
+
+
+class Player:
+    """What is seen now, what the team said about it, and a row for every answer that was given.
+
+    A turn is what is said between two steps of the environment: one answer, or several by the roles of a team.
+
+    Args:
+        env: the number of the sub-environment.
+        seed: what everything random in its answers is drawn from.
+        prompt: the first prompt.
+        info: the first info.
+        team: who answers.
+        record: names of numbers to note at every step, from the info that it leads to; `entropy` is the answer's.
+    """
+
+    def __init__(
+        self, env: int, seed: tuple[int, ...], prompt: str, info: dict[str, Any], team: Team, record: Sequence[str]
+    ):
+        self.env, self.rows, self.turn, self.valid_turns, self.truncated = env, [], 0, 0, False
+        self._first_info, self._seed, self._prompt, self._info = info, seed, prompt, info
+        self._team, self._record = team, record
+        self._said: tuple[Said, ...] = ()
+        self._row_of_action: Row | None = None
+        self._role = self._begin_turn()
+
+    rows: list[Row]
+
+    @property
+    def final_keys(self) -> np.ndarray:
+        """int64[K + 1]: the context keys of what is seen now."""
+        return self._info["context_keys"]
+
+    @property
+    def outcome(self) -> EpisodeOutcome:
+        return EpisodeOutcome(
+            task_id=self._first_info["task_id"],
+            task_type=self._first_info["task_type"],
+            won=bool(self._info["won"]),
+            episode_return=float(sum(row.reward for row in self.rows)),
+            steps=self.turn,
+            valid_steps=self.valid_turns,
+        )
+
+    def request(self, template: PromptTemplate) -> Request:
+        """What the policy is asked now."""
+        role, acts = self._role, self._role == self._team.acting
+        expert_action = self._info.get("expert_action") if acts else None
+        answers = self._team.answers(role, self._info["admissible_actions"], self._said)
+        return Request(
+            prompt=self._team.prompt(role, self._prompt, self._said),
+            answers=tuple(template.write_answer(answer) for answer in answers),
+            expert_answer=None if expert_action is None else template.write_answer(expert_action),
+            seed=(*self._seed, len(self.rows)),
+            task=self._info["task"],
+            context_keys=tuple(self._keys(seen=True).tolist()),
+            role=role,
+        )
+
+    def hear(self, template: PromptTemplate, response: Response) -> str | None:
+        """Take in the policy's answer. Returns the action where the turn is over, None where somebody else speaks."""
+        action = template.parse_action(response.text)
+        acts = self._role == self._team.acting
+        words = action if acts else action or response.text.strip()
+        row = Row(
+            env=self.env,
+            step=len(self.rows),
+            turn=self.turn,
+            agent=self._team.roles.index(self._role),
+            keys=self._keys(seen=False),
+            action=hash_text(words),
+            tokens=response.tokens,
+            text=StepText(
+                self._info["task"],
+                self._info["observation"],
+                self._info["admissible_actions"],
+                words,
+                self._info.get("expert_action") if acts else None,
+            ),
+        )
+        if ENTROPY in self._record:
+            row.extras[ENTROPY] = _surprise(response.tokens)
+        self.rows.append(row)
+        if acts:
+            self._row_of_action = row
+        self._said = (*self._said, Said(self._role, words))
+        if (role := self._team.next(self._said, self._info)) is None:
+            if self._row_of_action is None:
+                raise ValueError(
+                    f"{type(self._team).__name__}: the turn is over and {self._team.acting!r}, the role that acts, has "
+                    "said nothing. next() has to name it first."
+                )
+            return self._row_of_action.text.action
+        self._role = role
+        return None
+
+    def see(self, prompt: str, reward: float, truncated: bool, info: dict[str, Any]) -> None:
+        """What the action has led to."""
+        assert self._row_of_action is not None
+        valid = bool(info["action_valid"])
+        self._row_of_action.valid, self.rows[-1].reward = valid, reward
+        self.rows[-1].extras |= {name: _number(info, name) for name in self._record if name != ENTROPY}
+        self._prompt, self._info, self.truncated = prompt, info, truncated
+        self._said = tuple(self._team.keep(self._said, self.turn))
+        self.turn += 1
+        self.valid_turns += valid
+        self._role = self._begin_turn()
+
+    def _begin_turn(self) -> str:
+        self._row_of_action = None
+        role = self._team.next(self._said, self._info)
+        if role is None:
+            raise ValueError(f"{type(self._team).__name__}: next() names nobody at the beginning of a turn.")
+        return role
+
+    def _keys(self, *, seen: bool) -> np.ndarray:
+        """int64[K + 1]: of the row, or of all that the role has `seen`."""
+        keys = self._info["context_keys"]
+        if self._role == self._team.acting and not (seen and self._said):
+            return keys
+        return keys_of_role(keys, self._role, self._said)
+
+
+def _number(info: Mapping[str, Any], name: str) -> Any:
+    if name not in info:
+        raise ValueError(
+            f"rollout.record={name}: the environment's info has no {name!r} after a step. Switch it on in the "
+            f"environment (env.*), or leave it out; there is {', '.join(sorted(info))}."
+        )
+    if not isinstance(info[name], Real | np.bool_):
+        raise ValueError(f"rollout.record={name}: info[{name!r}] is {info[name]!r}; a column holds numbers.")
+    return info[name]
+
+
+def _surprise(tokens: TokenRecord | None) -> float:
+    """Mean of -log p over the answer's choices: an estimate of the mean entropy of its tokens, free of bias."""
+    if tokens is None:
+        raise ValueError(f"rollout.record={ENTROPY}: this policy says nothing of its tokens.")
+    choices = tokens.choices
+    return float(-tokens.logprobs[choices].astype(np.float64).mean()) if len(choices) else 0.0

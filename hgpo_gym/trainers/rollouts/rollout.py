@@ -1,0 +1,122 @@
+"""What was collected: episodes, and a row for every answer that was given in them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch, labels
+from hgpo_gym.trainers.policies.base import TokenRecord
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeOutcome:
+    """How one episode went: its steps in the environment, and those that were valid, understood and admissible."""
+
+    task_id: str
+    task_type: str
+    won: bool
+    episode_return: float
+    steps: int
+    valid_steps: int
+
+
+class StepText(NamedTuple):
+    """What was seen and done at one step, in words, and what the expert would have done where it was asked."""
+
+    task: str
+    observation: str
+    admissible_actions: tuple[str, ...]
+    action: str
+    expert_action: str | None
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Episodes, and a row for every answer that was given in them: a step, or what a role of a team said before one.
+
+    Attributes:
+        batch: the arrays for credit assignment; `trajectory` indexes `episodes`.
+        tokens: the token record of each row, None where the policy cannot be trained.
+        steps: the text of each row.
+        episodes: one an environment, in order; those of a group are neighbours.
+        steps_left_out, episodes_left_out: that were played, and are not in it.
+    """
+
+    batch: StepBatch
+    tokens: tuple[TokenRecord | None, ...]
+    steps: tuple[StepText, ...]
+    episodes: tuple[EpisodeOutcome, ...]
+    steps_left_out: int = 0
+    episodes_left_out: int = 0
+
+    @property
+    def success(self) -> float:
+        return float(np.mean([episode.won for episode in self.episodes]))
+
+    @property
+    def groups(self) -> np.ndarray:
+        """int64[episodes]: the group of each episode, 0, 1, 2, ..."""
+        return self.batch.group_labels[self.batch.first_rows]
+
+    @property
+    def played_steps(self) -> int:
+        """Steps of the environment that were played, each once: episodes that branch share those before."""
+        rows = last_of_turn(self.batch)
+        return int((rows if self.batch.trained is None else rows & self.batch.trained).sum()) + self.steps_left_out
+
+    @property
+    def played_episodes(self) -> int:
+        return len(self.episodes) + self.episodes_left_out
+
+
+def merge(rollouts: Sequence[Rollout]) -> Rollout:
+    """Rollouts of groups that follow one another as one, its rows in the order that `collect` would have given them.
+
+    Those without groups are left out, unless there is no other.
+    """
+    rollouts = [rollout for rollout in rollouts if rollout.episodes] or list(rollouts[:1])
+    if len(rollouts) == 1:
+        return rollouts[0]
+    batch = StepBatch.concatenate([rollout.batch for rollout in rollouts])
+    order = np.lexsort((batch.trajectory, batch.step))
+    tokens = [record for rollout in rollouts for record in rollout.tokens]
+    steps = [words for rollout in rollouts for words in rollout.steps]
+    return Rollout(
+        batch=batch.take(order),
+        tokens=tuple(tokens[row] for row in order),
+        steps=tuple(steps[row] for row in order),
+        episodes=tuple(episode for rollout in rollouts for episode in rollout.episodes),
+        steps_left_out=sum(rollout.steps_left_out for rollout in rollouts),
+        episodes_left_out=sum(rollout.episodes_left_out for rollout in rollouts),
+    )
+
+
+def last_of_turn(batch: StepBatch) -> np.ndarray:
+    """bool[N]: the rows after which the environment stepped; all of them but where a team says more in a turn."""
+    if "turn" not in batch.extras:
+        return np.ones(len(batch), dtype=np.bool_)
+    order = batch.in_order
+    trajectory, turn = batch.trajectory[order], batch.extras["turn"][order]
+    ends = np.ones(len(batch), dtype=np.bool_)
+    ends[order[:-1]] = (trajectory[1:] != trajectory[:-1]) | (turn[1:] != turn[:-1])
+    return ends
+
+
+def take_episodes(rollout: Rollout, kept: np.ndarray) -> Rollout:
+    """Some of the episodes, with their groups and trajectories numbered anew.
+
+    Args:
+        kept: bool[episodes].
+    """
+    if kept.all():
+        return rollout
+    rows = np.flatnonzero(kept[rollout.batch.trajectory])
+    batch = rollout.batch.take(rows)
+    return Rollout(
+        batch=replace(batch, group=labels(batch.group), trajectory=labels(batch.trajectory)),
+        tokens=tuple(rollout.tokens[row] for row in rows),
+        steps=tuple(rollout.steps[row] for row in rows),
+        episodes=tuple(episode for episode, own in zip(rollout.episodes, kept, strict=True) if own),
+    )

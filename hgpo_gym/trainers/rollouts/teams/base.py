@@ -1,0 +1,91 @@
+"""Team: who answers, and when an answer is the action. Every answer is a row of the trajectory.
+
+A team of your own is a class with `roles`, `next` and `prompt`; `register_team("my_team", MyTeam)` makes it a choice of
+`rollout.team`. It has no state: everything follows from what was said, so one object serves every episode.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hgpo_gym.memory.keys import link_text
+
+
+class Said(NamedTuple):
+    """An answer of a role."""
+
+    role: str
+    text: str
+
+
+class Team(ABC):
+    """Roles that answer in turn, until one answer after which the environment steps.
+
+    A turn is what is said between two steps of the environment. The action is the last answer of the role `acting`; the
+    reward belongs to the last answer of the turn, the penalty of an invalid action to the answer that was the action.
+    """
+
+    roles: tuple[str, ...]
+    """The column `agent` is an index into them."""
+
+    @property
+    def acting(self) -> str:
+        """The role whose answers are actions of the environment; the last one, unless a team says otherwise."""
+        return self.roles[-1]
+
+    @abstractmethod
+    def next(self, said: Sequence[Said], info: Mapping[str, Any]) -> str | None:
+        """Who answers now; None ends the turn.
+
+        Args:
+            said: what `keep` left of earlier turns, and then what was said in this one.
+            info: the environment's, at the present step.
+        """
+
+    @abstractmethod
+    def prompt(self, role: str, prompt: str, said: Sequence[Said]) -> str:
+        """What the role reads, from the step's prompt."""
+
+    def answers(
+        self,
+        role: str,
+        admissible_actions: tuple[str, ...],
+        said: Sequence[Said],  # noqa: ARG002 - for subclasses
+    ) -> tuple[str, ...]:
+        """The answers that a role can choose among; empty where it speaks freely, as all but the acting one do here."""
+        return admissible_actions if role == self.acting else ()
+
+    def keep(self, said: Sequence[Said], turn: int) -> Sequence[Said]:  # noqa: ARG002 - for subclasses
+        """What of it is still said in the next turn; nothing by default. `turn` counts from 0."""
+        return ()
+
+
+class Solo(Team):
+    """A team of one that adds no text: an agent by itself.
+
+    Args:
+        role: its name.
+    """
+
+    def __init__(self, role: str = ""):
+        self.roles = (role,)
+
+    def next(self, said: Sequence[Said], info: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - of Team
+        return None if said else self.acting
+
+    def prompt(self, role: str, prompt: str, said: Sequence[Said]) -> str:  # noqa: ARG002 - of Team
+        return prompt
+
+
+def with_outputs(prompt: str, said: Sequence[Said], instruction: str = "") -> str:
+    """The prompt below what was said and an instruction. It comes last, because it ends where the answer begins."""
+    outputs = [f'The output of "{role}": {text}' for role, text in said]
+    return "\n".join([*outputs, *([instruction] if instruction else []), prompt])
+
+
+def keys_of_role(keys: np.ndarray, role: str, said: Sequence[Said]) -> np.ndarray:
+    """int64[K + 1]: the state's context keys, told apart by who is asked and what was said to it."""
+    return link_text(keys, json.dumps([role, *said]))

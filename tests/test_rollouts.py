@@ -1,0 +1,192 @@
+"""What a rollout records beside rewards and keys, what is kept of it, and episodes taken out of it."""
+
+import gzip
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
+from hgpo_gym.memory import ContextWrapper
+from hgpo_gym.trainers.policies import RandomPolicy, Sampling
+from hgpo_gym.trainers.rollouts import saved
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.rollout import merge, take_episodes
+from tests.small_models import make_policy
+
+
+def maze(num_tasks=3, group_size=4, key="observation", **options):
+    options = {"sections": 1, "max_episode_steps": 10, "split": "all", **options}
+    vector = TextVectorEnv("hgpo_gym/SignpostMaze-v0", num_tasks, group_size, **options)
+    return ContextWrapper(vector, "bare", window=2, history_length=2, key=key)
+
+
+def play(env, groups=3, seed=0, **options):
+    seeds = [(seed, group) for group in range(groups)]
+    return collect(env, RandomPolicy(), Sampling(), task_ids=env.unwrapped.task_ids[:groups], seeds=seeds, **options)
+
+
+@pytest.fixture(scope="module")
+def rollout():
+    return play(maze(), invalid_action_penalty=0.5)
+
+
+def final_observations(rollout, env):
+    """What each episode ended in, from playing its actions again; the maze has no chance in it."""
+    found = []
+    for index, episode in enumerate(rollout.episodes):
+        env.reset(options={"task_ids": [episode.task_id], "group_seeds": [0]})
+        for row in np.flatnonzero(rollout.batch.trajectory == index):
+            env.step([rollout.steps[row].action])
+        found.append(env.unwrapped._observations[0])
+    return found
+
+
+@pytest.mark.parametrize("key", ["observation", "observation+action"])
+def test_actions_outcomes_and_ends_are_those_of_the_texts(key):
+    rollout = play(maze(key=key))
+    batch = rollout.batch
+    finals = final_observations(rollout, maze(1, 1))
+    records = StepBatch.from_records(
+        group=batch.group.tolist(),
+        trajectory=batch.trajectory.tolist(),
+        step=batch.step.tolist(),
+        observation=[step.observation for step in rollout.steps],
+        reward=batch.reward.tolist(),
+        history_length=2,
+        action=[step.action for step in rollout.steps],
+        success=[rollout.episodes[trajectory].won for trajectory in batch.trajectory],
+        final_observation=[finals[trajectory] for trajectory in batch.trajectory],
+        key=key,
+    )
+    for name in ("context_keys", "action", "success", "final_keys"):
+        np.testing.assert_array_equal(getattr(batch, name), getattr(records, name))
+    lengths = np.array([episode.steps for episode in rollout.episodes])
+    won = np.array([episode.won for episode in rollout.episodes])
+    assert {True, False} == set(won)
+    np.testing.assert_array_equal(batch.extras["truncated"], ~won[batch.trajectory])
+    assert set(lengths[~won]) == {10}
+    np.testing.assert_array_equal(batch.extras["turn"], batch.step)
+    assert not batch.extras["agent"].any()
+
+
+class Marked(TextEnv):
+    """Says what stood at the step: a truth value, a whole number, a number, a word."""
+
+    task_ids = ("one", "two")
+
+    def begin_episode(self, task_id):
+        self.steps = 0
+        return Turn("Go.", task=task_id, admissible_actions=("on", "off"))
+
+    def take_action(self, action):
+        self.steps += 1
+        marks = {"milestone": self.steps == 2, "place": self.steps, "turn_reward": self.steps / 2, "colour": "red"}
+        return Turn("Go.", admissible_actions=("on", "off"), terminated=self.steps == 3, extras=marks)
+
+
+register("hgpo_gym_tests/Marked-v0", Marked, max_episode_steps=5, description="for tests")
+
+
+def test_numbers_that_an_environment_names_become_columns():
+    env = ContextWrapper(TextVectorEnv("hgpo_gym_tests/Marked-v0", 2, 2), "bare")
+    extras = play(env, 2, record=["milestone", "place", "turn_reward"]).batch.extras
+    np.testing.assert_array_equal(extras["milestone"], [False] * 4 + [True] * 4 + [False] * 4)
+    np.testing.assert_array_equal(extras["place"], np.repeat([1, 2, 3], 4))
+    np.testing.assert_array_equal(extras["turn_reward"], np.repeat([0.5, 1.0, 1.5], 4))
+    assert [extras[name].dtype.kind for name in ("milestone", "place", "turn_reward")] == ["b", "i", "f"]
+    with pytest.raises(ValueError, match=r"rollout.record=mile: the environment's info has no 'mile' after a step"):
+        play(env, 2, record=["mile"])
+    with pytest.raises(ValueError, match=r"rollout.record=colour: info\['colour'\] is 'red'; a column holds numbers"):
+        play(env, 2, record=["colour"])
+
+
+def test_the_entropy_of_answers_is_estimated_from_their_tokens():
+    env, policy = maze(2, 2), make_policy()
+    seeds = [(0, group) for group in range(2)]
+    rollout = collect(
+        env, policy, Sampling(), task_ids=env.unwrapped.task_ids[:2], seeds=seeds, record=["entropy", "action_valid"]
+    )
+    entropy = rollout.batch.extras["entropy"]
+    for row, tokens in enumerate(rollout.tokens):
+        free = [index for index, allowed in enumerate(tokens.allowed) if len(allowed) > 1]
+        expected = -np.mean([tokens.logprobs[index] for index in free]) if free else 0.0
+        assert entropy[row] == pytest.approx(expected, abs=1e-6)
+    assert (entropy > 0).any()
+    assert (entropy == 0).any()  # at the signpost there is nothing to choose
+    assert rollout.batch.extras["action_valid"].all()
+    with pytest.raises(ValueError, match=r"rollout\.record=entropy: this policy says nothing of its tokens"):
+        play(env, 2, record=["entropy"])
+
+
+def test_no_groups_make_an_empty_rollout_that_adds_nothing(rollout):
+    empty = play(maze(), 0)
+    assert empty.episodes == empty.tokens == empty.steps == ()
+    assert empty.batch.context_keys.shape == (0, 3)
+    merged = merge([empty, rollout, empty])
+    assert merged is rollout
+    assert merge([empty, empty]).episodes == ()
+
+
+def test_groups_collected_apart_are_those_collected_together():
+    whole = play(maze())
+    env = maze(2)
+    parts = [
+        collect(env, RandomPolicy(), Sampling(), task_ids=part, seeds=[(0, first + n) for n in range(len(part))])
+        for first, part in ((0, env.unwrapped.task_ids[:2]), (2, env.unwrapped.task_ids[2:3]))
+    ]
+    same(merge(parts), whole)
+
+
+def same(one, other):
+    for name, values in one.batch._columns():
+        np.testing.assert_array_equal(values, dict(other.batch._columns())[name])
+    assert (one.steps, one.episodes) == (other.steps, other.episodes)
+
+
+def test_some_episodes_of_a_rollout_are_a_rollout(rollout):
+    kept = np.zeros(12, dtype=np.bool_)
+    kept[[0, 3, 8, 9]] = True
+    some = take_episodes(rollout, kept)
+    assert some.episodes == tuple(rollout.episodes[index] for index in (0, 3, 8, 9))
+    np.testing.assert_array_equal(some.groups, [0, 0, 1, 1])
+    np.testing.assert_array_equal(np.unique(some.batch.trajectory), np.arange(4))
+    rows = np.flatnonzero(kept[rollout.batch.trajectory])
+    assert some.steps == tuple(rollout.steps[row] for row in rows)
+    np.testing.assert_array_equal(some.batch.context_keys, rollout.batch.context_keys[rows])
+    assert take_episodes(rollout, np.ones(12, dtype=np.bool_)) is rollout
+
+
+def test_a_kept_rollout_has_every_column_and_both_rewards(rollout, tmp_path):
+    saved.keep(rollout, 1, tmp_path)
+    kept = saved.load(tmp_path, 1)
+    same(kept_as_rollout(kept, rollout), rollout)
+    assert kept.environment_reward is kept.environment_penalty is None
+    shaped = replace(rollout.batch, reward=rollout.batch.reward - 0.25, trained=rollout.batch.step % 2 == 0)
+    saved.keep(rollout, 2, tmp_path, shaped)
+    kept = saved.load(tmp_path, 2)
+    np.testing.assert_array_equal(kept.batch.reward, shaped.reward)
+    np.testing.assert_array_equal(kept.batch.trained, shaped.trained)
+    np.testing.assert_array_equal(kept.environment_reward, rollout.batch.reward)
+    np.testing.assert_array_equal(kept.environment_penalty, rollout.batch.penalty)
+
+
+def kept_as_rollout(kept, rollout):
+    assert kept.actions == tuple(step.action for step in rollout.steps)
+    return replace(rollout, batch=kept.batch, episodes=kept.episodes)
+
+
+def test_a_rollout_kept_by_an_earlier_version_loads(rollout, tmp_path):
+    saved.keep(rollout, 1, tmp_path)
+    path = tmp_path / "iteration_0001.json.gz"
+    content = json.loads(gzip.decompress(path.read_bytes()))
+    for name in ("final_keys", "trained", "extras"):
+        del content[name]
+    path.write_bytes(gzip.compress(json.dumps(content).encode()))
+    batch = saved.load(tmp_path, 1).batch
+    np.testing.assert_array_equal(batch.action, rollout.batch.action)
+    np.testing.assert_array_equal(batch.success, rollout.batch.success)
+    assert batch.final_keys is batch.trained is None
+    assert batch.extras == {}

@@ -1,0 +1,173 @@
+"""StepBatch: its columns, parts and wholes of batches, and what estimators return."""
+
+import numpy as np
+import pytest
+
+from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, estimate, needs
+
+EPISODES = ["abc", "ab", "xyab", "a"]
+
+
+def records(**changes) -> dict:
+    """Three episodes of group p and one of q; their observations are letters."""
+    trajectory = [name for name, seen in enumerate(EPISODES) for _ in seen]
+    seen = "".join(EPISODES)
+    return {
+        "group": ["q" if name == 2 else "p" for name in trajectory],
+        "trajectory": trajectory,
+        "step": [step for letters in EPISODES for step in range(len(letters))],
+        "observation": list(seen),
+        "reward": [float(row) for row in range(len(seen))],
+        "history_length": 2,
+        "action": [letter.upper() for letter in seen],
+        "success": [name == 0 for name in trajectory],
+        "final_observation": [["d", "c", "c", None][name] for name in trajectory],
+        "value": [None if letter == "c" else 0.5 for letter in seen],
+        "tag": [None if letter == "a" else letter for letter in seen],
+        "reward_vector": [[float(name), 1.0] for name in trajectory],
+    } | changes
+
+
+def same(one: StepBatch, other: StepBatch) -> bool:
+    left, right = dict(one._columns()), dict(other._columns())
+    return left.keys() == right.keys() and all(
+        np.array_equal(left[name], right[name], equal_nan=left[name].dtype.kind == "f") for name in left
+    )
+
+
+def test_records_become_columns():
+    batch = StepBatch.from_records(**records())
+    assert batch.action is not None
+    assert batch.success is not None
+    assert batch.action.dtype == np.int64
+    assert (batch.action[[0, 3, 7, 9]] == batch.action[0]).all()
+    assert batch.action[1] != batch.action[0]
+    assert batch.success.tolist() == [True] * 3 + [False] * 7
+    assert np.isnan(batch.extras["value"]).tolist() == [letter == "c" for letter in "abcabxyaba"]
+    assert (batch.extras["tag"] == 0).tolist() == [letter == "a" for letter in "abcabxyaba"]
+    assert batch.extras["reward_vector"].shape == (10, 2)
+
+
+@pytest.mark.parametrize("key", ["observation", "observation+action"])
+def test_final_keys_are_those_that_one_more_step_would_have(key):
+    """Episode 1 (a b) ends where the third step of episode 0 (a b c) begins: the same history, the same keys."""
+    batch = StepBatch.from_records(**records(key=key))
+    assert batch.final_keys is not None
+    assert batch.final_keys[3].tolist() == batch.final_keys[4].tolist() == batch.context_keys[2].tolist()
+    assert batch.final_keys[5][0] == batch.context_keys[2][0]
+    assert batch.final_keys[5][2] == batch.final_keys[3][2]  # the last three observations are a b c there, too
+    assert batch.final_keys[9].tolist() == [0, 0, 0]
+    assert len({*batch.final_keys[0].tolist()}) == 3
+    short = StepBatch.from_records(**records(final_observation=["z"] * 10))
+    assert short.final_keys is not None
+    assert short.final_keys[9][2] == 0  # one step and the end: two observations
+    assert short.final_keys[9][1] != 0
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_parts_and_wholes(shuffled):
+    columns = records()
+    order = np.random.default_rng(0).permutation(10) if shuffled else np.arange(10)
+    columns |= {name: [values[row] for row in order] for name, values in columns.items() if isinstance(values, list)}
+    batch = StepBatch.from_records(**columns)
+    in_p = np.array(columns["group"]) == "p"
+    parts = [batch.take(in_p), batch.take(np.flatnonzero(~in_p))]
+    assert [len(part) for part in parts] == [6, 4]
+    whole = StepBatch.concatenate(parts)
+    assert len(np.unique(whole.trajectory)) == 4
+    apart = np.concatenate([estimate("gigpo", part) for part in parts])
+    np.testing.assert_array_equal(estimate("gigpo", whole), apart)
+    back = np.argsort(np.concatenate([np.flatnonzero(in_p), np.flatnonzero(~in_p)]))
+    np.testing.assert_array_equal(estimate("gigpo", whole)[back], estimate("gigpo", batch))
+    assert same(batch.take(np.arange(10)), batch)
+    assert same(StepBatch.concatenate([batch]), batch)
+
+
+def test_concatenated_groups_and_trajectories_stay_apart():
+    batch = StepBatch.from_records(**records())
+    whole = StepBatch.concatenate([batch, batch, batch])
+    assert whole.group.tolist() == [number + 2 * copy for copy in range(3) for number in batch.group]
+    assert whole.trajectory.tolist() == [number + 4 * copy for copy in range(3) for number in batch.trajectory]
+
+
+def test_parts_that_cannot_be_are_refused():
+    batch = StepBatch.from_records(**records())
+    with pytest.raises(ValueError, match="2 of the 3 steps of trajectory 0"):
+        batch.take(np.arange(10) != 2)
+    with pytest.raises(ValueError, match="4 of the 3 steps"):
+        batch.take(np.array([0, 1, 2, 2]))
+    with pytest.raises(ValueError, match="batch 0 has the column 'action', batch 1 has not"):
+        StepBatch.concatenate([batch, StepBatch.from_records(**records(action=None))])
+    with pytest.raises(ValueError, match="different history_length"):
+        StepBatch.concatenate([batch, StepBatch.from_records(**records(history_length=1))])
+    with pytest.raises(ValueError, match="one batch or more"):
+        StepBatch.concatenate([])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"success": [True, False] * 5}, "trajectory 0 has more than one success"),
+        ({"final_observation": ["d", "e"] * 5}, "final_observation of entry 1 is not that"),
+        ({"value": [0.0]}, "value has 1 entries, group has 10"),
+        ({"final_observation": ["d"]}, "final_observation has 1 entries"),
+        ({"trained": [True] * 10}, "extras has 'trained', which is a field"),
+    ],
+)
+def test_columns_that_cannot_be_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        StepBatch.from_records(**records(**changes))
+
+
+def test_fields_of_other_types_are_refused():
+    batch = StepBatch.from_records(**records())
+    fields = dict(batch._columns())
+    required = {name: fields[name] for name in ("group", "trajectory", "step", "reward", "context_keys", "penalty")}
+    with pytest.raises(ValueError, match="action has the type float64, expected int64"):
+        StepBatch(**required, action=np.zeros(10))
+    with pytest.raises(ValueError, match="success has the type int64, expected bool"):
+        StepBatch(**required, success=np.zeros(10, dtype=np.int64))
+    with pytest.raises(ValueError, match=r"final_keys has shape \(10, 1\)"):
+        StepBatch(**required, final_keys=fields["final_keys"][:, :1])
+    with pytest.raises(ValueError, match="value has 3 rows, group has 10"):
+        StepBatch(**required, extras={"value": np.zeros(3)})
+
+
+def test_a_column_that_is_not_there_is_named():
+    batch = StepBatch.from_records(**records(action=None))
+    assert batch.column("reward", "mine") is batch.reward
+    assert batch.column("value", "mine") is batch.extras["value"]
+    with pytest.raises(ValueError, match=r"Estimator 'mine' needs the column 'action'.* from_records takes action="):
+        batch.column("action", "mine")
+    with pytest.raises(ValueError, match=r"Estimator 'mine' needs the column 'moon'.*extras="):
+        batch.column("moon", "mine")
+
+
+def test_an_estimator_that_needs_a_column_does_not_run_without_it(monkeypatch):
+    @needs("action", "moon")
+    def mine(batch):
+        raise AssertionError("It ran.")
+
+    monkeypatch.setitem(ESTIMATORS._all, "mine", mine)
+    with pytest.raises(ValueError, match="Estimator 'mine' needs the column 'moon'"):
+        estimate("mine", StepBatch.from_records(**records()))
+
+
+def test_what_an_estimator_returns(monkeypatch):
+    batch = StepBatch.from_records(**records())
+    said = Advantages(batch.reward, {"target": batch.reward / 2}, [None] * 9 + [np.ones(3)])
+    monkeypatch.setitem(ESTIMATORS._all, "mine", lambda batch, *, result: result)
+    assert assign("mine", batch, result=said) is said
+    np.testing.assert_array_equal(estimate("mine", batch, result=said), batch.reward)
+    bare = assign("mine", batch, result=batch.step)
+    assert bare.values.dtype == np.float64
+    assert (dict(bare.extras), bare.tokens) == ({}, None)
+    for wrong, message in [
+        (batch.reward[1:], r"advantages of shape \(9,\), expected \(10,\)"),
+        (np.where(batch.reward == 3, np.nan, 1.0), "advantages of row 3 is nan"),
+        (Advantages(batch.reward, {"target": np.ones(2)}), "target of shape"),
+        (Advantages(batch.reward, tokens=[None]), "tokens of 1 rows, expected 10"),
+        (Advantages(batch.reward, tokens=[None] * 9 + [np.array([np.inf])]), "tokens of row 9"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            estimate("mine", batch, result=wrong)
