@@ -10,7 +10,7 @@ from docs_site.docstrings import first_paragraph, parameter_meanings
 from docs_site.environments import option_meanings, own_environments
 from docs_site.markdown import code, prose, settings, table
 from hgpo_gym.cli.main import COMMANDS, EXAMPLES, make_parser
-from hgpo_gym.config.choices import FOLDER, env_settings, has_file
+from hgpo_gym.config.choices import FOLDER, REGISTRIES, choice_settings, env_settings, has_file
 from hgpo_gym.envs.registration import EnvRecord
 
 GROUPS = {

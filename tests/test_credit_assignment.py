@@ -1,6 +1,7 @@
 """Estimators of credit against independently computed values, and what each of them promises."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest

@@ -24,6 +24,7 @@ from hgpo_gym.trainers.rollouts.rollout import merge
 from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary
 from tests import small_runs
+from tests.small_runs import numbers
 
 ITERATIONS = 5
 BROKEN_OFF = 3

@@ -11,7 +11,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.trainers.environments import make_evaluation_env
 from hgpo_gym.trainers.evaluation import evaluate
