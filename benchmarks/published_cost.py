@@ -5,8 +5,8 @@ python -m benchmarks.published_cost
 
 from typing import NamedTuple
 
-from benchmarks.memory_formula import Setting as UpdateSetting
-from benchmarks.memory_formula import formula
+from tests.checks.memory_formula import Setting as UpdateSetting
+from tests.checks.memory_formula import formula
 
 GIB = 1 << 30
 PEAK, SHARE = 989e12, 0.4

@@ -29,9 +29,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.malformed import SECRET, Target, malformed_requests, send
 from hgpo_gym.client import RemoteTextEnv
 from hgpo_gym.client.connection import Connection
+from tests.checks.malformed import SECRET, Target, malformed_requests, send
 
 ENVIRONMENTS = ("hgpo_gym/SignpostMaze-v0", "hgpo_gym/ALFWorld-v0", "hgpo_gym/WebShop-v0")
 OFFERS = {id: ["split=generated_test"] if id != ENVIRONMENTS[0] else [] for id in ENVIRONMENTS}

@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.memory_formula import Setting, formula, make_model
 from benchmarks.resident_memory import forget_peak, peak_mib
+from hgpo_gym.advantages import StepBatch
 from hgpo_gym.config.compose import load_config, plain
+from hgpo_gym.trainers.models.huggingface import train_tokenizer
 from hgpo_gym.trainers.policies.base import TokenRecord
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.policies.models import train_tokenizer
 from hgpo_gym.trainers.settings import TrainerSettings
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
+from tests.checks.memory_formula import Setting, formula, make_model
 
 MIB = 2**20
 BASE = Setting()
@@ -100,13 +101,19 @@ def _peak_of_update(setting: Setting) -> float:
     settings = TrainerSettings(**plain(load_config("config", []).trainer) | changes)
     update = PolicyUpdate(policy, None, settings, 1.0)
     short = TokenRecord(ids[:1], ids[:1], record.logprobs[:1])
-    update([short], np.ones(1), (0,))  # makes the optimiser's state
+    update([short], _episodes(1), np.ones(1), (0,))  # makes the optimiser's state
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     else:
         forget_peak()
-    update(records, np.ones(len(records)), (1,))
+    update(records, _episodes(len(records)), np.ones(len(records)), (1,))
     return torch.cuda.max_memory_allocated() / MIB if device == "cuda" else peak_mib()
+
+
+def _episodes(count: int) -> StepBatch:
+    """Of one step each."""
+    numbers, zeros = np.arange(count), np.zeros(count)
+    return StepBatch(numbers, numbers, np.zeros(count, dtype=np.int64), zeros, numbers[:, None], zeros)
 
 
 def main() -> None:

@@ -90,8 +90,9 @@ class Registry(Mapping[str, Callable[..., Any]]):
             ValueError: names what is wrong.
         """
         known = self.options(name)
+        takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in inspect.signature(self[name]).parameters.values())
         for option in options:
-            if option not in known:
+            if option not in known and not takes_any:
                 raise ValueError(unknown_name(f"option of {name}", option, known))
         for option, parameter in known.items():
             if parameter.default is Parameter.empty and option not in options:

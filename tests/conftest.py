@@ -60,7 +60,7 @@ def textworld_games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def browser():
     """Headless Chromium; a test without it is skipped."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
-    from benchmarks.page_in_browser import open_browser
+    from tests.checks.browser import open_browser
 
     with sync_api.sync_playwright() as playwright:
         try:

@@ -2,12 +2,14 @@
 
 import copy
 
+import numpy as np
 import torch
 
+from hgpo_gym.advantages import StepBatch
 from hgpo_gym.config.compose import load_config, plain
+from hgpo_gym.trainers.models.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.settings import TrainerSettings
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 
@@ -33,13 +35,21 @@ def settings(**changes):
     return TrainerSettings(**{**defaults, **small, **changes})
 
 
-def updated(policy, records, advantages, *, reference=None, **changes):
+def one_step_episodes(count):
+    """A batch of `count` episodes of one step, in groups of four."""
+    numbers, zeros = np.arange(count), np.zeros(count)
+    keys = np.ones((count, 1), dtype=np.int64)
+    return StepBatch(numbers // 4, numbers, np.zeros(count, dtype=np.int64), zeros, keys, zeros)
+
+
+def updated(policy, records, advantages, *, reference=None, objective=None, **changes):
     """A copy of the policy after an update, and the metrics."""
     chosen = settings(**changes)
     changed = copy.deepcopy(policy)
     if chosen.kl_coef and reference is None:
         reference = policy
-    return changed, PolicyUpdate(changed, reference, chosen, 1.0)(records, advantages, (0,))
+    update = PolicyUpdate(changed, reference, chosen, 1.0, objective=objective)
+    return changed, update(records, one_step_episodes(len(records)), advantages, (0,))
 
 
 def gradient(policy):

@@ -1,8 +1,9 @@
 """Real runs that take a second: a table learns a short maze."""
 
+from hgpo_gym.trainers.baselines import make_trainer
+
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.baselines import make_trainer
 from hgpo_gym.trainers.run_directory import open_run
 
 SETTINGS = [

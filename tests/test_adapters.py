@@ -6,17 +6,17 @@ import sys
 import numpy as np
 import pytest
 import torch
+from hgpo_gym.trainers.assemble import initial_policy, load_policy, reference_policy
 from omegaconf import OmegaConf
 
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.assemble import initial_policy, load_policy, reference_policy
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.export import export
+from hgpo_gym.trainers.models.huggingface import load_model
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.lora import WithoutAdapter, add_adapter, load_adapter, merge, plain_weights
-from hgpo_gym.trainers.policies.models import load_model
 from hgpo_gym.trainers.run import Trainer
 from hgpo_gym.trainers.run_directory import open_run, read_metrics
 from hgpo_gym.trainers.settings import LoraSettings

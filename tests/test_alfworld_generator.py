@@ -11,18 +11,6 @@ import pytest
 
 pytest.importorskip("alfworld", reason="alfworld is not installed: pip install 'hgpo_gym[alfworld]'")
 
-from benchmarks.alfworld_generated import (
-    KINDS,
-    Sample,
-    generated_sample,
-    means,
-    objects,
-    reachable,
-    receptacles,
-    released_sample,
-    steps,
-)
-from benchmarks.alfworld_parity import compare
 from hgpo_gym.envs import check_text_env
 from hgpo_gym.envs.alfworld.games.files import TASK_TYPES
 from hgpo_gym.envs.alfworld.generation import rooms
@@ -33,6 +21,18 @@ from hgpo_gym.envs.alfworld.native import NativeEngine
 from hgpo_gym.envs.alfworld.native import rules as game_rules
 from hgpo_gym.envs.alfworld.splits import find_games
 from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
+from tests.checks.alfworld_parity import compare
+from tests.checks.generated_games import (
+    KINDS,
+    Sample,
+    generated_sample,
+    means,
+    objects,
+    reachable,
+    receptacles,
+    released_sample,
+    steps,
+)
 
 
 @pytest.fixture(scope="session")

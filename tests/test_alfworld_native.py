@@ -11,7 +11,6 @@ from pathlib import Path
 import gymnasium
 import pytest
 
-from benchmarks.alfworld_parity import compare, with_package_rules
 from hgpo_gym.envs import TextVectorEnv, check_text_env
 from hgpo_gym.envs.alfworld.env import ALFWorldEnv
 from hgpo_gym.envs.alfworld.native import CompiledGame, NativeEngine, UnknownGameRules, compile_game, shortest_plan
@@ -21,6 +20,7 @@ from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
 from hgpo_gym.trainers.rollouts.collect import collect
+from tests.checks.alfworld_parity import compare, with_package_rules
 
 pytest.importorskip("alfworld", reason="alfworld is not installed: pip install 'hgpo_gym[alfworld]'")
 

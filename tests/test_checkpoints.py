@@ -17,20 +17,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hgpo_gym.trainers.assemble import initial_weights, make_evaluated_policy
 from rich.console import Console
 from safetensors.torch import save_file
 
-from benchmarks import killed_run
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.files import NotWrittenError, make_whole, write_whole
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.assemble import initial_weights, make_evaluated_policy
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, UnsoundError, load_update_state
-from hgpo_gym.trainers.policies.models import load_model, save_model
+from hgpo_gym.trainers.models.huggingface import load_model, save_model
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.run import Trainer
 from hgpo_gym.trainers.run_directory import RunDirectory, open_run, read_metrics, read_summary
 from tests import small_runs
+from tests.checks import killed_run
 
 SHORT = ["env.sections=1", "trainer.iterations=3", "checkpoint.every=1", "checkpoint.keep=1"]
 FILE_EVENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")

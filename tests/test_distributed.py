@@ -12,11 +12,11 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from hgpo_gym.trainers.assemble import make_env
 from safetensors.torch import load_file
 
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.assemble import make_env
 from hgpo_gym.trainers.checkpoint import load_update_state
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
 from hgpo_gym.trainers.policies.batching import dealt_batches, length_sorted_batches

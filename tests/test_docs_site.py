@@ -19,7 +19,7 @@ from docs_site.links import rewritten
 from docs_site.markdown import code, prose
 from docs_site.pictures import GAMES, picture
 from docs_site.reference import configuration
-from hgpo_gym.advantages import ESTIMATORS
+from hgpo_gym.analysis.groups_picture import PANELS
 from hgpo_gym.cli.main import COMMANDS, EXAMPLES
 from hgpo_gym.config.compose import FOLDER
 from hgpo_gym.envs.registration import option_defaults
@@ -163,7 +163,7 @@ def test_an_unknown_part_or_command_of_a_formula_is_an_error():
         draw_formulas(r'<span class="arithmatex">\(\nosuchthing{x}\)</span>')
     assert "arithmatex" not in draw_formulas(r'<div class="arithmatex">\[\frac{a &lt; b}{2}\]</div>')
     assert set(PARTS) >= {"configuration", "options", "facts"}
-    assert len(PICTURES) == len(GAMES) + len(ESTIMATORS)
+    assert len(PICTURES) == len(GAMES) + len(PANELS)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_the_examples_of_the_commands_are_sound(example):
     "name", ["index.html", "environments/webshop.html", "reference/configuration.html", "benchmarks/index.html"]
 )
 def test_a_page_that_is_read_from_the_disk_fits(site, browser, width, name):
-    from benchmarks.page_in_browser import look
+    from tests.checks.browser import look
 
     finding = look(browser, site / name, width)
     assert not finding.overflowing

@@ -10,10 +10,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hgpo_gym.trainers.assemble import make_evaluation_env
 
 from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_config, plain
-from hgpo_gym.trainers.assemble import make_evaluation_env
 from hgpo_gym.trainers.evaluation import evaluate
 from hgpo_gym.trainers.policies import Request, Response, Sampling
 from hgpo_gym.trainers.policies.base import MeteredPolicy, NoAnswerError

@@ -1,4 +1,4 @@
-"""The examples, as a reader would start them. That of verl is run in tests_verl."""
+"""The examples, as a reader would start them. That of verl is run in tests/verl."""
 
 import re
 import subprocess

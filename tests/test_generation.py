@@ -6,11 +6,11 @@ import torch
 import transformers
 from transformers.cache_utils import DynamicCache
 
+from hgpo_gym.trainers.models.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.kv_cache import ROOM, GrowingLayer, Rows, join
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
-from hgpo_gym.trainers.policies.models import make_tiny_model, train_tokenizer
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back")
 PROMPTS = ["You are in a hall.", "You stand at a signpost. It says: take the red door.\n> walk on\n", "Hall."]

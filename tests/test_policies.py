@@ -6,22 +6,21 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from hgpo_gym.trainers.assemble import make_policy, save_model
 
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.memory import ContextWrapper, Memory, PromptTemplate
-from hgpo_gym.trainers.assemble import make_policy, save_model
 from hgpo_gym.trainers.evaluation import Evaluation, evaluate
+from hgpo_gym.trainers.models.huggingface import load_model, make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies import ExpertPolicy, RandomPolicy, Request, Sampling
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import likelihood, score
-from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies.trie import TokenTrie
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
 from hgpo_gym.trainers.rollouts.transcripts import from_rollout, load, save
-from hgpo_gym.trainers.update.losses import Totals, aggregate, clipped_surrogate, kl_k3
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back")
 PROMPTS = ["You are in a hall.", "You stand at a signpost. It says: take the red door.\n> walk on\n", "Hall."]
@@ -329,18 +328,3 @@ def test_length_sorted_batches_hold_little_padding_unless_they_are_small():
         assert padded <= 4_000 + 400 or sum(lengths[index] for index in batch) >= 0.9 * padded
     assert list(length_sorted_batches([9, 1], 40)) == [[0], [1]]
     assert list(length_sorted_batches([9, 1], 200)) == [[0, 1]]  # too few to be worth two passes
-
-
-def test_losses_by_hand():
-    logprobs = torch.log(torch.tensor([0.5, 0.5, 0.9]))
-    behaviour = torch.log(torch.tensor([0.25, 0.5, 0.3]))
-    loss, clipped = clipped_surrogate(logprobs, behaviour, torch.tensor([1.0, 1.0, -1.0]), 0.2, 0.3)
-    torch.testing.assert_close(loss, torch.tensor([-1.3, -1.0, 3.0]))
-    assert clipped.tolist() == [True, False, False]
-    torch.testing.assert_close(kl_k3(logprobs, behaviour)[0], torch.tensor(0.5 - np.log(0.5) - 1, dtype=torch.float32))
-    record = torch.tensor([0, 0, 1])
-    values = torch.tensor([1.0, 3.0, 8.0])
-    assert aggregate(values, record, Totals(3, 2), "token_mean").item() == 4.0
-    assert aggregate(values, record, Totals(3, 2), "sequence_mean").item() == 5.0
-    with pytest.raises(ValueError, match=r"Did you mean 'token_mean'\?"):
-        aggregate(values, record, Totals(3, 2), "tokenmean")

@@ -6,7 +6,7 @@ from omegaconf import OmegaConf
 
 from hgpo_gym.config.compose import groups, load_config
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.policies.models import load_model, make_tiny_model, save_model, train_tokenizer
+from hgpo_gym.trainers.models.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.run import Trainer
 from hgpo_gym.trainers.run_directory import flatten, open_run, read_metrics
 
@@ -28,7 +28,7 @@ EVERYWHERE = {
     "trainer.kl_coef": 0.01,
     "trainer.entropy_coef": 0.001,
     "trainer.max_grad_norm": 1.0,
-    "trainer.loss_aggregation": "token_mean",
+    "trainer.loss_aggregation": None,  # what ppo_clip prefers, token_mean
     "trainer.invalid_action_penalty": 0.1,
     "algo.name": "hgpo",
     "algo.gamma": 0.95,

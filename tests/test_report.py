@@ -369,6 +369,6 @@ def test_the_command_writes_into_the_folder_of_runs(runs, capsys):
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_page_fits_a_desk_and_a_phone_in_a_browser(runs, browser, width):
-    from benchmarks.page_in_browser import Finding, look  # needs playwright, like the browser
+    from tests.checks.browser import Finding, look  # needs playwright, like the browser
 
     assert look(browser, runs / "report.html", width) == Finding([], [], [])

@@ -9,12 +9,12 @@ import pytest
 pytest.importorskip("stable_baselines3")
 
 import torch
+from hgpo_gym.trainers.baselines import make_trainer
 
 from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs.features import TextFeatures
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.baselines import make_trainer
 from hgpo_gym.trainers.learners.sb3.networks import ABSENT, ActionScorer
 from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy
 from hgpo_gym.trainers.policies.base import Request, Sampling

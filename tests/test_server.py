@@ -16,7 +16,6 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from starlette.responses import Response
 
-from benchmarks.malformed import SECRET, Target, malformed_requests, send
 from hgpo_gym.cli.main import main
 from hgpo_gym.client import RemoteError, RemoteTextEnv, SessionLostError
 from hgpo_gym.client import env as client_env
@@ -24,6 +23,7 @@ from hgpo_gym.envs import ENVIRONMENTS, TextVectorEnv, check_text_env
 from hgpo_gym.server import models, serve
 from hgpo_gym.server.guard import Guard
 from hgpo_gym.server.offers import Offer, make_offers
+from tests.checks.malformed import SECRET, Target, malformed_requests, send
 from tests.serving import MANY, TEST, ServerProcess
 
 MAZE, REMOTE = "hgpo_gym/SignpostMaze-v0", "hgpo_gym/Remote-v0"

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.memory_formula import Setting, kept_per_token
 from hgpo_gym.trainers.policies import Sampling
 from hgpo_gym.trainers.policies import likelihood as likelihood_module
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import likelihood, score
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
-from hgpo_gym.trainers.update.losses import importance_weights
 from hgpo_gym.trainers.update.policy_update import NonFiniteError, PolicyUpdate
-from tests.small_models import answers, gradient, make_policy, settings, updated, weights
+from tests.checks.memory_formula import Setting, kept_per_token
+from tests.small_models import answers, gradient, make_policy, one_step_episodes, settings, updated, weights
 
 ADVANTAGES = np.linspace(-1, 1, 24)
 
@@ -58,20 +57,6 @@ def test_an_update_raises_the_probability_of_good_answers(policy, records):
 def test_a_gradient_that_is_not_finite_stops_the_update_before_the_weights_change(policy, records):
     with pytest.raises(NonFiniteError, match="epoch 1, mini-batch 1"):
         updated(policy, records, np.full(24, np.nan))
-
-
-def test_importance_weights_by_hand():
-    old = torch.log(torch.tensor([0.5, 0.9, 0.2, 0.6], requires_grad=True))
-    behaviour = torch.log(torch.tensor([0.25, 0.3, 0.4, 0.5]))
-    record = torch.tensor([0, 0, 1, 1])
-    token = importance_weights(old, behaviour, record, 2.5, "token")
-    torch.testing.assert_close(token, torch.tensor([2.0, 2.5, 0.5, 1.2]))  # 0.9 / 0.3 = 3 is cut
-    answer = importance_weights(old, behaviour, record, 2.5, "sequence")
-    torch.testing.assert_close(answer, torch.tensor([2.5, 2.5, 0.6, 0.6]))  # 2 x 3 = 6 is cut; 0.5 x 1.2
-    assert importance_weights(old, behaviour, record, 2.5, "none").tolist() == [1, 1, 1, 1]
-    assert not token.requires_grad
-    with pytest.raises(ValueError, match=r"Did you mean 'token'\?"):
-        importance_weights(old, behaviour, record, 2.5, "tokens")
 
 
 def test_the_mismatch_of_an_engine_with_the_same_weights_is_a_rounding_error(policy, records):
@@ -167,7 +152,7 @@ def test_gradient_checkpointing_computes_layers_twice_and_the_same_gradient(poli
         counted = make_policy()
         counted.model.model.layers[0].mlp.register_forward_pre_hook(lambda *_: passes.append(1))
         update = PolicyUpdate(counted, None, settings(gradient_checkpointing=checkpointing, **changes), 1.0)
-        update(records, ADVANTAGES, (0,))
+        update(records, one_step_episodes(24), ADVANTAGES, (0,))
         assert len(passes) == (2 if checkpointing else 1)
         passes.clear()
         torch.testing.assert_close(gradient(counted), gradient(updated(policy, records, ADVANTAGES, **changes)[0]))
@@ -203,17 +188,17 @@ def test_an_optimiser_in_8_bits_goes_nearly_the_same_way_and_resumes_to_the_same
         assert torch.cosine_similarity(*ways, dim=0) > 0.9
 
     first = PolicyUpdate(wide, None, settings(optimizer="adamw_8bit"), 1.0)
-    first(drawn, ADVANTAGES, (0,))
+    first(drawn, one_step_episodes(24), ADVANTAGES, (0,))
     state = first.optimizer.state[wide.model.model.layers[0].mlp.up_proj.weight]
     assert state["state1"].dtype == torch.uint8
     torch.save(first.state_dict(), tmp_path / "update.pt")
     middle = weights(wide)
-    first(drawn, ADVANTAGES, (1,))
+    first(drawn, one_step_episodes(24), ADVANTAGES, (1,))
     again = make_policy(hidden_size=64)
     again.model.load_state_dict(middle)
     second = PolicyUpdate(again, None, settings(optimizer="adamw_8bit"), 1.0)
     second.load_state_dict(torch.load(tmp_path / "update.pt", weights_only=True))
-    second(drawn, ADVANTAGES, (1,))
+    second(drawn, one_step_episodes(24), ADVANTAGES, (1,))
     assert all(torch.equal(value, weights(wide)[name]) for name, value in weights(again).items())
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import gymnasium
 import numpy as np
 import pytest
+from hgpo_gym.trainers.assemble import make_prompt
 
 from hgpo_gym.config.compose import load_config, plain
 from hgpo_gym.envs.checker import check_text_env
@@ -14,8 +15,7 @@ from hgpo_gym.envs.webshop.experts import ERRANDS, Notes, advise
 from hgpo_gym.envs.webshop.goals.queries import suggested_queries
 from hgpo_gym.envs.webshop.shop.pages import State
 from hgpo_gym.memory.memory import Memory
-from hgpo_gym.trainers.assemble import make_prompt
-from hgpo_gym.trainers.policies.models import train_tokenizer
+from hgpo_gym.trainers.models.huggingface import train_tokenizer
 
 
 @pytest.fixture(autouse=True)

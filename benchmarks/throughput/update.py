@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from hgpo_gym.advantages import StepBatch
 from hgpo_gym.config.compose import load_config, plain
 from hgpo_gym.trainers.policies import TokenRecord
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
@@ -32,7 +33,13 @@ class OurUpdate:
         return self.policy.model
 
     def __call__(self, records: Sequence[TokenRecord], advantages: np.ndarray) -> None:
-        self._update(records, advantages, SEED)
+        self._update(records, _episodes(len(records)), advantages, SEED)
+
+
+def _episodes(count: int) -> StepBatch:
+    """Of one step each."""
+    numbers, zeros = np.arange(count), np.zeros(count)
+    return StepBatch(numbers, numbers, np.zeros(count, dtype=np.int64), zeros, numbers[:, None], zeros)
 
 
 class TrlUpdate:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from hgpo_gym.cli.errors import CommandFailed
 from hgpo_gym.progress import Progress
 
 DATASETS = {
@@ -46,6 +47,16 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--mirror", metavar="URL", help="a folder on another server that has the published files")
     command.add_argument("--compile", action="store_true", help="then compile it, so that episodes start at once")
+
+
+def data(parsed: argparse.Namespace) -> None:
+    """`hgpo-gym data`. Exits with 1 where something is missing or not sound."""
+    try:
+        sound = get_data(parsed, Progress())
+    except KeyboardInterrupt:
+        raise CommandFailed("interrupted. The same command goes on from there.", 130) from None
+    if not sound:
+        raise SystemExit(1)
 
 
 def get_data(parsed: argparse.Namespace, progress: Progress) -> bool:

@@ -1,40 +1,52 @@
 """Play an environment by hand, and see what the memory makes of it."""
 
+import argparse
 import contextlib
 import errno
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
-from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hgpo_gym.config.compose import plain
+from hgpo_gym.cli.errors import mistakes_explained
 from hgpo_gym.envs.registration import make
-from hgpo_gym.memory.memory import Context, Memory
+from hgpo_gym.memory.memory import Context
+from hgpo_gym.trainers.settings import RunSettings
 
 WEBSHOP = "hgpo_gym/WebShop-v0"
 HELP = "Type an action or its number; /reset begins a new episode, /quit (or Ctrl-D) ends."
 
 
-def play_in_terminal(config: DictConfig, console: Console | None = None) -> None:
+def play(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
+    """`hgpo-gym play`, in the terminal or in a browser."""
+    with mistakes_explained():
+        settings, task_id = RunSettings.parse(config), config["task_id"]
+        if parsed.web:
+            play_in_browser(settings, task_id, parsed.port)
+        else:
+            play_in_terminal(settings, task_id)
+
+
+def play_in_terminal(settings: RunSettings, task_id: str | None = None, console: Console | None = None) -> None:
     """Read actions from standard input until it ends.
 
     After every turn a table shows, for each level of the context keys, at which earlier steps of this sitting the same
     context came up: the steps that credit assignment would compare with this one.
     """
     console = console or Console()
-    options = plain(config.env)
-    env = make(options.pop("id"), **options)
-    memory = Memory(**plain(config.memory))
+    env = make(settings.env.id, **settings.env.options)
+    memory = settings.memory.make()
     seen: list[defaultdict[int, list[str]]] = [defaultdict(list) for _ in range(memory.history_length + 1)]
     console.print(HELP, style="dim")
     episode = 0
-    reset_options = {} if config.task_id is None else {"task_id": config.task_id}
+    reset_options = {} if task_id is None else {"task_id": task_id}
     while True:
         episode += 1
-        observation, info = env.reset(seed=config.seed if episode == 1 else None, options=reset_options)
+        observation, info = env.reset(seed=settings.seed if episode == 1 else None, options=reset_options)
         memory.reset()
         console.rule(Text(f"episode {episode}: {info['task_id']}"))
         console.print(f"Task: {info['task']}", style="bold", markup=False, highlight=False)
@@ -59,23 +71,21 @@ def play_in_terminal(config: DictConfig, console: Console | None = None) -> None
                 console.print(f"The episode is over: {result}, reward {reward:g}.", style="bold")
 
 
-def play_in_browser(config: DictConfig, port: int, console: Console | None = None) -> None:
+def play_in_browser(settings: RunSettings, task_id: str | None, port: int, console: Console | None = None) -> None:
     """Serve WebShop's pages on this machine until Ctrl-C.
 
     Raises:
         ValueError: another environment, or a port that cannot be.
         OSError: the port is taken.
     """
-    options = plain(config.env)
-    env_id = options.pop("id")
-    if env_id != WEBSHOP:
-        raise ValueError(f"--web serves {WEBSHOP}, not {env_id}: add env=webshop, or leave out --web.")
+    if settings.env.id != WEBSHOP:
+        raise ValueError(f"--web serves {WEBSHOP}, not {settings.env.id}: add env=webshop, or leave out --web.")
     if not 0 <= port < 1 << 16:
         raise ValueError(f"--port {port}: a port is a number from 0 (any free one) to {(1 << 16) - 1}.")
     from hgpo_gym.envs.webshop.web.server import ShopServer
 
     try:
-        server = ShopServer(partial(make, env_id, **options), port, config.seed, config.task_id)
+        server = ShopServer(partial(make, settings.env.id, **settings.env.options), port, settings.seed, task_id)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise

@@ -1,44 +1,68 @@
-"""Settings for what is registered and has no file in `configs/`: environments, made from the options of their class,
-and estimators, made from the options of their function."""
+"""The choices of every config group: the files in `configs/`, and what is registered without a file.
 
-from inspect import Parameter, signature
+A registered environment gets the options of its class as settings, anything else that is registered the options of its
+function or class, each with its default.
+"""
+
+from inspect import Parameter
 from pathlib import Path
 from typing import Any
+
+from hydra.core.config_store import ConfigStore
 
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.envs.registration import EnvRecord, option_defaults
+from hgpo_gym.registry import Registry
+from hgpo_gym.trainers.learners import LEARNERS
+from hgpo_gym.trainers.rollouts.samplers import SAMPLERS
+from hgpo_gym.trainers.rollouts.shaping import SHAPERS
+from hgpo_gym.trainers.rollouts.teams import TEAMS
+from hgpo_gym.trainers.update.objectives import OBJECTIVES
 
 FOLDER = Path(__file__).parents[1] / "configs"
 SET_BY_COMMANDS = ("expert", "render_mode")
 MISSING = "???"
 """Hydra's word for a value that has to be given."""
 
+REGISTRIES: dict[str, Registry] = {
+    "algo": ESTIMATORS,
+    "learner": LEARNERS,
+    "objective": OBJECTIVES,
+    "sampler": SAMPLERS,
+    "shaping": SHAPERS,
+    "team": TEAMS,
+}
+"""The registry behind each group whose choices have a name and options."""
 
-def config_folders(own: Path = FOLDER) -> list[Path]:
-    """The folders of choices: `own`, then those that packages have registered."""
-    return [own, *sorted({record.configs for record in ENVIRONMENTS.values() if record.configs})]
+
+def config_folders() -> list[Path]:
+    """The folders of choices: our own, then those that packages have registered."""
+    return [FOLDER, *sorted({record.configs for record in ENVIRONMENTS.values() if record.configs})]
 
 
-def choices(own: Path = FOLDER) -> dict[str, list[str]]:
-    """The choices of every group, by group; in `env` and `algo` also what is registered without a file."""
-    found: dict[str, set[str]] = {}
-    for folder in config_folders(own):
+def choices() -> dict[str, list[str]]:
+    """The choices of every group, by group."""
+    found: dict[str, set[str]] = {"env": {record.name for record in ENVIRONMENTS.values()}}
+    found |= {group: set(registry) for group, registry in REGISTRIES.items()}
+    for folder in config_folders():
         for path in folder.glob("*/*.yaml"):
             found.setdefault(path.parent.name, set()).add(path.stem)
-    found["env"] |= {record.name for record in ENVIRONMENTS.values()}
-    found["algo"] |= set(ESTIMATORS)
     return {group: sorted(found[group]) for group in sorted(found)}
 
 
-def without_file(name: str, own: Path = FOLDER) -> EnvRecord | None:
-    """The registered environment of this name, if no folder of choices has a file for it."""
-    if _has_file("env", name, own):
-        return None
-    return next((record for record in ENVIRONMENTS.values() if record.name == name), None)
+def store_made_settings(store: ConfigStore, env: str | None) -> None:
+    """Give Hydra settings for what has no file: the environment of that name, and all of the registries."""
+    for record in ENVIRONMENTS.values():
+        if record.name == env and not has_file("env", record.name):
+            store.store(record.name, env_settings(record), group="env", package="_global_")
+    for group, registry in REGISTRIES.items():
+        for name in registry:
+            if not has_file(group, name):
+                store.store(name, choice_settings(registry, name), group=group)
 
 
-def made_settings(record: EnvRecord) -> dict[str, Any]:
+def env_settings(record: EnvRecord) -> dict[str, Any]:
     """What a file in `configs/env` would hold: the options of the class with their defaults, the step limit, a prompt.
 
     Options whose default no YAML file can hold are left out.
@@ -59,20 +83,21 @@ def made_settings(record: EnvRecord) -> dict[str, Any]:
     return settings
 
 
-def estimator_settings(name: str, own: Path = FOLDER) -> dict[str, Any] | None:
-    """What a file in `configs/algo` would hold for an estimator that has none: its options with their defaults.
+def choice_settings(registry: Registry, name: str) -> dict[str, Any]:
+    """What a file in the group's folder would hold: the name, and the options with their defaults.
 
     Options whose default no YAML file can hold are left out.
     """
-    if name not in ESTIMATORS or _has_file("algo", name, own):
-        return None
-    options = list(signature(ESTIMATORS[name]).parameters.values())[1:]
-    defaults = {option.name: MISSING if option.default is Parameter.empty else option.default for option in options}
-    return {"name": name} | {option: default for option, default in defaults.items() if _is_plain(default)}
+    options = {
+        option: MISSING if parameter.default is Parameter.empty else parameter.default
+        for option, parameter in registry.options(name).items()
+    }
+    return {"name": name} | {option: default for option, default in options.items() if _is_plain(default)}
 
 
-def _has_file(group: str, name: str, own: Path) -> bool:
-    return any((folder / group / f"{name}.yaml").exists() for folder in config_folders(own))
+def has_file(group: str, name: str) -> bool:
+    """Whether some folder of choices has a file for it."""
+    return any((folder / group / f"{name}.yaml").exists() for folder in config_folders())
 
 
 def _is_plain(value: Any) -> bool:

@@ -1,10 +1,14 @@
-"""Configurations: composed by Hydra from the files in `configs/`, with errors that name what is wrong."""
+"""Configurations: composed by Hydra from the files in `configs/`, with errors that name what is wrong.
+
+What comes out is plain data, every interpolation resolved; no other module knows Hydra or OmegaConf.
+"""
 
 import copy
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -13,43 +17,51 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from hgpo_gym.config import choices as registered
+from hgpo_gym.config import choices
 from hgpo_gym.envs import ENVIRONMENTS
+from hgpo_gym.plugins import load_plugins
 from hgpo_gym.suggest import unknown_name
-
-FOLDER = registered.FOLDER
+from hgpo_gym.trainers.settings import RunSettings
 
 
 class ConfigError(ValueError):
     """A configuration that cannot be: unknown names, values of the wrong kind."""
 
 
-def groups() -> dict[str, list[str]]:
-    """The choices of every config group, by group."""
-    return registered.choices(FOLDER)
-
-
-def load_config(command: str, overrides: Sequence[str]) -> DictConfig:
+def load_config(command: str, overrides: Sequence[str]) -> dict[str, Any]:
     """The configuration of a command: `configs/<command>.yaml` with `key=value` and `group=choice` overrides.
 
     Raises:
         ConfigError: an override that cannot be read, or names no key, group or choice.
+        ImportError: one of `plugins=[...]` cannot be imported.
     """
     return load_configs(command, overrides, [{}])[0]
 
 
-def load_configs(command: str, overrides: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> list[DictConfig]:
+def to_yaml(config: Mapping[str, Any]) -> str:
+    """The same as text."""
+    return yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+
+
+def load_run(overrides: Sequence[str]) -> RunSettings:
+    """The settings of `hgpo-gym train` with these overrides. Raises ValueError and ImportError."""
+    return RunSettings.parse(load_config("config", overrides))
+
+
+def load_configs(command: str, overrides: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The configuration of a command once for each of `changes`, values of top-level keys: composed only once."""
-    overrides = [_env_by_name(override) for override in overrides]
     try:
-        parsed = OverridesParser.create().parse_overrides(overrides)
+        parsed = OverridesParser.create().parse_overrides([_env_by_name(override) for override in overrides])
+        _load_plugins(parsed)
+        parsed = OverridesParser.create().parse_overrides([_env_by_name(override) for override in overrides])
         _check_groups(parsed)
-        _make_settings(parsed)
+        env = next((str(item.value()) for item in reversed(parsed) if item.key_or_group == "env"), None)
+        choices.store_made_settings(ConfigStore.instance(), env)
         folders = _folders_of_packages()
-        with initialize_config_dir(str(FOLDER), version_base="1.3"):
-            choices = [str(item.input_line) for item in parsed if item.key_or_group in groups()]
-            _check_keys(parsed, compose(command, [*folders, *choices]))
-            composed = compose(command, [*folders, *overrides])
+        with initialize_config_dir(str(choices.FOLDER), version_base="1.3"):
+            chosen = [str(item.input_line) for item in parsed if item.key_or_group in choices.choices()]
+            _check_keys(parsed, compose(command, [*folders, *chosen]))
+            composed = compose(command, [*folders, *(str(item.input_line) for item in parsed)])
         return [_changed(composed, values) for values in changes]
     except OverrideParseException as error:
         raise ConfigError(f"Cannot read {error.override!r}: write key=value. ({error.message})") from error
@@ -57,7 +69,7 @@ def load_configs(command: str, overrides: Sequence[str], changes: Sequence[Mappi
         raise ConfigError(str(error)) from error
 
 
-def _changed(composed: DictConfig, values: Mapping[str, Any]) -> DictConfig:
+def _changed(composed: DictConfig, values: Mapping[str, Any]) -> dict[str, Any]:
     """A resolved copy with other values."""
     config = copy.deepcopy(composed)
     for key, value in values.items():
@@ -65,14 +77,19 @@ def _changed(composed: DictConfig, values: Mapping[str, Any]) -> DictConfig:
     OmegaConf.resolve(config)
     if missing := OmegaConf.missing_keys(config):
         raise ConfigError(f"Set {', '.join(f'{key}=...' for key in sorted(missing))} on the command line.")
-    return config
-
-
-def plain(section: Any) -> dict[str, Any]:
-    """A section of a configuration as a plain dictionary."""
-    container = OmegaConf.to_container(section, resolve=True)
+    container = OmegaConf.to_container(config)
     assert isinstance(container, dict)
     return {str(name): value for name, value in container.items()}
+
+
+def _load_plugins(overrides: Sequence[Override]) -> None:
+    """What `plugins=[...]` names has to be there before choices are looked up."""
+    for override in overrides:
+        if override.key_or_group == "plugins":
+            names = override.value()
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                raise ConfigError(f"plugins={names}: expected a list of Python files or modules, plugins=[my_file.py].")
+            load_plugins(map(str, names))
 
 
 def _env_by_name(override: str) -> str:
@@ -81,35 +98,24 @@ def _env_by_name(override: str) -> str:
     return f"env={ENVIRONMENTS[choice].name}" if group == "env" and choice in ENVIRONMENTS else override
 
 
-def _make_settings(overrides: Sequence[Override]) -> None:
-    """Give Hydra the settings of the chosen environment and estimator if no file has them."""
-    for override in overrides:
-        group, choice = override.key_or_group, str(override.value())
-        if group == "env" and (record := registered.without_file(choice, FOLDER)):
-            settings = registered.made_settings(record)
-            ConfigStore.instance().store(record.name, settings, group="env", package="_global_")
-        if group == "algo" and (own := registered.estimator_settings(choice, FOLDER)):
-            ConfigStore.instance().store(choice, own, group="algo")
-
-
 def _folders_of_packages() -> list[str]:
-    folders = [json.dumps(f"file://{folder}") for folder in registered.config_folders(FOLDER)[1:]]
+    folders = [json.dumps(f"file://{folder}") for folder in choices.config_folders()[1:]]
     return [f"hydra.searchpath=[{','.join(folders)}]"] if folders else []
 
 
 def _check_groups(overrides: Sequence[Override]) -> None:
-    choices = groups()
+    known = choices.choices()
     for override in overrides:
         group = override.key_or_group
-        if group in choices and override.value() is not None and override.value() not in choices[group]:
-            raise ConfigError(unknown_name(group, override.value(), choices[group]))
+        if group in known and override.value() is not None and override.value() not in known[group]:
+            raise ConfigError(unknown_name(group, override.value(), known[group]))
 
 
 def _check_keys(overrides: Sequence[Override], config: DictConfig) -> None:
     known = list(_keys(config))
     for override in overrides:
         key = override.key_or_group
-        if key in groups() or override.is_add():
+        if key in choices.choices() or override.is_add():
             continue
         if key not in known:
             raise ConfigError(unknown_name("config key", key, known))

@@ -4,18 +4,15 @@ import json
 import os
 import shlex
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from omegaconf import DictConfig
-
 from hgpo_gym.analysis.report import write_report
-from hgpo_gym.config.compose import load_configs, plain
+from hgpo_gym.config.compose import load_configs
 from hgpo_gym.experiments.pool import Train, train_all
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.assemble import initial_policy
-from hgpo_gym.trainers.baselines import is_baseline
+from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import (
     MAY_DIFFER,
     flatten,
@@ -24,6 +21,7 @@ from hgpo_gym.trainers.run_directory import (
     read_metrics,
     read_summary,
 )
+from hgpo_gym.trainers.settings import RunSettings
 
 OWN_KEYS = ("algos", "seeds", "jobs", "out")
 SET_HERE = ("algo", "seed", "run_dir", "resume")
@@ -37,7 +35,7 @@ class NotComparableError(ValueError):
     """Runs differ in more than the algorithm and the seed."""
 
 
-def run_comparison(config: DictConfig, overrides: Sequence[str], train: Train, progress: Progress) -> None:
+def run_comparison(config: Mapping[str, Any], overrides: Sequence[str], train: Train, progress: Progress) -> None:
     """Train every algorithm with every seed, then write the report on them into `out` and show its headlines.
 
     Runs that are done are kept, runs that were broken off go on where they stopped. With `jobs=0` it trains nothing and
@@ -54,25 +52,32 @@ def run_comparison(config: DictConfig, overrides: Sequence[str], train: Train, p
         NotComparableError: the runs differ in more than the algorithm and the seed.
         RunFailedError: runs ended with an error; the others have gone on to their end.
     """
-    seeds = seed_list(config.seeds)
-    configs = _run_configs(config, seeds, overrides)
-    iterations = config.trainer.iterations
+    seeds = seed_list(config["seeds"])
+    runs = _run_settings(config, seeds, overrides)
+    iterations = config["trainer"]["iterations"]
     if iterations < 1:
         raise ValueError(f"trainer.iterations={iterations}: a comparison needs at least 1.")
-    for run_config in configs.values():
-        open_run(run_config)  # what is there already must have the same settings
-    done = [run for run in configs if _iterations_done(run) >= iterations]
-    recorded = {run.name: read_config(run) if run in done else run_config for run, run_config in configs.items()}
-    check_comparable({"what is asked for": next(iter(configs.values())), **recorded})
-    if waiting := [run for run in configs if run not in done]:
-        if any(not is_baseline(configs[run]) for run in waiting):
-            initial_policy(config, progress)
-        if config.jobs == 0:
+    for settings in runs.values():
+        open_run(settings)  # what is there already must have the same settings
+    done = [run for run in runs if _iterations_done(run) >= iterations]
+    recorded = {run.name: read_config(run) if run in done else settings.resolved for run, settings in runs.items()}
+    check_comparable({"what is asked for": next(iter(runs.values())).resolved, **recorded})
+    if waiting := {run: settings for run, settings in runs.items() if run not in done}:
+        _share_initial_weights(waiting.values(), progress)
+        if config["jobs"] == 0:
             print("\n".join(_commands(config, seeds, overrides, waiting)))
             return
-        _train({run: configs[run] for run in waiting}, _jobs(config, len(waiting)), train, progress)
-    page = write_report(list(configs), Path(config.out), console=progress.console)
+        _train(waiting, _jobs(config["jobs"], waiting.values()), train, progress)
+    page = write_report(list(runs), Path(config["out"]), console=progress.console)
     progress.line(f"Report: {page}")
+
+
+def _share_initial_weights(runs: Iterable[RunSettings], progress: Progress) -> None:
+    """Make what all runs start from, which is then in the cache, once for each kind of learner."""
+    for settings in {settings.learner.name: settings for settings in runs}.values():
+        learner = make_learner(settings, progress)
+        learner.start()
+        learner.close()
 
 
 def seed_list(seeds: int | Sequence[int]) -> list[int]:
@@ -87,7 +92,7 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
     return listed
 
 
-def check_comparable(configs: Mapping[str, DictConfig]) -> None:
+def check_comparable(configs: Mapping[str, Mapping[str, Any]]) -> None:
     """Check that runs differ in nothing but `algo.*`, their seed and what does not change numbers (`MAY_DIFFER`).
 
     Args:
@@ -96,7 +101,7 @@ def check_comparable(configs: Mapping[str, DictConfig]) -> None:
     Raises:
         NotComparableError: names each setting that differs, its values, and the runs that have them.
     """
-    flat = {name: flatten(plain(config)) for name, config in configs.items()}
+    flat = {name: flatten(config) for name, config in configs.items()}
     keys = sorted({key for settings in flat.values() for key in settings if not key.startswith(MAY_DIFFER)})
     lines = []
     for key in keys:
@@ -147,8 +152,8 @@ def variants(algos: Sequence[str | Mapping[str, Any]]) -> list[Variant]:
     return listed
 
 
-def _run_dir(config: DictConfig, variant: Variant, seed: int) -> Path:
-    return Path(config.out) / f"{variant.label}-seed{seed}"
+def _run_dir(config: Mapping[str, Any], variant: Variant, seed: int) -> Path:
+    return Path(config["out"]) / f"{variant.label}-seed{seed}"
 
 
 def _shared(overrides: Sequence[str]) -> list[str]:
@@ -160,22 +165,23 @@ def _shared(overrides: Sequence[str]) -> list[str]:
     return [override for override, name in zip(overrides, names, strict=True) if name not in OWN_KEYS]
 
 
-def _run_configs(config: DictConfig, seeds: list[int], overrides: Sequence[str]) -> dict[Path, DictConfig]:
-    """The configuration of every run, by its directory."""
+def _run_settings(config: Mapping[str, Any], seeds: list[int], overrides: Sequence[str]) -> dict[Path, RunSettings]:
+    """The settings of every run, by its directory."""
     shared = _shared(overrides)
-    configs: dict[Path, DictConfig] = {}
-    for variant in variants(plain(config)["algos"]):
+    settings: dict[Path, RunSettings] = {}
+    for variant in variants(config["algos"]):
         runs = {seed: _run_dir(config, variant, seed) for seed in seeds}
         changes = [{"seed": seed, "run_dir": str(run), "resume": "auto"} for seed, run in runs.items()]
-        configs |= zip(runs.values(), load_configs("config", [*shared, *variant.overrides], changes), strict=True)
-    return configs
+        configs = load_configs("config", [*shared, *variant.overrides], changes)
+        settings |= zip(runs.values(), map(RunSettings.parse, configs), strict=True)
+    return settings
 
 
 def _commands(
-    config: DictConfig, seeds: list[int], overrides: Sequence[str], waiting: Collection[Path]
+    config: Mapping[str, Any], seeds: list[int], overrides: Sequence[str], waiting: Collection[Path]
 ) -> Iterator[str]:
     """What a shell is told to train each of the runs."""
-    for variant in variants(plain(config)["algos"]):
+    for variant in variants(config["algos"]):
         for seed in seeds:
             if (run := _run_dir(config, variant, seed)) in waiting:
                 own = [
@@ -192,33 +198,34 @@ def _iterations_done(run: Path) -> int:
     return read_summary(run)["iterations"] if (run / "summary.json").exists() else -1
 
 
-def _jobs(config: DictConfig, runs: int) -> int:
+def _jobs(jobs: int | None, runs: Collection[RunSettings]) -> int:
     """`jobs`, or as many as fit on the cores."""
-    if config.jobs is not None:
-        if config.jobs < 1:
-            raise ValueError(f"jobs={config.jobs}: must be 0 or more, or null for as many as fit.")
-        return config.jobs
+    if jobs is not None:
+        if jobs < 1:
+            raise ValueError(f"jobs={jobs}: must be 0 or more, or null for as many as fit.")
+        return jobs
     cores = os.cpu_count() or 1
-    return max(1, min(runs, cores // (config.model.threads or cores)))
+    threads = max(settings.model.threads or cores for settings in runs)
+    return max(1, min(len(runs), cores // threads))
 
 
-def _train(configs: Mapping[Path, DictConfig], jobs: int, train: Train, progress: Progress) -> None:
+def _train(runs: Mapping[Path, RunSettings], jobs: int, train: Train, progress: Progress) -> None:
     """Train the runs, with a progress bar over the iterations of all."""
-    iterations = max(config.trainer.iterations for config in configs.values())
+    iterations = max(settings.trainer.iterations for settings in runs.values())
     begun: set[Path] = set()
-    with progress.stage(f"{len(configs)} runs, {jobs} at a time") as tick:
+    with progress.stage(f"{len(runs)} runs, {jobs} at a time") as tick:
 
         def watch(running: Sequence[Path]) -> None:
             begun.update(running)
             lines = {run: read_metrics(run) for run in running}
             done = iterations * (len(begun) - len(running)) + sum(map(len, lines.values()))
             words = [f"{run.name}: {own[-1]['success']:.0%}" for run, own in lines.items() if own]
-            tick(done, iterations * len(configs), "  ".join(words))
+            tick(done, iterations * len(runs), "  ".join(words))
 
-        failed = train_all(configs, jobs, train, watch)
+        failed = train_all(runs, jobs, train, watch)
     if failed:
         raise RunFailedError(
-            f"{len(failed)} of {len(configs)} runs failed; the same command tries them again, and keeps the others.\n"
+            f"{len(failed)} of {len(runs)} runs failed; the same command tries them again, and keeps the others.\n"
             + "\n".join(f"  {run}: {how}: {_last_line(run)} (see {run / 'log.txt'})" for run, how in failed.items())
         )
 

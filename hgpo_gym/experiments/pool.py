@@ -9,37 +9,37 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from omegaconf import DictConfig
+from hgpo_gym.trainers.settings import RunSettings
 
 POLL_SECONDS = 0.5
 
-Train = Callable[[DictConfig], None]
+Train = Callable[[RunSettings], None]
 """Trains one run; a module-level function, called in a worker. SystemExit with a status other than 0 is a failure."""
 
 
 def train_all(
-    configs: Mapping[Path, DictConfig], jobs: int, train: Train, watch: Callable[[Sequence[Path]], None]
+    runs: Mapping[Path, RunSettings], jobs: int, train: Train, watch: Callable[[Sequence[Path]], None]
 ) -> dict[Path, str]:
     """Train the runs, `jobs` at a time; what a run prints goes to log.txt in its directory.
 
     A run that fails does not keep the others from going on, not even if it takes its process with it.
 
     Args:
-        configs: the configuration of each run directory.
+        runs: the settings of each run directory.
         jobs: worker processes.
         train: what they call.
         watch: called now and then with the runs that are going on.
 
     Returns how the runs ended that failed.
     """
-    waiting = list(configs)
+    waiting = list(runs)
     workers: list[_Worker] = []
     failed: dict[Path, str] = {}
     try:
         while waiting or workers:
             while waiting and len(workers) < jobs:
                 workers.append(_Worker(train))
-                workers[-1].begin(waiting[0], configs[waiting.pop(0)])
+                workers[-1].begin(waiting[0], runs[waiting.pop(0)])
             watch([worker.run for worker in workers])
             ready = wait([worker.connection for worker in workers], timeout=POLL_SECONDS)
             for worker in [worker for worker in workers if worker.connection in ready]:
@@ -47,7 +47,7 @@ def train_all(
                 if ended:
                     failed[run] = ended
                 if alive and waiting:
-                    worker.begin(waiting[0], configs[waiting.pop(0)])
+                    worker.begin(waiting[0], runs[waiting.pop(0)])
                 else:
                     workers.remove(worker)
                     worker.dismiss()
@@ -71,9 +71,9 @@ class _Worker:
         self.process.start()
         theirs.close()
 
-    def begin(self, run: Path, config: DictConfig) -> None:
+    def begin(self, run: Path, settings: RunSettings) -> None:
         self.run = run
-        self.connection.send((run, config))
+        self.connection.send((run, settings))
 
     def result(self) -> tuple[bool, str]:
         """Whether the process is still there, and how the run failed if it did."""
@@ -98,11 +98,11 @@ def _serve(connection: Connection, train: Train) -> None:
     """A worker process: trains what it is sent until the parent hangs up or interrupts it."""
     try:
         while True:
-            run, config = connection.recv()
+            run, settings = connection.recv()
             _log_to(run / "log.txt")
             status: object = 0
             try:
-                train(config)
+                train(settings)
             except SystemExit as ended:
                 status = ended.code
             connection.send(status)

@@ -1,4 +1,4 @@
-"""Checkpoints: the policy (a language model as a plain Hugging Face folder), the optimiser, how far it all had come.
+"""Checkpoints: what a learner writes (a language model as a plain Hugging Face folder), how far it all had come.
 
 A checkpoint appears whole or not at all, and holds a manifest by which later damage shows.
 """
@@ -6,18 +6,17 @@ A checkpoint appears whole or not at all, and holds a manifest by which later da
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from hgpo_gym.files import NotWrittenError, make_whole, read_entry, write_entry
-from hgpo_gym.trainers.policies.base import TrainablePolicy
+from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.evaluation import best_evaluation
+from hgpo_gym.trainers.learners.base import Saving
 
 _STATE = "state.json"
-_UPDATE_STATE = "update.pt"
 _MANIFEST = "manifest"
 _MADE_BY = "checkpoint"
 
@@ -39,29 +38,24 @@ class Checkpoints:
     def save(
         self,
         iteration: int,
-        policy: TrainablePolicy,
-        update_state: dict[str, Any],
+        saving: Saving,
         state: dict[str, Any],
         best: int | None = None,
-        weights: dict[str, torch.Tensor] | None = None,
     ) -> Path:
         """Save the state after `iteration` iterations; it appears whole or not at all. Then older ones are removed.
 
         Args:
-            iteration, policy: what they are.
-            update_state: the optimiser's, tensors included.
+            iteration: its number.
+            saving: writes the learner's part.
             state: anything else, as JSON.
             best: an iteration whose checkpoint is kept, however old.
-            weights: of the policy, where its model holds only a part of them.
 
         Raises:
             CheckpointNotSavedError: the disk is full; says how much is needed and free.
         """
 
         def fill(folder: Path) -> None:
-            policy.save(folder / "model", weights)
-            with (folder / _UPDATE_STATE).open("wb") as file:
-                torch.save(update_state, file)
+            saving.write(folder)
             (folder / _STATE).write_text(json.dumps({**state, "iteration": iteration}))
             write_entry(folder / _MANIFEST, _MADE_BY, _manifest(folder))
 
@@ -70,11 +64,9 @@ class Checkpoints:
             if not target.exists():  # as it does where a run is interrupted just after saving
                 make_whole(target, fill)
         except NotWrittenError as error:
-            trained = [weight for weight in policy.model.parameters() if weight.requires_grad]
-            needed = sum(tensor.nbytes for tensor in _tensors([trained, update_state]))
             raise CheckpointNotSavedError(
-                f"No checkpoint after iteration {iteration}: {error} It takes about {needed / 1e6:.1f} MB. Older "
-                "checkpoints are as they were. Free some space there."
+                f"No checkpoint after iteration {iteration}: {error} It takes about {saving.nbytes / 1e6:.1f} MB. "
+                "Older checkpoints are as they were. Free some space there."
             ) from error
         for old in set(self._iterations()) - {0, best, *self._iterations()[-self.keep :]}:
             self._remove(self._path(old))
@@ -126,6 +118,25 @@ class Checkpoints:
         check(path)
         return path
 
+    def choose(self, iteration: int | str, say: Callable[[str], None]) -> Path:
+        """The checkpoint that is meant by a number, by `newest`, or by `best`, of the run's evaluations.
+
+        Raises:
+            ValueError: another word.
+            FileNotFoundError: there is none, or not that one.
+            UnsoundError: it is damaged.
+        """
+        if isinstance(iteration, int):
+            return self.sound(iteration)
+        if iteration not in ("newest", "best"):
+            raise ValueError(unknown_name("iteration", iteration, ["newest", "best", "0", "1"]))
+        newest = self.newest_sound(say)
+        if newest is None:
+            raise FileNotFoundError(f"{self.folder.parent} has no checkpoint: expected {self.folder}/iteration_*.")
+        if iteration == "best":
+            return self.sound(best_evaluation(read_state(newest)["evaluations"])["iteration"])
+        return newest
+
     def tidy(self, iteration: int, say: Callable[[str], None]) -> None:
         """Make way for a run that goes on after `iteration`: remove what a kill while saving has left, and set aside
         later checkpoints, which are not sound."""
@@ -174,12 +185,6 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     return json.loads((checkpoint / _STATE).read_text())
 
 
-def load_update_state(checkpoint: Path, *, mapped: bool = False) -> dict[str, Any]:
-    """What `save` was given as `update_state`. `mapped` leaves tensors in the file until they are used, and then in
-    memory that processes share."""
-    return torch.load(checkpoint / _UPDATE_STATE, weights_only=True, mmap=mapped)
-
-
 def _manifest(folder: Path) -> bytes:
     """The digest and name of every file, as `sha256sum` prints them and `sha256sum --check` reads them."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -189,11 +194,3 @@ def _manifest(folder: Path) -> bytes:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _tensors(nested: Any) -> Iterator[torch.Tensor]:
-    if isinstance(nested, torch.Tensor):
-        yield nested
-    elif isinstance(nested, dict | list):
-        for part in nested.values() if isinstance(nested, dict) else nested:
-            yield from _tensors(part)

@@ -14,6 +14,7 @@ from hgpo_gym.trainers.policies.base import Policy, Sampling
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
+from hgpo_gym.trainers.rollouts.teams import Team
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def evaluate(
     decoding_seeds: Sequence[int],
     on_progress: Callable[[int, int], None] | None = None,
     processes: Processes = ALONE,
+    team: Team | None = None,
 ) -> Evaluation:
     """Play every task of the environment's split under every decoding seed.
 
@@ -82,6 +84,7 @@ def evaluate(
         decoding_seeds: at least one.
         on_progress: called with (episodes done, episodes in all).
         processes: that share the work; all get the whole result.
+        team: who answers; None is an agent by itself.
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     if vector.group_size != 1:
@@ -98,6 +101,7 @@ def evaluate(
             sampling,
             task_ids=[tasks[task] for task, _ in part],
             seeds=[(Stream.EVALUATION, seed, task) for task, seed in part],
+            team=team,
         )
         played += rollout.episodes
         if on_progress:

@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omegaconf import OmegaConf
-
-from hgpo_gym.config.compose import plain
 from hgpo_gym.files import make_whole
 from hgpo_gym.trainers.checkpoint import Checkpoints
+from hgpo_gym.trainers.models.huggingface import load_model, save_model
 from hgpo_gym.trainers.policies.lora import CONFIG as ADAPTER_CONFIG
 from hgpo_gym.trainers.policies.lora import base_of, load_adapter, merge
-from hgpo_gym.trainers.policies.models import load_model, save_model
+from hgpo_gym.trainers.run_directory import read_config
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -30,16 +28,14 @@ def export(run: Path, to: Path, iteration: int | None = None) -> Path:
         raise FileNotFoundError(f"No run in {run}: expected config.yaml there.")
     if to.exists():
         raise FileExistsError(f"{to} exists: export to a new folder.")
-    config = OmegaConf.load(run / "config.yaml")
+    model_settings = read_config(run)["model"]
     checkpoints = Checkpoints(run / "checkpoints")
     checkpoint = checkpoints.newest() if iteration is None else checkpoints.sound(iteration)
     if checkpoint is None:
         raise FileNotFoundError(f"{run} has no checkpoint: expected {checkpoints.folder}/iteration_*.")
-    if config.model.kind != "language_model":
-        raise ValueError(f"{run} has model.kind={config.model.kind}: only a language model can be exported.")
-    # Runs of earlier versions did not say what they all had.
-    formats = {"dtype": "float32", "quantization": None, **plain(config.model)}
-    model, tokenizer = _whole_model(checkpoint / "model", formats["dtype"], formats["quantization"])
+    if model_settings["kind"] != "language_model":
+        raise ValueError(f"{run} has model.kind={model_settings['kind']}: only a language model can be exported.")
+    model, tokenizer = _whole_model(checkpoint / "model", model_settings["dtype"], model_settings["quantization"])
     make_whole(to, lambda folder: save_model(model, tokenizer, folder))
     return checkpoint
 

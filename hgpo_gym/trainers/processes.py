@@ -11,14 +11,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from omegaconf import DictConfig
-
-from hgpo_gym.suggest import unknown_name
-
 if TYPE_CHECKING:
     import torch
 
-STRATEGIES = ("none", "ddp", "fsdp2")
+    from hgpo_gym.trainers.settings import RunSettings
 
 LONGEST_WAIT = timedelta(hours=12)
 """For each other: a warm start takes one process as long as it takes. If one dies, its launcher ends the others."""
@@ -113,24 +109,19 @@ def launched() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def join_processes(config: DictConfig) -> Processes:
+def join_processes(run: "RunSettings") -> Processes:
     """The processes that were launched for a run, once all are there.
 
     Raises:
         ValueError: the settings are not for several processes, or not for as many.
     """
-    strategy, count = config.distributed, launched()
-    if strategy not in STRATEGIES:
-        raise ValueError(unknown_name("distributed", strategy, STRATEGIES))
+    strategy, count = run.distributed, launched()
     if count == 1:
         return ALONE
     if strategy == "none":
         raise ValueError(f"{count} processes were launched, and distributed=none is for one: set ddp or fsdp2.")
-    if config.model.kind != "language_model":
-        raise ValueError(f"model.kind={config.model.kind} trains in one process: launch one, or set another model=.")
-    if config.model.device not in ("auto", "cpu", "cuda"):
-        raise ValueError(f"model.device={config.model.device}: {count} processes take a GPU each; set auto or cuda.")
-    if (groups := config.rollout.num_tasks) % count:
+    run.model.check(run, count)
+    if (groups := run.rollout.num_tasks) % count:
         several = f"{groups - groups % count} or {groups - groups % count + count}" if groups > count else str(count)
         raise ValueError(
             f"rollout.num_tasks={groups} is not a multiple of {count} processes, which take whole groups, as many "
@@ -141,7 +132,8 @@ def join_processes(config: DictConfig) -> Processes:
             raise ValueError(f"accelerate was told to use {plugin}: leave that to distributed={strategy}.")
     import torch
 
-    return SeveralProcesses(strategy, on_cpu=config.model.device == "cpu" or not torch.cuda.is_available())
+    on_cpu = run.resolved["model"]["device"] == "cpu" or not torch.cuda.is_available()
+    return SeveralProcesses(strategy, on_cpu=on_cpu)
 
 
 def check_seen_by_all(processes: Processes, path: Path) -> None:

@@ -6,22 +6,21 @@ import json
 import platform
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
 
-from hgpo_gym.config.compose import plain
 from hgpo_gym.files import append_line, write_whole, writing
-from hgpo_gym.trainers.baselines import is_baseline
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.loggers import Logger, MakeLogger
 
-RESUME = ("never", "auto", "must")
+if TYPE_CHECKING:
+    from hgpo_gym.trainers.settings import RunSettings
+
 NUMBERS_UNCHANGED = (
     "resume",
     "run_dir",
@@ -32,7 +31,7 @@ NUMBERS_UNCHANGED = (
     "distributed",
 )
 """Settings that do not change the numbers of a run."""
-MAY_DIFFER = ("algo.", "seed", *NUMBERS_UNCHANGED)
+MAY_DIFFER = ("algo.", "learner.", "seed", *NUMBERS_UNCHANGED)
 """Settings in which the runs of a comparison may differ."""
 MAY_CHANGE = (*NUMBERS_UNCHANGED, "trainer.iterations")
 """Settings that may differ between a run and its continuation."""
@@ -51,9 +50,13 @@ class RunDirectory:
         self._loggers: list[Logger] = []
         self._lock: TextIO | None = None
 
-    def begin(self, config: DictConfig) -> None:
+    def begin(self, settings: Mapping[str, Any], packages: Sequence[str] = ()) -> None:
         """Make the directory, ours until `close` or the end of the process; keep the settings, the command and
         the versions at work in it.
+
+        Args:
+            settings: all of them, resolved.
+            packages: whose versions matter, beside `RECORDED_VERSIONS`.
 
         Raises:
             BlockingIOError: another process is writing in it.
@@ -64,15 +67,14 @@ class RunDirectory:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BlockingIOError(f"Another process is training in {self.path}: wait for it, or stop it.") from None
-        write_whole(self.path / "config.yaml", OmegaConf.to_yaml(config, resolve=True))
-        packages = (*RECORDED_VERSIONS, *(["stable_baselines3"] if is_baseline(config) else []))
-        versions = {"python": platform.python_version()} | {name: version(name) for name in packages}
+        write_whole(self.path / "config.yaml", yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True))
+        versions = {"python": platform.python_version()}
+        versions |= {name: version(name) for name in (*RECORDED_VERSIONS, *packages)}
         append_line(self.path / "launches.jsonl", json.dumps({"command": this_command(), "versions": versions}))
 
-    def begin_logging(self, loggers: Sequence[MakeLogger], config: DictConfig, after: int) -> None:
+    def begin_logging(self, loggers: Sequence[MakeLogger], settings: Mapping[str, Any], after: int) -> None:
         """From now on `log` also tells these, of iterations after `after`."""
-        settings = plain(config)
-        self._loggers = [make(self.path, settings, after) for make in loggers]
+        self._loggers = [make(self.path, dict(settings), after) for make in loggers]
 
     def log(self, metrics: dict[str, Any]) -> None:
         """Append one line to metrics.jsonl, and give its numbers to the loggers. Raises NotWrittenError."""
@@ -123,8 +125,8 @@ def read_summary(run_dir: Path) -> dict[str, Any]:
     return json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
 
 
-def read_config(run_dir: Path) -> DictConfig:
-    """A run's config.yaml.
+def read_config(run_dir: Path) -> dict[str, Any]:
+    """A run's config.yaml: plain data, nothing in it is looked up or run.
 
     Raises:
         FileNotFoundError: there is none.
@@ -132,10 +134,10 @@ def read_config(run_dir: Path) -> DictConfig:
     """
     path = run_dir / "config.yaml"
     try:
-        config = OmegaConf.load(path)
-    except yaml.YAMLError:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError):
         config = None
-    if not isinstance(config, DictConfig) or not config:
+    if not isinstance(config, dict) or not config:
         raise ValueError(
             f"{path} is damaged. Restore it, or remove it: training then goes on from the checkpoints beside it with "
             "the settings of the command."
@@ -143,25 +145,23 @@ def read_config(run_dir: Path) -> DictConfig:
     return config
 
 
-def open_run(config: DictConfig) -> RunDirectory:
-    """The run directory of a configuration, new or to go on with; nothing is written yet.
+def open_run(settings: "RunSettings") -> RunDirectory:
+    """The run directory of these settings, new or to go on with; nothing is written yet.
 
     Raises:
         FileExistsError: the directory holds a run and `resume` is never.
         FileNotFoundError: it holds no checkpoint and `resume` is must.
         ValueError: it holds a run with other settings; each difference is named.
     """
-    run = RunDirectory(Path(config.run_dir))
+    run = RunDirectory(settings.run_dir)
     saved = run.path / "config.yaml"
     begun = Checkpoints(run.checkpoint_path).newest() is not None
-    if config.resume not in RESUME:
-        raise ValueError(f"resume={config.resume}: choose one of {', '.join(RESUME)}.")
-    if config.resume == "never" and (begun or saved.exists()):
+    if settings.resume == "never" and (begun or saved.exists()):
         raise FileExistsError(f"{run.path} already holds a run. Go on with it by resume=auto, or set another run_dir.")
-    if config.resume == "must" and not begun:
+    if settings.resume == "must" and not begun:
         raise FileNotFoundError(f"resume=must, but {run.checkpoint_path} holds no checkpoint: expected iteration_*.")
     if saved.exists():
-        _check_same(read_config(run.path), config, saved)
+        _check_same(read_config(run.path), settings.resolved, saved)
     return run
 
 
@@ -172,7 +172,7 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
-def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A nested configuration as {'section.key': value}."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
@@ -183,9 +183,8 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _check_same(before: Any, now: DictConfig, path: Path) -> None:
-    old = flatten(OmegaConf.to_container(before, resolve=True))
-    new = flatten(OmegaConf.to_container(now, resolve=True))
+def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
+    old, new = flatten(before), flatten(now)
     different = [
         f"  {key}: {old.get(key)!r} there, {new.get(key)!r} now"
         for key in sorted(old.keys() | new.keys())

@@ -4,26 +4,40 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from omegaconf import DictConfig
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.analysis.estimator_bias import continuations, exact_stages
 from hgpo_gym.analysis.estimator_bias.comparison import Comparison, Stage
 from hgpo_gym.analysis.estimator_bias.measure import measure
 from hgpo_gym.analysis.estimator_bias.report import Finding, draw, show, write_csv
-from hgpo_gym.config.compose import plain
 from hgpo_gym.envs.base import TextEnv
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
-from hgpo_gym.trainers.settings import DiagnoseSettings
+from hgpo_gym.trainers.settings import RunSettings, Section
 
 TRUE_BASELINE = "true_baseline"
 """The label of G_t - V(h_t) with the exact V: what no other baseline can better."""
+
+
+class DiagnoseSettings(Section):
+    """See `configs/diagnose.yaml`."""
+
+    estimators: dict[str, dict[str, Any]]
+    gamma: Annotated[float, Field(ge=0, le=1)]
+    norm: Literal["mean_std_norm", "mean_norm"]
+    group_sizes: Annotated[list[Annotated[int, Field(ge=2)]], Field(min_length=1)]
+    tasks: PositiveInt
+    episodes: Annotated[int, Field(ge=2)]
+    improvements: Annotated[list[NonNegativeInt], Field(min_length=1)]
+    random_actions: Annotated[list[Annotated[float, Field(ge=0, le=1)]], Field(min_length=1)]
+    probes: PositiveInt
+    continuations: Annotated[int, Field(ge=2)]
 
 
 @dataclass(frozen=True)
@@ -39,16 +53,15 @@ class Measured:
         return self.options.get("norm") != "mean_norm"
 
 
-def run_diagnosis(config: DictConfig, progress: Progress) -> list[Finding]:
-    """Measure, print the tables, write `findings.csv`, `context_bias.csv` and `errors.png` into `config.out`.
+def run_diagnosis(run: RunSettings, settings: DiagnoseSettings, out: Path, progress: Progress) -> list[Finding]:
+    """Measure, print the tables, write `findings.csv`, `context_bias.csv` and `errors.png` into `out`.
 
     Raises:
         ValueError: an unknown estimator or option, settings that do not fit together, or an environment whose true
             advantages cannot be known.
     """
-    settings = DiagnoseSettings(**plain(config.diagnose))
     estimators = {label: _complete(label, entry, settings) for label, entry in settings.estimators.items()}
-    stages = _stages(config, settings, progress)
+    stages = _stages(run, settings, progress)
     findings: list[Finding] = []
     with progress.stage("Measuring") as tick:
         for stage in stages:
@@ -56,11 +69,10 @@ def run_diagnosis(config: DictConfig, progress: Progress) -> list[Finding]:
                 findings += _measure(stage, group_size, estimators)
                 total = len(stages) * len(settings.group_sizes)
                 tick(len({(found.stage, found.group_size) for found in findings}), total, stage.name)
-    out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
-    show(findings, stages, config.rollout.group_size, progress.console)
+    show(findings, stages, run.rollout.group_size, progress.console)
     write_csv(findings, stages, out)
-    draw(findings, stages, out / "errors.png", title=config.env_name)
+    draw(findings, stages, out / "errors.png", title=run.env_name)
     progress.line(f"All group sizes and parts of the episode: {out / 'findings.csv'}  Picture: {out / 'errors.png'}")
     return findings
 
@@ -77,29 +89,28 @@ def _complete(label: str, entry: Mapping[str, Any], settings: DiagnoseSettings) 
     return Measured(name, {option: value for option, value in common.items() if option in known} | own)
 
 
-def _stages(config: DictConfig, settings: DiagnoseSettings, progress: Progress) -> list[Stage]:
+def _stages(run: RunSettings, settings: DiagnoseSettings, progress: Progress) -> list[Stage]:
     """Exact ones where the rules are at hand, else by continuations."""
-    options = plain(config.env)
-    env = make(options.pop("id"), **options)
+    env = make(run.env.id, **run.env.options)
     assert env.spec is not None
     assert env.spec.max_episode_steps is not None
     horizon = env.spec.max_episode_steps
     text_env: TextEnv = env.unwrapped  # type: ignore[assignment]
-    task_ids = tasks_in_order(text_env.task_ids, config.seed, 0, min(settings.tasks, len(text_env.task_ids)))
-    common = {
-        "history_length": config.memory.history_length,
-        "key": config.memory.key,
+    task_ids = tasks_in_order(text_env.task_ids, run.seed, 0, min(settings.tasks, len(text_env.task_ids)))
+    common: dict[str, Any] = {
+        "history_length": run.memory.history_length,
+        "key": run.memory.key,
         "gamma": settings.gamma,
         "horizon": horizon,
         "episodes": settings.episodes,
-        "groups_a_batch": config.rollout.num_tasks,
-        "seed": config.seed,
+        "groups_a_batch": run.rollout.num_tasks,
+        "seed": run.seed,
     }
     if isinstance(text_env, SignpostMazeEnv):
-        exact = exact_stages.ExactSettings(improvements=settings.improvements, window=config.memory.window, **common)
+        exact = exact_stages.ExactSettings(improvements=settings.improvements, window=run.memory.window, **common)
         mazes = [text_env.maze(task_id) for task_id in text_env.task_ids]
         return exact_stages.exact_stages(mazes, [text_env.maze(task_id) for task_id in task_ids], exact)
-    with_expert = make(config.env.id, **options, expert=True)
+    with_expert = make(run.env.id, **{**run.env.options, "expert": True})
     sampled = continuations.SampledSettings(
         random_actions=settings.random_actions,
         probes=settings.probes,

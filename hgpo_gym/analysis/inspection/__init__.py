@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from omegaconf import OmegaConf
 from rich.console import Console
 
 from hgpo_gym.analysis.inspection.group import find_group, open_group
@@ -10,6 +9,7 @@ from hgpo_gym.analysis.inspection.view import all_groups, group_sections
 from hgpo_gym.analysis.report.blocks import Chapter
 from hgpo_gym.analysis.report.write import show, write_html
 from hgpo_gym.trainers.rollouts import saved as kept_rollouts
+from hgpo_gym.trainers.run_directory import read_config
 
 
 def inspect_run(
@@ -39,7 +39,7 @@ def inspect_run(
     config_path = run_dir / "config.yaml"
     if not config_path.exists():
         raise FileNotFoundError(f"No run in {run_dir}: expected {config_path}.")
-    config = OmegaConf.load(config_path)
+    config = read_config(run_dir)
     folder = run_dir / "rollouts"
     chosen = iteration if iteration is not None else max(kept_rollouts.kept_iterations(folder), default=0)
     rollout = kept_rollouts.load(folder, chosen)
@@ -48,10 +48,10 @@ def inspect_run(
         sections = [all_groups(rollout)]
     else:
         number = find_group(rollout, task)
-        group = open_group(rollout, number, OmegaConf.to_container(config.algo))
+        group = open_group(rollout, number, config["algo"])
         row = group.most_disputed() if step is None else group.row(step)
         title += f": group {number}, {group.task_id}"
-        sections = group_sections(group, row, config.memory.key)
+        sections = group_sections(group, row, config["memory"]["key"])
     chapters = [Chapter("", "", sections)]
     show(title, chapters, console)
     if html is not None:

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import yaml
 
-from hgpo_gym.advantages import ESTIMATORS, estimate
+from hgpo_gym.advantages import ESTIMATORS, estimate, needed_by
 from hgpo_gym.advantages.statistics import discounted_returns
-from hgpo_gym.config.compose import FOLDER
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.rollouts.saved import KeptRollout
 
@@ -136,8 +134,12 @@ def open_group(rollout: KeptRollout, number: int, settings: Any) -> Group:
 
 
 def estimator_options(settings: Any) -> dict[str, Options]:
-    """The options of each estimator: those of `configs/algo/`, for the run's own estimator those of the run."""
-    files = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (FOLDER / "algo").glob("*.yaml")}
-    options = {name: files.get(name, {}) for name in ESTIMATORS}
-    options[settings["name"]] = dict(settings)
-    return {name: {key: value for key, value in own.items() if key != "name"} for name, own in options.items()}
+    """The options of each estimator that needs no column beside those of every run: its defaults, for the run's own
+    estimator those of the run."""
+    options: dict[str, Options] = {
+        name: {option: parameter.default for option, parameter in ESTIMATORS.options(name).items()}
+        for name in ESTIMATORS
+        if not needed_by(ESTIMATORS[name])
+    }
+    own = {key: value for key, value in settings.items() if key != "name"}
+    return options | {settings["name"]: own}

@@ -11,8 +11,6 @@ import numpy as np
 
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.analysis.report.intervals import first_reaching
-from hgpo_gym.config.compose import plain
-from hgpo_gym.trainers.baselines import BASELINES
 from hgpo_gym.trainers.run_directory import (
     MAY_DIFFER,
     flatten,
@@ -59,6 +57,11 @@ class Run:
     def options(self) -> dict[str, Any]:
         """The algorithm's own settings."""
         return {key[len("algo.") :]: value for key, value in self.settings.items() if key.startswith("algo.")}
+
+    @property
+    def by_another_library(self) -> bool:
+        """Whether something else than this package's policy gradients trained it: a baseline for the others."""
+        return self.settings["learner.name"] != "policy_gradient"
 
     @property
     def seed(self) -> int:
@@ -162,7 +165,7 @@ class Comparison:
     @property
     def of_estimators(self) -> "Comparison":
         """The same without the baselines."""
-        own = {label: runs for label, runs in self.runs.items() if runs[0].algorithm not in BASELINES}
+        own = {label: runs for label, runs in self.runs.items() if not runs[0].by_another_library}
         return replace(self, runs=own)
 
     @property
@@ -226,7 +229,7 @@ def _load(path: Path) -> Run:
     summary = read_summary(path)
     return Run(
         path=path,
-        settings=flatten(plain(read_config(path))),
+        settings=flatten(read_config(path)),
         metrics=tuple(read_metrics(path)),
         evaluations=tuple(summary["evaluations"]),
         later_evaluations=tuple(json.loads(file.read_text("utf-8")) for file in sorted(path.glob("evaluation_*.json"))),

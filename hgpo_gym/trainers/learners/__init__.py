@@ -1,1 +1,18 @@
-"""What a run trains."""
+"""What a run trains. `LEARNERS` has them by name: `learner=` on the command line."""
+
+from hgpo_gym.registry import Registry
+from hgpo_gym.trainers.learners.base import Learned, Learner, Saving
+
+LEARNERS = Registry(
+    "learner",
+    {
+        "policy_gradient": "hgpo_gym.trainers.learners.policy_gradient:PolicyGradientLearner",
+        "sb3": "hgpo_gym.trainers.learners.sb3.learner:Sb3Learner",
+    },
+    arguments=3,
+    entry_points="hgpo_gym.learners",
+)
+"""Classes that are made with (settings of the run, its processes, where progress is told) and options of their own."""
+register_learner = LEARNERS.register
+
+__all__ = ["LEARNERS", "Learned", "Learner", "Saving", "register_learner"]

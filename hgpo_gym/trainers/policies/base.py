@@ -159,11 +159,17 @@ class Likelihood(NamedTuple):
         logprobs: float32[T], differentiable.
         entropy: float32[T], nats, of the distribution that the token was drawn from; differentiable.
         record: int64[T], which record the token belongs to.
+        norm_squared: float32[T], |x|^2 of the last hidden state x that the logits are linear in; None where not asked.
+        sum_squared: float32[T], the sum of p^2 over the tokens that it was drawn from; likewise.
+        sum_cubed: float32[T], of p^3; likewise.
     """
 
     logprobs: "torch.Tensor"
     entropy: "torch.Tensor"
     record: "torch.Tensor"
+    norm_squared: "torch.Tensor | None" = None
+    sum_squared: "torch.Tensor | None" = None
+    sum_cubed: "torch.Tensor | None" = None
 
 
 class Scorer(Protocol):
@@ -173,8 +179,9 @@ class Scorer(Protocol):
     def model(self) -> "torch.nn.Module":
         """What the optimiser changes. In evaluation mode it keeps no trace of what it is asked."""
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
-        """The likelihood of answers that were drawn at that temperature; each record must have a choice."""
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
+        """The likelihood of answers that were drawn at that temperature; each record must have a choice. `sums` asks
+        for what else `Likelihood` can hold."""
 
 
 class TrainablePolicy(Policy, Scorer, Protocol):

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from hgpo_gym.trainers.policies.base import Answer, NoAnswerError, Request, Response, Sampling
 from hgpo_gym.trainers.policies.endpoint_client import UNREACHABLE, EndpointClient, FailedError
+from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
-from hgpo_gym.trainers.settings import EndpointSettings
 
 ALWAYS_STOP = (UNREACHABLE, 401, 403, 404)
 """The status of failures that no later request would be spared."""

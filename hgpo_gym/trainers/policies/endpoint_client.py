@@ -14,7 +14,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from hgpo_gym.trainers.policies.base import Answer, Request, Sampling
-from hgpo_gym.trainers.settings import EndpointSettings
+from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 
 UNREACHABLE, TIMED_OUT = 0, 408
 """Stand for the status where there was no response."""

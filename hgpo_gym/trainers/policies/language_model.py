@@ -9,18 +9,18 @@ import numpy as np
 import torch
 
 from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.models.huggingface import save_model
 from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.trainers.policies.generation import GeneratedSequence, SequenceGenerator
 from hgpo_gym.trainers.policies.likelihood import computing_in, likelihood
-from hgpo_gym.trainers.policies.models import save_model
 from hgpo_gym.trainers.policies.sampling import uniform_numbers
 from hgpo_gym.trainers.policies.trie import TokenTrie
-from hgpo_gym.trainers.settings import PRECISIONS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CONSTRAINTS = ("none", "admissible")
+PRECISIONS = ("float32", "bfloat16")
 
 
 class LanguageModelPolicy:
@@ -109,9 +109,9 @@ class LanguageModelPolicy:
         texts = self.tokenizer.batch_decode(ids, skip_special_tokens=True)
         return [Response(text, record) for text, record in zip(texts, records, strict=True)]
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
         """See `TrainablePolicy`; under the constraint that the records were drawn with."""
-        return likelihood(self.model, records, temperature=temperature)
+        return likelihood(self.model, records, temperature=temperature, sums=sums)
 
     def updated(self) -> None:
         """Nothing to do: it generates with the model itself."""

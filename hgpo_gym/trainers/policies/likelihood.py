@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
-from hgpo_gym.trainers.policies.sampling import Drawn, likelihood_of_drawn, restrict
+from hgpo_gym.trainers.policies.sampling import likelihood_of_drawn, power_sums, restrict
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -19,10 +19,17 @@ if TYPE_CHECKING:
 LOGITS_AT_ONCE = 2**25
 """With the vocabulary of a pretrained model, the logits of a batch's answers can take more memory than all else. More
 than these (128 MiB in float32, and a few times that on the way to the loss) are computed in pieces."""
+SUMS = {"norm_squared", "sum_squared", "sum_cubed"}
+"""What a likelihood holds only where it is asked for."""
 
 
 def likelihood(
-    model: "PreTrainedModel", records: Sequence[TokenRecord], *, temperature: float = 1.0, constrained: bool = True
+    model: "PreTrainedModel",
+    records: Sequence[TokenRecord],
+    *,
+    temperature: float = 1.0,
+    constrained: bool = True,
+    sums: bool = False,
 ) -> Likelihood:
     """The likelihood of the recorded answers under a language model, in one forward pass.
 
@@ -31,6 +38,7 @@ def likelihood(
         records: prompts and answers; every one must have at least one choice.
         temperature: the one that the answers were drawn with.
         constrained: renormalise over the tokens that were allowed, where the records have them.
+        sums: with `norm_squared`, `sum_squared` and `sum_cubed`.
     """
     device = model.device
     ids = np.zeros((len(records), max(map(len, records))), dtype=np.int64)
@@ -50,19 +58,24 @@ def likelihood(
         for position in positions
     ]
 
-    def of_drawn(states: torch.Tensor, drawn: torch.Tensor, allowed: list[np.ndarray | None]) -> Drawn:
+    def of_drawn(
+        states: torch.Tensor, drawn: torch.Tensor, allowed: list[np.ndarray | None]
+    ) -> tuple[torch.Tensor, ...]:
         logits = model.get_output_embeddings()(states).float() / temperature
         logits, ids_of_columns = restrict(logits, allowed)
         if ids_of_columns is not None:
             drawn = (ids_of_columns == drawn[:, None]).int().argmax(1)
-        return likelihood_of_drawn(logits, drawn)
+        result = likelihood_of_drawn(logits, drawn)
+        return (*result, states.float().square().sum(-1), *power_sums(logits)) if sums else result
 
     size = max(1, LOGITS_AT_ONCE // model.config.vocab_size)
-    drawn = _in_pieces(of_drawn, size, (hidden[rows, columns - 1], tokens, allowed))
-    return Likelihood(*drawn, torch.from_numpy(rows).to(device))
+    logprobs, entropy, *more = _in_pieces(of_drawn, size, (hidden[rows, columns - 1], tokens, allowed))
+    return Likelihood(logprobs, entropy, torch.from_numpy(rows).to(device), *more)
 
 
-def _in_pieces(function: Callable[..., Drawn], size: int, arguments: tuple[Any, ...]) -> Drawn:
+def _in_pieces(
+    function: Callable[..., tuple[torch.Tensor, ...]], size: int, arguments: tuple[Any, ...]
+) -> list[torch.Tensor]:
     """The function of arguments that have an entry a token, `size` tokens at a time. A single piece is kept for the
     backward pass, several are computed again there."""
     count = len(arguments[0])
@@ -72,7 +85,7 @@ def _in_pieces(function: Callable[..., Drawn], size: int, arguments: tuple[Any, 
         call = partial(checkpoint, function, use_reentrant=False)
     starts = range(0, count, size)
     pieces = [call(*(values[start : start + size] for values in arguments)) for start in starts]
-    return Drawn(*map(torch.cat, zip(*pieces, strict=True)))
+    return [torch.cat(parts) for parts in zip(*pieces, strict=True)]
 
 
 def computing_in(precision: str, model: torch.nn.Module) -> AbstractContextManager:
@@ -84,6 +97,30 @@ def computing_in(precision: str, model: torch.nn.Module) -> AbstractContextManag
 
 
 @torch.inference_mode()
+def measure(
+    policy: Scorer,
+    records: Sequence[TokenRecord],
+    names: Sequence[str],
+    *,
+    temperature: float,
+    max_batch_tokens: int,
+    precision: str = "float32",
+) -> list[dict[str, np.ndarray]]:
+    """For each record, by name, float32[C] of its choices: the fields of `Likelihood` that are named, without
+    gradients."""
+    policy.model.eval()
+    sums = bool(SUMS & set(names))
+    measured: list[dict[str, np.ndarray]] = [{}] * len(records)
+    for batch in length_sorted_batches([len(record) for record in records], max_batch_tokens):
+        with computing_in(precision, policy.model):
+            result = policy.likelihood([records[index] for index in batch], temperature=temperature, sums=sums)
+        counts = [len(records[index].choices) for index in batch]
+        columns = [torch.split(getattr(result, name).cpu(), counts) for name in names]
+        for index, values in zip(batch, zip(*columns, strict=True), strict=True):
+            measured[index] = {name: value.numpy() for name, value in zip(names, values, strict=True)}
+    return measured
+
+
 def score(
     policy: Scorer,
     records: Sequence[TokenRecord],
@@ -93,12 +130,5 @@ def score(
     precision: str = "float32",
 ) -> list[np.ndarray]:
     """float32[C] for each record: the log-probabilities of its choices, without gradients."""
-    policy.model.eval()
-    scores: list[np.ndarray] = [np.empty(0, dtype=np.float32)] * len(records)
-    for batch in length_sorted_batches([len(record) for record in records], max_batch_tokens):
-        with computing_in(precision, policy.model):
-            result = policy.likelihood([records[index] for index in batch], temperature=temperature)
-        counts = [len(records[index].choices) for index in batch]
-        for index, values in zip(batch, torch.split(result.logprobs, counts), strict=True):
-            scores[index] = values.cpu().numpy()
-    return scores
+    options: dict[str, Any] = {"max_batch_tokens": max_batch_tokens, "precision": precision}
+    return [own["logprobs"] for own in measure(policy, records, ("logprobs",), temperature=temperature, **options)]

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hgpo_gym.trainers.policies.base import Likelihood, TokenRecord, TrainablePolicy
-from hgpo_gym.trainers.settings import LoraSettings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from hgpo_gym.trainers.models.language_model import LoraSettings
 
 CONFIG = "adapter_config.json"
 """The file that tells a folder with an adapter from one with a whole model."""
 
 
-def add_adapter(model: "PreTrainedModel", settings: LoraSettings, seed: int) -> "PreTrainedModel":
+def add_adapter(model: "PreTrainedModel", settings: "LoraSettings", seed: int) -> "PreTrainedModel":
     """The model with a new adapter, the only part of it that trains; it changes nothing yet.
 
     The adapter's weights are float32, whatever the model's are. `seed` draws the half of them that is not 0.
@@ -99,11 +100,11 @@ class WithoutAdapter:
     def model(self) -> torch.nn.Module:
         return self._policy.model
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
         """See `Scorer`."""
         model: Any = self._policy.model
         with model.disable_adapter():
-            return self._policy.likelihood(records, temperature=temperature)
+            return self._policy.likelihood(records, temperature=temperature, sums=sums)
 
 
 def _import_peft() -> Any:

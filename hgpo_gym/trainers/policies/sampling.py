@@ -61,6 +61,13 @@ def likelihood_of_drawn(logits: torch.Tensor, tokens: torch.Tensor) -> Drawn:
     return Drawn(logprobs.gather(1, tokens[:, None])[:, 0], -(logprobs.exp() * finite).sum(-1))
 
 
+def power_sums(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """float32[T] each: the sums of p^2 and of p^3 over the tokens of logits [T, vocabulary]."""
+    probabilities = torch.softmax(logits, dim=-1)
+    squares = probabilities.square()
+    return squares.sum(-1), (squares * probabilities).sum(-1)
+
+
 def uniform_numbers(seed: tuple[int, ...], count: int) -> np.ndarray:
     """float64[count] in [0, 1), the same for the same seed."""
     return np.random.default_rng(seed).random(count)

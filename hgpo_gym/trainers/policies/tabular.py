@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from hgpo_gym.memory.keys import hash_text, link
 from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
-from hgpo_gym.trainers.policies.sampling import draw, likelihood_of_drawn, pad, uniform_numbers
+from hgpo_gym.trainers.policies.sampling import draw, likelihood_of_drawn, pad, power_sums, uniform_numbers
 
 _FILE = "table.safetensors"
 
@@ -120,13 +120,15 @@ class TabularPolicy:
             for row, (texts, ids) in enumerate(answers)
         ]
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
         """See `TrainablePolicy`. In training mode contexts that are new get their logits."""
         contexts = np.concatenate([record.prompt_ids for record in records])
         tokens = np.concatenate([record.token_ids for record in records])
         logits, allowed = self._logits(contexts, [record.allowed[0] for record in records if record.allowed])
         columns = torch.from_numpy((allowed == tokens[:, None]).argmax(axis=1))
-        return Likelihood(*likelihood_of_drawn(logits / temperature, columns), torch.arange(len(records)))
+        drawn = likelihood_of_drawn(logits / temperature, columns)
+        more = (torch.ones(len(records)), *power_sums(logits / temperature)) if sums else ()  # a logit a parameter
+        return Likelihood(*drawn, torch.arange(len(records)), *more)
 
     def updated(self) -> None:
         """Nothing to do: it generates with the model itself."""

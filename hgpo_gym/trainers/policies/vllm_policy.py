@@ -102,9 +102,9 @@ class VllmPolicy:
         connections = self._options.max_num_seqs
         return VllmServer(self._server, self._server_weights, connections, constrained=constrained)
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
         """See `TrainablePolicy`; by the trainer's model, not by vLLM."""
-        return self._language_model.likelihood(records, temperature=temperature)
+        return self._language_model.likelihood(records, temperature=temperature, sums=sums)
 
     def updated(self) -> None:
         """See `TrainablePolicy`. The weights are copied when the next answer is asked for, but the engine starts now:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from hgpo_gym.trainers.update.losses import kl_k3
+from hgpo_gym.trainers.update.objectives.terms import kl_k3
 
 
 class UpdateMetrics:

@@ -1,21 +1,26 @@
-"""One policy update: PPO's clipped objective on the very tokens that were generated."""
+"""One policy update: the optimiser steps of an iteration, on the very tokens that were generated."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from hgpo_gym.advantages import StepBatch
+from hgpo_gym.randomness import Stream
+from hgpo_gym.registry import Choice
+from hgpo_gym.trainers.models.huggingface import checkpoint_activations
 from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord, TrainablePolicy
 from hgpo_gym.trainers.policies.batching import dealt_batches
 from hgpo_gym.trainers.policies.likelihood import computing_in
-from hgpo_gym.trainers.policies.models import checkpoint_activations
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.settings import TrainerSettings
-from hgpo_gym.trainers.update.losses import Totals, aggregate, clipped_surrogate, importance_weights, kl_k3
+from hgpo_gym.trainers.update.aggregation import Totals
+from hgpo_gym.trainers.update.loss import Loss
 from hgpo_gym.trainers.update.metrics import UpdateMetrics, merge
 from hgpo_gym.trainers.update.optimizer import load_state_by_name, make_optimizer, state_by_name, warm_up
-from hgpo_gym.trainers.update.rows import Row, make_rows, per_token
+from hgpo_gym.trainers.update.rows import Row, make_rows, per_token, with_old, with_reference
 from hgpo_gym.trainers.update.weights import Weights, clip_gradients, distribute
 
 
@@ -32,9 +37,11 @@ class PolicyUpdate:
         settings: see `configs/trainer/default.yaml`.
         temperature: the one that the records were drawn with.
         processes: that make every update together, from the same records, each a part of every mini-batch.
+        objective: its name and options; None is PPO's clip with the bounds of the settings.
 
     Raises:
-        ValueError: a KL loss without a reference, gradient checkpointing of a model that has none.
+        ValueError: an objective or correction that cannot be, a KL loss without a reference, gradient checkpointing of
+            a model that has none.
         ModuleNotFoundError: an optimiser whose package is missing.
     """
 
@@ -45,9 +52,12 @@ class PolicyUpdate:
         settings: TrainerSettings,
         temperature: float,
         processes: Processes = ALONE,
+        objective: Choice | None = None,
     ):
         if settings.kl_coef > 0 and reference is None:
             raise ValueError(f"trainer.kl_coef={settings.kl_coef} needs a reference policy.")
+        clip = {"clip_low": settings.clip_low, "clip_high": settings.clip_high}
+        self.loss = Loss(settings, objective or Choice("ppo_clip", clip))
         self.policy, self.settings, self.temperature, self.processes = policy, settings, temperature, processes
         if settings.gradient_checkpointing:
             checkpoint_activations(policy.model)
@@ -57,7 +67,7 @@ class PolicyUpdate:
         self.schedule = warm_up(self.optimizer, settings.warmup_steps)
 
     def __call__(
-        self, tokens: Sequence[TokenRecord], advantages: np.ndarray, seed: tuple[int, ...]
+        self, tokens: Sequence[TokenRecord], batch: StepBatch, advantages: Any, seed: tuple[int, ...]
     ) -> dict[str, float]:
         """Go `update_epochs` times over the records in mini-batches shuffled by `seed`.
 
@@ -65,14 +75,18 @@ class PolicyUpdate:
         means over tokens of loss, KL to the behaviour and reference policies, entropy and clipping; the mismatch of
         engine and trainer; the gradient norm's mean over mini-batches.
 
+        Args:
+            tokens: a record for each step.
+            batch: the steps; those that it says are not trained are left out.
+            advantages: of the steps, float64[N], or an estimator's `Advantages`.
+            seed: (stream, seed, iteration); the objective's pre-pass draws from a stream of its own.
+
         Raises:
             NonFiniteError: names the mini-batch.
         """
-        rows = make_rows(
-            self.weights, self.reference, tokens, advantages, self.settings, self.temperature, self.processes
-        )
         metrics = UpdateMetrics()
-        if (own := self.processes.share(rows)) and self.settings.needs_old_logprobs:
+        rows, prepared = self._rows(tokens, batch, advantages, seed)
+        if (own := self.processes.share(rows)) and self.loss.recomputes:
             cpu = torch.device("cpu")
             metrics.add_mismatch(
                 per_token([row.old for row in own], cpu), per_token([row.behaviour for row in own], cpu)
@@ -86,7 +100,24 @@ class PolicyUpdate:
                 where = f"epoch {epoch + 1}, mini-batch {start // self.settings.mini_batch_size + 1}"
                 self._step(mini_batch, metrics, where, unchanged=epoch == start == 0)
         self.policy.updated()
-        return merge(self.processes.gather([metrics])).result()
+        return {**merge(self.processes.gather([metrics])).result(), **prepared}
+
+    def _rows(
+        self, tokens: Sequence[TokenRecord], batch: StepBatch, advantages: Any, seed: tuple[int, ...]
+    ) -> tuple[list[Row], dict[str, float]]:
+        """What is learned from, with all that is computed before the weights change, and the pre-pass's metrics."""
+        objective, common = self.loss.objective, (self.settings, self.temperature, self.processes)
+        rows = make_rows(tokens, batch, advantages)
+        if self.loss.recomputes:
+            rows = with_old(rows, self.weights, objective.reads, *common)
+        if self.reference is not None:
+            rows = with_reference(rows, self.reference, *common)
+        if objective.prepare is None or not rows:
+            return rows, {}
+        columns, metrics = objective.prepare(rows, np.random.default_rng((Stream.OBJECTIVE, *seed[1:])))
+        return [replace(row, extras={**row.extras, **own}) for row, own in zip(rows, columns, strict=True)], dict(
+            metrics
+        )
 
     def _weights_of(self, reference: Scorer) -> Weights:
         """Of its own model, or of the policy's, where it reads that without the adapter."""
@@ -105,7 +136,7 @@ class PolicyUpdate:
 
     def _step(self, mini_batch: list[Row], metrics: UpdateMetrics, where: str, *, unchanged: bool) -> None:
         """One optimiser step. `unchanged`: the weights are still those that the records were drawn from."""
-        totals = Totals(sum(len(row.behaviour) for row in mini_batch), len(mini_batch))
+        totals = self.loss.totals(mini_batch)
         self.policy.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         lengths = [len(row.tokens) for row in mini_batch]
@@ -141,32 +172,8 @@ class PolicyUpdate:
             return self.weights.likelihood([row.tokens for row in rows], temperature=self.temperature)
 
     def _loss(self, rows: list[Row], totals: Totals, metrics: UpdateMetrics, *, unchanged: bool) -> torch.Tensor:
-        settings = self.settings
         result = self._likelihood(rows)
-        device = result.logprobs.device
-        advantages = torch.tensor([row.advantage for row in rows], device=device)[result.record]
-        behaviour = per_token([row.behaviour for row in rows], device)
-        if unchanged and not settings.needs_old_logprobs:
+        if unchanged and not self.loss.recomputes:
+            behaviour = per_token([row.behaviour for row in rows], result.logprobs.device)
             metrics.add_mismatch(result.logprobs, behaviour)
-        corrected = settings.importance_correction != "none"
-        start = per_token([row.old for row in rows], device) if corrected else behaviour
-        surrogate, clipped = clipped_surrogate(
-            result.logprobs, start, advantages, settings.clip_low, settings.clip_high
-        )
-        tokens = {
-            "kl_behaviour": kl_k3(result.logprobs, behaviour),
-            "entropy": result.entropy,
-            "clip_fraction": clipped.float(),
-        }
-        if corrected:
-            weights = importance_weights(
-                start, behaviour, result.record, settings.importance_cap, settings.importance_correction
-            )
-            surrogate = weights * surrogate
-            tokens |= {"importance_weight": weights, "importance_capped": (weights >= settings.importance_cap).float()}
-        loss = surrogate - settings.entropy_coef * result.entropy
-        if self.reference is not None:
-            tokens["kl_reference"] = kl_k3(result.logprobs, per_token([row.reference for row in rows], device))
-            loss = loss + settings.kl_coef * tokens["kl_reference"]
-        metrics.add_tokens({"loss": loss, **tokens})
-        return aggregate(loss, result.record, totals, settings.loss_aggregation)
+        return self.loss(rows, result, totals, metrics)

@@ -1,13 +1,15 @@
 """What an update trains on: the answers that had a choice, and how likely each policy involved finds their tokens."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 
+from hgpo_gym.advantages import StepBatch
 from hgpo_gym.trainers.policies.base import TokenRecord
-from hgpo_gym.trainers.policies.likelihood import score
+from hgpo_gym.trainers.policies.likelihood import measure
 from hgpo_gym.trainers.processes import Processes
 from hgpo_gym.trainers.settings import TrainerSettings
 from hgpo_gym.trainers.update.weights import Weights
@@ -15,58 +17,121 @@ from hgpo_gym.trainers.update.weights import Weights
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A step that had a choice. Log-probabilities are float32[C], one for each choice.
+    """A step that had a choice. Arrays are float32[C], an entry for each choice.
 
     Attributes:
         tokens: prompt and answer.
-        advantage: of the step.
-        behaviour: by the engine that drew the tokens, as recorded.
-        old: by the trainer before the update, from the same weights; None where that was not asked for.
+        advantages: of the step, or of its tokens where the estimator tells them apart.
+        behaviour: log-probabilities by the engine that drew the tokens, as recorded.
+        trajectory: the episode, numbered through the whole rollout.
+        group: the task group, likewise.
+        old: log-probabilities by the trainer before the update, from the same weights; None where not asked for.
         reference: by the reference policy; None without one.
+        before: what else the objective's pre-pass reads, by the weights before the update.
+        extras: what the objective reads: from its pre-pass, and from the estimator.
     """
 
     tokens: TokenRecord
-    advantage: float
+    advantages: np.ndarray
     behaviour: np.ndarray
-    old: np.ndarray | None
-    reference: np.ndarray | None
+    trajectory: int
+    group: int
+    old: np.ndarray | None = None
+    reference: np.ndarray | None = None
+    before: Mapping[str, np.ndarray] = field(default_factory=dict)
+    extras: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> np.ndarray:
+        """The tokens that count in means: 1, for the others 0."""
+        return self.extras.get("kept", np.ones_like(self.behaviour))
 
 
-def make_rows(
+def make_rows(tokens: Sequence[TokenRecord], batch: StepBatch, advantages: Any) -> list[Row]:
+    """A row for each record that is to be learned from and has a choice; answers without one have probability 1 and
+    teach nothing.
+
+    Args:
+        tokens: a record for each row of the batch.
+        batch: the steps.
+        advantages: float64[N], or an estimator's `Advantages`.
+
+    Raises:
+        ValueError: advantages of tokens that are not one a token of the answer.
+    """
+    values = np.asarray(getattr(advantages, "values", advantages))
+    extras: Mapping[str, np.ndarray] = getattr(advantages, "extras", None) or {}
+    of_tokens = getattr(advantages, "tokens", None)
+    trained = getattr(batch, "trained", None)
+    rows = []
+    for index, record in enumerate(tokens):
+        choices = record.choices
+        if len(choices) and (trained is None or trained[index]):
+            own = of_tokens[index] if of_tokens is not None else None
+            if own is not None and len(own) != len(record.token_ids):
+                raise ValueError(
+                    f"Step {index}: advantages of {len(own)} tokens for an answer of {len(record.token_ids)}: an "
+                    "estimator gives one a token of the answer, those without a choice included, or None."
+                )
+            rows.append(
+                Row(
+                    tokens=record,
+                    advantages=_repeat(values[index], choices) if own is None else own[choices].astype(np.float32),
+                    behaviour=record.logprobs[choices],
+                    trajectory=int(batch.trajectory[index]),
+                    group=int(batch.group[index]),
+                    extras={name: _repeat(column[index], choices) for name, column in extras.items()},
+                )
+            )
+    return rows
+
+
+def with_old(
+    rows: Sequence[Row],
     policy: Weights,
-    reference: Weights | None,
-    tokens: Sequence[TokenRecord],
-    advantages: np.ndarray,
+    reads: Sequence[str],
     settings: TrainerSettings,
     temperature: float,
     processes: Processes,
 ) -> list[Row]:
-    """A row for each record with a choice; answers without one have probability 1 and teach nothing. Processes that
-    have the same records share the work, and all get all rows."""
-    choices = [record.choices for record in tokens]
-    chosen = [index for index, positions in enumerate(choices) if len(positions)]
-    records = [tokens[index] for index in chosen]
+    """The rows with what the trainer's weights say before the update: `old`, and `before` what is named by `reads`."""
+    measured = _measured(rows, policy, ("logprobs", *reads), settings, temperature, processes)
+    return [replace(row, old=own.pop("logprobs"), before=own) for row, own in zip(rows, measured, strict=True)]
 
-    def scores(weights: Weights | None) -> Sequence[np.ndarray | None]:
-        if weights is None:
-            return [None] * len(records)
-        with weights.gathered():
-            own = score(
-                weights.scorer,
-                processes.share(records),
-                temperature=temperature,
-                max_batch_tokens=settings.max_batch_tokens,
-                precision=settings.precision,
-            )
-        return processes.gather(own)
 
-    old = scores(policy if settings.needs_old_logprobs else None)
-    return [
-        Row(tokens[index], float(advantages[index]), tokens[index].logprobs[choices[index]], own, by_reference)
-        for index, own, by_reference in zip(chosen, old, scores(reference), strict=True)
-    ]
+def with_reference(
+    rows: Sequence[Row], reference: Weights, settings: TrainerSettings, temperature: float, processes: Processes
+) -> list[Row]:
+    """The rows with the reference policy's log-probabilities."""
+    measured = _measured(rows, reference, ("logprobs",), settings, temperature, processes)
+    return [replace(row, reference=own["logprobs"]) for row, own in zip(rows, measured, strict=True)]
 
 
 def per_token(values: Sequence[np.ndarray | None], device: torch.device) -> torch.Tensor:
     """float32[T]: the rows' values one after the other; none may be missing."""
-    return torch.from_numpy(np.concatenate(values)).to(device)  # type: ignore[arg-type]
+    return torch.from_numpy(np.concatenate(values, dtype=np.float32)).to(device)  # type: ignore[arg-type]
+
+
+def _measured(
+    rows: Sequence[Row],
+    weights: Weights,
+    names: Sequence[str],
+    settings: TrainerSettings,
+    temperature: float,
+    processes: Processes,
+) -> list[dict[str, np.ndarray]]:
+    """Processes that have the same rows share the work, and all get all of it."""
+    with weights.gathered():
+        own = measure(
+            weights.scorer,
+            processes.share([row.tokens for row in rows]),
+            names,
+            temperature=temperature,
+            max_batch_tokens=settings.max_batch_tokens,
+            precision=settings.precision,
+        )
+    return processes.gather(own)
+
+
+def _repeat(value: float, choices: np.ndarray) -> np.ndarray:
+    return np.full(len(choices), value, dtype=np.float32)

@@ -9,7 +9,7 @@ import torch
 from hgpo_gym.trainers.policies.base import TokenRecord
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
 from hgpo_gym.trainers.policies.likelihood import likelihood
-from hgpo_gym.trainers.settings import WarmstartSettings
+from hgpo_gym.trainers.settings import WarmStartSettings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def imitate(
     model: "PreTrainedModel",
     records: Sequence[TokenRecord],
-    settings: WarmstartSettings,
+    settings: WarmStartSettings,
     *,
     max_batch_tokens: int,
     seed: int,

@@ -7,20 +7,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from omegaconf import DictConfig
 from stable_baselines3 import PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from torch.distributions import Categorical
 
-from hgpo_gym.config.compose import plain
 from hgpo_gym.envs.features import TextFeatures
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.learners.sb3.episodes import EpisodesVecEnv, read
 from hgpo_gym.trainers.learners.sb3.networks import MaskedDQN, ScoringActorCritic, ScoringDQNPolicy
-from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
+from hgpo_gym.trainers.policies.base import Request, Response, Sampling
 from hgpo_gym.trainers.policies.sampling import draw, uniform_numbers
+from hgpo_gym.trainers.settings import RunSettings
 
 _MODEL, _REPLAY = "sb3.zip", "replay_buffer.pkl"
 
@@ -49,39 +48,34 @@ class Sb3Policy:
         algorithm.set_logger(Logger(folder=None, output_formats=[]))
 
     @classmethod
-    def initial(cls, config: DictConfig) -> "Sb3Policy":
+    def initial(cls, run: RunSettings) -> "Sb3Policy":
         """A new network, its weights drawn by the run's seed.
 
         Raises:
             ValueError: an option that the algorithm does not have, or a value that it refuses.
         """
-        kind, own, network = _parts(config)
+        kind, own, network = _parts(run)
         known = [name for name in inspect.signature(kind.make.__init__).parameters if name not in kind.set_here][1:]
         for name in own:
             if name not in known:
-                raise ValueError(unknown_name(f"option of {config.algo.name}", name, known))
-        if config.algo.name == "sb3_ppo":
-            own["n_steps"] = steps_each(config)
-        episodes = _episodes(config)
-        algorithm = kind.make(kind.policy, episodes, policy_kwargs=network, seed=config.seed, **own)
+                raise ValueError(unknown_name(f"option of {run.algo.name}", name, known))
+        if run.algo.name == "sb3_ppo":
+            own["n_steps"] = steps_each(run)
+        episodes = _episodes(run)
+        algorithm = kind.make(kind.policy, episodes, policy_kwargs=network, seed=run.seed, **own)
         return cls(algorithm, episodes)
 
     @classmethod
-    def load(cls, config: DictConfig, folder: Path) -> "Sb3Policy":
+    def load(cls, run: RunSettings, folder: Path) -> "Sb3Policy":
         """The model that was saved in `folder`. Raises FileNotFoundError if there is none."""
         if not (folder / _MODEL).exists():
             raise FileNotFoundError(f"No model of Stable-Baselines3 in {folder}: expected {_MODEL}.")
-        kind, own, _ = _parts(config)
-        episodes = _episodes(config)
+        kind, own, _ = _parts(run)
+        episodes = _episodes(run)
         algorithm = kind.make.load(folder / _MODEL, env=episodes, device=own["device"])
         if isinstance(algorithm, OffPolicyAlgorithm):
             algorithm.load_replay_buffer(folder / _REPLAY)
         return cls(algorithm, episodes)
-
-    @property
-    def model(self) -> torch.nn.Module:
-        """The network."""
-        return self.algorithm.policy
 
     @torch.inference_mode()
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
@@ -99,14 +93,7 @@ class Sb3Policy:
         chosen, _ = draw(scores, Sampling(temperature=0) if greedy else sampling, numbers)
         return [Response(request.answers[index]) for request, index in zip(requests, chosen.tolist(), strict=True)]
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
-        """There is none of tokens: Stable-Baselines3 has its own update."""
-        raise NotImplementedError("A model of Stable-Baselines3 has no tokens to score.")
-
-    def updated(self) -> None:
-        """Nothing to do: it answers with the model itself."""
-
-    def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:  # noqa: ARG002 - alone here
+    def save(self, folder: Path) -> None:
         """The model with its optimiser, and DQN's replay buffer, by Stable-Baselines3's own functions."""
         folder.mkdir(parents=True)
         self.algorithm.save(folder / _MODEL)
@@ -132,21 +119,23 @@ def check_listed(answers: Sequence[str]) -> None:
         )
 
 
-def steps_each(config: DictConfig) -> int:
+def steps_each(run: RunSettings) -> int:
     """Steps of each sub-environment in an iteration: the step limit, so that every task is played to its end."""
-    return int(config.env.max_episode_steps)
+    return int(run.env.options["max_episode_steps"])
 
 
-def _parts(config: DictConfig) -> tuple[Algorithm, dict[str, Any], dict[str, Any]]:
+def _parts(run: RunSettings) -> tuple[Algorithm, dict[str, Any], dict[str, Any]]:
     """The algorithm, its options by Stable-Baselines3's names, the options of the network."""
-    own = plain(config.algo)
-    kind = ALGORITHMS[own.pop("name")]
+    if run.algo.name not in ALGORITHMS:
+        raise ValueError(unknown_name("algorithm of learner=sb3", run.algo.name, ALGORITHMS))
+    kind, own = ALGORITHMS[run.algo.name], dict(run.algo.options)
     network = {"text_features": TextFeatures(**own.pop("features")), "hidden_size": own.pop("hidden_size")}
     for name in ("reward_scale", "exploration_iterations"):
         own.pop(name, None)
     return kind, own, network
 
 
-def _episodes(config: DictConfig) -> EpisodesVecEnv:
-    num_envs = config.rollout.num_tasks * config.rollout.group_size
-    return EpisodesVecEnv(num_envs, TextFeatures(**plain(config.algo.features)), config.algo.reward_scale)
+def _episodes(run: RunSettings) -> EpisodesVecEnv:
+    options = run.algo.options
+    num_envs = run.rollout.num_tasks * run.rollout.group_size
+    return EpisodesVecEnv(num_envs, TextFeatures(**options["features"]), options["reward_scale"])

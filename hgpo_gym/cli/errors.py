@@ -1,0 +1,35 @@
+"""How commands end: with a message and an exit status, never with a traceback that a user could mend."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class CommandFailed(SystemExit):
+    """The command ends with this message and exit status."""
+
+    def __init__(self, message: str, status: int):
+        super().__init__(status)
+        of_several = f" (process {os.environ['RANK']})" if "RANK" in os.environ else ""
+        print(f"hgpo-gym{of_several}: {message}", file=sys.stderr)
+
+
+@contextmanager
+def mistakes_explained() -> Iterator[None]:
+    """Turn errors that a user can mend into one message and exit status 2; HGPO_GYM_DEBUG=1 keeps the traceback."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if _debugging():
+            raise
+        remedy = "" if "pip install" in str(error) else ". Install what is missing: pip install 'hgpo_gym[train]'"
+        raise CommandFailed(f"{error}{remedy}", 2) from None
+    except (ValueError, OSError, ImportError) as error:
+        if _debugging():
+            raise
+        raise CommandFailed(str(error), 2) from None
+
+
+def _debugging() -> bool:
+    return os.environ.get("HGPO_GYM_DEBUG", "") not in ("", "0")

@@ -1,0 +1,128 @@
+"""`hgpo-gym eval`: a model, an endpoint, the expert or random actions on every task of a split."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
+from hgpo_gym.cli.training import quiet_libraries
+from hgpo_gym.files import cache_dir, content_key
+from hgpo_gym.memory.prompts import PromptTemplate
+from hgpo_gym.progress import Progress
+from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.checkpoint import Checkpoints
+from hgpo_gym.trainers.environments import make_evaluation_env
+from hgpo_gym.trainers.evaluation import evaluate as play_all
+from hgpo_gym.trainers.policies.base import MeteredPolicy, NoAnswerError, Policy
+from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
+from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
+from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
+from hgpo_gym.trainers.rollouts.teams import TEAMS
+from hgpo_gym.trainers.run import make_learner
+from hgpo_gym.trainers.run_directory import read_config
+from hgpo_gym.trainers.settings import RunSettings, parse_section
+
+EVALUATED_POLICIES = ("model", "expert", "random", "openai")
+
+
+def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
+    """`hgpo-gym eval`"""
+    progress, kind = Progress(), config["policy"]
+    with mistakes_explained():
+        settings = RunSettings.parse(config)
+        quiet_libraries(settings.model.threads)
+        policy = evaluated_policy(config, settings, progress)
+        own: dict[str, Any] = {"expert": True} if kind == "expert" else {}
+        env = make_evaluation_env(settings, **own)
+    evaluation, metered = settings.evaluation, policy if isinstance(policy, MeteredPolicy) else None
+    try:
+        with metered or nullcontext(), progress.stage(f"{kind} on {evaluation.split or 'all tasks'}") as tick:
+            result = play_all(
+                env,
+                policy,
+                evaluation.sampling(settings.rollout.max_new_tokens),
+                range(evaluation.decoding_seeds),
+                lambda done, total: tick(done, total, "episodes"),
+                team=TEAMS.bind(settings.team)(),
+            )
+    except NoAnswerError as error:
+        raise CommandFailed(str(error), 1) from None
+    except KeyboardInterrupt:
+        if not metered:
+            raise
+        raise CommandFailed("interrupted. The same command goes on with the answers so far.", 130) from None
+    finally:
+        env.close()
+        if metered:
+            progress.line(metered.describe_usage())
+    text = json.dumps(result.summary() | ({"usage": metered.usage()} if metered else {}), indent=2)
+    print(text)
+    if config["out"]:
+        Path(config["out"]).write_text(text + "\n")
+
+
+def evaluated_policy(config: Mapping[str, Any], settings: RunSettings, progress: Progress) -> Policy:
+    """The policy that was asked for: `expert`, `random`, a model, or `openai`, a model elsewhere.
+
+    Raises:
+        ValueError: another name, or settings that do not suit the policy.
+        FileNotFoundError: the run has no checkpoint, or not that one.
+        UnsoundError: the checkpoint is damaged.
+    """
+    kind = config["policy"]
+    if kind not in EVALUATED_POLICIES:
+        raise ValueError(unknown_name("policy", kind, EVALUATED_POLICIES))
+    if kind == "expert":
+        return ExpertPolicy()
+    if kind == "random":
+        return RandomPolicy()
+    if kind == "openai":
+        return _endpoint_policy(config, settings, progress)
+    if config["run"] is None:
+        learner = make_learner(settings, progress)
+        learner.start()
+        return learner.policy
+    run = Path(config["run"])
+    checkpoint = Checkpoints(run / "checkpoints").choose(config["iteration"], progress.line)
+    _check_same_kind(run, settings)
+    learner = make_learner(settings, progress)
+    learner.load(checkpoint)
+    return learner.policy
+
+
+def _check_same_kind(run: Path, settings: RunSettings) -> None:
+    """The run's checkpoints are such as these settings load. Raises ValueError."""
+    trained = read_config(run)
+    theirs, ours = trained["learner"]["name"], settings.learner.name
+    if theirs != ours:
+        algo = trained["algo"]["name"]
+        raise ValueError(f"run={run} has algo={algo}, not {settings.algo.name}: set the same algo=.")
+    theirs, ours = trained["model"]["kind"], settings.resolved["model"]["kind"]
+    if theirs != ours:
+        raise ValueError(f"run={run} has model.kind={theirs}, not {ours}: set the same model=.")
+
+
+def _endpoint_policy(config: Mapping[str, Any], settings: RunSettings, progress: Progress) -> Policy:
+    endpoint = parse_section(EndpointSettings, config["openai"], "openai.")
+    if (constrain := settings.engine.options["constrain"]) != "none":
+        raise ValueError(
+            f"engine.constrain={constrain}: what an endpoint answers cannot be constrained. Set engine.constrain=none, "
+            "and prompt=instruct, which tells the model how to answer."
+        )
+    from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
+
+    prompt = asdict(settings.prompt)
+    if prompt in (asdict(PromptTemplate.named(name)) for name in ("bare", "brief")):
+        progress.line(
+            "This prompt does not tell how to answer, and takes the whole answer as the action: prompt=instruct suits "
+            "models that were not trained on it."
+        )
+    asked = [endpoint.base_url, endpoint.model, endpoint.chat, endpoint.extra, prompt, settings.resolved["env"]]
+    kept = KeptAnswers(cache_dir() / "answers" / f"{content_key([*asked, settings.evaluation.split])}.jsonl")
+    if kept:
+        progress.line(f"Going on with {len(kept):,} answers in {kept.path}; remove it to ask anew.")
+    return EndpointPolicy(endpoint, kept)

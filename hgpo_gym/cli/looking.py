@@ -1,0 +1,42 @@
+"""`hgpo-gym report`, `inspect` and `diagnose`: what there is to see of runs and estimators."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from hgpo_gym.analysis.estimator_bias.run import DiagnoseSettings, run_diagnosis
+from hgpo_gym.analysis.inspection import inspect_run
+from hgpo_gym.analysis.report import write_report
+from hgpo_gym.cli.errors import mistakes_explained
+from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.settings import RunSettings, parse_section
+
+
+def report(parsed: argparse.Namespace) -> None:
+    """`hgpo-gym report`"""
+    several = len(parsed.directories) > 1
+    out = parsed.out or (Path("report") if several else parsed.directories[0])
+    page = write_report(parsed.directories, out, threshold=parsed.threshold, console=Console())
+    print(f"Report: {page}")
+
+
+def inspect(parsed: argparse.Namespace) -> None:
+    """`hgpo-gym inspect`"""
+    inspect_run(
+        parsed.run,
+        iteration=parsed.iteration,
+        task=parsed.task,
+        step=parsed.step,
+        html=parsed.html,
+        console=Console(),
+    )
+
+
+def diagnose(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
+    """`hgpo-gym diagnose`"""
+    with mistakes_explained():
+        settings = parse_section(DiagnoseSettings, config["diagnose"], "diagnose.")
+        run_diagnosis(RunSettings.parse(config), settings, Path(config["out"]), Progress())

@@ -1,0 +1,128 @@
+"""`hgpo-gym train`, `compare`, `warmstart` and `export`."""
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from hgpo_gym.analysis.report import write_report
+from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
+from hgpo_gym.experiments.compare import RunFailedError, run_comparison
+from hgpo_gym.files import NotWrittenError
+from hgpo_gym.plugins import load_plugins
+from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError
+from hgpo_gym.trainers.export import export as export_model
+from hgpo_gym.trainers.models.huggingface import load_model, save_model
+from hgpo_gym.trainers.models.language_model import LanguageModel
+from hgpo_gym.trainers.policies.tabular import TableFullError
+from hgpo_gym.trainers.processes import join_processes
+from hgpo_gym.trainers.run import Run
+from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.update.policy_update import NonFiniteError
+from hgpo_gym.trainers.warm_start.weights import initial_weights
+
+
+def train(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
+    """`hgpo-gym train`"""
+    with mistakes_explained():
+        settings = RunSettings.parse(config)
+        quiet_libraries(settings.model.threads)
+    if _train(settings) and settings.trainer.iterations:
+        with mistakes_explained():
+            print(f"Report: {write_report([settings.run_dir], settings.run_dir)}")
+
+
+def _train(settings: RunSettings) -> bool:
+    """Train a run. Returns whether this process is the one that reports on it."""
+    with mistakes_explained():
+        processes = join_processes(settings)
+        progress = Progress(Console(quiet=not processes.main))
+        run = Run(settings, progress, processes)
+        processes.wait()  # until all have looked, before one writes in it
+        run.__enter__()
+    try:
+        summary = run.train()
+    except NonFiniteError as error:
+        raise CommandFailed(
+            f"iteration {run.iteration + 1}: {error} Stopped. The last good checkpoint is "
+            f"{run.checkpoints.newest()}; a smaller trainer.learning_rate may help.",
+            1,
+        ) from None
+    except (CheckpointNotSavedError, NotWrittenError) as error:
+        raise CommandFailed(
+            f"iteration {run.iteration}: {error} Stopped. With room on the disk the same command with resume=auto "
+            f"goes on from {run.checkpoints.newest()}.",
+            1,
+        ) from None
+    except TableFullError as error:
+        raise CommandFailed(str(error), 2) from None
+    except KeyboardInterrupt:
+        raise CommandFailed(
+            f"interrupted after iteration {run.iteration}; {run.checkpoints.newest()} is saved. "
+            "The same command with resume=auto goes on from there.",
+            130,
+        ) from None
+    finally:
+        run.close()
+    progress.line(
+        f"Success {summary['success_before']:.1%} before, {summary['success_after']:.1%} after "
+        f"{summary['iterations']} iterations ({summary['evaluations'][-1]['split']}); best "
+        f"{summary['best']['success']:.1%} after iteration {summary['best']['iteration']}."
+    )
+    processes.close()
+    return processes.main
+
+
+def compare(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
+    """`hgpo-gym compare`"""
+    with mistakes_explained():
+        quiet_libraries(RunSettings.parse(config).model.threads)
+        progress = Progress(Console(stderr=config["jobs"] == 0))  # then the commands alone are for the pipe
+        try:
+            run_comparison(config, parsed.overrides, train_one_of_many, progress)
+        except RunFailedError as error:
+            raise CommandFailed(str(error), 1) from None
+        except KeyboardInterrupt:
+            raise CommandFailed("interrupted. The same command goes on where it stopped.", 130) from None
+
+
+def train_one_of_many(settings: RunSettings) -> None:
+    """A run of `compare`, in a worker process."""
+    with mistakes_explained():
+        load_plugins(settings.plugins)
+    quiet_libraries(settings.model.threads)
+    _train(settings)
+
+
+def warmstart(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
+    """`hgpo-gym warmstart`"""
+    progress, out = Progress(), Path(config["out"])
+    with mistakes_explained():
+        settings = RunSettings.parse(config)
+        quiet_libraries(settings.model.threads)
+        if not isinstance(settings.model, LanguageModel):
+            raise ValueError(f"model.kind={config['model']['kind']}: only a language model has a warm start.")
+        save_model(*load_model(initial_weights(settings, settings.model, progress), device="cpu"), out)
+    progress.line(f"Saved in {out}. Train it by: hgpo-gym train model.path={out} warmstart.source=none")
+
+
+def export(parsed: argparse.Namespace) -> None:
+    """`hgpo-gym export`"""
+    quiet_libraries(threads=None)
+    checkpoint = export_model(parsed.run, parsed.to, parsed.iteration)
+    print(f"{checkpoint.name} of {parsed.run} is in {parsed.to}: model.path={parsed.to} loads it.")
+
+
+def quiet_libraries(threads: int | None) -> None:
+    """Set torch's CPU threads, and keep transformers' bars and tokenizers' warnings out of ours."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import torch
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    if threads is not None:
+        torch.set_num_threads(threads)

@@ -1,0 +1,31 @@
+"""The environments of a run: the configured one, vectorised, with memory and prompts."""
+
+from typing import Any
+
+from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.memory.wrapper import ContextWrapper
+from hgpo_gym.trainers.processes import ALONE, Processes
+from hgpo_gym.trainers.settings import RunSettings
+
+
+def make_env(run: RunSettings, *, num_tasks: int, group_size: int, **changes: Any) -> ContextWrapper:
+    """As many groups of the run's environment; `changes` replace options of it."""
+    options = {**run.env.options, **changes}
+    vector = TextVectorEnv(
+        run.env.id, num_tasks=num_tasks, group_size=group_size, workers=run.rollout.workers, **options
+    )
+    return ContextWrapper(vector, run.prompt, **run.memory.model_dump())
+
+
+def make_training_env(run: RunSettings, processes: Processes = ALONE) -> ContextWrapper:
+    """The training split: this process' share of `rollout.num_tasks` groups of `rollout.group_size`."""
+    groups = len(processes.share(range(run.rollout.num_tasks)))
+    return make_env(run, num_tasks=groups, group_size=run.rollout.group_size)
+
+
+def make_evaluation_env(run: RunSettings, processes: Processes = ALONE, **changes: Any) -> ContextWrapper:
+    """The evaluation split, one episode a task, this process' share of `evaluation.num_envs` side by side."""
+    if run.evaluation.split is not None:
+        changes["split"] = run.evaluation.split
+    share = len(processes.share(range(run.evaluation.num_envs)))
+    return make_env(run, num_tasks=max(1, share), group_size=1, **changes)

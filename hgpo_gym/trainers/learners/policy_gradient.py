@@ -1,0 +1,213 @@
+"""Policy gradients with group baselines: collect groups of episodes, assign credit to steps, update the policy."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign
+from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.progress import Progress
+from hgpo_gym.randomness import Stream
+from hgpo_gym.trainers.environments import make_env, make_training_env
+from hgpo_gym.trainers.learners.base import Learned, Saving
+from hgpo_gym.trainers.metrics import episode_metrics
+from hgpo_gym.trainers.policies.base import Scorer, TrainablePolicy
+from hgpo_gym.trainers.policies.lora import WithoutAdapter, has_adapter
+from hgpo_gym.trainers.processes import Processes
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.measures import Measured, measure_tasks
+from hgpo_gym.trainers.rollouts.rollout import Rollout, merge
+from hgpo_gym.trainers.rollouts.rounds import Rounds, collect_rounds
+from hgpo_gym.trainers.rollouts.samplers import SAMPLERS, GroupOutcome, make_sampler
+from hgpo_gym.trainers.rollouts.selection import select_episodes, select_steps
+from hgpo_gym.trainers.rollouts.shaping import SHAPERS, shape
+from hgpo_gym.trainers.rollouts.teams import TEAMS
+from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.update.policy_update import PolicyUpdate
+
+_UPDATE_STATE = "update.pt"
+
+
+class PolicyGradientLearner:
+    """Any estimator (`algo`), any model that scores tokens (`model`).
+
+    Several processes collect the episodes of their own groups, put them together, and then do the same but for their
+    parts of each mini-batch.
+
+    Args:
+        run: the settings.
+        processes: that train together.
+        progress: told of a warm start.
+
+    Raises:
+        ValueError: an unknown estimator or option.
+    """
+
+    packages = ()
+    policy: TrainablePolicy
+    update: PolicyUpdate | None = None
+    outcomes: list[list[GroupOutcome]] = []  # noqa: RUF012 - replaced, never changed
+    measured: Measured | None = None
+
+    def __init__(self, run: RunSettings, processes: Processes, progress: Progress):
+        ESTIMATORS.check_options(*run.algo)
+        SAMPLERS.check_options(*run.sampler)
+        SHAPERS.check_options(*run.shaping)
+        self.team = TEAMS.bind(run.team)()
+        self.run, self.processes, self.progress = run, processes, progress
+
+    def start(self) -> None:
+        """See `Learner`."""
+        self.policy = self.run.model.initial(self.run, self.progress)
+
+    def load(self, checkpoint: Path) -> None:
+        """See `Learner`."""
+        self.policy = self.run.model.load(self.run, checkpoint / "model")
+
+    def begin(self, checkpoint: Path, initial: Callable[[], Path], state: dict[str, Any]) -> None:
+        """See `Learner`."""
+        self.env = make_training_env(self.run, self.processes)
+        vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
+        self.sampler = make_sampler(self.run.sampler, vector.task_ids, self.run.seed)
+        reference = self._reference(initial() / "model") if self.run.trainer.kl_coef > 0 else None
+        self.update = PolicyUpdate(
+            self.policy,
+            reference,
+            self.run.trainer,
+            self.run.rollout.temperature,
+            self.processes,
+            self.run.objective,
+        )
+        # Processes leave tensors in the file until they are used, and then in memory that they share.
+        update_state = torch.load(checkpoint / _UPDATE_STATE, weights_only=True, mmap=self.processes.count > 1)
+        if update_state:
+            self.update.load_state_dict(update_state)
+        self.policy.updated()
+        self.outcomes = [[GroupOutcome(*group) for group in groups] for groups in state.get("outcomes", [])]
+        self.measured = Measured(*state["measured"]) if state.get("measured") else self._measured()
+        if self.measured:
+            self.sampler.begin(self.measured.values)
+
+    def acting(self) -> AbstractContextManager[Any]:
+        """See `Learner`."""
+        assert self.update is not None
+        return self.update.weights.gathered()
+
+    def collect(self, iteration: int) -> Rounds:
+        """See `Learner`: the merged episodes of all processes."""
+        with self.acting():
+            return collect_rounds(
+                self._play,
+                self.sampler,
+                iteration=iteration,
+                num_tasks=self.run.rollout.num_tasks,
+                outcomes=self.outcomes[:iteration],
+                assign=lambda rollout: self._assign(shape(self.run.shaping, rollout)).values,
+            )
+
+    def learn(self, iteration: int, collected: Rounds, seconds: float) -> Learned:
+        """See `Learner`."""
+        assert self.update is not None
+        began = time.perf_counter()
+        rollout = select_episodes(collected.rollout, self.sampler, iteration)
+        batch = shape(self.run.shaping, rollout)
+        credit = self._assign(batch)
+        progress = iteration / self.run.trainer.iterations
+        batch = replace(batch, trained=select_steps(batch, credit.values, self.sampler, iteration, progress))
+        advantages, assigned = credit.values, time.perf_counter()
+        seed = (Stream.SHUFFLE, self.run.seed, iteration)
+        updated = self.update(rollout.tokens, batch, credit, seed)  # type: ignore[arg-type]
+        self.outcomes = [*self.outcomes[:iteration], list(collected.outcomes)]
+        before = self.measured.steps if self.measured and iteration == 0 else 0
+        metrics = {
+            **episode_metrics(collected.first_round),
+            "steps": collected.steps + before,
+            "episodes": collected.episodes,
+            "rounds": collected.rounds,
+            "groups_kept": collected.groups_kept,
+            "group_sizes": batch.group_sizes(),
+            "advantage_mean": float(advantages.mean()),
+            "advantage_std": float(advantages.std()),
+            "advantage_zero_share": float((advantages == 0).mean()),
+            **updated,
+            "seconds_rollout": seconds,
+            "seconds_advantage": assigned - began,
+            "seconds_update": time.perf_counter() - assigned,
+        }
+        return Learned(metrics, rollout)
+
+    def saving(self) -> Saving:
+        """See `Learner`."""
+        update_state = {} if self.update is None else self.update.state_dict()
+        weights = None if self.update is None else self.update.weights.state_dict()
+
+        def write(folder: Path) -> None:
+            self.policy.save(folder / "model", weights)
+            with (folder / _UPDATE_STATE).open("wb") as file:
+                torch.save(update_state, file)
+
+        trained = [weight for weight in self.policy.model.parameters() if weight.requires_grad]
+        return Saving(write, sum(map(_nbytes, (trained, update_state))))
+
+    def state(self) -> dict[str, Any]:
+        """See `Learner`: what the sampler goes on from."""
+        return {"outcomes": self.outcomes, "measured": self.measured}
+
+    def close(self) -> None:
+        """See `Learner`."""
+        if self.update is not None:
+            self.env.close()
+
+    def _play(self, task_ids: list[str], seeds: list[tuple[int, ...]]) -> Rollout:
+        """A group of each task, by all processes together."""
+        own = collect(
+            self.env,
+            self.policy,
+            self.run.rollout.sampling,
+            task_ids=self.processes.share(task_ids),
+            seeds=self.processes.share(seeds),
+            invalid_action_penalty=self.run.trainer.invalid_action_penalty,
+            team=self.team,
+            record=self.run.rollout.record,
+        )
+        return merge(self.processes.gather([own]))
+
+    def _assign(self, batch: StepBatch) -> Advantages:
+        return assign(self.run.algo.name, batch, **self.run.algo.options)
+
+    def _measured(self) -> Measured | None:
+        """What the sampler has to know of every task before training."""
+        if self.sampler.measure is None:
+            return None
+        rollout = self.run.rollout
+        with self.acting():
+            return measure_tasks(
+                self.sampler,
+                self._play,
+                lambda: make_env(self.run, num_tasks=rollout.num_tasks, group_size=1, expert=True),
+                num_tasks=rollout.num_tasks,
+                group_size=rollout.group_size,
+            )
+
+    def _reference(self, initial: Path) -> Scorer:
+        """What the KL loss holds the policy to, the weights that its run began with: those under the policy's adapter,
+        or else a second model from the folder `initial`."""
+        if has_adapter(self.policy.model):
+            return WithoutAdapter(self.policy)
+        reference = self.run.model.load(self.run, initial)
+        reference.model.eval().requires_grad_(False)
+        return reference
+
+
+def _nbytes(nested: Any) -> int:
+    """Of all tensors in it."""
+    if isinstance(nested, torch.Tensor):
+        return nested.nbytes
+    if isinstance(nested, dict | list):
+        return sum(map(_nbytes, nested.values() if isinstance(nested, dict) else nested))
+    return 0

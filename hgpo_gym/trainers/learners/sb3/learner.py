@@ -1,0 +1,157 @@
+"""Stable-Baselines3's algorithms in a run: its own rollouts and updates, everything else as in all other runs."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.utils import ConstantSchedule
+
+from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.progress import Progress
+from hgpo_gym.randomness import Stream
+from hgpo_gym.trainers.environments import make_env
+from hgpo_gym.trainers.learners.base import Learned, Saving
+from hgpo_gym.trainers.learners.sb3.networks import MaskedDQN
+from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy, check_listed, steps_each
+from hgpo_gym.trainers.metrics import episode_metrics
+from hgpo_gym.trainers.processes import Processes
+from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
+from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.update.policy_update import NonFiniteError
+
+UPDATE_METRICS = {"loss": "train/loss", "kl_behaviour": "train/approx_kl", "value_loss": "train/value_loss"}
+"""What Stable-Baselines3 says of an update, by our names."""
+
+
+class Sb3Learner:
+    """PPO or DQN, with a network of its own in place of the run's model.
+
+    An iteration plays the same tasks as that of the other algorithms, each in `rollout.group_size` sub-environments,
+    from their beginning and for as many steps as an episode may have; who is done sooner begins the task again. Every
+    iteration has new environments and random numbers of its own, drawn from the seed and the iteration, and
+    checkpoints hold model, optimiser and replay buffer, so that a resumed run goes on with the same numbers.
+
+    The metrics of a rollout are those of each sub-environment's first episode: as many, and of the same tasks, as the
+    other algorithms have.
+
+    Raises:
+        ValueError: several processes.
+    """
+
+    packages = ("stable_baselines3",)
+    policy: Sb3Policy
+    env = None
+
+    def __init__(self, run: RunSettings, processes: Processes, progress: Progress):  # noqa: ARG002 - Learner
+        if processes.count > 1:
+            raise ValueError(f"algo={run.algo.name} trains in one process: set distributed=none and launch one.")
+        for group, choice, only in (
+            ("team", run.team, "solo"),
+            ("sampler", run.sampler, "in_order"),
+            ("shaping", run.shaping, "none"),
+        ):
+            if choice.name != only:
+                raise ValueError(f"{group}={choice.name}: algo={run.algo.name} knows {group}={only} alone.")
+        self.run = run
+
+    def start(self) -> None:
+        """See `Learner`."""
+        self.policy = Sb3Policy.initial(self.run)
+
+    def load(self, checkpoint: Path) -> None:
+        """See `Learner`."""
+        self.policy = Sb3Policy.load(self.run, checkpoint / "model")
+
+    def begin(self, checkpoint: Path, initial: Callable[[], Path], state: dict[str, Any]) -> None:  # noqa: ARG002
+        """See `Learner`: the checkpoint's model is all there is."""
+        num_envs = self.run.rollout.num_tasks * self.run.rollout.group_size
+        self.env = make_env(self.run, num_tasks=num_envs, group_size=1)
+        vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
+        self.task_ids = vector.task_ids
+        first = {"task_ids": self.task_ids[:1], "reset_mask": np.arange(num_envs) == 0}
+        check_listed(self.env.reset(seed=0, options=first)[1]["admissible_actions"][0])
+
+    def acting(self) -> AbstractContextManager[Any]:
+        """See `Learner`."""
+        return nullcontext()
+
+    def collect(self, iteration: int) -> None:
+        """Nothing: rollouts and updates take turns inside `learn`, which Ctrl-C waits for."""
+
+    def learn(self, iteration: int, collected: None, seconds: float) -> Learned:  # noqa: ARG002 - Learner
+        """See `Learner`."""
+        assert self.env is not None
+        began = time.perf_counter()
+        algorithm, episodes = self.policy.algorithm, self.policy.episodes
+        tasks = tasks_in_order(self.task_ids, self.run.seed, iteration, self.run.rollout.num_tasks)
+        seed = (Stream.ROLLOUT, self.run.seed, iteration)
+        episodes.play(self.env, [task for task in tasks for _ in range(self.run.rollout.group_size)], seed)
+        algorithm.set_env(episodes)  # which also makes it begin new episodes
+        algorithm.set_random_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+        if isinstance(algorithm, MaskedDQN):
+            algorithm.exploration_schedule = ConstantSchedule(self._exploration(algorithm, iteration))
+        clock, before = _RolloutClock(), algorithm.num_timesteps
+        total = episodes.num_envs * steps_each(self.run)
+        algorithm.learn(total, clock, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
+        steps = algorithm.num_timesteps - before
+        metrics = {
+            **episode_metrics([own[0] for own in episodes.episodes]),
+            "steps": steps,
+            "episodes": sum(map(len, episodes.episodes)),
+            "actions_left_out": episodes.actions_left_out / steps,
+            **self._update_metrics(),
+            "seconds_rollout": clock.seconds,
+            "seconds_advantage": 0.0,  # a part of the rollout's
+            "seconds_update": time.perf_counter() - began - clock.seconds,
+        }
+        return Learned(metrics, None)
+
+    def saving(self) -> Saving:
+        """See `Learner`."""
+        nbytes = sum(weight.nbytes for weight in self.policy.algorithm.policy.parameters())
+        return Saving(lambda folder: self.policy.save(folder / "model"), nbytes)
+
+    def state(self) -> dict[str, Any]:
+        """See `Learner`."""
+        return {}
+
+    def close(self) -> None:
+        """See `Learner`."""
+        if self.env is not None:
+            self.env.close()
+
+    def _exploration(self, algorithm: MaskedDQN, iteration: int) -> float:
+        """The share of random actions in this iteration."""
+        share = min(1.0, iteration / self.run.algo.options["exploration_iterations"])
+        first, last = algorithm.exploration_initial_eps, algorithm.exploration_final_eps
+        return first + share * (last - first)
+
+    def _update_metrics(self) -> dict[str, float]:
+        """Raises NonFiniteError where a loss is not a number."""
+        told = self.policy.algorithm.logger.name_to_value
+        metrics = {name: float(told[theirs]) for name, theirs in UPDATE_METRICS.items() if theirs in told}
+        if "train/entropy_loss" in told:
+            metrics["entropy"] = -float(told["train/entropy_loss"])
+        for name, value in metrics.items():
+            if not np.isfinite(value):
+                raise NonFiniteError(f"{name} is {value}.")
+        return metrics
+
+
+class _RolloutClock(BaseCallback):
+    """Seconds of rollouts."""
+
+    seconds = 0.0
+
+    def _on_rollout_start(self) -> None:
+        self._began = time.perf_counter()
+
+    def _on_rollout_end(self) -> None:
+        self.seconds += time.perf_counter() - self._began
+
+    def _on_step(self) -> bool:
+        return True

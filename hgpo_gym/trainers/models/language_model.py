@@ -1,0 +1,72 @@
+"""`model=tiny` and `model=pretrained`: causal language models of transformers, with or without an adapter."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from hgpo_gym.trainers.models.huggingface import load_model
+from hgpo_gym.trainers.policies.engines import make_policy
+from hgpo_gym.trainers.policies.lora import CONFIG as ADAPTER_CONFIG
+from hgpo_gym.trainers.policies.lora import add_adapter, base_of, load_adapter
+from hgpo_gym.trainers.warm_start.weights import initial_weights
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from hgpo_gym.progress import Progress
+    from hgpo_gym.trainers.policies.base import TrainablePolicy
+    from hgpo_gym.trainers.settings import RunSettings
+
+
+class LoraSettings(BaseModel):
+    """See `configs/model/pretrained.yaml`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    rank: PositiveInt | None
+    alpha: NonNegativeFloat
+    dropout: Annotated[float, Field(ge=0, lt=1)]
+    target_modules: str | list[str]
+
+
+class LanguageModel(BaseModel):
+    """See `configs/model/tiny.yaml` and `pretrained.yaml`. The shape is that of a model made from scratch, where there
+    is no path."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    path: str | None
+    seed: NonNegativeInt
+    device: str
+    threads: PositiveInt | None
+    dtype: Literal["float32", "bfloat16"]
+    quantization: Literal["nf4"] | None
+    lora: LoraSettings
+    hidden_size: PositiveInt | None = None
+    layers: PositiveInt | None = None
+    heads: PositiveInt | None = None
+    vocabulary_size: PositiveInt | None = None
+
+    def check(self, run: "RunSettings", processes: int) -> None:  # noqa: ARG002 - Model
+        if processes > 1 and self.device not in ("auto", "cpu", "cuda"):
+            raise ValueError(f"model.device={self.device}: {processes} processes take a GPU each; set auto or cuda.")
+        if self.lora.rank is None and self.quantization is not None:
+            raise ValueError(f"model.quantization={self.quantization}: such weights do not train. Set model.lora.rank.")
+        if self.path is None and None in (self.hidden_size, self.layers, self.heads, self.vocabulary_size):
+            raise ValueError("model.path=null: name a model, or set model=tiny, which makes one.")
+        if self.hidden_size is not None and self.heads is not None and self.hidden_size % self.heads:
+            raise ValueError(f"model.hidden_size={self.hidden_size} must be a multiple of model.heads={self.heads}.")
+
+    def initial(self, run: "RunSettings", progress: "Progress") -> "TrainablePolicy":
+        model, tokenizer = self._load(initial_weights(run, self, progress))
+        return make_policy(run.engine, add_adapter(model, self.lora, self.seed) if self.lora.rank else model, tokenizer)
+
+    def load(self, run: "RunSettings", folder: Path) -> "TrainablePolicy":
+        if not (folder / ADAPTER_CONFIG).exists():
+            return make_policy(run.engine, *self._load(str(folder)))
+        model, tokenizer = self._load(base_of(folder))
+        return make_policy(run.engine, load_adapter(model, folder), tokenizer)
+
+    def _load(self, path: str) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+        return load_model(path, device=self.device, dtype=self.dtype, quantization=self.quantization)

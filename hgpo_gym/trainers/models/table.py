@@ -1,0 +1,45 @@
+"""`model=tabular`: a table of logits, for environments that name their admissible actions."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
+
+from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
+
+if TYPE_CHECKING:
+    from hgpo_gym.progress import Progress
+    from hgpo_gym.trainers.settings import RunSettings
+
+
+class TableModel(BaseModel):
+    """See `configs/model/tabular.yaml`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    level: NonNegativeInt | None
+    capacity: PositiveInt
+    threads: PositiveInt | None
+
+    def check(self, run: "RunSettings", processes: int) -> None:
+        if processes > 1:
+            raise ValueError("model.kind=tabular trains in one process: launch one, or set another model=.")
+        if run.warmstart.source != "none":
+            raise ValueError(f"warmstart.source={run.warmstart.source}: a table starts uniform; set it to none.")
+        if self.level is not None:
+            _check_level(self.level, run)
+
+    def initial(self, run: "RunSettings", progress: "Progress") -> TabularPolicy:  # noqa: ARG002 - Model
+        level = run.memory.history_length if self.level is None else self.level
+        return TabularPolicy(Table(self.capacity), level)
+
+    def load(self, run: "RunSettings", folder: Path) -> TabularPolicy:
+        policy = TabularPolicy.load(folder)
+        _check_level(policy.level, run)
+        return policy
+
+
+def _check_level(level: int, run: "RunSettings") -> None:
+    deepest = run.memory.history_length
+    if level > deepest:
+        raise ValueError(f"model.level={level}: memory.history_length={deepest} makes levels 0 to {deepest}.")

@@ -1,0 +1,120 @@
+"""Corrections of an engine whose probabilities differ from the trainer's although the weights are the same, or that has
+older weights.
+
+A correction is a pure function `(old, behaviour, record, *, options) -> weights float32[T]`:
+
+    old: float32[T], log-probabilities by the trainer, before the update.
+    behaviour: float32[T], by the engine, as recorded.
+    record: int64[T], the answer that each token belongs to; every answer whole.
+
+The weights have no gradient. They multiply token losses and never change a denominator; 0 drops the token. To add one:
+write it here and add its line to `CORRECTIONS`, or, from elsewhere, call `register_correction` or name it as an entry
+point of the group `hgpo_gym.corrections`. Below, d = old - behaviour.
+"""
+
+from typing import TYPE_CHECKING
+
+from hgpo_gym.registry import Registry
+from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.update.objectives import answer_mean, answer_sum, log_ratio
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+STATISTICS = ("sum", "mean")
+K3_STATISTICS = ("mean", "max")
+
+
+def none(old: "Tensor", behaviour: "Tensor", record: "Tensor") -> "Tensor":  # noqa: ARG001 - the signature of all
+    """Ones."""
+    return old.new_ones(old.shape)
+
+
+def token(old: "Tensor", behaviour: "Tensor", record: "Tensor", *, cap: float = 2.0) -> "Tensor":  # noqa: ARG001
+    """min(exp d, cap): truncated importance sampling (Ionides, 2008; Yao et al., 2025, "Your efficient RL framework
+    secretly brings you off-policy RL training"). Biased in long answers, with less variance than `sequence`."""
+    _check_cap(cap)
+    return (old - behaviour).detach().exp().clamp(max=cap)
+
+
+def sequence(old: "Tensor", behaviour: "Tensor", record: "Tensor", *, cap: float = 2.0) -> "Tensor":
+    """min(exp(sum of d over the answer), cap), which makes the gradient unbiased but for the cap."""
+    _check_cap(cap)
+    return answer_sum((old - behaviour).detach(), record).exp().clamp(max=cap)
+
+
+def token_mask(
+    old: "Tensor",
+    behaviour: "Tensor",
+    record: "Tensor",  # noqa: ARG001
+    *,
+    low: float = 0.0,
+    high: float = 3.0,
+    weigh: bool = True,
+) -> "Tensor":
+    """exp d where low <= exp d <= high, else 0; without `weigh` 1 there (TRL `token_mask`, verl `token_k1`)."""
+    return _inside(log_ratio(old, behaviour).detach().exp(), low, high, weigh)
+
+
+def sequence_mask(
+    old: "Tensor",
+    behaviour: "Tensor",
+    record: "Tensor",
+    *,
+    low: float = 0.0,
+    high: float = 3.0,
+    statistic: str = "sum",
+    weigh: bool = True,
+) -> "Tensor":
+    """The same of exp(sum of d over the answer), or of exp(mean of d) with `statistic` mean (TRL `sequence_mask`, verl
+    `seq_sum_k1` and `seq_mean_k1`, whose bounds are those of the inverse)."""
+    if statistic not in STATISTICS:
+        raise ValueError(unknown_name("statistic", statistic, STATISTICS))
+    over = answer_sum if statistic == "sum" else answer_mean
+    return _inside(over((old - behaviour).detach(), record).clamp(-20, 20).exp(), low, high, weigh)
+
+
+def sequence_k3(
+    old: "Tensor", behaviour: "Tensor", record: "Tensor", *, limit: float, statistic: str = "mean"
+) -> "Tensor":
+    """1 where the answer's mean (or max) of exp d - 1 - d is at most `limit`, else 0 (verl `seq_mean_k3`,
+    `seq_max_k3`)."""
+    if limit < 0:
+        raise ValueError(f"limit={limit}: exp d - 1 - d is never negative, choose 0 or more.")
+    if statistic not in K3_STATISTICS:
+        raise ValueError(unknown_name("statistic", statistic, K3_STATISTICS))
+    difference = log_ratio(old, behaviour).detach()
+    k3 = difference.exp() - 1 - difference
+    if statistic == "mean":
+        return (answer_mean(k3, record) <= limit).to(old.dtype)
+    largest = k3.new_zeros(int(record.max()) + 1).scatter_reduce(0, record, k3, "amax")
+    return (largest[record] <= limit).to(old.dtype)
+
+
+def _inside(ratio: "Tensor", low: float, high: float, weigh: bool) -> "Tensor":
+    if not 0 <= low <= high:
+        raise ValueError(f"low={low}, high={high}: bounds of a ratio, 0 <= low <= high.")
+    inside = ((ratio >= low) & (ratio <= high)).to(ratio.dtype)
+    return ratio * inside if weigh else inside
+
+
+def _check_cap(cap: float) -> None:
+    if cap <= 0:
+        raise ValueError(f"cap={cap}: the largest weight must be above 0.")
+
+
+CORRECTIONS = Registry(
+    "importance_correction",
+    {
+        "none": none,
+        "token": token,
+        "sequence": sequence,
+        "token_mask": token_mask,
+        "sequence_mask": sequence_mask,
+        "sequence_k3": sequence_k3,
+    },
+    arguments=3,
+    entry_points="hgpo_gym.corrections",
+)
+register_correction = CORRECTIONS.register
+"""Add a correction of your own: `(name, function)`. Raises ValueError if the name is taken."""

@@ -1,0 +1,109 @@
+"""The loss: of a token, and of a mini-batch.
+
+    loss_t = weight_t * objective_t - entropy_coef * entropy_t + kl_coef * k3_t
+
+`objectives/` has the objectives, `corrections.py` the weights; `aggregation.py` makes a number of the tokens' losses.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from hgpo_gym.registry import Choice
+from hgpo_gym.trainers.policies.base import Likelihood
+from hgpo_gym.trainers.settings import TrainerSettings
+from hgpo_gym.trainers.update.aggregation import Totals, aggregate
+from hgpo_gym.trainers.update.corrections import CORRECTIONS
+from hgpo_gym.trainers.update.metrics import UpdateMetrics
+from hgpo_gym.trainers.update.objectives import Tokens, answer_mean
+from hgpo_gym.trainers.update.objectives.bound import bind_objective
+from hgpo_gym.trainers.update.objectives.terms import kl_k3
+from hgpo_gym.trainers.update.rows import Row, per_token
+
+
+class Loss:
+    """What an update makes small.
+
+    Args:
+        settings: see `configs/trainer/default.yaml`.
+        objective: its name and options.
+
+    Attributes:
+        objective: with its options filled in.
+        recomputes: the trainer's own log-probabilities are needed for all tokens before the update.
+
+    Raises:
+        ValueError: names the objective, correction, option or value that cannot be.
+    """
+
+    def __init__(self, settings: TrainerSettings, objective: Choice):
+        self.settings, self.objective = settings, bind_objective(objective)
+        self.aggregation = settings.loss_aggregation or self.objective.aggregation
+        self.corrected = settings.importance_correction != "none"
+        if self.corrected and self.objective.needs_old:
+            raise ValueError(
+                f"objective={objective.name} weighs trainer against engine itself: trainer.importance_correction="
+                f"{settings.importance_correction} would do it twice; set it to none."
+            )
+        self._correction = CORRECTIONS.bind(settings.correction)
+        self._correction(*torch.zeros(2, 1), torch.zeros(1, dtype=torch.int64))  # so that it refuses wrong values now
+        prepares = self.objective.prepare is not None
+        self.recomputes = settings.recompute_logprobs or self.corrected or self.objective.needs_old or prepares
+
+    @staticmethod
+    def totals(mini_batch: Sequence[Row]) -> Totals:
+        """What it counts in all."""
+        return Totals(sum(int(row.kept.sum()) for row in mini_batch), len(mini_batch))
+
+    def tokens(self, rows: Sequence[Row], result: Likelihood) -> Tokens:
+        """What the objective sees of rows, given their likelihood under the current weights."""
+        device = result.logprobs.device
+        behaviour = per_token([row.behaviour for row in rows], device)
+        from_old = self.corrected or self.objective.needs_old
+        return Tokens(
+            logprobs=result.logprobs,
+            entropy=result.entropy,
+            start=per_token([row.old for row in rows], device) if from_old else behaviour,
+            behaviour=behaviour,
+            advantages=per_token([row.advantages for row in rows], device),
+            record=result.record,
+            trajectory=torch.tensor([row.trajectory for row in rows], device=device)[result.record],
+            group=torch.tensor([row.group for row in rows], device=device)[result.record],
+            extras={name: per_token([row.extras[name] for row in rows], device) for name in rows[0].extras},
+        )
+
+    def __call__(self, rows: Sequence[Row], result: Likelihood, totals: Totals, metrics: UpdateMetrics) -> torch.Tensor:
+        """float32[], the rows' part of the mini-batch's loss; its terms are added to the metrics."""
+        settings, tokens = self.settings, self.tokens(rows, result)
+        surrogate, acted = self.objective.surrogate(tokens)
+        told = {
+            "kl_behaviour": kl_k3(tokens.logprobs, tokens.behaviour),
+            "entropy": tokens.entropy,
+            "clip_fraction": acted.float(),
+        }
+        if self.corrected:
+            weights = self._correction(tokens.start, tokens.behaviour, tokens.record)
+            surrogate = weights * surrogate
+            told |= {"importance_weight": weights, "importance_dropped": (weights == 0).float()}
+            if (cap := settings.correction.options.get("cap")) is not None:
+                told["importance_capped"] = (weights >= cap).float()
+        if settings.off_policy_limit is not None:
+            dropped = off_policy(tokens, settings.off_policy_limit)
+            surrogate = surrogate.masked_fill(dropped, 0.0)
+            told["off_policy_dropped"] = dropped.float()
+        loss = surrogate - settings.entropy_coef * tokens.entropy
+        if rows[0].reference is not None:
+            told["kl_reference"] = kl_k3(
+                tokens.logprobs, per_token([row.reference for row in rows], tokens.logprobs.device)
+            )
+            loss = loss + settings.kl_coef * told["kl_reference"]
+        metrics.add_tokens({"loss": loss, **told})
+        kept = tokens.extras.get("kept")
+        return aggregate(loss, tokens.record, totals, self.aggregation, kept, settings.loss_constant)
+
+
+def off_policy(tokens: Tokens, limit: float) -> torch.Tensor:
+    """bool[T]: tokens of negative advantage in answers that the current weights find less likely than the engine did,
+    by more than `limit` nats a token on average (DeepSeek-V3.2, arXiv:2512.02556, eq. 9)."""
+    drift = answer_mean((tokens.behaviour - tokens.logprobs).detach(), tokens.record)
+    return (tokens.advantages < 0) & (drift > limit)

@@ -1,0 +1,76 @@
+"""Objectives: what a token's loss is, given its probabilities and its advantage.
+
+An objective is a pure function `(Tokens, *, options) -> Surrogate`, written like its formula. To add one: write its
+file and add its name to `OBJECTIVES`, or, from elsewhere, call `register_objective` or name it as an entry point of the
+group `hgpo_gym.objectives`. `objective=<name>` then chooses it, and `objective.<option>` are its keyword arguments.
+
+Reading this package needs no torch; an objective is imported when it is first asked for.
+"""
+
+from hgpo_gym.registry import Registry
+from hgpo_gym.trainers.update.objectives.marks import Prepared, needs_old, prefers, prepared_by
+from hgpo_gym.trainers.update.objectives.terms import (
+    answer_mean,
+    answer_sum,
+    by_sign,
+    check_clip,
+    clipped,
+    log_ratio,
+    position,
+)
+from hgpo_gym.trainers.update.objectives.tokens import Surrogate, Tokens
+
+OWN = (
+    "ppo_clip",
+    "gspo",
+    "cispo",
+    "sapo",
+    "gmpo",
+    "bpo",
+    "gbpo",
+    "kpo",
+    "hispo",
+    "fiberpo",
+    "dppo",
+    "capo",
+    "hapo",
+    "clip_cov",
+    "kl_cov",
+)
+"""Those of this package, each a function in the file of its name."""
+
+DEFAULT_AGGREGATION = "token_mean"
+
+OBJECTIVES = Registry(
+    "objective",
+    {name: f"{__name__}.{name}:{name}" for name in OWN},
+    arguments=1,
+    entry_points="hgpo_gym.objectives",
+)
+register_objective = OBJECTIVES.register
+"""Add an objective of your own: `(name, function)`. Raises ValueError if the name is taken."""
+
+
+def preferred_aggregation(name: str) -> str:
+    """What `trainer.loss_aggregation=null` means with this objective. Raises ValueError if there is none."""
+    return getattr(OBJECTIVES.find(name), "aggregation", DEFAULT_AGGREGATION)
+
+
+__all__ = [
+    "OBJECTIVES",
+    "Prepared",
+    "Surrogate",
+    "Tokens",
+    "answer_mean",
+    "answer_sum",
+    "by_sign",
+    "check_clip",
+    "clipped",
+    "log_ratio",
+    "needs_old",
+    "position",
+    "preferred_aggregation",
+    "prefers",
+    "prepared_by",
+    "register_objective",
+]

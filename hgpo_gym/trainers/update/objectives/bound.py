@@ -1,0 +1,72 @@
+"""A chosen objective, ready to be called."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from hgpo_gym.registry import Choice
+from hgpo_gym.trainers.policies.base import TokenRecord
+from hgpo_gym.trainers.update.objectives import OBJECTIVES, Prepared, Surrogate, Tokens, preferred_aggregation
+from hgpo_gym.trainers.update.objectives.marks import Preparation
+from hgpo_gym.trainers.update.rows import Row
+
+
+class Objective(NamedTuple):
+    """An objective with its options filled in, and what it says of itself.
+
+    Attributes:
+        surrogate: the objective.
+        aggregation: what it prefers.
+        needs_old: its `start` is the trainer before the update, and it takes no correction.
+        prepare: its pre-pass over all rows; None where it has none.
+        reads: what the pre-pass reads beside log-probabilities.
+    """
+
+    surrogate: Callable[[Tokens], Surrogate]
+    aggregation: str
+    needs_old: bool
+    prepare: Callable[[Sequence[Row], np.random.Generator], Prepared] | None
+    reads: tuple[str, ...]
+
+
+def bind_objective(choice: Choice) -> Objective:
+    """The objective that was chosen, tried on an answer of one token, so that a value that it refuses shows before
+    anything runs.
+
+    Raises:
+        ValueError: an unknown objective or option, a missing option, or a value that it refuses.
+    """
+    name, options = choice.name, dict(choice.options)
+    OBJECTIVES.check_options(name, options)
+    function = OBJECTIVES[name]
+    aggregation, needs_old = preferred_aggregation(name), getattr(function, "needs_old", False)
+    preparation: Preparation | None = getattr(function, "preparation", None)
+    if preparation is None:
+        objective = Objective(partial(function, **options), aggregation, needs_old, None, ())
+    else:
+        own, theirs = preparation.split(options)
+        prepare = partial(preparation.function, **theirs)
+        objective = Objective(partial(function, **own), aggregation, needs_old, prepare, preparation.reads)
+    _try(objective)
+    return objective
+
+
+def _try(objective: Objective) -> None:
+    one = np.ones(1, dtype=np.float32)
+    record = TokenRecord(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), -one)
+    before = dict.fromkeys(objective.reads, one)
+    row = Row(record, one, -one, trajectory=0, group=0, old=-one, before=before)
+    prepared = objective.prepare([row], np.random.default_rng(0)) if objective.prepare else Prepared([{}])
+    number, index = torch.from_numpy(one), torch.zeros(1, dtype=torch.int64)
+    extras = _OnesBeside({column: torch.from_numpy(values) for column, values in prepared.columns[0].items()})
+    objective.surrogate(Tokens(-number, number, -number, -number, number, index, index, index, extras))
+
+
+class _OnesBeside(dict[str, torch.Tensor]):
+    """Columns, and ones for whatever an estimator would have to bring."""
+
+    def __missing__(self, name: str) -> torch.Tensor:
+        return torch.ones(1)

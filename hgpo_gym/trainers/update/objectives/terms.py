@@ -1,0 +1,80 @@
+"""The terms that several objectives are made of."""
+
+from typing import TYPE_CHECKING
+
+from hgpo_gym.trainers.update.objectives.tokens import Surrogate
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LARGEST_LOG_RATIO = 20.0
+LARGEST_KL = 10.0
+
+
+def log_ratio(logprobs: "Tensor", start: "Tensor") -> "Tensor":
+    """float[T]: log of the probability ratio, cut at 20 either way, beyond which it has no gradient."""
+    return (logprobs - start).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+
+
+def kl_k3(logprobs: "Tensor", reference: "Tensor") -> "Tensor":
+    """float[T]: KL(policy | reference) by the estimator k3 (Schulman, 2020), exp(d) - d - 1 with d = log(ref / pi).
+
+    Never negative, and unbiased for tokens drawn from the policy but for the cuts: d at 20 either way and the value at
+    10, beyond which it has no gradient, or one token at d = 10 would outweigh 40,000 others.
+    """
+    difference = log_ratio(reference, logprobs)
+    return (difference.exp() - difference - 1).clamp(max=LARGEST_KL)
+
+
+def answer_sum(values: "Tensor", record: "Tensor") -> "Tensor":
+    """float[T]: for each token the sum over its answer."""
+    sums = values.new_zeros(int(record.max()) + 1).index_add(0, record, values)
+    return sums[record]
+
+
+def answer_mean(values: "Tensor", record: "Tensor") -> "Tensor":
+    """float[T]: for each token the mean over its answer."""
+    return answer_sum(values, record) / record.bincount()[record]
+
+
+def position(record: "Tensor") -> "Tensor":
+    """int64[T]: the token's place in its answer, from 0."""
+    lengths = record.bincount()
+    begins = lengths.cumsum(0) - lengths
+    return record.new_ones(len(record)).cumsum(0) - 1 - begins[record]
+
+
+def by_sign(advantages: "Tensor", positive: float, negative: float) -> "Tensor":
+    """float[T]: `positive` where the advantage is above 0, else `negative`."""
+    return advantages.new_full(advantages.shape, negative).masked_fill(advantages > 0, positive)
+
+
+def clipped(
+    ratio: "Tensor",
+    advantages: "Tensor",
+    clip_low: "float | Tensor",
+    clip_high: "float | Tensor",
+    dual_clip: float | None = None,
+) -> Surrogate:
+    """PPO's clipped objective (Schulman et al., 2017), with a bound to either side, a number or one a token.
+
+    -min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A),   at most -dual_clip * A where A < 0
+    """
+    check_clip(clip_low, clip_high, dual_clip)
+    free = ratio * advantages
+    bound = ratio.clamp(1 - clip_low, 1 + clip_high) * advantages  # type: ignore[arg-type]
+    loss, acted = -free.minimum(bound), bound < free
+    if dual_clip is None:
+        return Surrogate(loss, acted)
+    cap = -dual_clip * advantages
+    capped = (advantages < 0) & (loss > cap)
+    return Surrogate(cap.where(capped, loss), acted | capped)
+
+
+def check_clip(clip_low: "float | Tensor", clip_high: "float | Tensor", dual_clip: float | None = None) -> None:
+    """Raises ValueError where a bound cannot be one."""
+    for name, bound in (("clip_low", clip_low), ("clip_high", clip_high)):
+        if isinstance(bound, int | float) and bound < 0:
+            raise ValueError(f"{name}={bound}: choose 0 or more.")
+    if dual_clip is not None and dual_clip <= 1:
+        raise ValueError(f"dual_clip={dual_clip}: the largest ratio must be above 1; null leaves it out.")

@@ -1,0 +1,57 @@
+"""The episodes that a warm start imitates, played once by a scripted policy and kept in the cache."""
+
+from typing import TYPE_CHECKING
+
+from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest
+from hgpo_gym.progress import Progress
+from hgpo_gym.randomness import Stream
+from hgpo_gym.trainers.environments import make_env
+from hgpo_gym.trainers.policies import scripted
+from hgpo_gym.trainers.policies.base import Policy, Sampling
+from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
+from hgpo_gym.trainers.rollouts import collect as rollout
+from hgpo_gym.trainers.rollouts import player, transcripts
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
+from hgpo_gym.trainers.rollouts.transcripts import Transcript
+
+if TYPE_CHECKING:
+    from hgpo_gym.trainers.settings import RunSettings
+
+SIDE_BY_SIDE = 32
+
+
+def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tuple[list[Transcript], str]:
+    """The episodes, and their key in the cache.
+
+    With `warmstart.source=none` these are random episodes, from which the tokenizer learns the environment's words.
+
+    Args:
+        run: whose environment and warm start.
+        seed: of the tasks and of everything random.
+        progress: told of what takes long.
+    """
+    settings, expert = run.warmstart, run.warmstart.source == "expert"
+    num_tasks = min(settings.episodes, SIDE_BY_SIDE)
+    env = make_env(run, num_tasks=num_tasks, group_size=1, **({"expert": True} if expert else {}))
+    vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
+    options = {name: value for name, value in run.resolved["env"].items() if name != "data"}
+    behaviour = ["expert", settings.random_actions] if expert else ["random"]
+    made_by = source_digest(transcripts, rollout, player, scripted)
+    key = content_key([made_by, options, list(vector.task_ids), behaviour, settings.episodes, seed])
+    path = cache_dir() / "transcripts" / key / "episodes.jsonl"
+    if not path.exists():
+        policy: Policy = ExpertPolicy(settings.random_actions) if expert else RandomPolicy()
+        schedule = tasks_in_order(vector.task_ids, seed, 0, settings.episodes)
+        collected: list[Transcript] = []
+        with progress.stage(f"Collecting {settings.episodes} {'expert' if expert else 'random'} episodes") as tick:
+            while len(collected) < settings.episodes:
+                first = len(collected)
+                tasks = schedule[first : first + num_tasks]
+                seeds = [(Stream.WARM_START, seed, first + index) for index in range(len(tasks))]
+                collected += transcripts.from_rollout(collect(env, policy, Sampling(), task_ids=tasks, seeds=seeds))
+                tick(len(collected), settings.episodes, f"{sum(episode.won for episode in collected)} won")
+        make_whole(path.parent, lambda folder: transcripts.save(collected, folder / path.name))
+    env.close()
+    return transcripts.load(path), key

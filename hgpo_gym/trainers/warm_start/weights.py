@@ -1,0 +1,111 @@
+"""The weights that training starts from: a model made from scratch or a given one, that has imitated episodes."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest
+from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.models import huggingface
+from hgpo_gym.trainers.models.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
+from hgpo_gym.trainers.policies import likelihood
+from hgpo_gym.trainers.policies.base import TokenRecord
+from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.trainers.rollouts.transcripts import Transcript
+from hgpo_gym.trainers.warm_start import imitation
+from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
+from hgpo_gym.trainers.warm_start.imitation import imitate
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from hgpo_gym.trainers.models.language_model import LanguageModel
+    from hgpo_gym.trainers.settings import RunSettings
+
+RUNTIME_SETTINGS = ("device", "threads", "dtype", "quantization", "lora")
+"""Settings of the model group that the initial weights do not depend on."""
+
+
+def initial_weights(run: "RunSettings", model: "LanguageModel", progress: Progress) -> str:
+    """The folder or hub name of the weights that training starts from, warm-started.
+
+    What is made or warm-started is kept in the cache under a key of all the settings that it depends on, so that every
+    algorithm and training seed starts from the same weights.
+    """
+    if model.path is not None and run.warmstart.source == "none":
+        return model.path
+    settings = {name: dict(run.resolved[name]) for name in ("memory", "prompt", "model", "warmstart")}
+    for name in RUNTIME_SETTINGS:
+        del settings["model"][name]
+    episodes, episodes_key = episodes_to_imitate(run, model.seed, progress)
+    made_by = source_digest(huggingface, imitation, likelihood)
+    folder = cache_dir() / "models" / content_key([made_by, settings, episodes_key])
+    if not folder.exists():
+        made, tokenizer = _make(run, model, episodes, progress)
+        make_whole(folder, lambda target: save_model(made, tokenizer, target))
+    progress.line(f"Initial weights: {folder}")
+    return str(folder)
+
+
+def _make(
+    run: "RunSettings", model: "LanguageModel", episodes: list[Transcript], progress: Progress
+) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    made, tokenizer = _from_scratch(run, model, episodes) if model.path is None else _given(model)
+    source = run.warmstart.source
+    if source == "none":
+        return made, tokenizer
+    policy = LanguageModelPolicy(made, tokenizer, max_prompt_tokens=run.engine.options["max_prompt_tokens"])
+    records = _records(policy, run, [episode for episode in episodes if episode.won or source == "random"])
+    with progress.stage(f"Warm start: imitating {len(records)} {source} actions") as tick:
+        loss = imitate(
+            made,
+            records,
+            run.warmstart,
+            max_batch_tokens=run.trainer.max_batch_tokens,
+            seed=model.seed,
+            on_progress=lambda done, steps, loss: tick(done, steps, f"loss {loss:.3f}"),
+        )
+    progress.line(f"Warm start: {len(records)} actions, loss {loss:.4f} nats a token in the last epoch")
+    return made, tokenizer
+
+
+def _given(model: "LanguageModel") -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    assert model.path is not None
+    return load_model(model.path, device=model.device)
+
+
+def _from_scratch(
+    run: "RunSettings", model: "LanguageModel", episodes: list[Transcript]
+) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+    """A tokenizer of the episodes' words, and a small model with random weights."""
+    texts = (prompt + answer for prompt, answer in _pairs(run, episodes))
+    assert model.vocabulary_size is not None
+    assert model.hidden_size is not None
+    assert model.layers is not None
+    assert model.heads is not None
+    tokenizer = train_tokenizer(texts, model.vocabulary_size)
+    made = make_tiny_model(
+        tokenizer,
+        hidden_size=model.hidden_size,
+        layers=model.layers,
+        heads=model.heads,
+        seed=model.seed,
+        device=model.device,
+    )
+    return made, tokenizer
+
+
+def _records(policy: LanguageModelPolicy, run: "RunSettings", episodes: list[Transcript]) -> list[TokenRecord]:
+    pairs = _pairs(run, episodes)
+    prompts = policy.encode_prompts([prompt for prompt, _ in pairs])
+    answers = [policy.encode_answer(answer) for _, answer in pairs]
+    return [
+        TokenRecord(prompt, answer, np.zeros(len(answer), dtype=np.float32))
+        for prompt, answer in zip(prompts, answers, strict=True)
+    ]
+
+
+def _pairs(run: "RunSettings", episodes: list[Transcript]) -> list[tuple[str, str]]:
+    """The (prompt, answer) of every step."""
+    memory = run.memory.make()
+    return [pair for episode in episodes for pair in episode.prompts(memory, run.prompt)]

@@ -1,0 +1,212 @@
+"""verl finds our estimators by name, and what it computes with them is what we compute."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from verl import DataProto
+from verl.trainer.config import AlgoConfig
+from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+from verl.trainer.ppo.ray_trainer import compute_advantage
+
+from hgpo_gym.adapters.single_episode import SingleEpisode
+from hgpo_gym.adapters.verl import FIELDS, describe_steps, register_estimators, row_steps
+from hgpo_gym.advantages import ESTIMATORS, estimate, register_estimator
+from hgpo_gym.advantages.batch import StepBatch
+from tests import golden
+
+ROOT = Path(__file__).resolve().parents[2]
+COLUMNS = ("group", "trajectory", "step", "observation", "reward")
+IN_VERL = {"grpo": "hgpo_gym.grpo", "gigpo": "gigpo", "hgpo": "hgpo", "hgpo_gae": "hgpo_gae"}
+
+
+def random_batch(seed=0, tasks=3, members=4, length=6):
+    """Episodes of different lengths over few observations, rewards and penalties here and there."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, length + 1, size=tasks * members)
+    trajectory = np.repeat(np.arange(len(lengths)), lengths)
+    return StepBatch.from_records(
+        group=(trajectory // members).tolist(),
+        trajectory=trajectory.tolist(),
+        step=np.concatenate([np.arange(n) for n in lengths]).tolist(),
+        observation=[f"room {n}" for n in rng.integers(3, size=len(trajectory))],
+        reward=rng.choice([0.0, 1.0, 10.0], size=len(trajectory)).tolist(),
+        penalty=rng.choice([0.0, 0.1], size=len(trajectory)).tolist(),
+        history_length=2,
+    )
+
+
+def described(batch):
+    """The step of each row of our batch, as verl's rows say it."""
+    columns = (batch.trajectory, batch.step, batch.reward, batch.context_keys, batch.penalty)
+    return [dict(zip((*FIELDS, "penalty"), values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def as_verl(groups, mask):
+    mask = torch.as_tensor(mask)
+    tensors = {"response_mask": mask, "token_level_rewards": torch.full(mask.shape, 99.0)}
+    return DataProto.from_dict(tensors, non_tensors={"uid": np.array([f"task {n}" for n in groups], dtype=object)})
+
+
+def row_a_step(batch, seed=0):
+    """Every row one answer, of a length of its own, padded on the right, and with a hole in some."""
+    lengths = np.random.default_rng(seed).integers(1, 6, size=len(batch))
+    mask = (np.arange(6) < lengths[:, None]).astype(np.int64)
+    mask[lengths == 5, 2] = 0
+    return as_verl(batch.group, mask), [[step] for step in described(batch)]
+
+
+def advantages(data, steps, name, config=None):
+    with row_steps(steps):
+        data = compute_advantage(data, name, config=config)
+    torch.testing.assert_close(data.batch["returns"], data.batch["advantages"])
+    return data.batch["advantages"].numpy()
+
+
+def config(**settings):
+    return AlgoConfig(**{"gamma": 0.95, **settings})
+
+
+def test_verl_finds_them_by_itself():
+    """Nothing of ours is imported: verl's plugins are found by their entry points."""
+    code = (
+        "from verl.trainer.ppo.core_algos import get_adv_estimator_fn as find\n"
+        "from verl.trainer.ppo.v1 import get_trainer_cls\n"
+        "print(find('hgpo').args, find('gigpo').args, get_trainer_cls('steps_sync').__name__)"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("('hgpo',) ('gigpo',) StepsTrainer")
+
+
+def test_verls_own_estimators_stay():
+    assert get_adv_estimator_fn("grpo").__module__ == "verl.trainer.ppo.core_algos"
+    in_verl = dict(zip(ESTIMATORS, register_estimators(), strict=True))
+    assert in_verl.items() >= (IN_VERL | {"gae": "hgpo_gym.gae", "rloo": "hgpo_gym.rloo", "crbc": "crbc"}).items()
+
+
+def test_an_estimator_of_your_own():
+    register_estimator("just_returns", lambda batch: batch.reward)
+    try:
+        assert "just_returns" in register_estimators()
+        batch = random_batch()
+        data, steps = row_a_step(batch)
+        np.testing.assert_allclose(advantages(data, steps, "just_returns", config())[:, 0], batch.reward)
+    finally:
+        del ESTIMATORS["just_returns"]
+
+
+def test_golden_advantages():
+    checked = 0
+    for case in golden.load("advantages"):
+        for expected in case["expected"]:
+            options = {name: value for name, value in expected.items() if name not in ("estimator", "advantage")}
+            by_std = options.pop("norm", "mean_std_norm") == "mean_std_norm"
+            records = {column: case[column] for column in COLUMNS}
+            batch = StepBatch.from_records(**records, history_length=options.get("history_length", 2))
+            data, steps = row_a_step(batch)
+            verls = {"gamma": case["gamma"], "norm_adv_by_std_in_grpo": by_std}
+            settings = OmegaConf.create({**verls, "advantage_options": options})
+            found = advantages(data, steps, IN_VERL[expected["estimator"]], settings)
+            mask = data.batch["response_mask"].numpy()
+            wanted = np.array(expected["advantage"])[:, None] * mask
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6, err_msg=str(options))
+            checked += len(found)
+    assert checked > 40_000
+
+
+@pytest.mark.parametrize("name", list(IN_VERL))
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_row_a_step_in_any_order(name, seed):
+    batch = random_batch(seed)
+    data, steps = row_a_step(batch, seed)
+    order = np.random.default_rng(seed).permutation(len(batch))
+    shuffled = data.select_idxs(order)
+    found = advantages(shuffled, [steps[row] for row in order], IN_VERL[name], config())
+    options = {"norm": "mean_std_norm", **({} if name == "grpo" else {"gamma": 0.95})}
+    wanted = estimate(name, batch, **options)[order, None] * shuffled.batch["response_mask"].numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_a_row_a_conversation():
+    """The n-th stretch of the model's tokens is the n-th step; what it says after the end gets nothing."""
+    batch = random_batch(3)
+    values, steps = estimate("hgpo", batch), described(batch)
+    episodes = [np.flatnonzero(batch.trajectory == number) for number in range(batch.trajectory.max() + 1)]
+    mask, wanted = np.zeros((len(episodes), 40), dtype=np.int64), np.zeros((len(episodes), 40))
+    for row, of_episode in enumerate(episodes):
+        for number, step in enumerate([*of_episode, None]):
+            place = slice(5 * number, 5 * number + 1 + (row + number) % 4)
+            mask[row, place] = 1
+            wanted[row, place] = 0 if step is None else values[step]
+    data = as_verl(batch.group[[of_episode[0] for of_episode in episodes]], mask)
+    conversations = [[steps[step] for step in of_episode] for of_episode in episodes]
+    several = [row for row, of_episode in enumerate(episodes) if len(of_episode) > 1]
+    found = advantages(data, conversations, "hgpo", config())
+    np.testing.assert_allclose(found[several], wanted[several], rtol=1e-6, atol=1e-6)
+
+
+def test_rows_that_fill_the_batch_up_count_for_nothing():
+    batch = random_batch(4)
+    data, steps = row_a_step(batch)
+    filled = DataProto.concat([data, as_verl([99, 99], np.zeros((2, 6), dtype=np.int64))])
+    found = advantages(filled, [*steps, steps[0], steps[0]], "gigpo", config())
+    np.testing.assert_array_equal(found[:-2], advantages(data, steps, "gigpo", config()))
+    assert not found[-2:].any()
+
+
+def test_settings_of_verl_are_the_options():
+    batch = random_batch(5)
+    data, steps = row_a_step(batch)
+    settings = config(gamma=0.5, norm_adv_by_std_in_grpo=False)
+    mask = data.batch["response_mask"].numpy()
+    wanted = estimate("hgpo", batch, gamma=0.5, norm="mean_norm")[:, None] * mask
+    np.testing.assert_allclose(advantages(data, steps, "hgpo", settings), wanted, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        advantages(data, steps, "hgpo"), estimate("hgpo", batch)[:, None] * mask, rtol=1e-6, atol=1e-6
+    )
+
+
+def test_an_episode_describes_its_steps():
+    episode = SingleEpisode("hgpo_gym/SignpostMaze-v0", sections=1, split="all")
+    episode.begin("red")
+    for turn, action in enumerate(("fly", "walk on", "walk on", "open red door")):
+        episode.turn = turn
+        episode.act(action)
+    steps = describe_steps("a", episode.steps(4), invalid_action_penalty=0.1)
+    assert [step["reward"] for step in steps] == [0, 0, 0, 10]
+    assert [step["penalty"] for step in steps] == [0.1, 0, 0, 0]
+    found = advantages(as_verl([0] * 4, np.ones((4, 2))), [[step] for step in steps], "hgpo_gym.grpo", config())
+    assert found.tolist() == pytest.approx(np.array([[9.9] * 2, *[[10.0] * 2] * 3]))  # alone: its own return
+
+
+def test_what_is_missing_is_named():
+    batch = random_batch()
+    data, steps = row_a_step(batch)
+    with pytest.raises(ValueError, match=r"adv_estimator=hgpo needs the steps .* trainer\.v1\.trainer_mode=steps_sync"):
+        compute_advantage(data, "hgpo", config=config())
+    for field in FIELDS:
+        broken = [*steps[:2], [{name: value for name, value in steps[2][0].items() if name != field}], *steps[3:]]
+        with pytest.raises(ValueError, match=f"Row 2: a step without '{field}'"):
+            advantages(data, broken, "hgpo", config())
+    with pytest.raises(ValueError, match="row_steps has 1 rows, the batch"):
+        advantages(data, steps[:1], "hgpo", config())
+    with pytest.raises(ValueError, match=r"Row 0 has 2 steps but 1 stretches"):
+        advantages(as_verl([0], [[1, 1, 1]]), [described(batch)[:2]], "hgpo", config())
+    with pytest.raises(ValueError, match="use_kl_in_reward=False"):
+        advantages(data, steps, "hgpo", config(use_kl_in_reward=True))
+    del data.non_tensor_batch["uid"]
+    with pytest.raises(ValueError, match="'uid'"):
+        advantages(data, steps, "hgpo", config())
+
+
+def test_the_example_runs():
+    script = ROOT / "examples" / "verl_advantages.py"
+    done = subprocess.run([sys.executable, "-W", "ignore", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    apart = float(done.stdout.split(" apart.")[0].split()[-1])
+    assert apart < 1e-5
+    assert "update 3: loss" in done.stdout
