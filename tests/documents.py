@@ -23,10 +23,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hgpo_gym.cli.main import OWN_ARGUMENTS, make_parser
-from hgpo_gym.config.compose import groups, load_config, plain
+from hgpo_gym.config.choices import choices
+from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.compare import seed_list, variants
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers import settings
+from hgpo_gym.trainers.settings import RunSettings
 
 ROOT = Path(__file__).resolve().parents[1]
 CHECKED_ONLY = ("benchmarks/",)
@@ -40,13 +41,6 @@ FENCE = re.compile(
 )
 LAUNCHED = re.compile(r"^(torchrun|accelerate launch) .*?-m hgpo_gym ")
 """By a launcher of several processes; what follows is as after hgpo-gym."""
-SECTIONS = {
-    "rollout": settings.RolloutSettings,
-    "trainer": settings.TrainerSettings,
-    "evaluation": settings.EvaluationSettings,
-    "checkpoint": settings.CheckpointSettings,
-    "warmstart": settings.WarmstartSettings,
-}
 
 
 @dataclass(frozen=True)
@@ -195,12 +189,11 @@ def check_command(arguments: list[str]) -> None:
     if parsed.command in OWN_ARGUMENTS or parsed.command == "envs":
         return
     config = load_config("config" if parsed.command == "train" else parsed.command, parsed.overrides)
-    for name, kind in SECTIONS.items():
-        kind(**plain(config[name]))
+    RunSettings.parse(config)
     if parsed.command == "compare":
-        seed_list(config.seeds)
-        for variant in variants(config.algos):
-            if variant.name not in groups()["algo"]:
-                raise ValueError(unknown_name("algo", variant.name, groups()["algo"]))
+        seed_list(config["seeds"])
+        for variant in variants(config["algos"]):
+            if variant.name not in choices()["algo"]:
+                raise ValueError(unknown_name("algo", variant.name, choices()["algo"]))
             if variant.options:
-                load_config("config", variant.overrides)
+                load_run(variant.overrides)

@@ -1,10 +1,11 @@
 """Real runs that take a second: a table learns a short maze."""
 
-from hgpo_gym.trainers.baselines import make_trainer
+from typing import Any
 
-from hgpo_gym.config.compose import load_config
+from hgpo_gym.config.compose import load_run
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.run_directory import open_run
+from hgpo_gym.trainers.run import Run
+from hgpo_gym.trainers.run_directory import read_metrics
 
 SETTINGS = [
     "model=tabular",
@@ -20,11 +21,24 @@ SETTINGS = [
 ]
 
 
-def train(run_dir, *overrides):
-    """A finished run in `run_dir`."""
-    config = load_config("config", [*SETTINGS, f"run_dir={run_dir}", *overrides])
-    trainer = make_trainer(config, open_run(config), Progress())
-    try:
-        return trainer.train()
-    finally:
-        trainer.close()
+def settings(run_dir, *overrides, base=SETTINGS):
+    """Those of the run that `train` trains."""
+    return load_run([*base, f"run_dir={run_dir}", *overrides])
+
+
+def train(run_dir, *overrides, base=SETTINGS, progress=None):
+    """A finished run in `run_dir`: the settings of `base`, and `overrides` on top. Returns its summary."""
+    with Run(settings(run_dir, *overrides, base=base), progress or Progress()) as run:
+        return run.train()
+
+
+def numbers(run_dir):
+    """The metrics of a run, a dictionary an iteration, without what was timed."""
+    return [without_seconds(line) for line in read_metrics(run_dir)]
+
+
+def without_seconds(value: Any) -> Any:
+    """The same, without what was timed."""
+    if isinstance(value, dict):
+        return {name: without_seconds(part) for name, part in value.items() if not name.startswith("seconds")}
+    return [without_seconds(part) for part in value] if isinstance(value, list) else value

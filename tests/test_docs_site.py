@@ -21,7 +21,7 @@ from docs_site.pictures import GAMES, picture
 from docs_site.reference import configuration
 from hgpo_gym.analysis.groups_picture import PANELS
 from hgpo_gym.cli.main import COMMANDS, EXAMPLES
-from hgpo_gym.config.compose import FOLDER
+from hgpo_gym.config.choices import FOLDER
 from hgpo_gym.envs.registration import option_defaults
 from tests.documents import LAUNCHED, ROOT, check_command, words
 
@@ -127,7 +127,11 @@ def test_every_key_of_a_configuration_is_listed_with_its_value_and_explained(pat
 @pytest.mark.parametrize(
     ("name", "path", "expected"),
     [
-        ("trainer/default", "trainer.clip_high", "PPO clips the probability ratio to [1 - clip_low, 1 + clip_high]."),
+        (
+            "trainer/default",
+            "trainer.clip_high",
+            "PPO (objective=ppo_clip) clips the probability ratio to [1 - clip_low, 1 + clip_high].",
+        ),
         (
             "trainer/pretrained",
             "trainer.kl_coef",

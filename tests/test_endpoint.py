@@ -10,17 +10,17 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hgpo_gym.trainers.assemble import make_evaluation_env
 
-from hgpo_gym.cli.main import main
-from hgpo_gym.config.compose import load_config, plain
+from hgpo_gym.config.compose import load_config, load_run
+from hgpo_gym.trainers.environments import make_evaluation_env
 from hgpo_gym.trainers.evaluation import evaluate
 from hgpo_gym.trainers.policies import Request, Response, Sampling
 from hgpo_gym.trainers.policies.base import MeteredPolicy, NoAnswerError
 from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
+from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
-from hgpo_gym.trainers.settings import EndpointSettings
 from tests.chat_server import Reply, choose, completion, error, serving
+from tests.commands import run
 
 KEY = "sk-very-secret-0123456789"
 SECONDS = 20.0
@@ -58,7 +58,7 @@ def echo(server, body):
 
 def settings(url, **changes):
     """Those of eval.yaml, with retries that come at once where the server says so."""
-    return EndpointSettings(**{**plain(load_config("eval", []).openai), "base_url": url, "model": "tiny", **changes})
+    return EndpointSettings(**{**load_config("eval", [])["openai"], "base_url": url, "model": "tiny", **changes})
 
 
 def ask(server, prompts, tmp_path, **changes):
@@ -70,17 +70,6 @@ def ask(server, prompts, tmp_path, **changes):
 
 def requests(prompts):
     return [Request(prompt, seed=(number,)) for number, prompt in enumerate(prompts)]
-
-
-def run(capsys, *arguments):
-    """Exit status, standard output and standard error."""
-    status = 0
-    try:
-        main(arguments)
-    except SystemExit as exit:
-        status = exit.code
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
 
 
 def run_eval(capsys, server, *overrides):
@@ -101,12 +90,11 @@ def seed_of(request):
 def test_an_evaluation_by_endpoint_is_that_of_the_same_model_here_and_its_tokens_are_counted(capsys, tmp_path):
     out = tmp_path / "evaluation.json"
     with serving(play) as server:
-        status, shown, err = evaluate(
+        status, shown, err = run_eval(
             capsys, server, f"out={out}", "openai.price_input=2", "openai.price_output=10", "evaluation.top_p=0.9"
         )
     assert status == 0, err
-    config = load_config("eval", MAZE)
-    env = make_evaluation_env(config)
+    env = make_evaluation_env(load_run(MAZE))
     expected = evaluate(env, Chooser(), Sampling(), range(4)).summary()
     env.close()
     result = json.loads(out.read_text())

@@ -1,20 +1,20 @@
 """The tabular policy: exact probabilities, a trace of training alone, and the trainer's promises kept with it."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 from hgpo_gym.cli.main import main
-from hgpo_gym.config.compose import load_config
 from hgpo_gym.memory.keys import chain_keys, hash_text, link
-from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.tabular import Table, TableFullError, TabularPolicy
-from hgpo_gym.trainers.run import Trainer
-from hgpo_gym.trainers.run_directory import open_run, read_metrics
+from hgpo_gym.trainers.run_directory import read_metrics
+from tests import small_runs
+from tests.small_runs import numbers
 
 ACTIONS = ("open red door", "open blue door", "go back")
 SMALL = ["model=tabular", "env.sections=2", "env.max_episode_steps=12", "evaluation.decoding_seeds=2"]
@@ -164,20 +164,7 @@ def test_a_table_is_saved_and_loaded(policy, tmp_path):
         TabularPolicy.load(tmp_path / "nowhere")
 
 
-def train(run_dir, *overrides):
-    settings = load_config("config", [*SMALL, f"run_dir={run_dir}", *overrides])
-    trainer = Trainer(settings, open_run(settings), Progress())
-    try:
-        return trainer.train()
-    finally:
-        trainer.close()
-
-
-def numbers(run_dir):
-    return [
-        {name: value for name, value in line.items() if not name.startswith("seconds_")}
-        for line in read_metrics(run_dir)
-    ]
+train = partial(small_runs.train, base=SMALL)
 
 
 def entries_of(run_dir, iteration):

@@ -9,20 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
-from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.models.huggingface import make_tiny_model, train_tokenizer
+from hgpo_gym.trainers.models.language_model import LoraSettings
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.lora import add_adapter
 from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
 from hgpo_gym.trainers.rollouts.collect import collect
-from hgpo_gym.trainers.run import Trainer
-from hgpo_gym.trainers.run_directory import open_run, read_metrics
-from hgpo_gym.trainers.settings import LoraSettings
+from hgpo_gym.trainers.run_directory import read_metrics
+from tests import small_runs
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back", "go back again")
 # The last is longer than a block of the KV cache on a CPU, 128 tokens, so that its prefix is kept.
@@ -232,16 +230,9 @@ SMALL = [
 
 
 def train(run_dir, *overrides):
-    settings = load_config("config", [*SMALL, f"run_dir={run_dir}", *overrides])
-    trainer = Trainer(settings, open_run(settings), Progress())
-    try:
-        trainer.train()
-    finally:
-        trainer.close()
-    return [
-        {name: value for name, value in line.items() if not name.startswith("seconds_")}
-        for line in read_metrics(run_dir)
-    ]
+    """The numbers of a finished run."""
+    small_runs.train(run_dir, *overrides, base=SMALL)
+    return small_runs.numbers(run_dir)
 
 
 def test_training_goes_on_to_the_same_numbers(tmp_path, monkeypatch):
