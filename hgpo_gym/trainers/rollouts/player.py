@@ -61,6 +61,9 @@ class Player:
         self.truncated = False
         self._first_info, self._seed, self._team, self._record = info, seed, team, record
         self._kept: list[tuple[Said, ...]] = []
+        self._said: tuple[Said, ...]
+        self._role: str
+        self._row_of_action: Row | None
         self._begin_turn(prompt, info, ())
 
     def branch(self, turn: int, seed: tuple[int, ...], prompt: str, info: dict[str, Any]) -> "Player":
@@ -173,7 +176,7 @@ class Player:
 
     def _begin_turn(self, prompt: str, info: dict[str, Any], said: tuple[Said, ...]) -> None:
         self._prompt, self._info, self._said = prompt, info, said
-        self._row_of_action: Row | None = None
+        self._row_of_action = None
         self._kept.append(said)
         self.keys_of_turn.append(info["context_keys"])
         role = self._team.next(said, info)

@@ -176,7 +176,7 @@ def _branches(
         (path, turn) for path in paths for turn in range(path.turn + (path.origin is not None), path.played.turn)
     ]
     weights = _weights(moments, branch_at, level)
-    new = []
+    new: list[_Path] = []
     for tree in range(1 + max(path.tree for path in paths)):
         own = [index for index, (path, _) in enumerate(moments) if path.tree == tree]
         total = weights[own].sum()
