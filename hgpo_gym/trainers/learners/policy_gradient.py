@@ -40,7 +40,7 @@ class PolicyGradientLearner:
         progress: told of a warm start.
 
     Raises:
-        ValueError: an unknown estimator or option.
+        ValueError: an unknown estimator or option, a model that does not go together with other settings.
     """
 
     packages = ()
@@ -49,6 +49,7 @@ class PolicyGradientLearner:
     update: PolicyUpdate | None = None
 
     def __init__(self, run: RunSettings, processes: Processes, progress: Progress):
+        run.model.check(run, processes.count)
         ESTIMATORS.check_options(*run.algo)
         self.team = TEAMS.bind(run.team)()
         self.run, self.processes, self.progress = run, processes, progress
