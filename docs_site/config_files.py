@@ -77,8 +77,9 @@ def explanation(file: ConfigFile, key: Key) -> str:
 
 def _below(file: ConfigFile) -> Iterator[ConfigFile]:
     for name in file.builds_on:
-        yield config_files()[name]
-        yield from _below(config_files()[name])
+        if name in config_files():  # not so a choice that is registered without a file
+            yield config_files()[name]
+            yield from _below(config_files()[name])
 
 
 def _comment(file: ConfigFile, key: Key) -> str:

@@ -25,7 +25,12 @@ def own_environments() -> list[EnvRecord]:
 
 def option_meanings(id: str) -> dict[str, str]:
     """What the docstring of an environment's class says about each option."""
-    sections = Docstring(inspect.getdoc(_creator(id)) or "").parse("google", warn_missing_types=False)
+    return argument_meanings(_creator(id))
+
+
+def argument_meanings(documented: object) -> dict[str, str]:
+    """What a docstring says about each argument."""
+    sections = Docstring(inspect.getdoc(documented) or "").parse("google", warn_missing_types=False)
     return {
         parameter.name: " ".join(parameter.description.split())
         for section in sections

@@ -1,15 +1,16 @@
 """Reference pages: the configuration from its files, the commands from their parsers."""
 
 import argparse
+import inspect
 from collections.abc import Iterator
 
 import yaml
 
 from docs_site.config_files import ConfigFile, config_files, explanation
-from docs_site.environments import option_meanings, own_environments
+from docs_site.environments import argument_meanings, option_meanings, own_environments
 from docs_site.markdown import code, prose, settings, table
 from hgpo_gym.cli.main import COMMANDS, EXAMPLES, make_parser
-from hgpo_gym.config.choices import FOLDER, env_settings, has_file
+from hgpo_gym.config.choices import FOLDER, REGISTRIES, choice_settings, env_settings, has_file
 from hgpo_gym.envs.registration import EnvRecord
 
 GROUPS = {
@@ -17,6 +18,7 @@ GROUPS = {
     "learner": "What an iteration does.",
     "algo": "How credit is assigned.",
     "objective": "What the policy update maximises, or the loss that it minimises.",
+    "team": "Who answers, and when an answer is the action.",
     "prompt": "How a step is put to the model.",
     "engine": "What generates the answers.",
     "trainer": "The policy update.",
@@ -42,6 +44,7 @@ def configuration(_: str = "") -> str:
                 parts.append(_file_section(title, file.name.replace("/", "-"), file, level=3))
         if group == "env":
             parts += [_made_section(record) for record in own_environments() if not has_file("env", record.name)]
+        parts += [_choice_section(group, name) for name in REGISTRIES.get(group, ()) if not has_file(group, name)]
     for command in sorted(files.keys() & COMMANDS.keys()):
         parts.append(_file_section(f"Only hgpo-gym {command}", command, files[command], level=2))
     return "\n\n".join(parts)
@@ -61,10 +64,26 @@ def _made_section(record: EnvRecord) -> str:
     """The settings of an environment without a file: the options of its class."""
     meanings = option_meanings(record.id) | {"id": "For gymnasium.make.", "max_episode_steps": "Its step limit."}
     rows = [
-        (code(f"env.{key}"), code(yaml.safe_dump(value).removesuffix("...\n").strip()), prose(meanings[key]))
+        (code(f"env.{key}"), code(_yaml(value)), prose(meanings[key]))
         for key, value in env_settings(record)["env"].items()
     ]
     return f"### env={record.name} {{#env-{record.name}}}\n\n{prose(record.description)}\n\n{settings(COLUMNS, rows)}"
+
+
+def _choice_section(group: str, name: str) -> str:
+    """The settings of a choice without a file: the options of its function or class."""
+    registry = REGISTRIES[group]
+    about = " ".join((inspect.getdoc(registry[name]) or "").partition("\n\n")[0].split())
+    meanings = argument_meanings(registry[name]) | {"name": about}
+    rows = [
+        (code(f"{group}.{key}"), code(_yaml(value)), prose(meanings[key]))
+        for key, value in choice_settings(registry, name).items()
+    ]
+    return f"### {group}={name} {{#{group}-{name}}}\n\n{prose(about)}\n\n{settings(COLUMNS, rows)}"
+
+
+def _yaml(value: object) -> str:
+    return yaml.safe_dump(value).removesuffix("...\n").strip()
 
 
 def _defaults() -> dict[str, str]:
