@@ -57,6 +57,7 @@ class PolicyGradientLearner:
     measured: Measured | None = None
 
     def __init__(self, run: RunSettings, processes: Processes, progress: Progress):
+        run.model.check(run, processes.count)
         try_estimator(run)
         SAMPLERS.check_options(*run.sampler)
         SHAPERS.check_options(*run.shaping)
