@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.resident_memory import forget_peak, peak_mib
 from hgpo_gym.advantages import StepBatch
-from hgpo_gym.config.compose import load_config, plain
+from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.models.huggingface import train_tokenizer
 from hgpo_gym.trainers.policies.base import TokenRecord
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
@@ -98,7 +98,7 @@ def _peak_of_update(setting: Setting) -> float:
         "gradient_checkpointing": setting.checkpointing,
         "optimizer": setting.optimizer,
     }
-    settings = TrainerSettings(**plain(load_config("config", []).trainer) | changes)
+    settings = TrainerSettings(**load_config("config", [])["trainer"] | changes)
     update = PolicyUpdate(policy, None, settings, 1.0)
     short = TokenRecord(ids[:1], ids[:1], record.logprobs[:1])
     update([short], _episodes(1), np.ones(1), (0,))  # makes the optimiser's state

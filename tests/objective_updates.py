@@ -4,11 +4,11 @@ torchrun --nproc_per_node=2 -m tests.objective_updates OUT.pt
 """
 
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import torch
 
+from hgpo_gym.advantages import Advantages
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.policies import Sampling
 from hgpo_gym.trainers.processes import ALONE, SeveralProcesses
@@ -24,9 +24,7 @@ NEEDED = {
     "kl_cov": {"share": 0.1},
 }
 """Options without a default, and those with which tokens of a small batch are chosen and left alone."""
-ADVANTAGES = SimpleNamespace(
-    values=np.linspace(-1, 1, COUNT), extras={"target": np.linspace(0.1, 0.9, COUNT)}, tokens=None
-)
+ADVANTAGES = Advantages(np.linspace(-1, 1, COUNT), {"target": np.linspace(0.1, 0.9, COUNT)})
 
 
 def drawn():

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from hgpo_gym.advantages import StepBatch
-from hgpo_gym.config.compose import load_config, plain
+from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.models.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
@@ -30,7 +30,7 @@ def answers(policy, count=24, sampling=None, prompt="place {}"):
 
 def settings(**changes):
     """Those of configs/trainer/default.yaml, but for a few."""
-    defaults = plain(load_config("config", []).trainer)
+    defaults = load_config("config", [])["trainer"]
     small = {"learning_rate": 0.01, "warmup_steps": 0, "mini_batch_size": 8, "update_epochs": 2}
     return TrainerSettings(**{**defaults, **small, **changes})
 

@@ -21,9 +21,14 @@ SETTINGS = [
 ]
 
 
-def train(run_dir, *overrides, settings=SETTINGS, progress=None):
-    """Train to the end in `run_dir`, with these settings and then the overrides. Returns the summary."""
-    with Run(load_run([*settings, f"run_dir={run_dir}", *overrides]), progress or Progress()) as run:
+def settings(run_dir, *overrides, base=SETTINGS):
+    """Those of the run that `train` trains."""
+    return load_run([*base, f"run_dir={run_dir}", *overrides])
+
+
+def train(run_dir, *overrides, base=SETTINGS, progress=None):
+    """A finished run in `run_dir`: the settings of `base`, and `overrides` on top. Returns its summary."""
+    with Run(settings(run_dir, *overrides, base=base), progress or Progress()) as run:
         return run.train()
 
 

@@ -1,25 +1,29 @@
 """LoRA and QLoRA: the adapter alone trains and is saved, the base stays and is the reference, export merges."""
 
+import shutil
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from hgpo_gym.trainers.assemble import initial_policy, load_policy, reference_policy
-from omegaconf import OmegaConf
 
-from hgpo_gym.config.compose import load_config
+from hgpo_gym.config.compose import load_run
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.export import export
 from hgpo_gym.trainers.models.huggingface import load_model
+from hgpo_gym.trainers.models.language_model import LoraSettings
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.lora import WithoutAdapter, add_adapter, load_adapter, merge, plain_weights
-from hgpo_gym.trainers.settings import LoraSettings
+from hgpo_gym.trainers.run import Run, make_learner
+from hgpo_gym.trainers.run_directory import read_config
+from hgpo_gym.trainers.settings import RunSettings
+from tests import small_runs
 from tests.small_models import answers, make_policy, settings, updated, weights
-from tests.small_runs import numbers, train
+from tests.small_runs import numbers
 
 pytest.importorskip("peft")
 
@@ -132,6 +136,9 @@ RUN = [
 ]  # fmt: skip
 
 
+train = partial(small_runs.train, base=RUN)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run of two iterations, stopped after one and resumed, and the whole one."""
@@ -156,14 +163,21 @@ def test_a_run_with_an_adapter_resumes_to_the_same_numbers_and_keeps_small_check
     assert adapter.stat().st_size < 0.3 * whole_model.stat().st_size
 
 
+def test_the_reference_is_what_lies_under_the_adapter(run, tmp_path):
+    """No second copy of the model is kept for the KL loss."""
+    shutil.copytree(run / "whole", tmp_path / "run")
+    with Run(small_runs.settings(tmp_path / "run", "resume=must", base=RUN), Progress()) as resumed:
+        assert isinstance(resumed.learner.update.reference, WithoutAdapter)
+
+
 def test_export_merges_to_the_same_outputs(run, tmp_path, monkeypatch):
     command = [sys.executable, "-m", "hgpo_gym", "export", str(run / "whole"), "--to", str(tmp_path / "plain")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "iteration_0002" in done.stdout
     exported, tokenizer = load_model(str(tmp_path / "plain"), device="cpu")
-    config = OmegaConf.load(run / "whole" / "config.yaml")
-    trained = load_policy(config, run / "whole" / "checkpoints" / "iteration_0002" / "model")
+    settings = RunSettings.parse(read_config(run / "whole"))
+    trained = settings.model.load(settings, run / "whole" / "checkpoints" / "iteration_0002" / "model")
     ids = torch.from_numpy(trained.encode_prompts(["You are in a hall. Doors: red, blue."])[0])[None]
     with torch.inference_mode():
         outputs = exported(ids).logits
@@ -171,7 +185,6 @@ def test_export_merges_to_the_same_outputs(run, tmp_path, monkeypatch):
         with trained.model.disable_adapter():
             assert (outputs - trained.model(ids).logits).abs().max() > 1e-3
     assert tokenizer.get_vocab() == trained.tokenizer.get_vocab()
-    assert isinstance(reference_policy(config, trained, run), WithoutAdapter)
 
 
 def test_export_takes_the_iteration_that_is_asked_for_and_overwrites_nothing(run, tmp_path):
@@ -194,9 +207,9 @@ def test_an_adapter_whose_base_is_gone_names_it(base, tmp_path):
     base_model.save(moved)
     with_adapter(moved).save(tmp_path / "adapter")
     moved.rename(tmp_path / "elsewhere")
-    config = load_config("config", ["model.lora.rank=4"])
+    settings = load_run(["model.lora.rank=4"])
     with pytest.raises(FileNotFoundError, match=r"belongs to the model in .*base, which is gone\. .*adapter_config"):
-        load_policy(config, tmp_path / "adapter")
+        settings.model.load(settings, tmp_path / "adapter")
     with pytest.raises(FileNotFoundError, match="holds an adapter alone"):
         load_model(str(tmp_path / "adapter"))
 
@@ -215,6 +228,5 @@ def test_an_adapter_whose_base_is_gone_names_it(base, tmp_path):
 def test_mistakes_are_named(overrides, missing, error, message, base, monkeypatch):
     if missing:
         monkeypatch.setitem(sys.modules, missing, None)
-    config = load_config("config", [f"model.path={base}", "warmstart.source=none", *overrides])
     with pytest.raises(error, match=message):
-        initial_policy(config, Progress())
+        make_learner(load_run([f"model.path={base}", "warmstart.source=none", *overrides]), Progress()).start()

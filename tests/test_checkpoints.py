@@ -17,17 +17,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hgpo_gym.trainers.assemble import initial_weights, make_evaluated_policy
 from rich.console import Console
 from safetensors.torch import save_file
 
-from hgpo_gym.config.compose import load_config
+from hgpo_gym.cli.evaluation import evaluated_policy
+from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.files import NotWrittenError, make_whole, write_whole
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, UnsoundError, load_update_state
+from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, UnsoundError
+from hgpo_gym.trainers.learners import Saving
 from hgpo_gym.trainers.models.huggingface import load_model, save_model
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.run_directory import RunDirectory, open_run, read_metrics, read_summary
+from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.warm_start.weights import initial_weights
 from tests import small_runs
 from tests.checks import killed_run
 from tests.small_runs import numbers
@@ -48,8 +51,8 @@ class Notes(Progress):
         self.on_line(text)
 
 
-def train(run_dir, *overrides, report=None):
-    return small_runs.train(run_dir, *SHORT, *overrides, progress=report or Notes())
+def train(run_dir, *overrides, progress=None):
+    return small_runs.train(run_dir, *SHORT, *overrides, progress=progress or Notes())
 
 
 def killed_at(number, folder, act):
@@ -107,7 +110,12 @@ def whole(tmp_path_factory):
 def save(checkpoints, iteration):
     policy = TabularPolicy(Table(16), level=0)
     policy.model.logits.data.fill_(float(iteration))
-    checkpoints.save(iteration, policy, {"optimizer": torch.full((4,), float(iteration))}, {})
+
+    def write(folder):
+        policy.save(folder / "model")
+        torch.save({"optimizer": torch.full((4,), float(iteration))}, folder / "update.pt")
+
+    checkpoints.save(iteration, Saving(write, nbytes=100), {})
 
 
 def test_a_kill_before_any_file_operation_of_saving_leaves_a_newest_checkpoint_that_is_sound(tmp_path):
@@ -121,7 +129,7 @@ def test_a_kill_before_any_file_operation_of_saving_leaves_a_newest_checkpoint_t
         path = checkpoints.newest_sound(pytest.fail)
         assert path == checkpoints.newest()
         loaded = TabularPolicy.load(path / "model").model.logits[0].item()
-        assert loaded == load_update_state(path)["optimizer"][0].item() == int(path.name[-4:])
+        assert loaded == torch.load(path / "update.pt")["optimizer"][0].item() == int(path.name[-4:])
         newest.append(int(loaded))
         checkpoints.tidy(3, pytest.fail)
         save(checkpoints, 3)
@@ -172,7 +180,7 @@ def test_a_damaged_checkpoint_is_named_left_out_and_kept_and_the_one_before_is_u
     damaged = tmp_path / "checkpoints" / "iteration_0002"
     act(damaged / name)
     notes = Notes()
-    train(tmp_path, "checkpoint.keep=2", "resume=auto", report=notes)
+    train(tmp_path, "checkpoint.keep=2", "resume=auto", progress=notes)
     said = "\n".join(notes.lines)
     assert f"{damaged} is not sound: " in said
     assert name in said
@@ -208,27 +216,26 @@ def test_metrics_follow_the_checkpoint_whatever_became_of_the_file(damage, tmp_p
 
 
 def test_what_resume_asks_for_is_a_checkpoint(tmp_path):
-    config = {
-        resume: load_config("config", [*small_runs.SETTINGS, *SHORT, f"run_dir={tmp_path}", f"resume={resume}"])
-        for resume in ("never", "auto", "must")
+    settings = {
+        resume: small_runs.settings(tmp_path, *SHORT, f"resume={resume}") for resume in ("never", "auto", "must")
     }
-    RunDirectory(tmp_path).begin(config["auto"])  # a run that was killed before its first checkpoint
+    RunDirectory(tmp_path).begin(settings["auto"].resolved)  # a run that was killed before its first checkpoint
     with pytest.raises(FileNotFoundError, match=r"resume=must, but .* holds no checkpoint"):
-        open_run(config["must"])
+        open_run(settings["must"])
     train(tmp_path, "resume=auto")
     (tmp_path / "config.yaml").write_text("")
     with pytest.raises(ValueError, match=r"config.yaml is damaged\. Restore it, or remove it"):
-        open_run(config["auto"])
+        open_run(settings["auto"])
     (tmp_path / "config.yaml").unlink()
     with pytest.raises(FileExistsError, match="already holds a run"):
-        open_run(config["never"])
+        open_run(settings["never"])
     assert train(tmp_path, "resume=must", "trainer.iterations=4")["iterations"] == 4
 
 
 def test_global_random_states_change_nothing_not_even_with_dropout(tmp_path, monkeypatch):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
-    made = load_config("warmstart", ["out=x", "warmstart.source=none", "tiny.hidden_size=32", "tiny.heads=2"])
-    model, tokenizer = load_model(initial_weights(made, Notes()))
+    made = load_run(["warmstart.source=none", "tiny.hidden_size=32", "tiny.heads=2"])
+    model, tokenizer = load_model(initial_weights(made, made.model, Notes()))
     model.config.attention_dropout = 0.3
     save_model(model, tokenizer, tmp_path / "model")
     assert load_model(str(tmp_path / "model"))[0].config.attention_dropout == 0.3
@@ -256,8 +263,8 @@ def test_the_checkpoint_of_the_best_evaluation_is_kept(tmp_path):
     assert kept == ["iteration_0000", f"iteration_{best['iteration']:04d}", "iteration_0006"]
     tables = []
     for iteration in ("best", best["iteration"], "newest"):
-        overrides = [*small_runs.SETTINGS, f"run={tmp_path}", f"iteration={iteration}"]
-        tables.append(make_evaluated_policy(load_config("eval", overrides), Notes()).model.logits)
+        config = load_config("eval", [*small_runs.SETTINGS, f"run={tmp_path}", f"iteration={iteration}"])
+        tables.append(evaluated_policy(config, RunSettings.parse(config), Notes()).model.logits)
     assert torch.equal(tables[0], tables[1])
     assert not torch.equal(tables[0], tables[2])
 
@@ -272,7 +279,7 @@ def test_a_run_goes_on_without_a_checkpoint_that_the_disk_does_not_take_and_trie
                 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
         notes = Notes(make_room)
-        train(tmp_path, report=notes)
+        train(tmp_path, progress=notes)
     missed = [text for text in notes.lines if text.startswith("No checkpoint")]
     assert [text.split(":")[0] for text in missed] == [f"No checkpoint after iteration {n}" for n in (1, 2)]
     assert f"Cannot write {tmp_path / 'checkpoints' / 'iteration_0001'}: File too large; " in missed[0]

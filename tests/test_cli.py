@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from hgpo_gym.cli.play import play_in_terminal
-from hgpo_gym.config.compose import load_config
+from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.envs import TextEnv, Turn, register
 from tests.commands import run
 
@@ -101,7 +101,7 @@ def test_diagnose_writes_what_it_prints(capsys, tmp_path):
     with (tmp_path / "findings.csv").open() as file:
         lines = list(csv.DictReader(file))
     overall = [line for line in lines if line["steps"] == "all"]
-    labels = list(load_config("diagnose", []).diagnose.estimators)
+    labels = list(load_config("diagnose", [])["diagnose"]["estimators"])
     assert len(overall) == 2 * 2 * (len(labels) + 1)
     for label in (*labels, "true_baseline"):
         assert label in out
@@ -152,7 +152,7 @@ def test_a_person_can_play_and_sees_which_contexts_recur(monkeypatch):
     lines = iter(["1", "walk on", "fly away", "4", "open red door", "/quit"])
     console = Console(file=io.StringIO(), width=100)
     monkeypatch.setattr(console, "input", lambda *_, **__: next(lines))
-    play_in_terminal(load_config("play", ["task_id=red-red-blue"]), console)
+    play_in_terminal(load_run([]), "red-red-blue", console)
     text = console.file.getvalue()
     assert "Task: Find the way through the castle to the garden." in text
     assert "1. walk on" in text
@@ -180,9 +180,8 @@ def test_play_shows_brackets_as_they_are(monkeypatch):
     lines = iter(["1", "/quit"])
     console = Console(file=io.StringIO(), width=100)
     monkeypatch.setattr(console, "input", lambda *_, **__: next(lines))
-    config = load_config("play", [])
-    config.env = {"id": "hgpo_gym_tests/Bracketed-v0"}
-    play_in_terminal(config, console)
+    settings = load_run([]).changed(env={"id": "hgpo_gym_tests/Bracketed-v0"})
+    play_in_terminal(settings, console=console)
     text = console.file.getvalue()
     for shown in ("a [bold] task", "Buy tea [organic] [/].", "[red]tea[/red]", "1. buy[tea]", "Bought [b]."):
         assert shown in text
@@ -195,5 +194,5 @@ def test_play_ends_with_the_input(monkeypatch):
         raise EOFError
 
     monkeypatch.setattr(console, "input", ended)
-    play_in_terminal(load_config("play", []), console)
+    play_in_terminal(load_run([]), console=console)
     assert "signpost" in console.file.getvalue()

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from omegaconf import OmegaConf
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.cli.main import main
-from hgpo_gym.config import compose as configuration
-from hgpo_gym.config.compose import load_config
+from hgpo_gym.config import choices
+from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.compare import NotComparableError, check_comparable, seed_list
 from hgpo_gym.experiments.pool import train_all
-from hgpo_gym.trainers.run_directory import read_metrics, read_summary
+from hgpo_gym.trainers.run_directory import read_config, read_metrics, read_summary
 
 SMALL = ["model=tabular", "env.sections=2", "env.max_episode_steps=12", "evaluation.decoding_seeds=1", "jobs=2"]
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,10 +60,10 @@ def compare(capsys, *overrides):
 
 def test_an_algorithm_that_brings_settings_of_its_own_is_refused(capsys, tmp_path, monkeypatch):
     folder = tmp_path / "configs"
-    subprocess.run(["cp", "-r", configuration.FOLDER, folder], check=True)
+    subprocess.run(["cp", "-r", choices.FOLDER, folder], check=True)
     sly = (folder / "algo" / "hgpo.yaml").read_text().replace("\n", "\n  ")
     (folder / "algo" / "sly.yaml").write_text(f"# @package _global_\nalgo:\n  {sly}\nrollout:\n  group_size: 16\n")
-    monkeypatch.setattr(configuration, "FOLDER", folder)
+    monkeypatch.setattr(choices, "FOLDER", folder)
     status, _, err = compare(capsys, "algos=[grpo,sly]", "seeds=2", f"out={tmp_path / 'out'}")
     assert status == 2
     assert "rollout.group_size: 8 in what is asked for, grpo-seed0, grpo-seed1; 16 in sly-seed0, sly-seed1" in err
@@ -147,9 +146,9 @@ def test_an_algorithm_can_compete_with_itself(capsys, tmp_path):
     algos = "algos=[gigpo,{name:hgpo,history_length:0},{name:hgpo,history_length:1,base_group:true}]"
     status, out, err = compare(capsys, algos, "trainer.iterations=1", f"out={tmp_path}")
     assert status == 0, err
-    runs = {path.parent.name: OmegaConf.load(path).algo for path in tmp_path.glob("*/config.yaml")}
+    runs = {path.parent.name: read_config(path.parent)["algo"] for path in tmp_path.glob("*/config.yaml")}
     assert set(runs) == {"gigpo-seed0", "hgpo-history_length_0-seed0", "hgpo-history_length_1-base_group_True-seed0"}
-    assert runs["hgpo-history_length_0-seed0"].history_length == 0
+    assert runs["hgpo-history_length_0-seed0"]["history_length"] == 0
     assert "hgpo K=0 base_group=False" in out
 
 
@@ -255,31 +254,35 @@ def test_a_run_that_another_process_holds_fails_alone_and_is_tried_again(capsys,
     assert snapshot(tmp_path).items() > before.items()
 
 
-def _end_as_told(config):
-    print(f"This is {config.name} in process {os.getpid()}")
-    if config.how == "exit":
+def _end_as_told(settings):
+    how = WAYS[settings.run_dir.name]
+    print(f"This is {settings.run_dir.name} in process {os.getpid()}")
+    if how == "exit":
         os._exit(7)
-    if config.how == "raise":
+    if how == "raise":
         raise RuntimeError("the sky fell")
-    sys.exit(config.how)
+    sys.exit(how)
+
+
+WAYS = {"fine": 0, "gone": "exit", "after": 0, "raised": "raise", "refused": 2, "last": 0}
 
 
 def test_runs_that_crash_are_named_and_the_others_go_on_in_few_processes(tmp_path):
-    ways = {"fine": 0, "gone": "exit", "after": 0, "raised": "raise", "refused": 2, "last": 0}
-    configs = {tmp_path / name: OmegaConf.create({"name": name, "how": how}) for name, how in ways.items()}
+    fine = load_run(SMALL[:-1])
+    runs = {tmp_path / name: fine.changed(run_dir=str(tmp_path / name)) for name in WAYS}
     seen = []
-    failed = train_all(configs, 1, _end_as_told, seen.extend)
+    failed = train_all(runs, 1, _end_as_told, seen.extend)
     assert {run.name: how for run, how in failed.items()} == {
         "gone": "its process ended with exit code 7",
         "raised": "its process ended with exit code 1",
         "refused": "it ended with status 2",
     }
-    logs = {name: (tmp_path / name / "log.txt").read_text() for name in ways}
-    assert all(logs[name].startswith(f"This is {name} in process ") for name in ways)
+    logs = {name: (tmp_path / name / "log.txt").read_text() for name in WAYS}
+    assert all(logs[name].startswith(f"This is {name} in process ") for name in WAYS)
     assert "RuntimeError: the sky fell" in logs["raised"]
     processes = {log.splitlines()[0].split()[-1] for log in logs.values()}
     assert len(processes) == 3
-    assert list(dict.fromkeys(seen)) == list(configs)
+    assert list(dict.fromkeys(seen)) == list(runs)
 
 
 def test_group_sizes_are_counted_by_level():

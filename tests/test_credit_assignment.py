@@ -1,6 +1,7 @@
 """Estimators of credit against independently computed values, and what each of them promises."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def test_golden_credit(case):
 def single_steps(returns, **columns) -> StepBatch:
     """Episodes of one step each, in one group unless `group` is given."""
     count = len(returns)
-    records = {
+    records: dict[str, Any] = {
         "group": [0] * count,
         "trajectory": list(range(count)),
         "step": [0] * count,
@@ -300,7 +301,7 @@ def test_empg_trusts_confident_steps():
 
 def test_progpo_by_hand():
     """All fail: abc has seen two new things in three steps, aab one. In the other group nothing changes."""
-    records = {
+    records: dict[str, Any] = {
         "group": [0] * 6 + [1] * 2,
         "trajectory": [0, 0, 0, 1, 1, 1, 2, 3],
         "step": [0, 1, 2, 0, 1, 2, 0, 0],

@@ -13,13 +13,14 @@ from hgpo_gym.analysis.estimator_bias.decision_process import Situations, unfold
 from hgpo_gym.analysis.estimator_bias.exact import baseline, context_bias, solve, success_rate
 from hgpo_gym.analysis.estimator_bias.measure import Truth, measure
 from hgpo_gym.analysis.estimator_bias.policies import improved, stages_of_training, uniform_policy
-from hgpo_gym.analysis.estimator_bias.run import run_diagnosis
+from hgpo_gym.analysis.estimator_bias.run import DiagnoseSettings, run_diagnosis
 from hgpo_gym.analysis.estimator_bias.simulate import roll_out
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
 from hgpo_gym.memory import Memory
 from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.settings import RunSettings, parse_section
 
 GAMMA = 0.9
 MEMORY = {"window": 2, "history_length": 2, "key": "observation"}
@@ -367,9 +368,11 @@ def test_groups_must_divide_the_episodes():
 def test_alfworld_is_measured_by_continuations(alfworld_data, tmp_path, monkeypatch):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     small = ["diagnose.group_sizes=[4,8]", "diagnose.tasks=2", "diagnose.episodes=60", "diagnose.probes=15"]
-    less = ["diagnose.random_actions=[0.5]", "diagnose.continuations=16", f"out={tmp_path / 'out'}"]
+    less = ["diagnose.random_actions=[0.5]", "diagnose.continuations=16"]
     env = ["env=alfworld", f"env.data={alfworld_data}", "env.split=valid_seen", "env.max_episode_steps=30"]
-    findings = run_diagnosis(load_config("diagnose", [*env, *small, *less]), Progress())
+    config = load_config("diagnose", [*env, *small, *less])
+    settings = parse_section(DiagnoseSettings, config["diagnose"], "diagnose.")
+    findings = run_diagnosis(RunSettings.parse(config), settings, tmp_path / "out", Progress())
     overall = {found.estimator: found.errors for found in findings if (found.steps, found.group_size) == ("all", 8)}
     assert overall["hgpo_k2"].coverage == 1
     assert 0 < overall["hgpo_gae"].error < overall["gigpo"].error

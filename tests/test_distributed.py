@@ -12,11 +12,10 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from hgpo_gym.trainers.assemble import make_env
 from safetensors.torch import load_file
 
-from hgpo_gym.config.compose import load_config
-from hgpo_gym.trainers.checkpoint import load_update_state
+from hgpo_gym.config.compose import load_run
+from hgpo_gym.trainers.environments import make_env
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
 from hgpo_gym.trainers.policies.batching import dealt_batches, length_sorted_batches
 from hgpo_gym.trainers.processes import ALONE, Processes, join_processes
@@ -75,7 +74,7 @@ def sharded(tmp_path_factory):
 
 
 def train(run_dir, *overrides):
-    small_runs.train(run_dir, *overrides, settings=SMALL)
+    small_runs.train(run_dir, *overrides, base=SMALL)
     return run_dir
 
 
@@ -135,7 +134,7 @@ def test_a_checkpoint_does_not_depend_on_how_many_processes_made_it(one, sharded
     assert weights.keys() == expected.keys()
     for name, weight in weights.items():
         torch.testing.assert_close(weight, expected[name], atol=1e-3, rtol=0)
-    state, expected_state = load_update_state(ours)["optimizer"], load_update_state(theirs)["optimizer"]
+    state, expected_state = (torch.load(path / "update.pt")["optimizer"] for path in (ours, theirs))
     assert state["param_groups"] == expected_state["param_groups"]
     for name, moments in expected_state["state"].items():
         torch.testing.assert_close(state["state"][name], moments, atol=1e-4, rtol=0)
@@ -210,11 +209,11 @@ def test_shares_are_a_division(count):
 
 
 def test_groups_that_were_collected_apart_make_the_rollout_of_one_process():
-    config = load_config("config", SMALL)
-    env = make_env(config, num_tasks=4, group_size=3, workers=0)
+    settings = load_run(SMALL)
+    env = make_env(settings, num_tasks=4, group_size=3)
     tasks, seeds = tasks_in_order(env.unwrapped.task_ids, 0, 0, 4), [(9, group) for group in range(4)]
     whole = collect(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds)
-    half = make_env(config, num_tasks=2, group_size=3, workers=0)
+    half = make_env(settings, num_tasks=2, group_size=3)
     parts = [
         collect(half, RandomPolicy(), Sampling(), task_ids=part.share(tasks), seeds=part.share(seeds))
         for part in (Part(0, 2), Part(1, 2))
@@ -260,19 +259,19 @@ def test_a_process_without_a_sequence_has_an_empty_batch():
 def test_settings_that_do_not_suit_several_processes(count, overrides, message, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", str(count))
     with pytest.raises(ValueError, match=message.replace("?", r"\?")):
-        join_processes(load_config("config", overrides))
+        join_processes(load_run(overrides))
 
 
 def test_accelerate_leaves_the_strategy_to_the_configuration(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(ValueError, match="leave that to distributed=fsdp2"):
-        join_processes(load_config("config", ["distributed=fsdp2"]))
+        join_processes(load_run(["distributed=fsdp2"]))
 
 
 def test_one_process_is_alone_whatever_is_set(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert join_processes(load_config("config", ["distributed=fsdp2"])) is ALONE
+    assert join_processes(load_run(["distributed=fsdp2"])) is ALONE
 
 
 def test_other_commands_are_not_for_several_processes(tmp_path):

@@ -10,15 +10,15 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hgpo_gym.trainers.assemble import make_evaluation_env
 
-from hgpo_gym.config.compose import load_config, plain
+from hgpo_gym.config.compose import load_config, load_run
+from hgpo_gym.trainers.environments import make_evaluation_env
 from hgpo_gym.trainers.evaluation import evaluate
 from hgpo_gym.trainers.policies import Request, Response, Sampling
 from hgpo_gym.trainers.policies.base import MeteredPolicy, NoAnswerError
 from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
+from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
-from hgpo_gym.trainers.settings import EndpointSettings
 from tests.chat_server import Reply, choose, completion, error, serving
 from tests.commands import run
 
@@ -58,7 +58,7 @@ def echo(server, body):
 
 def settings(url, **changes):
     """Those of eval.yaml, with retries that come at once where the server says so."""
-    return EndpointSettings(**{**plain(load_config("eval", []).openai), "base_url": url, "model": "tiny", **changes})
+    return EndpointSettings(**{**load_config("eval", [])["openai"], "base_url": url, "model": "tiny", **changes})
 
 
 def ask(server, prompts, tmp_path, **changes):
@@ -94,8 +94,7 @@ def test_an_evaluation_by_endpoint_is_that_of_the_same_model_here_and_its_tokens
             capsys, server, f"out={out}", "openai.price_input=2", "openai.price_output=10", "evaluation.top_p=0.9"
         )
     assert status == 0, err
-    config = load_config("eval", MAZE)
-    env = make_evaluation_env(config)
+    env = make_evaluation_env(load_run(MAZE))
     expected = evaluate(env, Chooser(), Sampling(), range(4)).summary()
     env.close()
     result = json.loads(out.read_text())

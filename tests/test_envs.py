@@ -134,6 +134,10 @@ def test_the_splits_of_the_maze_are_fixed_and_apart():
         ({"colours": 9}, "colours=9: choose 2 to 6"),
         ({"distance": -1}, "distance=-1"),
         ({"render_mode": "human"}, "Unknown render_mode 'human'"),
+        ({"sections": "3"}, "sections='3': this option of hgpo_gym/SignpostMaze-v0 is int"),
+        ({"sections": 2.5}, "sections=2.5: this option of"),
+        ({"plates": "yes"}, "plates='yes': this option of hgpo_gym/SignpostMaze-v0 is bool"),
+        ({"max_episode_steps": "20"}, "max_episode_steps='20': this option of"),
         ({"colors": 3}, r"Unknown option of hgpo_gym/SignpostMaze-v0 'colors'. Did you mean 'colours'\?"),
     ],
 )

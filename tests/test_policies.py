@@ -6,15 +6,15 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from hgpo_gym.trainers.assemble import make_policy, save_model
 
-from hgpo_gym.config.compose import load_config
+from hgpo_gym.config.compose import load_run
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.memory import ContextWrapper, Memory, PromptTemplate
 from hgpo_gym.trainers.evaluation import Evaluation, evaluate
-from hgpo_gym.trainers.models.huggingface import load_model, make_tiny_model, train_tokenizer
+from hgpo_gym.trainers.models.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies import ExpertPolicy, RandomPolicy, Request, Sampling
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
+from hgpo_gym.trainers.policies.engines import make_policy
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import likelihood, score
 from hgpo_gym.trainers.policies.trie import TokenTrie
@@ -179,13 +179,13 @@ def test_models_are_saved_and_loaded(tiny, tmp_path):
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
 def test_the_engine_vllm_names_the_extra_that_it_needs(tiny):
     with pytest.raises(ModuleNotFoundError, match=r"engine=vllm needs vLLM: pip install 'hgpo_gym\[vllm\]'"):
-        make_policy(load_config("config", ["engine=vllm"]), *tiny)
+        make_policy(load_run(["engine=vllm"]).engine, *tiny)
 
 
 def test_the_engine_is_chosen_by_its_kind(tiny):
-    assert isinstance(make_policy(load_config("config", []), *tiny), LanguageModelPolicy)
+    assert isinstance(make_policy(load_run([]).engine, *tiny), LanguageModelPolicy)
     with pytest.raises(ValueError, match=r"Unknown engine.kind 'vlm'. Did you mean 'vllm'\?"):
-        make_policy(load_config("config", ["engine.kind=vlm"]), *tiny)
+        make_policy(load_run(["engine.kind=vlm"]).engine, *tiny)
 
 
 class Counting:

@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 from hgpo_gym.config.choices import choices
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.models.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.run_directory import flatten, read_metrics
-from tests import small_runs
+from tests.small_runs import train
 
 # From the scripts of HGPO in verl-agent (recipe/hgpo) and the defaults of its verl/trainer/config/ppo_trainer.yaml.
 EVERYWHERE = {
@@ -73,7 +72,7 @@ PRESETS = {
 
 
 def settings(*overrides):
-    return flatten(OmegaConf.to_container(load_config("config", overrides)))
+    return flatten(load_config("config", overrides))
 
 
 def test_there_are_eight_presets_beside_the_demo():
@@ -130,8 +129,8 @@ SCALED_DOWN = [
 )
 def test_a_preset_scaled_down_trains(preset, algo, chat_model, tmp_path):
     """Two optimiser steps: Adam moves no weight by more than the learning rate each time, weight decay aside."""
-    chosen = [f"experiment={preset}", f"algo={algo}", f"model.path={chat_model}"]
-    summary = small_runs.train(tmp_path, settings=[*chosen, *SCALED_DOWN])
+    overrides = [f"experiment={preset}", f"algo={algo}", f"model.path={chat_model}", *SCALED_DOWN]
+    summary = train(tmp_path, base=overrides)
     (metrics,) = read_metrics(tmp_path)
     assert summary["iterations"] == 1
     assert metrics["steps"] == 2 * 2 * 2

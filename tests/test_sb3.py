@@ -9,18 +9,18 @@ import pytest
 pytest.importorskip("stable_baselines3")
 
 import torch
-from hgpo_gym.trainers.baselines import make_trainer
 
 from hgpo_gym.cli.main import main
-from hgpo_gym.config.compose import load_config
+from hgpo_gym.config.compose import load_run
 from hgpo_gym.envs.features import TextFeatures
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.learners.sb3.networks import ABSENT, ActionScorer
 from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy
 from hgpo_gym.trainers.policies.base import Request, Sampling
 from hgpo_gym.trainers.processes import Processes
-from hgpo_gym.trainers.run_directory import open_run, read_metrics, read_summary
-from tests.small_runs import SETTINGS, numbers, train
+from hgpo_gym.trainers.run import Run
+from hgpo_gym.trainers.run_directory import read_metrics, read_summary
+from tests.small_runs import SETTINGS, numbers, settings, train
 
 FEATURES = TextFeatures(size=32, actions=5, action_size=16)
 EASY = ["env.sections=1", "algo.features.actions=4", "rollout.num_tasks=4", "rollout.group_size=4"]
@@ -46,18 +46,17 @@ def test_a_resumed_run_goes_on_with_the_same_numbers(algorithm, tmp_path):
     train(whole, *ALGORITHMS[algorithm])
     train(broken, *ALGORITHMS[algorithm], "trainer.iterations=2")
     train(broken, *ALGORITHMS[algorithm], "resume=must")
-    assert len(numbers(whole)) == 4
+    for run in (whole, broken):
+        assert [line.pop("iteration") for line in numbers(run)] == [1, 2, 3, 4]
     assert numbers(whole) == numbers(broken)
     assert read_summary(whole)["success_after"] == read_summary(broken)["success_after"]
 
 
 def test_an_iteration_plays_the_tasks_of_the_schedule_to_their_end(tmp_path):
-    config = load_config("config", [*SETTINGS, *ALGORITHMS["sb3_ppo"], "trainer.iterations=1", f"run_dir={tmp_path}"])
-    trainer = make_trainer(config, open_run(config), Progress())
-    tasks = trainer.schedule.tasks(0, 4)
-    trainer.train()
-    trainer.close()
-    episodes = trainer.policy.episodes.episodes
+    with Run(settings(tmp_path, *ALGORITHMS["sb3_ppo"], "trainer.iterations=1"), Progress()) as run:
+        tasks = run.learner.schedule.tasks(0, 4)
+        run.train()
+    episodes = run.learner.policy.episodes.episodes
     assert Counter(own[0].task_id for own in episodes) == {task: 4 * tasks.count(task) for task in tasks}
     assert all(own and len({episode.task_id for episode in own}) == 1 for own in episodes)
     assert all(sum(episode.steps for episode in own) <= 10 for own in episodes)
@@ -79,7 +78,7 @@ def test_a_score_belongs_to_the_action_and_not_to_its_place():
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_only_actions_that_are_there_are_chosen(algorithm, tmp_path):
-    policy = Sb3Policy.initial(load_config("config", [*SETTINGS, *ALGORITHMS[algorithm]]))
+    policy = Sb3Policy.initial(settings(tmp_path, *ALGORITHMS[algorithm]))
     answers = ("walk on", "go back")
     requests = [Request("You are in a bare corridor.", answers, seed=(seed,)) for seed in range(50)]
     drawn = [response.text for response in policy.generate(requests, Sampling())]
@@ -114,17 +113,19 @@ def test_they_are_evaluated_and_compared_as_the_others(capsys, tmp_path):
 
 def test_mistakes_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"Unknown option of sb3_ppo 'clip_rnge'\. Did you mean 'clip_range'"):
-        Sb3Policy.initial(load_config("config", ["algo=sb3_ppo", "+algo.clip_rnge=0.1"]))
-    policy = Sb3Policy.initial(load_config("config", [*SETTINGS, *ALGORITHMS["sb3_ppo"]]))
+        Sb3Policy.initial(load_run(["algo=sb3_ppo", "+algo.clip_rnge=0.1"]))
+    policy = Sb3Policy.initial(settings(tmp_path, *ALGORITHMS["sb3_ppo"]))
     with pytest.raises(ValueError, match="choose among admissible actions, and this environment lists none"):
         policy.generate([Request("Say something.")], Sampling())
     with pytest.raises(FileNotFoundError, match=r"expected sb3\.zip"):
-        Sb3Policy.load(load_config("config", ["algo=sb3_ppo"]), tmp_path)
-    config = load_config("config", ["algo=sb3_ppo", "env=secret_word", f"run_dir={tmp_path / 'word'}"])
-    with pytest.raises(ValueError, match="choose among admissible actions, and this environment lists none"):
-        make_trainer(config, open_run(config), Progress())
+        Sb3Policy.load(load_run(["algo=sb3_ppo"]), tmp_path)
+    without_list = load_run(["algo=sb3_ppo", "env=secret_word", f"run_dir={tmp_path / 'word'}"])
+    with (
+        pytest.raises(ValueError, match="choose among admissible actions, and this environment lists none"),
+        Run(without_list, Progress()),
+    ):
+        pass
     several = Processes()
     several.count = 2
-    config = load_config("config", [*SETTINGS, "algo=sb3_ppo", f"run_dir={tmp_path / 'run'}"])
     with pytest.raises(ValueError, match="algo=sb3_ppo trains in one process"):
-        make_trainer(config, open_run(config), Progress(), several)
+        Run(settings(tmp_path / "run", "algo=sb3_ppo"), Progress(), several)

@@ -1,6 +1,7 @@
 """The tabular policy: exact probabilities, a trace of training alone, and the trainer's promises kept with it."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -163,8 +164,7 @@ def test_a_table_is_saved_and_loaded(policy, tmp_path):
         TabularPolicy.load(tmp_path / "nowhere")
 
 
-def train(run_dir, *overrides):
-    return small_runs.train(run_dir, *overrides, settings=SMALL)
+train = partial(small_runs.train, base=SMALL)
 
 
 def entries_of(run_dir, iteration):

@@ -4,16 +4,16 @@ import json
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from omegaconf import OmegaConf
 
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.checkpoint import Checkpoints
-from hgpo_gym.trainers.run_directory import open_run, read_metrics, read_summary
+from hgpo_gym.trainers.run_directory import open_run, read_config, read_metrics, read_summary
 from tests import small_runs
 from tests.small_runs import numbers
 
@@ -41,12 +41,8 @@ def a_cache_of_its_own(tmp_path_factory):
         yield
 
 
-def config(run_dir, *overrides):
-    return load_config("config", [*SMALL, f"run_dir={run_dir}", *overrides])
-
-
-def train(run_dir, *overrides):
-    return small_runs.train(run_dir, *overrides, settings=SMALL)
+train = partial(small_runs.train, base=SMALL)
+settings = partial(small_runs.settings, base=SMALL)
 
 
 @pytest.mark.parametrize("algo", ["grpo", "gigpo", "hgpo"])
@@ -101,12 +97,12 @@ def test_a_run_that_was_interrupted_after_3_of_6_iterations_ends_with_the_same_m
 def test_a_run_directory_is_not_overwritten_and_settings_are_compared(tmp_path):
     train(tmp_path, "trainer.iterations=1")
     with pytest.raises(FileExistsError, match=r"already holds a run\. Go on with it by resume=auto"):
-        open_run(config(tmp_path))
+        open_run(settings(tmp_path))
     with pytest.raises(ValueError, match=r"trainer.learning_rate: 0.001 there, 0.5 now"):
-        open_run(config(tmp_path, "resume=auto", "trainer.learning_rate=0.5"))
+        open_run(settings(tmp_path, "resume=auto", "trainer.learning_rate=0.5"))
     with pytest.raises(FileNotFoundError, match="resume=must"):
-        open_run(config(tmp_path / "none", "resume=must"))
-    assert OmegaConf.load(tmp_path / "config.yaml").trainer.iterations == 1
+        open_run(settings(tmp_path / "none", "resume=must"))
+    assert read_config(tmp_path)["trainer"]["iterations"] == 1
     assert json.loads((tmp_path / "summary.json").read_text())["iterations"] == 1
 
 
@@ -151,7 +147,7 @@ def test_every_setting_is_read():
     for command in ("config", "eval", "warmstart", "play", "compare", "diagnose"):
         for choice in (*choices, ["model=tabular"], ["engine=vllm"]):
             extra = ["out=x"] if command == "warmstart" else []
-            keys = OmegaConf.to_container(load_config(command, [*choice, *extra]))
+            keys = load_config(command, [*choice, *extra])
             for section, value in keys.items():
                 for key in value if isinstance(value, dict) else [section]:
                     assert key in names, f"{command}: {section}.{key} is read by nothing"

@@ -5,16 +5,14 @@ from dataclasses import replace
 import gymnasium
 import numpy as np
 import pytest
-from hgpo_gym.trainers.assemble import make_prompt
 
-from hgpo_gym.config.compose import load_config, plain
+from hgpo_gym.config.compose import load_run
 from hgpo_gym.envs.checker import check_text_env
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.webshop.env import WebShopEnv
 from hgpo_gym.envs.webshop.experts import ERRANDS, Notes, advise
 from hgpo_gym.envs.webshop.goals.queries import suggested_queries
 from hgpo_gym.envs.webshop.shop.pages import State
-from hgpo_gym.memory.memory import Memory
 from hgpo_gym.trainers.models.huggingface import train_tokenizer
 
 
@@ -294,14 +292,14 @@ def test_an_expert_that_does_not_exist_is_unknown():
 
 @pytest.mark.parametrize(("constrain", "queries"), [("admissible", "suggested"), ("none", "free")])
 def test_who_may_only_answer_what_is_listed_is_given_searches(constrain, queries):
-    assert load_config("config", ["env=webshop", f"engine.constrain={constrain}"]).env.queries == queries
+    settings = load_run(["env=webshop", f"engine.constrain={constrain}"])
+    assert settings.env.options["queries"] == queries
 
 
 def test_prompts_of_the_preset_fit_small_models():
-    config = load_config("config", ["env=webshop", "env.split=generated"])
-    memory, template = Memory(**plain(config.memory)), make_prompt(config)
-    options = plain(config.env)
-    env = make(options.pop("id"), expert=True, **options)
+    settings = load_run(["env=webshop", "env.split=generated"])
+    memory, template = settings.memory.make(), settings.prompt
+    env = make(settings.env.id, expert=True, **settings.env.options)
     pairs = []
     for task_id in env.get_wrapper_attr("task_ids")[:20]:
         memory.reset()
@@ -315,7 +313,7 @@ def test_prompts_of_the_preset_fit_small_models():
             memory.record(action)
             observation, _, terminated, truncated, info = env.step(action)
             ended = terminated or truncated
-    tokenizer = train_tokenizer(("".join(pair) for pair in pairs), config.model.vocabulary_size)
+    tokenizer = train_tokenizer(("".join(pair) for pair in pairs), settings.model.vocabulary_size)
     assert np.mean([len(tokenizer(prompt)["input_ids"]) for prompt, _ in pairs]) < 600
     longest = max(len(tokenizer(answer)["input_ids"]) for _, answer in pairs)
-    assert longest < config.rollout.max_new_tokens
+    assert longest < settings.rollout.max_new_tokens

@@ -23,7 +23,7 @@ import torch
 from benchmarks.throughput.generation import Engine, LockStep, Ours, Spent, answer_all, spend
 from benchmarks.throughput.update import OurUpdate, TrlUpdate, gradients_apart, update_settings
 from benchmarks.throughput.workload import Step, make_model, record_steps
-from hgpo_gym.config.compose import load_config, plain
+from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.policies import Sampling, TokenRecord
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 
@@ -63,7 +63,7 @@ def main() -> None:
 
 def engine_settings(name: str, constrain: str) -> dict[str, Any]:
     """Of `configs/engine`, but for the constraint and vLLM's size."""
-    settings = plain(load_config("config", [f"engine={name}", f"engine.constrain={constrain}"]).engine)
+    settings = load_config("config", [f"engine={name}", f"engine.constrain={constrain}"])["engine"]
     del settings["kind"]
     return settings | ({"max_prompt_tokens": 1024} if name == "vllm" else {})
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hgpo_gym.advantages import StepBatch
-from hgpo_gym.config.compose import load_config, plain
+from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.policies import TokenRecord
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.settings import TrainerSettings
@@ -134,7 +134,7 @@ class TrlUpdate:
 
 def update_settings(mini_batch_size: int) -> TrainerSettings:
     """Those of model=tiny, without warm-up and entropy bonus, which TRL has otherwise."""
-    settings = plain(load_config("config", []).trainer)
+    settings = load_config("config", [])["trainer"]
     return TrainerSettings(**(settings | {"mini_batch_size": mini_batch_size, "warmup_steps": 0, "entropy_coef": 0.0}))
 
 

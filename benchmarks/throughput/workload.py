@@ -11,7 +11,7 @@ from hgpo_gym.trainers.models.huggingface import make_tiny_model, train_tokenize
 from hgpo_gym.trainers.policies import ExpertPolicy, Request, Response, Sampling, TokenRecord
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.rollouts.collect import collect
-from hgpo_gym.trainers.settings import WarmstartSettings
+from hgpo_gym.trainers.settings import WarmStartSettings
 from hgpo_gym.trainers.warm_start.imitation import imitate
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def make_model(steps: Sequence[Step], seed: int = 0) -> "tuple[PreTrainedModel, 
         words = generator.choice(request.prompt.split(), count)
         answer = policy.encode_answer(" ".join(words) + " " + generator.choice(request.answers))
         records.append(TokenRecord(prompt_ids, answer, np.zeros(len(answer), dtype=np.float32)))
-    settings = WarmstartSettings(
+    settings = WarmStartSettings(
         source="random", episodes=len(records), random_actions=0.0, epochs=1, learning_rate=2e-3, batch_size=32
     )
     imitate(model, records, settings, max_batch_tokens=2048, seed=seed)

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from hgpo_gym.config.compose import load_run
-from hgpo_gym.trainers.checkpoint import Checkpoints, load_update_state, read_state
+from hgpo_gym.trainers.checkpoint import Checkpoints, read_state
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary
 from tests.small_runs import numbers, without_seconds
 
@@ -150,9 +151,9 @@ def state_of(run_dir: Path, overrides: Sequence[str]) -> str:
     if newest is None:
         return f"{half}no checkpoint yet"
     iteration = read_state(newest)["iteration"]
-    settings = load_run(overrides)
+    settings = load_run(list(overrides))
     settings.model.load(settings, newest / "model")
-    assert load_update_state(newest) or iteration == 0
+    assert torch.load(newest / "update.pt") or iteration == 0
     ahead = f", metrics {metrics - iteration} ahead" if metrics > iteration else ""
     return f"{half}checkpoint {iteration} is sound{ahead}"
 

@@ -8,14 +8,14 @@ import threading
 
 import pytest
 
-from hgpo_gym.config.compose import load_config, plain
+from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.models.huggingface import make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.base import NoAnswerError
 from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
+from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.settings import EndpointSettings
 
 KEY = "the key of this test"
 PROMPTS = ["You are in a hall.", "You stand at a signpost. It says: take the red door.\n> walk on\n", "Hall."]
@@ -74,7 +74,7 @@ def ask(url, tmp_path, monkeypatch):
         monkeypatch.delenv(name)
 
     def ask(prompts, *, first_seed=0, temperature=1.0, **changes):
-        values = {**plain(load_config("eval", []).openai), "base_url": url, "model": "tiny", **changes}
+        values = {**load_config("eval", [])["openai"], "base_url": url, "model": "tiny", **changes}
         requests = [Request(prompt, seed=(first_seed + number,)) for number, prompt in enumerate(prompts)]
         with EndpointPolicy(EndpointSettings(**values), KeptAnswers(tmp_path / "kept.jsonl")) as policy:
             answers = policy.generate(requests, Sampling(temperature=temperature, max_new_tokens=8))

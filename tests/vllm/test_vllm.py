@@ -12,6 +12,7 @@ import torch
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.trainers.models.huggingface import make_tiny_model, train_tokenizer
+from hgpo_gym.trainers.models.language_model import LoraSettings
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
@@ -19,7 +20,6 @@ from hgpo_gym.trainers.policies.lora import add_adapter
 from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.run_directory import read_metrics
-from hgpo_gym.trainers.settings import LoraSettings
 from tests import small_runs
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back", "go back again")
@@ -230,7 +230,8 @@ SMALL = [
 
 
 def train(run_dir, *overrides):
-    small_runs.train(run_dir, *overrides, settings=SMALL)
+    """The numbers of a finished run."""
+    small_runs.train(run_dir, *overrides, base=SMALL)
     return small_runs.numbers(run_dir)
 
 
