@@ -7,7 +7,10 @@ import pytest
 import yaml
 
 import hgpo_gym
-from hgpo_gym.config.compose import load_config
+from hgpo_gym.config.compose import load_config, load_run
+from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.learners.policy_gradient import PolicyGradientLearner
+from hgpo_gym.trainers.processes import ALONE
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, OWN, preferred_aggregation
 
 FILES = Path(hgpo_gym.__file__).parent / "configs" / "objective"
@@ -43,3 +46,22 @@ def test_the_old_bounds_are_those_of_ppo_clip():
     assert (objective["name"], objective["clip_low"], objective["clip_high"]) == ("ppo_clip", 0.2, 0.28)
     capo = load_config("config", ["objective=capo", "trainer.learning_rate=0.5"])["objective"]
     assert capo["learning_rate"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["objective.dual_clip=0.5"], "dual_clip=0.5: the largest ratio must be above 1"),
+        (["objective=gbpo"], "algo=gbpo, or objective=bpo for any other"),
+        (["objective=hispo", "objective.delta_sequence=1", "objective.delta_token=1",
+          "trainer.importance_correction=token"], "objective=hispo weighs trainer against engine itself"),
+        (["trainer.importance_correction=token_mask", "trainer.importance_options={low: 5}"], "low=5, high=3.0"),
+    ],
+)  # fmt: skip
+def test_a_run_refuses_what_cannot_be_before_it_begins(overrides, message):
+    with pytest.raises(ValueError, match=message):
+        PolicyGradientLearner(load_run(overrides), ALONE, Progress())
+
+
+def test_an_estimator_that_returns_what_an_objective_reads_suits_it():
+    PolicyGradientLearner(load_run(["objective=gbpo", "algo=gbpo"]), ALONE, Progress())

@@ -29,6 +29,7 @@ from hgpo_gym.trainers.rollouts.shaping import SHAPERS, shape
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.rollouts.trees import mean_over_copies
 from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.update.loss import Loss
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 
 _UPDATE_STATE = "update.pt"
@@ -46,8 +47,8 @@ class PolicyGradientLearner:
         progress: told of a warm start.
 
     Raises:
-        ValueError: an unknown choice or option, a value that the estimator refuses, a column that it needs and the run
-            does not record.
+        ValueError: an unknown choice or option, a value that estimator or objective refuses, a column that the
+            estimator needs and the run does not record, extras that the objective needs and the estimator does not give.
     """
 
     packages = ()
@@ -58,7 +59,7 @@ class PolicyGradientLearner:
 
     def __init__(self, run: RunSettings, processes: Processes, progress: Progress):
         run.model.check(run, processes.count)
-        try_estimator(run)
+        Loss(run.trainer, run.objective, try_estimator(run).extras)  # both refuse here what they would refuse later
         SAMPLERS.check_options(*run.sampler)
         SHAPERS.check_options(*run.shaping)
         self.team = TEAMS.bind(run.team)()

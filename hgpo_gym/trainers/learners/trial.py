@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from hgpo_gym.advantages import ESTIMATORS, StepBatch, assign
+from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign
 from hgpo_gym.trainers.settings import RunSettings
 
 RECORDED = ("agent", "turn", "truncated")
 """The extras of every rollout."""
 
 
-def try_estimator(run: RunSettings) -> None:
+def try_estimator(run: RunSettings) -> Advantages:
     """Assign credit to two groups of two episodes of two steps.
 
     Raises:
@@ -33,4 +33,4 @@ def try_estimator(run: RunSettings) -> None:
         **extras,
     )
     with np.errstate(all="ignore"):
-        assign(run.algo.name, batch, **run.algo.options)
+        return assign(run.algo.name, batch, **run.algo.options)

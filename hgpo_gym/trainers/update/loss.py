@@ -5,7 +5,7 @@
 `objectives/` has the objectives, `corrections.py` the weights; `aggregation.py` makes a number of the tokens' losses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 
@@ -27,17 +27,18 @@ class Loss:
     Args:
         settings: see `configs/trainer/default.yaml`.
         objective: its name and options.
+        extras: the names of what the estimator returns beside the advantages; None where that is not known.
 
     Attributes:
         objective: with its options filled in.
         recomputes: the trainer's own log-probabilities are needed for all tokens before the update.
 
     Raises:
-        ValueError: names the objective, correction, option or value that cannot be.
+        ValueError: names the objective, correction, option or value that cannot be, or the extras that are missing.
     """
 
-    def __init__(self, settings: TrainerSettings, objective: Choice):
-        self.settings, self.objective = settings, bind_objective(objective)
+    def __init__(self, settings: TrainerSettings, objective: Choice, extras: Collection[str] | None = None):
+        self.settings, self.objective = settings, bind_objective(objective, extras)
         self.aggregation = settings.loss_aggregation or self.objective.aggregation
         self.corrected = settings.importance_correction != "none"
         if self.corrected and self.objective.needs_old:

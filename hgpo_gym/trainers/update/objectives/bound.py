@@ -1,6 +1,6 @@
 """A chosen objective, ready to be called."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -32,12 +32,17 @@ class Objective(NamedTuple):
     reads: tuple[str, ...]
 
 
-def bind_objective(choice: Choice) -> Objective:
+def bind_objective(choice: Choice, extras: Collection[str] | None = None) -> Objective:
     """The objective that was chosen, tried on an answer of one token, so that a value that it refuses shows before
     anything runs.
 
+    Args:
+        choice: its name and options.
+        extras: the names of what the estimator returns beside the advantages; None where that is not known.
+
     Raises:
-        ValueError: an unknown objective or option, a missing option, or a value that it refuses.
+        ValueError: an unknown objective or option, a missing option, a value that it refuses, or an estimator that does
+            not return what it reads.
     """
     name, options = choice.name, dict(choice.options)
     OBJECTIVES.check_options(name, options)
@@ -50,18 +55,19 @@ def bind_objective(choice: Choice) -> Objective:
         own, theirs = preparation.split(options)
         prepare = partial(preparation.function, **theirs)
         objective = Objective(partial(function, **own), aggregation, needs_old, prepare, preparation.reads)
-    _try(objective)
+    _try(objective, extras)
     return objective
 
 
-def _try(objective: Objective) -> None:
+def _try(objective: Objective, names: Collection[str] | None) -> None:
     one = np.ones(1, dtype=np.float32)
     record = TokenRecord(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), -one)
     before = dict.fromkeys(objective.reads, one)
     row = Row(record, one, -one, trajectory=0, group=0, old=-one, before=before)
     prepared = objective.prepare([row], np.random.default_rng(0)) if objective.prepare else Prepared([{}])
     number, index = torch.from_numpy(one), torch.zeros(1, dtype=torch.int64)
-    extras = _OnesBeside({column: torch.from_numpy(values) for column, values in prepared.columns[0].items()})
+    extras = {column: torch.from_numpy(values) for column, values in prepared.columns[0].items()}
+    extras = _OnesBeside(extras) if names is None else dict.fromkeys(names, number) | extras
     objective.surrogate(Tokens(-number, number, -number, -number, number, index, index, index, extras))
 
 
