@@ -6,11 +6,10 @@ from collections.abc import Iterator
 import yaml
 
 from docs_site.config_files import ConfigFile, config_files, explanation
-from docs_site.docstrings import first_paragraph, parameter_meanings
 from docs_site.environments import option_meanings, own_environments
 from docs_site.markdown import code, prose, settings, table
 from hgpo_gym.cli.main import COMMANDS, EXAMPLES, make_parser
-from hgpo_gym.config.choices import FOLDER, REGISTRIES, choice_settings, env_settings, has_file
+from hgpo_gym.config.choices import FOLDER, env_settings, has_file
 from hgpo_gym.envs.registration import EnvRecord
 
 GROUPS = {
@@ -18,6 +17,9 @@ GROUPS = {
     "learner": "What an iteration does.",
     "algo": "How credit is assigned.",
     "objective": "What the policy update maximises, or the loss that it minimises.",
+    "sampler": "Which tasks are played, and which of their episodes and steps are learned from.",
+    "shaping": "Which rewards credit assignment sees.",
+    "team": "Who answers, and which answer is the action.",
     "prompt": "How a step is put to the model.",
     "engine": "What generates the answers.",
     "trainer": "The policy update.",
@@ -66,20 +68,6 @@ def _made_section(record: EnvRecord) -> str:
         for key, value in env_settings(record)["env"].items()
     ]
     return f"### env={record.name} {{#env-{record.name}}}\n\n{prose(record.description)}\n\n{settings(COLUMNS, rows)}"
-
-
-def _choice_section(group: str, name: str) -> str:
-    """The settings of a choice without a file: the options of its function or class."""
-    registry = REGISTRIES[group]
-    chosen = registry[name]
-    meanings = parameter_meanings(chosen)
-    rows = [
-        (code(f"{group}.{option}"), code(_as_yaml(value)), prose(meanings[option]))
-        for option, value in choice_settings(registry, name).items()
-        if option != "name"
-    ]
-    title = f"### {group}={name} {{#{group}-{name}}}\n\n{prose(first_paragraph(chosen))}"
-    return f"{title}\n\n{settings(COLUMNS, rows)}" if rows else title
 
 
 def _as_yaml(value: object) -> str:

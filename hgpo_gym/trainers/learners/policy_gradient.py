@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
-from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign
+from hgpo_gym.advantages import Advantages, StepBatch, assign
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.progress import Progress
 from hgpo_gym.randomness import Stream
 from hgpo_gym.trainers.environments import make_env, make_training_env
 from hgpo_gym.trainers.learners.base import Learned, Saving
+from hgpo_gym.trainers.learners.trial import try_estimator
 from hgpo_gym.trainers.metrics import episode_metrics
 from hgpo_gym.trainers.policies.base import Scorer, TrainablePolicy
 from hgpo_gym.trainers.policies.lora import WithoutAdapter, has_adapter
@@ -45,7 +46,8 @@ class PolicyGradientLearner:
         progress: told of a warm start.
 
     Raises:
-        ValueError: an unknown estimator or option.
+        ValueError: an unknown choice or option, a value that the estimator refuses, a column that it needs and the run
+            does not record.
     """
 
     packages = ()
@@ -55,7 +57,8 @@ class PolicyGradientLearner:
     measured: Measured | None = None
 
     def __init__(self, run: RunSettings, processes: Processes, progress: Progress):
-        ESTIMATORS.check_options(*run.algo)
+        run.model.check(run, processes.count)
+        try_estimator(run)
         SAMPLERS.check_options(*run.sampler)
         SHAPERS.check_options(*run.shaping)
         self.team = TEAMS.bind(run.team)()
