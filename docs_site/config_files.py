@@ -77,9 +77,9 @@ def explanation(file: ConfigFile, key: Key) -> str:
 
 def _below(file: ConfigFile) -> Iterator[ConfigFile]:
     for name in file.builds_on:
-        if name in config_files():  # not so a choice that is registered without a file
-            yield config_files()[name]
-            yield from _below(config_files()[name])
+        if built_on := config_files().get(name):  # what is made of a signature has no file
+            yield built_on
+            yield from _below(built_on)
 
 
 def _comment(file: ConfigFile, key: Key) -> str:

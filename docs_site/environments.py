@@ -3,9 +3,9 @@
 import inspect
 from collections.abc import Mapping
 
-from griffe import Docstring, DocstringSectionKind
 from gymnasium.envs.registration import load_env_creator
 
+from docs_site.docstrings import parameter_meanings
 from docs_site.markdown import code, prose, settings, table
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv
 from hgpo_gym.envs.alfworld.data.dataset import GAMES
@@ -25,18 +25,7 @@ def own_environments() -> list[EnvRecord]:
 
 def option_meanings(id: str) -> dict[str, str]:
     """What the docstring of an environment's class says about each option."""
-    return argument_meanings(_creator(id))
-
-
-def argument_meanings(documented: object) -> dict[str, str]:
-    """What a docstring says about each argument."""
-    sections = Docstring(inspect.getdoc(documented) or "").parse("google", warn_missing_types=False)
-    return {
-        parameter.name: " ".join(parameter.description.split())
-        for section in sections
-        if section.kind is DocstringSectionKind.parameters
-        for parameter in section.value
-    }
+    return parameter_meanings(_creator(id))
 
 
 def options(id: str) -> str:

@@ -15,7 +15,7 @@ from docs_site.groups import groups
 from docs_site.links import BENCHMARKS, ROOT, linked_files, rewritten, site_path, source_page
 from docs_site.pictures import GAMES, picture
 from docs_site.reference import commands, configuration
-from hgpo_gym.advantages import ESTIMATORS
+from hgpo_gym.analysis.groups_picture import PANELS
 
 PARTS: dict[str, Callable[[str], str]] = {
     "commands": commands,
@@ -28,7 +28,7 @@ PARTS: dict[str, Callable[[str], str]] = {
 """What `<!-- generated: NAME ARGUMENT -->` on a line of its own stands for: Markdown, made from the argument."""
 PICTURES: Mapping[str, Callable[[], str]] = {
     f"environments/generated/{name}.svg": partial(picture, name) for name in GAMES
-} | {f"estimators/generated/{name}.svg": partial(groups, name) for name in ESTIMATORS}
+} | {f"estimators/generated/{name}.svg": partial(groups, name) for name in PANELS}
 """Pictures that pages link to and no folder has: SVG, by their path on the site."""
 MARK = re.compile(r"^<!-- generated: (\S+) ?(.*?) -->$", flags=re.MULTILINE)
 

@@ -1,13 +1,13 @@
 """Reference pages: the configuration from its files, the commands from their parsers."""
 
 import argparse
-import inspect
 from collections.abc import Iterator
 
 import yaml
 
 from docs_site.config_files import ConfigFile, config_files, explanation
-from docs_site.environments import argument_meanings, option_meanings, own_environments
+from docs_site.docstrings import first_paragraph, parameter_meanings
+from docs_site.environments import option_meanings, own_environments
 from docs_site.markdown import code, prose, settings, table
 from hgpo_gym.cli.main import COMMANDS, EXAMPLES, make_parser
 from hgpo_gym.config.choices import FOLDER, REGISTRIES, choice_settings, env_settings, has_file
@@ -15,10 +15,12 @@ from hgpo_gym.envs.registration import EnvRecord
 
 GROUPS = {
     "env": "What is played.",
-    "learner": "What an iteration does.",
     "algo": "How credit is assigned.",
-    "objective": "What the policy update maximises, or the loss that it minimises.",
-    "team": "Who answers, and when an answer is the action.",
+    "objective": "What the loss of a token is.",
+    "sampler": "Which tasks are played, and which of their episodes and steps are learned from.",
+    "shaping": "Which rewards credit assignment sees.",
+    "team": "Who answers, and which answer is the action.",
+    "learner": "What a run does in an iteration.",
     "prompt": "How a step is put to the model.",
     "engine": "What generates the answers.",
     "trainer": "The policy update.",
@@ -44,7 +46,9 @@ def configuration(_: str = "") -> str:
                 parts.append(_file_section(title, file.name.replace("/", "-"), file, level=3))
         if group == "env":
             parts += [_made_section(record) for record in own_environments() if not has_file("env", record.name)]
-        parts += [_choice_section(group, name) for name in REGISTRIES.get(group, ()) if not has_file(group, name)]
+        for name in REGISTRIES.get(group, ()):
+            if not has_file(group, name):
+                parts.append(_choice_section(group, name))
     for command in sorted(files.keys() & COMMANDS.keys()):
         parts.append(_file_section(f"Only hgpo-gym {command}", command, files[command], level=2))
     return "\n\n".join(parts)
@@ -64,7 +68,7 @@ def _made_section(record: EnvRecord) -> str:
     """The settings of an environment without a file: the options of its class."""
     meanings = option_meanings(record.id) | {"id": "For gymnasium.make.", "max_episode_steps": "Its step limit."}
     rows = [
-        (code(f"env.{key}"), code(_yaml(value)), prose(meanings[key]))
+        (code(f"env.{key}"), code(_as_yaml(value)), prose(meanings[key]))
         for key, value in env_settings(record)["env"].items()
     ]
     return f"### env={record.name} {{#env-{record.name}}}\n\n{prose(record.description)}\n\n{settings(COLUMNS, rows)}"
@@ -73,17 +77,19 @@ def _made_section(record: EnvRecord) -> str:
 def _choice_section(group: str, name: str) -> str:
     """The settings of a choice without a file: the options of its function or class."""
     registry = REGISTRIES[group]
-    about = " ".join((inspect.getdoc(registry[name]) or "").partition("\n\n")[0].split())
-    meanings = argument_meanings(registry[name]) | {"name": about}
+    chosen = registry[name]
+    meanings = parameter_meanings(chosen)
     rows = [
-        (code(f"{group}.{key}"), code(_yaml(value)), prose(meanings[key]))
-        for key, value in choice_settings(registry, name).items()
+        (code(f"{group}.{option}"), code(_as_yaml(value)), prose(meanings[option]))
+        for option, value in choice_settings(registry, name).items()
+        if option != "name"
     ]
-    return f"### {group}={name} {{#{group}-{name}}}\n\n{prose(about)}\n\n{settings(COLUMNS, rows)}"
+    title = f"### {group}={name} {{#{group}-{name}}}\n\n{prose(first_paragraph(chosen))}"
+    return f"{title}\n\n{settings(COLUMNS, rows)}" if rows else title
 
 
-def _yaml(value: object) -> str:
-    return yaml.safe_dump(value).removesuffix("...\n").strip()
+def _as_yaml(value: object) -> str:
+    return str(yaml.safe_dump(value)).removesuffix("...\n").strip()
 
 
 def _defaults() -> dict[str, str]:

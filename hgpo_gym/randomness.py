@@ -26,6 +26,8 @@ class Stream(IntEnum):
     """(seed, iteration): which episodes and steps a sampler keeps."""
     TREE = 8
     """(seed, iteration, group, round): where a tree branches."""
+    MEASURE = 9
+    """(seed, group): the episodes before training that tell how hard each task is."""
     EXACT_ROLLOUT = 10
     """(seed): estimator bias by dynamic programming: its episodes ..."""
     EXACT_BATCH = 11

@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import NamedTuple
 
+from tests.threads import at_work
+
 
 class Reply(NamedTuple):
     """What the server sends: a body that is not text is sent as JSON."""
@@ -101,12 +103,8 @@ class _Handler(BaseHTTPRequestHandler):
 def serving(behave):
     """A server at work on this machine."""
     server = Server(behave)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.released.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with at_work(server):
+        try:
+            yield server
+        finally:
+            server.released.set()

@@ -1,5 +1,7 @@
 """Real runs that take a second: a table learns a short maze."""
 
+from typing import Any
+
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.run import Run
@@ -31,8 +33,12 @@ def train(run_dir, *overrides, base=SETTINGS, progress=None):
 
 
 def numbers(run_dir):
-    """The metrics without the seconds."""
-    return [
-        {name: value for name, value in line.items() if not name.startswith("seconds_")}
-        for line in read_metrics(run_dir)
-    ]
+    """The metrics of a run, a dictionary an iteration, without what was timed."""
+    return [without_seconds(line) for line in read_metrics(run_dir)]
+
+
+def without_seconds(value: Any) -> Any:
+    """The same, without what was timed."""
+    if isinstance(value, dict):
+        return {name: without_seconds(part) for name, part in value.items() if not name.startswith("seconds")}
+    return [without_seconds(part) for part in value] if isinstance(value, list) else value

@@ -7,21 +7,10 @@ import json
 import pytest
 from rich.console import Console
 
-from hgpo_gym.cli.main import main
 from hgpo_gym.cli.play import play_in_terminal
 from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.envs import TextEnv, Turn, register
-
-
-def run(capsys, *arguments):
-    """Exit status, standard output and standard error."""
-    status = 0
-    try:
-        main(arguments)
-    except SystemExit as exit:
-        status = exit.code
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
+from tests.commands import run
 
 
 def test_envs_lists_every_id_with_a_line(capsys):

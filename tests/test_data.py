@@ -7,19 +7,19 @@ import random
 import re
 import subprocess
 import sys
-import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from hgpo_gym.cli.main import main
 from hgpo_gym.envs.alfworld import splits
 from hgpo_gym.envs.alfworld.data import dataset
 from hgpo_gym.envs.alfworld.games.files import TASK_TYPES, game_files
 from hgpo_gym.envs.alfworld.splits import find_games
 from hgpo_gym.envs.download import check_archive, only_process
+from tests import commands
+from tests.threads import at_work
 
 JSON_ZIP, GAMES_ZIP = (archive.name for archive in dataset.ARCHIVES)
 GAME, TRAJECTORY = "game.tw-pddl", "traj_data.json"
@@ -36,13 +36,7 @@ def own_cache(tmp_path, monkeypatch):
 
 def run(capsys, *arguments):
     """Exit status, standard output and standard error of `hgpo-gym data alfworld`."""
-    status = 0
-    try:
-        main(["data", "alfworld", *map(str, arguments)])
-    except SystemExit as exit:
-        status = exit.code
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
+    return commands.run(capsys, "data", "alfworld", *arguments)
 
 
 def released(alfworld_data, split, count):
@@ -136,17 +130,8 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-@contextlib.contextmanager
 def serving(folder):
-    server = Server(folder)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return at_work(Server(folder))
 
 
 def test_missing_games_are_fetched_and_can_be_found(whole_release, tmp_path, capsys):

@@ -5,14 +5,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from hgpo_gym.cli.main import main
 from hgpo_gym.envs.webshop.catalogue import open_catalogue
 from hgpo_gym.envs.webshop.data.published import SHA256
 from hgpo_gym.envs.webshop.env import WebShopEnv
+from tests import commands
 from tests.test_data import serving
 
 PRODUCTS, ATTRIBUTES, HUMAN = "items_shuffle_1000.json", "items_ins_v2_1000.json", "items_human_ins.json"
@@ -28,17 +29,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Exit status, standard output and standard error of `hgpo-gym data webshop`."""
-
-    def call(*arguments: object) -> tuple[int | str | None, str, str]:
-        status: int | str | None = 0
-        try:
-            main(["data", "webshop", *map(str, arguments)])
-        except SystemExit as exit:
-            status = exit.code
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return call
+    return partial(commands.run, capsys, "data", "webshop")
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from docs_site.links import rewritten
 from docs_site.markdown import code, prose
 from docs_site.pictures import GAMES, picture
 from docs_site.reference import configuration
-from hgpo_gym.advantages import ESTIMATORS
+from hgpo_gym.analysis.groups_picture import PANELS
 from hgpo_gym.cli.main import COMMANDS, EXAMPLES
-from hgpo_gym.config.choices import FOLDER, REGISTRIES, choice_settings, has_file
+from hgpo_gym.config.choices import FOLDER
 from hgpo_gym.envs.registration import option_defaults
 from tests.documents import LAUNCHED, ROOT, check_command, words
 
@@ -124,16 +124,21 @@ def test_every_key_of_a_configuration_is_listed_with_its_value_and_explained(pat
         assert prose(explanation(file, key)) in page
 
 
-@pytest.mark.parametrize(
-    ("group", "name"),
-    [(group, name) for group, registry in REGISTRIES.items() for name in registry if not has_file(group, name)],
-)
-def test_the_options_of_a_choice_without_a_file_are_listed_and_explained(group, name):
-    _, _, section = configuration().partition(f"### {group}={name} ")
-    rows = [line.split(" | ") for line in section.partition("\n#")[0].splitlines() if line.startswith("| ")][2:]
-    explained = {key.removeprefix("| "): meaning.strip(" |") for key, _, meaning in rows}
-    assert explained.keys() == {code(f"{group}.{key}") for key in choice_settings(REGISTRIES[group], name)}
-    assert all(explained.values())
+def test_the_options_of_a_choice_without_a_file_are_listed_and_explained(monkeypatch):
+    """Its docstring says what they are."""
+    monkeypatch.setitem(ESTIMATORS._all, "mine", mine)
+    _, _, section = configuration().partition("### algo=mine {#algo-mine}\n\nThe reward.\n\n")
+    assert f"| {code('algo.scale')} | {code('1.5')} | what it is multiplied by. |" in section.partition("\n#")[0]
+
+
+def mine(batch, *, scale=1.5):
+    """The reward.
+
+    Args:
+        batch: steps.
+        scale: what it is multiplied by.
+    """
+    return scale * batch.reward
 
 
 @pytest.mark.parametrize(
@@ -142,7 +147,7 @@ def test_the_options_of_a_choice_without_a_file_are_listed_and_explained(group, 
         (
             "trainer/default",
             "trainer.clip_high",
-            "PPO (objective=ppo_clip) clips the probability ratio to [1 - clip_low,",
+            "PPO (objective=ppo_clip) clips the probability ratio to [1 - clip_low, 1 + clip_high].",
         ),
         (
             "trainer/pretrained",
@@ -179,7 +184,7 @@ def test_an_unknown_part_or_command_of_a_formula_is_an_error():
         draw_formulas(r'<span class="arithmatex">\(\nosuchthing{x}\)</span>')
     assert "arithmatex" not in draw_formulas(r'<div class="arithmatex">\[\frac{a &lt; b}{2}\]</div>')
     assert set(PARTS) >= {"configuration", "options", "facts"}
-    assert len(PICTURES) == len(GAMES) + len(ESTIMATORS)
+    assert len(PICTURES) == len(GAMES) + len(PANELS)
 
 
 @pytest.mark.parametrize(

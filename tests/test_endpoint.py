@@ -11,7 +11,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.trainers.environments import make_evaluation_env
 from hgpo_gym.trainers.evaluation import evaluate
@@ -21,6 +20,7 @@ from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
 from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from tests.chat_server import Reply, choose, completion, error, serving
+from tests.commands import run
 
 KEY = "sk-very-secret-0123456789"
 SECONDS = 20.0
@@ -70,17 +70,6 @@ def ask(server, prompts, tmp_path, **changes):
 
 def requests(prompts):
     return [Request(prompt, seed=(number,)) for number, prompt in enumerate(prompts)]
-
-
-def run(capsys, *arguments):
-    """Exit status, standard output and standard error."""
-    status = 0
-    try:
-        main(arguments)
-    except SystemExit as exit:
-        status = exit.code
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
 
 
 def run_eval(capsys, server, *overrides):

@@ -15,7 +15,6 @@ from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, check_text
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.signpost_maze import Place, SignpostMazeEnv
 from hgpo_gym.envs.spaces import UnicodeText
-from hgpo_gym.envs.workers import WorkerDiedError, WorkerMembers
 
 MAZE = "hgpo_gym/SignpostMaze-v0"
 
@@ -135,6 +134,10 @@ def test_the_splits_of_the_maze_are_fixed_and_apart():
         ({"colours": 9}, "colours=9: choose 2 to 6"),
         ({"distance": -1}, "distance=-1"),
         ({"render_mode": "human"}, "Unknown render_mode 'human'"),
+        ({"sections": "3"}, "sections='3': this option of hgpo_gym/SignpostMaze-v0 is int"),
+        ({"sections": 2.5}, "sections=2.5: this option of"),
+        ({"plates": "yes"}, "plates='yes': this option of hgpo_gym/SignpostMaze-v0 is bool"),
+        ({"max_episode_steps": "20"}, "max_episode_steps='20': this option of"),
         ({"colors": 3}, r"Unknown option of hgpo_gym/SignpostMaze-v0 'colors'. Did you mean 'colours'\?"),
     ],
 )
@@ -180,16 +183,6 @@ def test_gymnasiums_own_vectors_work(mode):
     env.close()
 
 
-def follow_expert(env, steps, on_step=lambda step: None):
-    observations, infos = env.reset(seed=3)
-    seen = [observations]
-    for step in range(steps):
-        on_step(step)
-        observations, rewards, terminations, truncations, infos = env.step(list(infos["expert_action"]))
-        seen.append((observations, rewards.tolist(), terminations.tolist(), truncations.tolist()))
-    return seen
-
-
 def test_groups_share_task_and_start_and_ended_environments_stay():
     env = gymnasium.make_vec(MAZE, 6, vectorization_mode="vector_entry_point", group_size=3, expert=True)
     assert isinstance(env, TextVectorEnv)
@@ -231,39 +224,6 @@ def test_chance_after_the_start_is_each_members_own():
     assert len(set(rolls)) == 3
     env.reset(seed=0)
     assert env.step(["roll"] * 3)[0] == rolls
-
-
-def test_workers_change_nothing_and_a_killed_one_is_replaced():
-    options = {"num_tasks": 2, "group_size": 2, "expert": True}
-    local = TextVectorEnv(MAZE, **options)
-    expected = follow_expert(local, 9)
-    workers = TextVectorEnv(MAZE, workers=2, **options)
-    assert follow_expert(workers, 9) == expected
-
-    def kill_one(step):
-        if step == 4:
-            members = workers._members
-            assert isinstance(members, WorkerMembers)
-            os.kill(members.processes[0].pid, signal.SIGKILL)
-
-    assert follow_expert(workers, 9, kill_one) == expected
-    workers.close()
-
-
-def test_a_worker_that_dies_at_the_same_step_again_is_an_error_that_names_the_task():
-    env = TextVectorEnv("hgpo_gym_tests/Echo-v0", num_tasks=1, group_size=1, workers=1)
-    env.reset(options={"task_ids": ["dog"]})
-    with pytest.raises(WorkerDiedError, match=r"ended twice.*tasks \['dog'\]"):
-        env.step(["die"])
-    env.close()
-
-
-def test_an_error_inside_a_worker_reaches_the_caller():
-    env = TextVectorEnv(MAZE, num_tasks=1, workers=1)
-    env.reset()
-    with pytest.raises(TypeError, match="An action is a string"):
-        env.step([None])
-    env.close()
 
 
 def test_environments_memory_and_estimators_need_no_torch():

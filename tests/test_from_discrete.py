@@ -1,11 +1,12 @@
 """Environments with numbered actions, in words: FrozenLake, Taxi, and what cannot be put in words."""
 
+import threading
 from collections import deque
 
 import gymnasium
 import pytest
 
-from hgpo_gym.envs import DiscreteTask, TextFromDiscrete, TextVectorEnv
+from hgpo_gym.envs import DiscreteTask, TextFromDiscrete, TextVectorEnv, check_text_env
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.toy_text import TAXI_ACTIONS, FrozenLakeText, TaxiText, describe_lake
 
@@ -128,3 +129,51 @@ def test_actions_that_have_no_numbers_are_refused():
         )
     with pytest.raises(ValueError, match=r"Unknown split 'tset'. Did you mean 'test'\?"):
         make(LAKE, split="tset")
+
+
+@pytest.mark.parametrize(
+    ("id", "options"), [(LAKE, {"slippery": True, "frozen": 0.9}), ("hgpo_gym/Taxi-v0", {"starts": 30})]
+)
+def test_a_snapshot_leads_on_as_the_episode_did_here_and_in_another_environment(id, options):
+    env, other = (make(id, **options).unwrapped for _ in range(2))
+    _, info = env.reset(seed=3)
+    env.step(info["admissible_actions"][1])
+    snapshot = env.snapshot()
+
+    def walk(walker):
+        _, info = walker.restore(snapshot)
+        seen = []
+        while info["admissible_actions"] and len(seen) < 12:
+            seen.append(walker.step(info["admissible_actions"][len(seen) % 3]))
+            info = seen[-1][-1]
+        return seen
+
+    first = walk(env)
+    assert len(first) > 1
+    other.reset(seed=4)
+    assert walk(other) == first == walk(env)
+
+
+def test_an_environment_that_cannot_be_copied_says_so():
+    class Locked(gymnasium.envs.toy_text.FrozenLakeEnv):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.lock = threading.Lock()
+
+    env = TextFromDiscrete(
+        Locked, actions="ldru", describe=describe_lake, task="Cross the ice.", tasks={"any": DiscreteTask()}
+    )
+    env.reset(seed=0)
+    assert not env.can_snapshot
+    with pytest.raises(NotImplementedError, match="cannot be copied, so there are no snapshots of it"):
+        env.snapshot()
+    check_text_env(env)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"size": 1}, "size=1: choose 2 or more rows"), ({"frozen": 0.1}, r"frozen=0.1: choose 0.3 to 1")],
+)
+def test_lakes_that_hardly_exist_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        make(LAKE, **options)

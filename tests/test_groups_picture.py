@@ -11,7 +11,7 @@ import pytest
 from docs_site.groups import groups
 from hgpo_gym.advantages import ESTIMATORS, estimate
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.analysis.groups_picture import draw_groups
+from hgpo_gym.analysis.groups_picture import PANELS, draw_groups
 
 SVG = "{http://www.w3.org/2000/svg}"
 EPISODES = ["RHBH", "RHRHBH", "RHBHBH", "RHRHRH"]
@@ -59,7 +59,7 @@ def test_colours_are_the_sets_of_each_level(batch):
     assert len(advantages) == len(ROWS)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", PANELS)
 def test_the_last_panel_has_the_advantages(estimator, batch):
     _, steps = read(draw_groups(batch, estimator, norm="mean_norm"))[-1]
     shown = [float(text.split()[1].replace("\N{MINUS SIGN}", "-")) for _, text in steps]

@@ -12,8 +12,8 @@ from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.policies import RandomPolicy, Response, Sampling
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.rollouts.collect import collect
-from hgpo_gym.trainers.rollouts.rollout import merge
-from hgpo_gym.trainers.rollouts.teams import TEAMS, Said, Solo, Team, last_of_turn, make_team, register_team
+from hgpo_gym.trainers.rollouts.rollout import last_of_turn, merge
+from hgpo_gym.trainers.rollouts.teams import TEAMS, Said, Solo, Team, make_team, register_team
 from hgpo_gym.trainers.rollouts.teams.actor_checker import ActorChecker
 from hgpo_gym.trainers.rollouts.teams.planner_actor import PlannerActor
 from tests.small_models import make_policy

@@ -13,7 +13,6 @@ import pytest
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.checkpoint import Checkpoints
-from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
 from hgpo_gym.trainers.run_directory import open_run, read_config, read_metrics, read_summary
 from tests import small_runs
 from tests.small_runs import numbers
@@ -125,14 +124,6 @@ def test_non_finite_training_keeps_the_last_good_checkpoint(tmp_path):
     assert "last good checkpoint" in process.stderr
     assert "Traceback" not in process.stderr
     assert (tmp_path / "checkpoints" / "iteration_0000" / "model" / "config.json").exists()
-
-
-def test_the_schedule_covers_all_tasks_and_depends_on_seed_and_iteration_alone():
-    schedule = TaskSchedule([f"task {n}" for n in range(10)], seed=3)
-    lap = [task for iteration in range(5) for task in schedule.tasks(iteration, 4)]
-    assert len(set(lap[:10])) == len(set(lap[10:])) == 10
-    assert lap[:10] != lap[10:]
-    assert TaskSchedule([f"task {n}" for n in range(10)], seed=3).tasks(4, 4) == lap[16:]
 
 
 def test_every_setting_is_read():

@@ -335,6 +335,8 @@ def test_tasks_of_other_splits_are_refused(webshop_data: Path) -> None:
     assert TOOTHBRUSH not in env.task_ids
     with pytest.raises(ValueError, match=r"Unknown task_id 'beauty-B09MW563KN-0-dd368255' in the split 'train'"):
         env.reset(options={"task_id": TOOTHBRUSH})
+    with pytest.raises(ValueError, match=r"Unknown task_id 5 in the split 'train'"):
+        env.reset(options={"task_id": 5})
     _, info = env.reset(options={"goal_index": 0})
     assert info["task_id"] == TOOTHBRUSH
 

@@ -19,6 +19,7 @@ from hgpo_gym.envs.webshop.env import WebShopEnv
 from hgpo_gym.envs.webshop.generation import write_catalogue
 from hgpo_gym.envs.webshop.shop.pages import TEXT, page_pieces
 from hgpo_gym.envs.webshop.web.server import ShoppingSession, ShopServer
+from tests.threads import at_work
 
 OPTIONS = {"split": "generated", "max_episode_steps": 15}
 
@@ -28,18 +29,10 @@ def cache(webshop_cache, monkeypatch):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(webshop_cache))
 
 
-@contextmanager
 def serving(**options):
     server_options = {name: options.pop(name) for name in ("seed", "task_id", "port") if name in options}
     server = ShopServer(partial(make, "hgpo_gym/WebShop-v0", **(OPTIONS | options)), **server_options)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return at_work(server)
 
 
 @pytest.fixture

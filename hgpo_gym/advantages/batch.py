@@ -161,14 +161,18 @@ class StepBatch:
                 yield name, values
         yield from self.extras.items()
 
+    def check_level(self, level: int) -> None:
+        """Raise ValueError unless the batch has context keys of this level."""
+        if not 0 <= level <= self.history_length:
+            raise ValueError(f"level={level}: this batch has context keys for levels 0 to {self.history_length}.")
+
     def key_groups(self, level: int) -> np.ndarray:
         """int64[N]: equal for steps of the same task group with equal key at `level`; -1 where there is no key.
 
         Raises:
             ValueError: the batch has no such level.
         """
-        if not 0 <= level <= self.history_length:
-            raise ValueError(f"level={level}: this batch has context keys for levels 0 to {self.history_length}.")
+        self.check_level(level)
         keys = np.ascontiguousarray(self.context_keys[:, level])
         in_group = link(keys.view(np.uint64), self.group_labels.astype(np.uint64))
         return np.where(keys == 0, -1, labels(in_group))

@@ -45,15 +45,15 @@ def needed_by(estimator: Callable[..., Any]) -> tuple[str, ...]:
     return getattr(estimator, "needs", ())
 
 
-def compares_over_the_batch(estimator: Estimator) -> Estimator:
+def over_the_batch(estimator: Estimator) -> Estimator:
     """Mark an estimator whose advantages depend on all groups of the batch (it whitens, scales or counts over them)."""
-    estimator.over_the_batch = True  # type: ignore[attr-defined]
+    estimator.is_over_the_batch = True  # type: ignore[attr-defined]
     return estimator
 
 
 def is_over_the_batch(estimator: Callable[..., Any]) -> bool:
     """Whether other task groups of the batch change the advantages of this one."""
-    return getattr(estimator, "over_the_batch", False)
+    return getattr(estimator, "is_over_the_batch", False)
 
 
 def missing_column(column: str, estimator: str) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.hgpo import hgpo
-from hgpo_gym.advantages.statistics import scaled_to_group, sum_of_later
+from hgpo_gym.advantages.statistics import check_shares, scaled_to_group, sum_of_later
 
 
 def hgpo_gae(
@@ -44,8 +44,7 @@ def hgpo_gae(
     Returns float64[N]; a step whose observation nobody shares has nothing to compare with and gets 0. Raises ValueError
     on an unknown name, a gamma or trace_decay outside [0, 1], or a `history_length` that the batch has no keys for.
     """
-    if not 0.0 <= trace_decay <= 1.0:
-        raise ValueError(f"trace_decay={trace_decay}: choose a number from 0 to 1.")
+    check_shares(trace_decay=trace_decay)
     hierarchy = partial(
         hgpo,
         gamma=gamma,

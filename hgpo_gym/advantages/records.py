@@ -106,6 +106,8 @@ def _hash_all(texts: Sequence[str | None]) -> np.ndarray:
 
 def _as_array(values: Sequence[Any]) -> np.ndarray:
     """Numbers and truth values as they are, None among numbers as NaN; text as its hash, None among text as 0."""
+    if isinstance(values, np.ndarray):
+        return values
     if any(isinstance(value, str) for value in values):
         return _hash_all(values).view(np.int64)
     return np.array(values, dtype=np.float64 if any(value is None for value in values) else None)

@@ -1,13 +1,19 @@
-"""What every estimator is made of: discounted returns, and values relative to a set of steps."""
+"""What every estimator is made of: discounted returns, and values relative to a set of steps.
+
+Sets whose values differ by no more than rounding have equal values everywhere here: what comes out of them is exactly
+0.
+"""
 
 import numpy as np
 
-from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.batch import StepBatch, labels
 from hgpo_gym.suggest import unknown_name
 
 NORMS = ("mean_std_norm", "mean_norm")
 EPISODE_STATISTICS = ("trajectories", "steps")
 EPSILON = 1e-6
+ROUNDING = 1e-10
+"""A set of values x with max - min <= ROUNDING * max(1, max|x|) has equal values."""
 
 
 def discounted_returns(batch: StepBatch, gamma: float) -> np.ndarray:
@@ -16,23 +22,39 @@ def discounted_returns(batch: StepBatch, gamma: float) -> np.ndarray:
     Raises:
         ValueError: gamma is not in [0, 1].
     """
-    if not 0.0 <= gamma <= 1.0:
-        raise ValueError(f"gamma={gamma}: a discount lies in [0, 1].")
+    check_shares(gamma=gamma)
     return batch.reward + gamma * sum_of_later(batch, batch.reward, gamma) - batch.penalty
+
+
+def check_shares(**options: float) -> None:
+    """Raise ValueError unless each of these options lies in [0, 1]."""
+    for name, value in options.items():
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"{name}={value}: choose a number from 0 to 1.")
 
 
 def sum_of_later(batch: StepBatch, values: np.ndarray, factor: float) -> np.ndarray:
     """float64[N]: x_{t+1} + factor * x_{t+2} + factor^2 * x_{t+3} + ..., over the later steps of the trajectory."""
-    table = np.zeros((batch.trajectory_labels.max(initial=-1) + 1, batch.step.max(initial=-1) + 2))
-    table[batch.trajectory_labels, batch.step] = values
-    for step in range(table.shape[1] - 2, -1, -1):
-        table[:, step] += factor * table[:, step + 1]
-    return table[batch.trajectory_labels, batch.step + 1]
+    return later_in_sequence(values, batch.trajectory_labels, batch.step, factor)
+
+
+def later_in_sequence(values: np.ndarray, sequence: np.ndarray, place: np.ndarray, factor: float) -> np.ndarray:
+    """The same over any sequences: int64[N] labels them 0, 1, 2, ..., int64[N] counts the places in each from 0."""
+    table = np.zeros((place.max(initial=-1) + 2, sequence.max(initial=-1) + 1))
+    table[place, sequence] = values
+    for now in range(len(table) - 2, -1, -1):
+        table[now] += factor * table[now + 1]
+    return table[place + 1, sequence]
 
 
 def episode_returns(batch: StepBatch) -> np.ndarray:
     """float64[N]: the undiscounted sum of rewards of the step's episode."""
     return np.bincount(batch.trajectory_labels, weights=batch.reward)[batch.trajectory_labels]
+
+
+def success(batch: StepBatch) -> np.ndarray:
+    """bool[N]: whether the step's episode succeeded; where that was not recorded, whether its return is positive."""
+    return episode_returns(batch) > 0 if batch.success is None else batch.success
 
 
 def relative_to_group(values: np.ndarray, groups: np.ndarray, norm: str, *, ddof: int) -> np.ndarray:
@@ -49,25 +71,76 @@ def relative_to_group(values: np.ndarray, groups: np.ndarray, norm: str, *, ddof
     """
     relative = np.zeros(len(values))
     inside = groups >= 0
-    mean, std = _moments(values[inside], groups[inside], ddof)
-    relative[inside] = _normalise(values[inside] - mean[groups[inside]], std[groups[inside]], norm)
+    own, sets = levelled(values[inside], groups[inside]), groups[inside]
+    mean, std = moments(own, sets, ddof)
+    relative[inside] = _normalise(own - mean[sets], std[sets], norm)
     return relative
+
+
+def moments(values: np.ndarray, groups: np.ndarray, ddof: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each set, by label. Equal values have exactly that mean and deviation 0."""
+    size = np.bincount(groups)
+    # Sums are taken around one of the set's values: rounding then cannot separate values that are equal.
+    origin = np.zeros(len(size))
+    origin[groups] = values
+    mean = origin + np.bincount(groups, weights=values - origin[groups]) / np.maximum(size, 1)
+    squares = np.bincount(groups, weights=(values - mean[groups]) ** 2)
+    return mean, np.sqrt(squares / np.maximum(size - ddof, 1))
+
+
+def whiten(values: np.ndarray) -> np.ndarray:
+    """float64[N]: (x - mean) / sqrt(var + 1e-8) over all, var with n - 1. One value or equal values: 0."""
+    one_set = np.zeros(len(values), dtype=np.int64)
+    own = levelled(values, one_set)
+    mean, std = moments(own, one_set, ddof=1)
+    return (own - mean[one_set]) / np.sqrt(std[one_set] ** 2 + 1e-8)
+
+
+def levelled(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """float64[N]: the values; those of a set (labelled from 0) that are equal up to rounding, exactly equal."""
+    highest = np.full(groups.max(initial=-1) + 1, -np.inf)
+    lowest = -highest
+    np.maximum.at(highest, groups, values)
+    np.minimum.at(lowest, groups, values)
+    scale = np.maximum(1.0, np.maximum(np.abs(highest), np.abs(lowest)))
+    return np.where((highest - lowest <= ROUNDING * scale)[groups], lowest[groups], values)
+
+
+def mean_of_group(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """float64[N]: the mean of each row's set; of equal values exactly that value."""
+    return moments(values, groups, ddof=0)[0][groups]
+
+
+def size_of_group(groups: np.ndarray) -> np.ndarray:
+    """int64[N]: how many rows each row's set has."""
+    return np.bincount(groups)[groups]
+
+
+def joint_labels(*columns: np.ndarray) -> np.ndarray:
+    """int64[N]: rows that are equal in every column have equal labels 0, 1, 2, ..."""
+    together = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        own = labels(column)
+        together = labels(together * (own.max(initial=-1) + 1) + own)
+    return together
 
 
 def scaled_to_group(values: np.ndarray, groups: np.ndarray, norm: str) -> np.ndarray:
     """float64[N]: values that are relative already, with `mean_std_norm` over the root mean square of their set.
 
-    Raises:
-        ValueError: an unknown norm.
+    Values that are 0 up to rounding throughout their set are 0. Raises ValueError on an unknown norm.
     """
-    return _normalise(values, _root_mean_square(values, groups)[groups], norm)
+    largest = np.zeros(groups.max(initial=-1) + 1)
+    np.maximum.at(largest, groups, np.abs(values))
+    own = np.where(largest[groups] <= ROUNDING, 0.0, values)
+    return _normalise(own, _root_mean_square(own, groups)[groups], norm)
 
 
 def values_differ(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """bool[N]: the row's set carries signal, that is, not all its values are equal. False for rows in no set."""
     inside = groups >= 0
     differ = np.zeros(len(values), dtype=np.bool_)
-    _, std = _moments(values[inside], groups[inside], ddof=0)
+    _, std = moments(levelled(values[inside], groups[inside]), groups[inside], ddof=0)
     differ[inside] = std[groups[inside]] > 0
     return differ
 
@@ -87,14 +160,14 @@ def episode_advantage(batch: StepBatch, norm: str, episode_statistics: str) -> n
     if episode_statistics not in EPISODE_STATISTICS:
         raise ValueError(unknown_name("episode_statistics", episode_statistics, EPISODE_STATISTICS))
     groups = batch.group_labels
-    returns = episode_returns(batch)
+    returns = levelled(episode_returns(batch), groups)
     values = returns - batch.penalty
-    one_each = np.unique(batch.trajectory_labels, return_index=True)[1]
+    one_each = batch.first_rows
     if episode_statistics == "trajectories":
-        mean, std = _moments(returns[one_each], groups[one_each], ddof=1)
+        mean, std = moments(returns[one_each], groups[one_each], ddof=1)
         std = np.hypot(std, _root_mean_square(batch.penalty, groups))
     else:
-        mean, std = _moments(values, groups, ddof=1)
+        mean, std = moments(values, groups, ddof=1)
     lone = np.bincount(groups[one_each])[groups] == 1
     return np.where(lone, values, _normalise(values - mean[groups], std[groups], norm))
 
@@ -107,14 +180,3 @@ def _normalise(centred: np.ndarray, std: np.ndarray, norm: str) -> np.ndarray:
 
 def _root_mean_square(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return np.sqrt(np.bincount(groups, weights=values**2) / np.maximum(np.bincount(groups), 1))
-
-
-def _moments(values: np.ndarray, groups: np.ndarray, ddof: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each set. Equal values have exactly that mean and deviation 0."""
-    size = np.bincount(groups)
-    # Sums are taken around one of the set's values: rounding then cannot separate values that are equal.
-    origin = np.zeros(len(size))
-    origin[groups] = values
-    mean = origin + np.bincount(groups, weights=values - origin[groups]) / np.maximum(size, 1)
-    squares = np.bincount(groups, weights=(values - mean[groups]) ** 2)
-    return mean, np.sqrt(squares / np.maximum(size - ddof, 1))

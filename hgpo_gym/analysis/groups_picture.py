@@ -66,7 +66,7 @@ def draw_groups(batch: StepBatch, estimator: str, *, letters: Sequence[str] | No
     letters = _letters(batch) if letters is None else letters
     if not len(batch) or len(letters) != len(batch):
         raise ValueError(f"draw_groups: {len(letters)} letters for {len(batch)} steps.")
-    panels = [*_PANELS.get(estimator, _no_sets)(batch, _with_defaults(estimator, options))]
+    panels = [*PANELS.get(estimator, _no_sets)(batch, _with_defaults(estimator, options))]
     panels.append(_advantages(f"Advantages by {estimator}", advantages))
     texts = [_texts(batch, letters, panel) for panel in panels]
     box = 8 + CHARACTER * max(len(text) for panel_texts in texts for text in panel_texts)
@@ -140,7 +140,7 @@ def _hgpo_gae(batch: StepBatch, options: dict[str, Any]) -> list[Panel]:
     return [*_hgpo(batch, options), _advantages("HGPO's advantages a", estimate("hgpo", batch, **of_hgpo))]
 
 
-_PANELS: dict[str, Callable[[StepBatch, dict[str, Any]], list[Panel]]] = {
+PANELS: dict[str, Callable[[StepBatch, dict[str, Any]], list[Panel]]] = {  # what is drawn before the advantages
     "grpo": _grpo,
     "gigpo": _gigpo,
     "hgpo": _hgpo,

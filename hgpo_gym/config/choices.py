@@ -15,6 +15,8 @@ from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.envs.registration import EnvRecord, option_defaults
 from hgpo_gym.registry import Registry
 from hgpo_gym.trainers.learners import LEARNERS
+from hgpo_gym.trainers.rollouts.samplers import SAMPLERS
+from hgpo_gym.trainers.rollouts.shaping import SHAPERS
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
 
@@ -27,6 +29,8 @@ REGISTRIES: dict[str, Registry] = {
     "algo": ESTIMATORS,
     "learner": LEARNERS,
     "objective": OBJECTIVES,
+    "sampler": SAMPLERS,
+    "shaping": SHAPERS,
     "team": TEAMS,
 }
 """The registry behind each group whose choices have a name and options."""

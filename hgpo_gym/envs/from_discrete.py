@@ -1,8 +1,10 @@
 """TextFromDiscrete: a Gymnasium environment with numbered actions, in words."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import gymnasium
 from gymnasium.spaces import Discrete
@@ -23,11 +25,21 @@ class DiscreteTask:
     seed: int | None = None
 
 
+class _Moment(NamedTuple):
+    """A state: the environment itself as it was, what it was made with, and what it said last."""
+
+    env: gymnasium.Env[Any, Any]
+    made_with: Mapping[str, Any]
+    observation: Any
+    info: dict[str, Any]
+
+
 class TextFromDiscrete(TextEnv):
     """A Gymnasium environment with `Discrete` actions as a text environment.
 
     All its randomness after the reset comes from `self.np_random`. Where it puts an `action_mask` into `info`, as Taxi
-    does, the actions that it masks are not admissible. Rewards are its own.
+    does, the actions that it masks are not admissible. Rewards are its own. Snapshots are copies of it; what its
+    unwrapped environment keeps in `P`, as those of Gymnasium's toy text do with their transitions, is shared by them.
 
     Args:
         env: the id of the environment, or a function that makes one from the options of a `DiscreteTask`.
@@ -87,6 +99,29 @@ class TextFromDiscrete(TextEnv):
             terminated=terminated or truncated,
             won=terminated and self._has_won(float(reward)),
         )
+
+    @cached_property
+    def can_snapshot(self) -> bool:
+        """Whether the environment can be copied: not if it holds a process, a window or the like."""
+        try:
+            self._copied(_Moment(self._env, self._made_with, None, {}))
+        except Exception:  # noqa: BLE001 - whatever a stranger's environment raises
+            return False
+        return True
+
+    def save_state(self) -> _Moment:
+        if not self.can_snapshot:
+            raise NotImplementedError(f"{self._env} cannot be copied, so there are no snapshots of it.")
+        return self._copied(_Moment(self._env, self._made_with, self._observation, self._inner_info))
+
+    def load_state(self, state: _Moment) -> None:
+        self._env.close()
+        self._env, self._made_with, self._observation, self._inner_info = self._copied(state)
+
+    @staticmethod
+    def _copied(moment: _Moment) -> _Moment:
+        table = getattr(moment.env.unwrapped, "P", None)
+        return copy.deepcopy(moment, {id(table): table})
 
     def close(self) -> None:
         self._env.close()

@@ -1,10 +1,14 @@
 """Makes environments by their id: the table of those that are registered, and `make`."""
 
 import inspect
-from collections.abc import Callable
+import math
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 import gymnasium
 from gymnasium.envs.registration import load_env_creator
@@ -42,16 +46,19 @@ def option_defaults(id: str) -> dict[str, Any]:
 
 
 def _parameters(id: str) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(_creator(id)).parameters)
+
+
+def _creator(id: str) -> Callable[..., Any]:
     entry_point = gymnasium.spec(id).entry_point
-    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
-    return dict(inspect.signature(creator).parameters)  # type: ignore[arg-type]
+    return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point  # type: ignore[return-value]
 
 
 def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
     """`gymnasium.make` for text environments, with errors that name the nearest id or option.
 
     Raises:
-        ValueError: no such id or option, or one is missing that the environment cannot do without.
+        ValueError: no such id or option, a value of another type, or one is missing that the environment needs.
     """
     if id not in gymnasium.registry:
         raise ValueError(unknown_name("environment", id, sorted(ENVIRONMENTS)))
@@ -60,8 +67,27 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
         known = [*parameters, "max_episode_steps"]
         for name in options.keys() - set(known):
             raise ValueError(unknown_name(f"option of {id}", name, known))
+    kinds: dict[str, Any] = {name: parameter.annotation for name, parameter in parameters.items()}
+    kinds["max_episode_steps"] = int | None
+    for name, value in options.items():
+        if not _fits(value, kind := kinds.get(name)):
+            raise ValueError(f"{name}={value!r}: this option of {id} is {getattr(kind, '__name__', kind)}.")
     given = {**gymnasium.spec(id).kwargs, **options}
     for name, default in option_defaults(id).items():
         if default is inspect.Parameter.empty and name not in given:
             raise ValueError(f"{id} needs the option {name}.")
     return gymnasium.make(id, disable_env_checker=True, **options)
+
+
+def _fits(value: Any, annotation: Any) -> bool:
+    """Whether a value is of the type that a signature names; types that are not plain are not looked into."""
+    kind, parts = get_origin(annotation) or annotation, get_args(annotation)
+    if kind in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if kind is int:
+        return isinstance(value, Integral) and not isinstance(value, bool)
+    if kind is float:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if kind is Sequence:
+        return isinstance(value, Sequence) and all(_fits(entry, part) for part in parts for entry in value)
+    return kind not in (bool, str, NoneType, Path, os.PathLike) or isinstance(value, kind)

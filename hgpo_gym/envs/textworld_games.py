@@ -70,7 +70,31 @@ class TextWorldEnv(TextEnv):
         self._file: Path | None = None
 
     def begin_episode(self, task_id: str) -> Turn:
-        file = self._files[task_id]
+        self._open(self._files[task_id])
+        return self._turn(self._state.description or "", task=" ".join(self._state.objective.split()))
+
+    def take_action(self, action: str) -> Turn:
+        if action not in self._state.admissible_commands:
+            return self._turn("That is not possible here.", action_valid=False)
+        before = self._score
+        self._send(action)
+        points = float(self._score - before)
+        success = SUCCESS_REWARD if self._state.won else 0.0
+        return self._turn(_prose(self._state.feedback), reward=points if self._reward == "score" else success)
+
+    def save_state(self) -> tuple[Path, tuple[str, ...]]:
+        """The game and the commands that were sent to it; coming back means to send them again."""
+        if self._file is None:
+            raise RuntimeError("There is no episode to keep: call reset() before snapshot().")
+        return self._file, tuple(self._sent)
+
+    def load_state(self, state: tuple[Path, tuple[str, ...]]) -> None:
+        file, commands = state
+        self._open(file)
+        for command in commands:
+            self._send(command)
+
+    def _open(self, file: Path) -> None:
         if file != self._file:
             self.close()
             wanted = textworld.EnvInfos(
@@ -79,16 +103,11 @@ class TextWorldEnv(TextEnv):
             self._game, self._file = textworld.start(str(file), wanted), file
         self._state: GameState = self._game.reset()
         self._score = 0
-        return self._turn(self._state.description or "", task=" ".join(self._state.objective.split()))
+        self._sent: list[str] = []
 
-    def take_action(self, action: str) -> Turn:
-        if action not in self._state.admissible_commands:
-            return self._turn("That is not possible here.", action_valid=False)
-        before = self._score
-        self._state, self._score, _ = self._game.step(action)
-        points = float(self._score - before)
-        success = SUCCESS_REWARD if self._state.won else 0.0
-        return self._turn(_prose(self._state.feedback), reward=points if self._reward == "score" else success)
+    def _send(self, command: str) -> None:
+        self._state, self._score, _ = self._game.step(command)
+        self._sent.append(command)
 
     def close(self) -> None:
         if self._game is not None:

@@ -24,14 +24,14 @@ class FrozenLakeText(TextFromDiscrete):
 
     Args:
         split: `test` (a third of the maps, by a hash), `train` (the others) or `all`.
-        size: rows and columns.
-        frozen: the share of tiles that are no holes.
+        size: rows and columns, 2 or more.
+        frozen: the share of tiles that are no holes, 0.3 or more: with fewer, hardly a map has a way.
         slippery: two moves of three go to the left or the right of where they should.
         maps: seeds that maps are drawn from; the same map counts once.
         render_mode: `ansi` or None.
 
     Raises:
-        ValueError: a split that does not exist, or an empty one.
+        ValueError: a split that does not exist, or an empty one; a value out of range.
     """
 
     def __init__(
@@ -44,6 +44,10 @@ class FrozenLakeText(TextFromDiscrete):
         maps: int = 100,
         render_mode: str | None = None,
     ):
+        if size < 2:
+            raise ValueError(f"size={size}: choose 2 or more rows.")
+        if not 0.3 <= frozen <= 1:
+            raise ValueError(f"frozen={frozen}: choose 0.3 to 1.")
         drawn = [tuple(map(str, generate_random_map(size, frozen, seed))) for seed in range(maps)]
         super().__init__(
             "FrozenLake-v1",

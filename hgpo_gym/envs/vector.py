@@ -29,15 +29,30 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         num_tasks: groups, each with a task of its own.
         group_size: members of a group.
         workers: worker processes; 0 runs everything in this one.
+        worker_timeout: seconds that a reset or a step may take in a worker before it counts as hung; a worker that has
+            several to do gets as many times that. None: as long as it takes.
         options: keyword options of the environment, `max_episode_steps` included.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 - Gymnasium's own attribute
 
-    def __init__(self, id: str, num_tasks: int, group_size: int = 1, *, workers: int = 0, **options: Any):
+    def __init__(
+        self,
+        id: str,
+        num_tasks: int,
+        group_size: int = 1,
+        *,
+        workers: int = 0,
+        worker_timeout: float | None = None,
+        **options: Any,
+    ):
         for name, value, least in (("num_tasks", num_tasks, 1), ("group_size", group_size, 1), ("workers", workers, 0)):
             if value < least:
                 raise ValueError(f"{name}={value}: must be at least {least}.")
+        if worker_timeout is not None and not worker_timeout > 0:
+            raise ValueError(f"worker_timeout={worker_timeout}: a number of seconds above 0, or None.")
+        if worker_timeout is not None and not workers:
+            raise ValueError(f"worker_timeout={worker_timeout}: only a worker process can be given up: set workers=1.")
         self.num_tasks, self.group_size = num_tasks, group_size
         self.num_envs = num_tasks * group_size
         first = make(id, **options)
@@ -50,7 +65,9 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         self._members: Members
         if workers:
             first.close()
-            self._members = WorkerMembers(cast("Any", self.spec), self.num_envs, min(workers, self.num_envs))
+            self._members = WorkerMembers(
+                cast("Any", self.spec), self.num_envs, min(workers, self.num_envs), worker_timeout
+            )
         else:
             rest = {row: make(id, **options) for row in range(1, self.num_envs)}
             self._members = LocalMembers({0: first, **rest})

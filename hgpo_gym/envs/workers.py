@@ -1,12 +1,13 @@
-"""The sub-environments of a TextVectorEnv in worker processes, which may die."""
+"""The sub-environments of a TextVectorEnv in worker processes, which may die or hang."""
 
 import contextlib
+import math
 import multiprocessing
 import pickle
 import signal
+import time
 from collections.abc import Iterable, Mapping
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 import cloudpickle
@@ -17,17 +18,102 @@ from hgpo_gym.envs.members import EpisodeReplay, EpisodeStart, LocalMembers, Ope
 
 
 class WorkerDiedError(RuntimeError):
-    """A worker process ended twice at the same request."""
+    """A worker process ended or hung twice at the same request, or while it was brought back to where it had come.
+
+    Attributes:
+        row: of the sub-environment that was played.
+        task_id: its task.
+    """
+
+    def __init__(self, message: str, row: int, task_id: str):
+        super().__init__(message)
+        self.row, self.task_id = row, task_id
+
+
+class _LostError(Exception):
+    """No answer is to come from a worker; the message says why."""
+
+
+class _Worker:
+    """A process and its pipe.
+
+    Args:
+        spec: of the environments, pickled.
+        rows: that it has.
+        timeout: seconds for a reset or a step; None: as long as it takes.
+    """
+
+    def __init__(self, spec: bytes, rows: Iterable[int], timeout: float | None):
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, spec, list(rows)), daemon=True, name="hgpo_gym-env")
+        self.process.start()
+        theirs.close()
+        self._timeout = math.inf if timeout is None else timeout
+        self._seconds = math.inf
+        self._deadline: float | None = None  # of the request; None while the environments are being made
+
+    def send(self, kind: str, part: Mapping[int, Any]) -> None:
+        """Begin a request; the time for its answer runs from now, or from when the environments are made."""
+        self._seconds = self._timeout * sum(map(_moves, part.values()))
+        if self._deadline is not None:
+            self._deadline = time.monotonic() + self._seconds
+        with contextlib.suppress(ConnectionError):  # seen when the answer is awaited
+            if not self.connection.closed:
+                self.connection.send((kind, part))
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the answer is overdue; infinite where there is no such time."""
+        return math.inf if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def receive(self) -> Any:
+        """The answer to the last request: by row, or an exception that the environment raised.
+
+        Raises:
+            _LostError: the process has ended, or did not answer in time, in which case it was killed.
+        """
+        try:
+            if self.connection.closed:
+                raise EOFError
+            if self._deadline is None:
+                self.connection.recv()  # its environments are made
+                self._deadline = time.monotonic() + self._seconds
+            left = self.seconds_left
+            if self.connection.poll(None if left == math.inf else left):
+                return self.connection.recv()
+        except (EOFError, ConnectionError):
+            self.kill()
+            raise _LostError(f"ended (exit code {self.process.exitcode})") from None
+        self.kill()
+        raise _LostError(f"gave no answer within {self._seconds:g} s")
+
+    def kill(self) -> None:
+        self.connection.close()
+        self.process.kill()
+        self.process.join()
+
+    def close(self) -> None:
+        self.connection.close()  # the worker's cue to leave
+        self.process.join(timeout=5)
+        self.kill()
 
 
 class WorkerMembers:
-    """Sub-environments in `workers` processes. A worker that dies is replaced and its episodes are replayed."""
+    """Sub-environments in `workers` processes. A worker that dies is replaced and its episodes are replayed.
 
-    def __init__(self, spec: EnvSpec, num_envs: int, workers: int):
-        self._spec = spec
+    Args:
+        spec: of the environments.
+        num_envs: rows.
+        workers: processes.
+        timeout: seconds for a reset or a step; a worker that takes longer is killed, and has died. None: no limit.
+    """
+
+    def __init__(self, spec: EnvSpec, num_envs: int, workers: int, timeout: float | None = None):
+        self._spec, self._timeout = cloudpickle.dumps(spec), timeout
         self._rows = [range(worker, num_envs, workers) for worker in range(workers)]
         self._episodes: dict[int, EpisodeReplay] = {}
-        self._workers = [self._start(rows) for rows in self._rows]
+        self._workers = [self._start(worker) for worker in range(workers)]
         # A worker has one request at a time: two pipes that are both full would wait for each other.
         self._stepping: list[dict[int, str]] = [{} for _ in self._rows]
         self._waiting: list[dict[int, str]] = [{} for _ in self._rows]
@@ -50,45 +136,37 @@ class WorkerMembers:
     def receive(self, at_least: int) -> dict[int, StepResult]:
         results: dict[int, StepResult] = {}
         while busy := [worker for worker, part in enumerate(self._stepping) if part]:
-            connections = {self._workers[worker][1]: worker for worker in busy}
-            ready = wait(list(connections), timeout=None if len(results) < at_least else 0)
-            if not ready:
+            connections = {self._workers[worker].connection: worker for worker in busy}
+            enough = len(results) >= at_least
+            left = min(self._workers[worker].seconds_left for worker in busy)
+            ready = wait(list(connections), timeout=0 if enough else None if left == math.inf else left)
+            if enough and not ready:
                 break
-            for worker in sorted(connections[connection] for connection in ready):  # type: ignore[index]
+            late = [worker for worker in busy if not self._workers[worker].seconds_left]
+            for worker in sorted({*(connections[connection] for connection in ready), *late}):  # type: ignore[index]
                 results |= self._step_results(worker)
         return results
 
     def close(self) -> None:
-        for process, connection in self._workers:
-            connection.close()  # the worker's cue to leave
-            process.join(timeout=5)
-            if process.is_alive():
-                process.kill()
-                process.join()
+        for worker in self._workers:
+            worker.close()
 
     @property
-    def processes(self) -> list[BaseProcess]:
-        return [process for process, _ in self._workers]
+    def process_ids(self) -> list[int]:
+        """Of the workers' processes."""
+        return [worker.process.pid or 0 for worker in self._workers]
 
-    def _start(self, rows: Iterable[int]) -> tuple[BaseProcess, Connection]:
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(
-            target=_serve, args=(theirs, cloudpickle.dumps(self._spec), list(rows)), daemon=True, name="hgpo_gym-env"
-        )
-        process.start()
-        theirs.close()
-        return process, ours
+    def _start(self, worker: int) -> _Worker:
+        return _Worker(self._spec, self._rows[worker], self._timeout)
 
     def _request(self, kind: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
         """Send each worker its rows' part, then gather the answers."""
         parts = self._by_worker(arguments)
         for worker, part in parts.items():
-            self._send(worker, kind, part)
-        answers: dict[int, Any] = {}
-        for worker, part in parts.items():
-            answers.update(self._answer(worker, kind, part))
-        return answers
+            self._workers[worker].send(kind, part)
+        # All of them are taken before one is raised: what is left in a pipe would be taken for another's answer.
+        answers = [self._answer(worker, kind, part) for worker, part in parts.items()]
+        return {row: answer for part in map(_raised, answers) for row, answer in part.items()}
 
     def _by_worker(self, arguments: Mapping[int, Any]) -> dict[int, dict[int, Any]]:
         return {
@@ -101,53 +179,63 @@ class WorkerMembers:
         """Give a worker that is free the steps that wait for it."""
         if self._waiting[worker] and not self._stepping[worker]:
             self._stepping[worker], self._waiting[worker] = self._waiting[worker], {}
-            self._send(worker, "step", self._stepping[worker])
+            self._workers[worker].send("step", self._stepping[worker])
 
     def _step_results(self, worker: int) -> dict[int, StepResult]:
         """What the worker's environments say, which are through with their steps or whose worker died."""
         part, self._stepping[worker] = self._stepping[worker], {}
-        results = self._answer(worker, "step", part)
+        results = _raised(self._answer(worker, "step", part))
         for row, action in part.items():
             self._episodes[row].actions.append(action)
         self._send_waiting(worker)
         return results
 
-    def _send(self, worker: int, kind: str, part: Mapping[int, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # seen when the answer is awaited
-            self._workers[worker][1].send((kind, part))
-
-    def _receive(self, worker: int) -> dict[int, Any]:
-        answer = self._workers[worker][1].recv()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def _answer(self, worker: int, kind: str, part: Mapping[int, Any]) -> dict[int, Any]:
+    def _answer(self, worker: int, kind: str, part: Mapping[int, Any]) -> dict[int, Any] | Exception:
+        """The answer to a request that was sent, from another process if this one died at it."""
         try:
-            return self._receive(worker)
-        except (EOFError, ConnectionResetError):
+            return self._workers[worker].receive()
+        except _LostError:
             self._replace(worker)
-        self._send(worker, kind, part)
-        try:
-            return self._receive(worker)
-        except (EOFError, ConnectionResetError):
-            tasks = sorted({self._episodes[row].start.task_id for row in part if row in self._episodes})
-            process = self._workers[worker][0]
-            process.join()
-            raise WorkerDiedError(
-                f"Worker process {worker} ended twice (exit code {process.exitcode}) at the same {kind} of "
-                f"{len(part)} environments, tasks {tasks}. Out of memory? Try fewer workers; workers=0 shows the error."
-            ) from None
+        answers: dict[int, Any] = {}
+        for row, argument in part.items():  # one by one, to see which it is
+            task_id = argument.task_id if kind == "begin" else self._episodes[row].start.task_id
+            answer = self._ask_alone(worker, kind, row, argument, task_id, f"twice at the same {kind}")
+            if isinstance(answer, Exception):
+                return answer
+            answers |= answer
+        return answers
 
     def _replace(self, worker: int) -> None:
         """A new process for a worker that died, its running episodes replayed to where they were."""
-        process, connection = self._workers[worker]
-        connection.close()
-        process.join()
-        rows = self._rows[worker]
-        self._workers[worker] = self._start(rows)
-        self._send(worker, "replay", {row: self._episodes[row] for row in rows if row in self._episodes})
-        self._receive(worker)
+        self._workers[worker] = self._start(worker)
+        for row in self._rows[worker]:
+            if (episode := self._episodes.get(row)) is not None:
+                _raised(self._ask_alone(worker, "replay", row, episode, episode.start.task_id, "during its replay"))
+
+    def _ask_alone(self, worker: int, kind: str, row: int, argument: Any, task_id: str, when: str) -> Any:
+        self._workers[worker].send(kind, {row: argument})
+        try:
+            return self._workers[worker].receive()
+        except _LostError as lost:
+            raise WorkerDiedError(
+                f"Worker process {worker} {lost} {when}: sub-environment {row}, task {task_id!r}. Out of memory? Try "
+                "fewer workers. Too slow? Set a longer worker_timeout. workers=0 shows the error.",
+                row,
+                task_id,
+            ) from None
+
+
+def _moves(argument: EpisodeStart | EpisodeReplay | str) -> int:
+    """How many resets and steps a row's part of a request stands for."""
+    if isinstance(argument, EpisodeReplay):
+        return _moves(argument.start) + len(argument.actions)
+    return 1 + len(argument.prefix) if isinstance(argument, EpisodeStart) else 1
+
+
+def _raised(answer: dict[int, Any] | Exception) -> dict[int, Any]:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _serve(connection: Connection, pickled_spec: bytes, rows: list[int]) -> None:
@@ -156,14 +244,13 @@ def _serve(connection: Connection, pickled_spec: bytes, rows: list[int]) -> None
     spec = pickle.loads(pickled_spec)
     members = LocalMembers({row: gymnasium.make(spec, disable_env_checker=True) for row in rows})
     answer: dict[int, Any] | Exception
-    while True:
-        try:
+    with contextlib.suppress(EOFError, ConnectionError):
+        connection.send("made")
+        while True:
             kind, part = connection.recv()
-        except (EOFError, ConnectionResetError):
-            break
-        try:
-            answer = getattr(members, kind)(part)
-        except Exception as error:  # noqa: BLE001 - the parent raises it
-            answer = error
-        connection.send(answer)
+            try:
+                answer = getattr(members, kind)(part)
+            except Exception as error:  # noqa: BLE001 - the parent raises it
+                answer = error
+            connection.send(answer)
     members.close()

@@ -216,6 +216,8 @@ class RunSettings(Section):
     algo: ChoiceSetting
     objective: ChoiceSetting
     team: ChoiceSetting
+    sampler: ChoiceSetting
+    shaping: ChoiceSetting
     rollout: RolloutSettings
     trainer: TrainerSettings
     evaluation: EvaluationSettings

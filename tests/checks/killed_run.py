@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ import torch
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.trainers.checkpoint import Checkpoints, read_state
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary
+from tests.small_runs import numbers, without_seconds
 
 ALWAYS = ["checkpoint.every=1", "resume=auto"]
 START_UPS = 4
@@ -167,14 +168,3 @@ def differences(whole: Path, killed: Path) -> Iterator[str]:
                 yield f"iteration {before['iteration']}, {name}: {before.get(name)}, with kills {after.get(name)}"
     if without_seconds(read_summary(whole)) != without_seconds(read_summary(killed)):
         yield f"summaries: see {whole} and {killed}"
-
-
-def numbers(run_dir: Path) -> list[dict[str, Any]]:
-    return [without_seconds(line) for line in read_metrics(run_dir)]
-
-
-def without_seconds(value: Any) -> Any:
-    """The same, without what was timed."""
-    if isinstance(value, dict):
-        return {name: without_seconds(part) for name, part in value.items() if not name.startswith("seconds")}
-    return [without_seconds(part) for part in value] if isinstance(value, list) else value

@@ -18,7 +18,7 @@ from hgpo_gym.envs.base import TextEnv
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
+from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.section import Section
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -97,7 +97,7 @@ def _stages(run: RunSettings, settings: DiagnoseSettings, progress: Progress) ->
     assert env.spec.max_episode_steps is not None
     horizon = env.spec.max_episode_steps
     text_env: TextEnv = env.unwrapped  # type: ignore[assignment]
-    task_ids = TaskSchedule(text_env.task_ids, run.seed).tasks(0, min(settings.tasks, len(text_env.task_ids)))
+    task_ids = tasks_in_order(text_env.task_ids, run.seed, 0, min(settings.tasks, len(text_env.task_ids)))
     common: dict[str, Any] = {
         "history_length": run.memory.history_length,
         "key": run.memory.key,

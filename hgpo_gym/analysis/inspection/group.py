@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hgpo_gym.advantages import ESTIMATORS, estimate
+from hgpo_gym.advantages import ESTIMATORS, estimate, needed_by
 from hgpo_gym.advantages.statistics import discounted_returns
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.rollouts.saved import KeptRollout
@@ -139,6 +139,7 @@ def estimator_options(settings: Any) -> dict[str, Options]:
     options: dict[str, Options] = {
         name: {option: parameter.default for option, parameter in ESTIMATORS.options(name).items()}
         for name in ESTIMATORS
+        if not needed_by(ESTIMATORS[name])
     }
     own = {key: value for key, value in settings.items() if key != "name"}
     return options | {settings["name"]: own}

@@ -87,6 +87,8 @@ def find_games(
     """
     chosen = _checked_task_types(task_types)
     root, names = data_root(data), [split] if isinstance(split, str) else list(split)
+    if not names:
+        raise ValueError("env.split is empty: name at least one split.")
     if data is not None or os.environ.get("ALFWORLD_DATA"):
         names = [name for name in names if name not in GENERATED_SPLITS] or names
     for name in names[:-1]:

@@ -177,7 +177,7 @@ class WebShopEnv(TextEnv):
             return goal_index
         if task_id is None:
             return self._positions[int(self.np_random.integers(len(self._positions)))]
-        position = self.goals.find(task_id)
+        position = self.goals.find(task_id) if isinstance(task_id, str) else None
         if position is None or position not in self._positions:
             raise ValueError(
                 f"Unknown task_id {task_id!r} in the split {self.split!r}, whose first is {self.task_ids[0]!r}. An id "

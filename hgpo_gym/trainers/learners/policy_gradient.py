@@ -3,25 +3,30 @@
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from hgpo_gym.advantages import ESTIMATORS, assign
+from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.progress import Progress
 from hgpo_gym.randomness import Stream
-from hgpo_gym.trainers.environments import make_training_env
+from hgpo_gym.trainers.environments import make_env, make_training_env
 from hgpo_gym.trainers.learners.base import Learned, Saving
 from hgpo_gym.trainers.metrics import episode_metrics
 from hgpo_gym.trainers.policies.base import Scorer, TrainablePolicy
 from hgpo_gym.trainers.policies.lora import WithoutAdapter, has_adapter
 from hgpo_gym.trainers.processes import Processes
 from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.measures import Measured, measure_tasks
 from hgpo_gym.trainers.rollouts.rollout import Rollout, merge
-from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
-from hgpo_gym.trainers.rollouts.teams import TEAMS, Team
+from hgpo_gym.trainers.rollouts.rounds import Rounds, collect_rounds
+from hgpo_gym.trainers.rollouts.samplers import SAMPLERS, GroupOutcome, make_sampler
+from hgpo_gym.trainers.rollouts.selection import select_episodes, select_steps
+from hgpo_gym.trainers.rollouts.shaping import SHAPERS, shape
+from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 
@@ -45,12 +50,15 @@ class PolicyGradientLearner:
 
     packages = ()
     policy: TrainablePolicy
-    team: Team
     update: PolicyUpdate | None = None
+    outcomes: list[list[GroupOutcome]] = []  # noqa: RUF012 - replaced, never changed
+    measured: Measured | None = None
 
     def __init__(self, run: RunSettings, processes: Processes, progress: Progress):
         run.model.check(run, processes.count)
         ESTIMATORS.check_options(*run.algo)
+        SAMPLERS.check_options(*run.sampler)
+        SHAPERS.check_options(*run.shaping)
         self.team = TEAMS.bind(run.team)()
         self.run, self.processes, self.progress = run, processes, progress
 
@@ -62,11 +70,11 @@ class PolicyGradientLearner:
         """See `Learner`."""
         self.policy = self.run.model.load(self.run, checkpoint / "model")
 
-    def begin(self, checkpoint: Path, initial: Callable[[], Path], state: dict[str, Any]) -> None:  # noqa: ARG002
+    def begin(self, checkpoint: Path, initial: Callable[[], Path], state: dict[str, Any]) -> None:
         """See `Learner`."""
         self.env = make_training_env(self.run, self.processes)
         vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
-        self.schedule = TaskSchedule(vector.task_ids, self.run.seed)
+        self.sampler = make_sampler(self.run.sampler, vector.task_ids, self.run.seed)
         reference = self._reference(initial() / "model") if self.run.trainer.kl_coef > 0 else None
         self.update = PolicyUpdate(
             self.policy,
@@ -81,41 +89,49 @@ class PolicyGradientLearner:
         if update_state:
             self.update.load_state_dict(update_state)
         self.policy.updated()
+        self.outcomes = [[GroupOutcome(*group) for group in groups] for groups in state.get("outcomes", [])]
+        self.measured = Measured(*state["measured"]) if state.get("measured") else self._measured()
+        if self.measured:
+            self.sampler.begin(self.measured.values)
 
     def acting(self) -> AbstractContextManager[Any]:
         """See `Learner`."""
         assert self.update is not None
         return self.update.weights.gathered()
 
-    def collect(self, iteration: int) -> Rollout:
+    def collect(self, iteration: int) -> Rounds:
         """See `Learner`: the merged episodes of all processes."""
-        groups = range(self.run.rollout.num_tasks)
-        seeds = [(Stream.ROLLOUT, self.run.seed, iteration, group) for group in groups]
         with self.acting():
-            own = collect(
-                self.env,
-                self.policy,
-                self.run.rollout.sampling,
-                task_ids=self.processes.share(self.schedule.tasks(iteration, len(groups))),
-                seeds=self.processes.share(seeds),
-                invalid_action_penalty=self.run.trainer.invalid_action_penalty,
-                team=self.team,
-                record=self.run.rollout.record,
+            return collect_rounds(
+                self._play,
+                self.sampler,
+                iteration=iteration,
+                num_tasks=self.run.rollout.num_tasks,
+                outcomes=self.outcomes[:iteration],
+                assign=lambda rollout: self._assign(shape(self.run.shaping, rollout)).values,
             )
-        return merge(self.processes.gather([own]))
 
-    def learn(self, iteration: int, collected: Rollout, seconds: float) -> Learned:
+    def learn(self, iteration: int, collected: Rounds, seconds: float) -> Learned:
         """See `Learner`."""
         assert self.update is not None
         began = time.perf_counter()
-        credit = assign(self.run.algo.name, collected.batch, **self.run.algo.options)
+        rollout = select_episodes(collected.rollout, self.sampler, iteration)
+        batch = shape(self.run.shaping, rollout)
+        credit = self._assign(batch)
+        progress = iteration / self.run.trainer.iterations
+        batch = replace(batch, trained=select_steps(batch, credit.values, self.sampler, iteration, progress))
         advantages, assigned = credit.values, time.perf_counter()
         seed = (Stream.SHUFFLE, self.run.seed, iteration)
-        updated = self.update(collected.tokens, collected.batch, credit, seed)  # type: ignore[arg-type]
+        updated = self.update(rollout.tokens, batch, credit, seed)  # type: ignore[arg-type]
+        self.outcomes = [*self.outcomes[:iteration], list(collected.outcomes)]
+        before = self.measured.steps if self.measured and iteration == 0 else 0
         metrics = {
-            **episode_metrics(collected.episodes),
-            "steps": len(collected.batch),
-            "group_sizes": collected.batch.group_sizes(),
+            **episode_metrics(collected.first_round),
+            "steps": collected.steps + before,
+            "episodes": collected.episodes,
+            "rounds": collected.rounds,
+            "groups_kept": collected.groups_kept,
+            "group_sizes": batch.group_sizes(),
             "advantage_mean": float(advantages.mean()),
             "advantage_std": float(advantages.std()),
             "advantage_zero_share": float((advantages == 0).mean()),
@@ -124,7 +140,7 @@ class PolicyGradientLearner:
             "seconds_advantage": assigned - began,
             "seconds_update": time.perf_counter() - assigned,
         }
-        return Learned(metrics, collected)
+        return Learned(metrics, rollout)
 
     def saving(self) -> Saving:
         """See `Learner`."""
@@ -140,13 +156,44 @@ class PolicyGradientLearner:
         return Saving(write, sum(map(_nbytes, (trained, update_state))))
 
     def state(self) -> dict[str, Any]:
-        """See `Learner`."""
-        return {}
+        """See `Learner`: what the sampler goes on from."""
+        return {"outcomes": self.outcomes, "measured": self.measured}
 
     def close(self) -> None:
         """See `Learner`."""
         if self.update is not None:
             self.env.close()
+
+    def _play(self, task_ids: list[str], seeds: list[tuple[int, ...]]) -> Rollout:
+        """A group of each task, by all processes together."""
+        own = collect(
+            self.env,
+            self.policy,
+            self.run.rollout.sampling,
+            task_ids=self.processes.share(task_ids),
+            seeds=self.processes.share(seeds),
+            invalid_action_penalty=self.run.trainer.invalid_action_penalty,
+            team=self.team,
+            record=self.run.rollout.record,
+        )
+        return merge(self.processes.gather([own]))
+
+    def _assign(self, batch: StepBatch) -> Advantages:
+        return assign(self.run.algo.name, batch, **self.run.algo.options)
+
+    def _measured(self) -> Measured | None:
+        """What the sampler has to know of every task before training."""
+        if self.sampler.measure is None:
+            return None
+        rollout = self.run.rollout
+        with self.acting():
+            return measure_tasks(
+                self.sampler,
+                self._play,
+                lambda: make_env(self.run, num_tasks=rollout.num_tasks, group_size=1, expert=True),
+                num_tasks=rollout.num_tasks,
+                group_size=rollout.group_size,
+            )
 
     def _reference(self, initial: Path) -> Scorer:
         """What the KL loss holds the policy to, the weights that its run began with: those under the policy's adapter,

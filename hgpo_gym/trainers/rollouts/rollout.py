@@ -41,12 +41,15 @@ class Rollout:
         tokens: the token record of each row, None where the policy cannot be trained.
         steps: the text of each row.
         episodes: one an environment, in order; those of a group are neighbours.
+        steps_left_out, episodes_left_out: that were played, and are not in it.
     """
 
     batch: StepBatch
     tokens: tuple[TokenRecord | None, ...]
     steps: tuple[StepText, ...]
     episodes: tuple[EpisodeOutcome, ...]
+    steps_left_out: int = 0
+    episodes_left_out: int = 0
 
     @property
     def success(self) -> float:
@@ -56,6 +59,16 @@ class Rollout:
     def groups(self) -> np.ndarray:
         """int64[episodes]: the group of each episode, 0, 1, 2, ..."""
         return self.batch.group_labels[self.batch.first_rows]
+
+    @property
+    def played_steps(self) -> int:
+        """Steps of the environment that were played, each once: episodes that branch share those before."""
+        rows = last_of_turn(self.batch)
+        return int((rows if self.batch.trained is None else rows & self.batch.trained).sum()) + self.steps_left_out
+
+    @property
+    def played_episodes(self) -> int:
+        return len(self.episodes) + self.episodes_left_out
 
 
 def merge(rollouts: Sequence[Rollout]) -> Rollout:
@@ -75,7 +88,20 @@ def merge(rollouts: Sequence[Rollout]) -> Rollout:
         tokens=tuple(tokens[row] for row in order),
         steps=tuple(steps[row] for row in order),
         episodes=tuple(episode for rollout in rollouts for episode in rollout.episodes),
+        steps_left_out=sum(rollout.steps_left_out for rollout in rollouts),
+        episodes_left_out=sum(rollout.episodes_left_out for rollout in rollouts),
     )
+
+
+def last_of_turn(batch: StepBatch) -> np.ndarray:
+    """bool[N]: the rows after which the environment stepped; all of them but where a team says more in a turn."""
+    if "turn" not in batch.extras:
+        return np.ones(len(batch), dtype=np.bool_)
+    order = batch.in_order
+    trajectory, turn = batch.trajectory[order], batch.extras["turn"][order]
+    ends = np.ones(len(batch), dtype=np.bool_)
+    ends[order[:-1]] = (trajectory[1:] != trajectory[:-1]) | (turn[1:] != turn[:-1])
+    return ends
 
 
 def take_episodes(rollout: Rollout, kept: np.ndarray) -> Rollout:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hgpo_gym.advantages import StepBatch
+from hgpo_gym.advantages import Advantages, StepBatch
 from hgpo_gym.randomness import Stream
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.models.huggingface import checkpoint_activations
@@ -67,7 +67,11 @@ class PolicyUpdate:
         self.schedule = warm_up(self.optimizer, settings.warmup_steps)
 
     def __call__(
-        self, tokens: Sequence[TokenRecord], batch: StepBatch, advantages: Any, seed: tuple[int, ...]
+        self,
+        tokens: Sequence[TokenRecord],
+        batch: StepBatch,
+        advantages: Advantages | np.ndarray,
+        seed: tuple[int, ...],
     ) -> dict[str, float]:
         """Go `update_epochs` times over the records in mini-batches shuffled by `seed`.
 
@@ -103,7 +107,11 @@ class PolicyUpdate:
         return {**merge(self.processes.gather([metrics])).result(), **prepared}
 
     def _rows(
-        self, tokens: Sequence[TokenRecord], batch: StepBatch, advantages: Any, seed: tuple[int, ...]
+        self,
+        tokens: Sequence[TokenRecord],
+        batch: StepBatch,
+        advantages: Advantages | np.ndarray,
+        seed: tuple[int, ...],
     ) -> tuple[list[Row], dict[str, float]]:
         """What is learned from, with all that is computed before the weights change, and the pre-pass's metrics."""
         objective, common = self.loss.objective, (self.settings, self.temperature, self.processes)

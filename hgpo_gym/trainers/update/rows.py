@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
 
-from hgpo_gym.advantages import StepBatch
+from hgpo_gym.advantages import Advantages, StepBatch
 from hgpo_gym.trainers.policies.base import TokenRecord
 from hgpo_gym.trainers.policies.likelihood import measure
 from hgpo_gym.trainers.processes import Processes
@@ -47,7 +46,7 @@ class Row:
         return self.extras.get("kept", np.ones_like(self.behaviour))
 
 
-def make_rows(tokens: Sequence[TokenRecord], batch: StepBatch, advantages: Any) -> list[Row]:
+def make_rows(tokens: Sequence[TokenRecord], batch: StepBatch, advantages: Advantages | np.ndarray) -> list[Row]:
     """A row for each record that is to be learned from and has a choice; answers without one have probability 1 and
     teach nothing.
 
@@ -59,14 +58,11 @@ def make_rows(tokens: Sequence[TokenRecord], batch: StepBatch, advantages: Any) 
     Raises:
         ValueError: advantages of tokens that are not one a token of the answer.
     """
-    values = np.asarray(getattr(advantages, "values", advantages))
-    extras: Mapping[str, np.ndarray] = getattr(advantages, "extras", None) or {}
-    of_tokens = getattr(advantages, "tokens", None)
-    trained = getattr(batch, "trained", None)
+    values, extras, of_tokens = advantages if isinstance(advantages, Advantages) else Advantages(advantages)
     rows = []
     for index, record in enumerate(tokens):
         choices = record.choices
-        if len(choices) and (trained is None or trained[index]):
+        if len(choices) and (batch.trained is None or batch.trained[index]):
             own = of_tokens[index] if of_tokens is not None else None
             if own is not None and len(own) != len(record.token_ids):
                 raise ValueError(

@@ -13,7 +13,7 @@ from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.trainers.rollouts import collect as rollout
 from hgpo_gym.trainers.rollouts import player, transcripts
 from hgpo_gym.trainers.rollouts.collect import collect
-from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
+from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.rollouts.transcripts import Transcript
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
     path = cache_dir() / "transcripts" / key / "episodes.jsonl"
     if not path.exists():
         policy: Policy = ExpertPolicy(settings.random_actions) if expert else RandomPolicy()
-        schedule = TaskSchedule(vector.task_ids, seed).tasks(0, settings.episodes)
+        schedule = tasks_in_order(vector.task_ids, seed, 0, settings.episodes)
         collected: list[Transcript] = []
         with progress.stage(f"Collecting {settings.episodes} {'expert' if expert else 'random'} episodes") as tick:
             while len(collected) < settings.episodes:

@@ -19,7 +19,7 @@ from hgpo_gym.trainers.learners.sb3.networks import MaskedDQN
 from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy, check_listed, steps_each
 from hgpo_gym.trainers.metrics import episode_metrics
 from hgpo_gym.trainers.processes import Processes
-from hgpo_gym.trainers.rollouts.schedule import TaskSchedule
+from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.policy_update import NonFiniteError
 
@@ -49,8 +49,13 @@ class Sb3Learner:
     def __init__(self, run: RunSettings, processes: Processes, progress: Progress):  # noqa: ARG002 - Learner
         if processes.count > 1:
             raise ValueError(f"algo={run.algo.name} trains in one process: set distributed=none and launch one.")
-        if run.team.name != "solo":
-            raise ValueError(f"team={run.team.name}: algo={run.algo.name} trains an agent by itself; set team=solo.")
+        for group, choice, only in (
+            ("team", run.team, "solo"),
+            ("sampler", run.sampler, "in_order"),
+            ("shaping", run.shaping, "none"),
+        ):
+            if choice.name != only:
+                raise ValueError(f"{group}={choice.name}: algo={run.algo.name} knows {group}={only} alone.")
         self.run = run
 
     def start(self) -> None:
@@ -66,8 +71,8 @@ class Sb3Learner:
         num_envs = self.run.rollout.num_tasks * self.run.rollout.group_size
         self.env = make_env(self.run, num_tasks=num_envs, group_size=1)
         vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
-        self.schedule = TaskSchedule(vector.task_ids, self.run.seed)
-        first = {"task_ids": vector.task_ids[:1], "reset_mask": np.arange(num_envs) == 0}
+        self.task_ids = vector.task_ids
+        first = {"task_ids": self.task_ids[:1], "reset_mask": np.arange(num_envs) == 0}
         check_listed(self.env.reset(seed=0, options=first)[1]["admissible_actions"][0])
 
     def acting(self) -> AbstractContextManager[Any]:
@@ -82,7 +87,7 @@ class Sb3Learner:
         assert self.env is not None
         began = time.perf_counter()
         algorithm, episodes = self.policy.algorithm, self.policy.episodes
-        tasks = self.schedule.tasks(iteration, self.run.rollout.num_tasks)
+        tasks = tasks_in_order(self.task_ids, self.run.seed, iteration, self.run.rollout.num_tasks)
         seed = (Stream.ROLLOUT, self.run.seed, iteration)
         episodes.play(self.env, [task for task in tasks for _ in range(self.run.rollout.group_size)], seed)
         algorithm.set_env(episodes)  # which also makes it begin new episodes

@@ -4,9 +4,6 @@ To add one: write its file and add its line to `TEAMS`, or, from elsewhere, call
 point of the group `hgpo_gym.teams`.
 """
 
-import numpy as np
-
-from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.registry import Choice, Registry
 from hgpo_gym.trainers.rollouts.teams.actor_checker import ActorChecker
 from hgpo_gym.trainers.rollouts.teams.base import Said, Solo, Team
@@ -31,15 +28,4 @@ def make_team(choice: Choice | None) -> Team | None:
     return None if choice is None else TEAMS.bind(choice)()
 
 
-def last_of_turn(batch: StepBatch) -> np.ndarray:
-    """bool[N]: the rows after which the environment stepped; all of them without a team."""
-    if "turn" not in batch.extras:
-        return np.ones(len(batch), dtype=np.bool_)
-    order = batch.in_order
-    trajectory, turn = batch.trajectory[order], batch.extras["turn"][order]
-    ends = np.ones(len(batch), dtype=np.bool_)
-    ends[order[:-1]] = (trajectory[1:] != trajectory[:-1]) | (turn[1:] != turn[:-1])
-    return ends
-
-
-__all__ = ["TEAMS", "Said", "Solo", "Team", "last_of_turn", "make_team", "register_team"]
+__all__ = ["TEAMS", "Said", "Solo", "Team", "make_team", "register_team"]

@@ -20,7 +20,23 @@ from hgpo_gym.trainers.update.objectives.terms import (
 )
 from hgpo_gym.trainers.update.objectives.tokens import Surrogate, Tokens
 
-OWN = ("ppo_clip",)
+OWN = (
+    "ppo_clip",
+    "gspo",
+    "cispo",
+    "sapo",
+    "gmpo",
+    "bpo",
+    "gbpo",
+    "kpo",
+    "hispo",
+    "fiberpo",
+    "dppo",
+    "capo",
+    "hapo",
+    "clip_cov",
+    "kl_cov",
+)
 """Those of this package, each a function in the file of its name."""
 
 DEFAULT_AGGREGATION = "token_mean"

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LARGEST_LOG_RATIO = 20.0
+LARGEST_KL = 10.0
 
 
 def log_ratio(logprobs: "Tensor", start: "Tensor") -> "Tensor":
@@ -18,10 +19,11 @@ def log_ratio(logprobs: "Tensor", start: "Tensor") -> "Tensor":
 def kl_k3(logprobs: "Tensor", reference: "Tensor") -> "Tensor":
     """float[T]: KL(policy | reference) by the estimator k3 (Schulman, 2020), exp(d) - d - 1 with d = log(ref / pi).
 
-    Never negative, unbiased for tokens drawn from the policy.
+    Never negative, and unbiased for tokens drawn from the policy but for the cuts: d at 20 either way and the value at
+    10, beyond which it has no gradient, or one token at d = 10 would outweigh 40,000 others.
     """
     difference = log_ratio(reference, logprobs)
-    return difference.exp() - difference - 1
+    return (difference.exp() - difference - 1).clamp(max=LARGEST_KL)
 
 
 def answer_sum(values: "Tensor", record: "Tensor") -> "Tensor":

@@ -1,0 +1,78 @@
+"""Closed-form Bellman credit."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.columns import needs
+from hgpo_gym.advantages.process import Chain
+from hgpo_gym.advantages.statistics import (
+    check_shares,
+    episode_advantage,
+    joint_labels,
+    levelled,
+    mean_of_group,
+    size_of_group,
+    success,
+)
+from hgpo_gym.advantages.values import steps_left
+
+
+@needs("action")
+def crbc(
+    batch: StepBatch,
+    *,
+    beta: float = 0.98,
+    depth: int | None = None,
+    w_group: float = 1.0,
+    w_step: float = 5.0,
+    sigma_min: float = 0.1,
+    norm: str = "mean_std_norm",
+    episode_statistics: str = "trajectories",
+    level: int = 0,
+) -> np.ndarray:
+    """CRBC (arXiv:2609.35082): the episodes of a task group as one Markov chain, solved exactly, plus GRPO's term. What
+    an action is worth is what all visits of what it led to came to, in whatever episode.
+
+        V(s) = sum_a mu(a|s) Q(s, a),   Q(s, a) = beta sum_x P(x|s, a) V(x),   V = 1 after a success, 0 after other ends
+        A = w_group A_episode + w_step (Q - V) / max(sigma(s), sigma_min),   sigma(s)^2 = sum_a mu (Q - V)^2
+
+    with mu and P the group's own frequencies. Where a state has seen one action, the step's term is 0. Penalties are in
+    the episode's term alone. Source: paper (no code was found).
+
+    Args:
+        batch: the steps, with the column `action`; `success`, where recorded, says which ends are worth 1.
+        beta: discount of the chain, from 0 to 1.
+        depth: None solves the chain. K: K backups from the means over visits of beta^(steps to the end) in won
+            episodes.
+        w_group: weight of the episode's term.
+        w_step: weight of the step's term.
+        sigma_min: above 0; a smaller spread of a state's action values is not blown up.
+        norm: of the episode's term, as in GRPO.
+        episode_statistics: of the episode's term, as in GRPO.
+        level: states are equal contexts of this level, see `transitions`.
+
+    Returns float64[N]. Raises ValueError on an unknown name, a beta outside [0, 1], a sigma_min that is not above 0, a
+    negative depth or a level without keys.
+    """
+    check_shares(beta=beta)
+    if not sigma_min > 0:
+        raise ValueError(f"sigma_min={sigma_min}: choose a number above 0.")
+    if depth is not None and depth < 0:
+        raise ValueError(f"depth={depth}: choose 0 or more backups, or null to solve the chain.")
+    chain = Chain.of(batch, level)
+    state = chain.state
+    taken = joint_labels(state, batch.column("action", "crbc"))
+    if depth is None:
+        action_value = mean_of_group(beta * chain.values(beta)[chain.following], taken)
+    else:
+        seen = np.where(success(batch), beta ** steps_left(batch), 0.0)
+        action_value, value = mean_of_group(seen, taken), chain.mean(seen)
+        for _ in range(depth):
+            action_value = mean_of_group(beta * chain.with_ends(value)[chain.following], taken)
+            value = chain.mean(action_value)
+    action_value = levelled(action_value, state)
+    better = action_value - mean_of_group(action_value, state)
+    sigma = np.sqrt(mean_of_group(better**2, state))
+    several = size_of_group(taken) < size_of_group(state)
+    step_term = np.where(several, better / np.maximum(sigma, sigma_min), 0.0)
+    return w_group * episode_advantage(batch, norm, episode_statistics) + w_step * step_term

@@ -1,0 +1,20 @@
+"""Dr. GRPO's advantage."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.statistics import episode_advantage
+
+
+def dr_grpo(batch: StepBatch) -> np.ndarray:
+    """The advantage of Dr. GRPO (Liu et al., 2025, arXiv:2503.20783): GRPO's without the division by the deviation,
+    which favours tasks that are nearly always or nearly never solved.
+
+        A = R - mean(R of the task group) - p
+
+    with p the step's penalty: `grpo` with `norm=mean_norm`. The other half of Dr. GRPO is the loss, a sum of tokens
+    over a constant. No options. Source: third party (verl's code).
+
+    Returns float64[N].
+    """
+    return episode_advantage(batch, "mean_norm", "trajectories")

@@ -1,0 +1,47 @@
+"""Group relative advantages role by role."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.columns import needs
+from hgpo_gym.advantages.statistics import EPSILON, NORMS, episode_returns, joint_labels, levelled, moments
+from hgpo_gym.suggest import unknown_name
+
+
+@needs("agent")
+def dr_mas(batch: StepBatch, *, norm: str = "mean_std_norm", statistics_of: int | None = None) -> np.ndarray:
+    """Dr. MAS (arXiv:2602.08847): the episode's return relative to the steps of its task that the same role took, each
+    counted once, so that a role that speaks often does not set the others' scale.
+
+        A = (R - p - mean) / (std + 1e-6)   over the steps of the task group by the same role
+
+    with the deviation's n - 1 and p the step's penalty. A single step keeps R - p (as published). With one role it is
+    GRPO with `episode_statistics=steps`, lone episodes aside. Source: code (langfengQ/DrMAS).
+
+    Args:
+        batch: the steps, with the column `agent`.
+        norm: `mean_std_norm`, or `mean_norm` without the division.
+        statistics_of: None, or the number of one role whose mean and deviation are applied to all (CoDA's PECO; code:
+            liuxuanzhang718/CoDA). Where that role has not acted or has acted once in a task group, R - p stays; where
+            its values are all equal, they give no scale and nothing is divided.
+
+    Returns float64[N]. Raises ValueError on an unknown `norm` or a missing column.
+    """
+    if norm not in NORMS:
+        raise ValueError(unknown_name("norm", norm, NORMS))
+    agent = batch.column("agent", "dr_mas")
+    values = episode_returns(batch) - batch.penalty
+    if statistics_of is None:
+        sets, counted = joint_labels(batch.group_labels, agent), np.ones(len(batch), dtype=np.bool_)
+    else:
+        sets, counted = batch.group_labels, agent == statistics_of
+    values = levelled(values, sets)
+    values[counted] = levelled(values[counted], sets[counted])
+    count = sets.max(initial=-1) + 1
+    size = np.bincount(sets[counted], minlength=count)
+    mean, std = np.zeros(count), np.zeros(count)
+    own_mean, own_std = moments(values[counted], sets[counted], ddof=1)
+    mean[: len(own_mean)], std[: len(own_std)] = own_mean, own_std
+    scaled = (std > 0) & (norm == "mean_std_norm")
+    relative = (values - mean[sets]) / np.where(scaled, std + EPSILON, 1.0)[sets]
+    return np.where(size[sets] <= 1, values, relative)

@@ -1,0 +1,40 @@
+"""Several rewards, weighed by how much they vary."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.columns import needs
+from hgpo_gym.advantages.rewards import episode_rewards
+from hgpo_gym.advantages.statistics import EPSILON, levelled, moments
+
+
+@needs("reward_vector")
+def dvao(batch: StepBatch, *, weights: Sequence[float] | None = None) -> np.ndarray:
+    """DVAO (arXiv:2605.25604): several rewards of an episode, added up before they are scaled, so that one that does
+    not vary in the task group takes no part.
+
+        A = sum_k w_k (r_k - mean_k) / sum_k w_k sigma_k - p
+
+    over the episodes of the task group, with the deviation's n and p the step's penalty: a sum of z-scores weighted by
+    w_k sigma_k. Where nothing varies: 0. Source: third party.
+
+    Args:
+        batch: the steps, with the column `reward_vector`.
+        weights: one a reward, scaled to sum 1; None weighs them alike.
+
+    Returns float64[N]. Raises ValueError on weights that do not fit, or a missing column.
+    """
+    rewards, weighing = episode_rewards(batch, weights, "dvao")
+    if not weighing.sum() > 0:
+        raise ValueError(f"weights={weights}: dvao scales them to sum 1; choose a sum above 0.")
+    group = batch.group_labels[batch.first_rows]
+    total, spread = np.zeros(len(rewards)), np.zeros(len(rewards))
+    for share, values in zip(weighing / weighing.sum(), rewards.T, strict=True):
+        own = levelled(values, group)
+        mean, std = moments(own, group, ddof=0)
+        total += share * (own - mean[group])
+        spread += share * std[group]
+    advantage = np.where(spread <= EPSILON, 0.0, total / np.maximum(spread, EPSILON))
+    return advantage[batch.trajectory_labels] - batch.penalty

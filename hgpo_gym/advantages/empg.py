@@ -1,0 +1,57 @@
+"""Advantages modulated by entropy."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.columns import needs, over_the_batch
+from hgpo_gym.advantages.estimators import estimate
+from hgpo_gym.advantages.statistics import levelled
+from hgpo_gym.advantages.values import is_last, next_in_episode
+
+
+@needs("entropy")
+@over_the_batch
+def empg(
+    batch: StepBatch,
+    *,
+    base: str = "grpo",
+    base_options: Mapping[str, Any] = MappingProxyType({}),
+    k: float = 1.0,
+    k_next: float = 1.0,
+    bonus: float = 0.05,
+) -> np.ndarray:
+    """EMPG (arXiv:2509.09265): a base estimator's advantages, larger for confident steps than for uncertain ones, plus
+    a bonus for steps that lead to confident ones.
+
+        h = (H - min) / (max - min + 1e-8),   g = e^(-k h) / mean(e^(-k h)),
+        A' = A_base g + bonus e^(-k_next h_{t+1}),   A = A' - mean(A')
+
+    over all steps of the batch, with H the mean token entropy of the step's response; last steps have no bonus. Source:
+    third party (WillDreamer/ARL-Arena).
+
+    Args:
+        batch: the steps, with the column `entropy`.
+        base: the estimator whose advantages are modulated.
+        base_options: its options.
+        k: how strongly confidence counts, 0 or more.
+        k_next: the same in the bonus.
+        bonus: its size.
+
+    Returns float64[N]. Raises ValueError on a negative k or k_next, an unknown base, or what the base refuses.
+    """
+    for name, value in (("k", k), ("k_next", k_next)):
+        if value < 0:
+            raise ValueError(f"{name}={value}: choose 0 or more.")
+    advantages = estimate(base, batch, **base_options)
+    if not len(batch):
+        return advantages
+    entropy = levelled(batch.column("entropy", "empg").astype(np.float64), np.zeros(len(batch), dtype=np.int64))
+    scaled = (entropy - entropy.min()) / (entropy.max() - entropy.min() + 1e-8)
+    confidence = np.exp(-k * scaled)
+    ahead = np.where(is_last(batch), 0.0, np.exp(-k_next * next_in_episode(batch, scaled)))
+    modulated = advantages * (confidence / confidence.mean()) + bonus * ahead
+    return levelled(modulated, np.zeros(len(batch), dtype=np.int64)) - modulated.mean()

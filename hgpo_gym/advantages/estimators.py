@@ -1,0 +1,56 @@
+"""The estimators by name, and the two ways to call one."""
+
+from typing import Any
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.columns import needed_by
+from hgpo_gym.advantages.result import Advantages, as_advantages
+from hgpo_gym.registry import Registry
+
+_NAMES = (
+    # Published with this project's headline, and its own.
+    *("grpo", "gigpo", "hgpo", "hgpo_gae"),
+    # The episode against others of its task.
+    *("rloo", "dr_grpo", "reinforce_pp", "reinforce_pp_baseline", "pass_at_k", "gbpo"),
+    # Visits of a state, and actions there.
+    *("rtmc", "salt"),
+    # Generalized advantages over tables and critics.
+    *("gagpo", "gae", "hiper_hae"),
+    # The task group as one process or graph.
+    *("crbc", "graft", "graphgpo", "g2po"),
+    # Novelty and milestones.
+    *("progpo", "beacon"),
+    # Several rewards, several roles.
+    *("dvao", "gdpo", "dr_mas"),
+    # One more number a turn.
+    *("turn_rewards", "rlvmr", "empg"),
+    # What the sampler has to play for.
+    *("vineppo", "siblings", "tree_grpo"),
+)
+ESTIMATORS = Registry(
+    "estimator",
+    {name: f"hgpo_gym.advantages.{name}:{name}" for name in _NAMES},
+    arguments=1,
+    entry_points="hgpo_gym.estimators",
+)
+
+
+def estimate(name: str, batch: StepBatch, **options: Any) -> np.ndarray:
+    """The advantage of every step by the estimator `name`, float64[N]: the values of `assign`. Raises as it does."""
+    return assign(name, batch, **options).values
+
+
+def assign(name: str, batch: StepBatch, **options: Any) -> Advantages:
+    """All that the estimator `name` has to say about the batch: advantages, further signals, advantages of tokens.
+
+    Raises:
+        ValueError: an unknown estimator, an option that it does not have, a value that it refuses, a column that it
+            needs and the batch lacks, or advantages that cannot be (of other length, not finite).
+    """
+    ESTIMATORS.check_options(name, options)
+    estimator = ESTIMATORS[name]
+    for column in needed_by(estimator):
+        batch.column(column, name)
+    return as_advantages(estimator(batch, **options), name, len(batch))

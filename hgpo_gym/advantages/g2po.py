@@ -1,0 +1,55 @@
+"""One-step differences of visit means."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.process import transitions
+from hgpo_gym.advantages.statistics import (
+    check_shares,
+    episode_advantage,
+    episode_returns,
+    mean_of_group,
+    relative_to_group,
+    success,
+)
+from hgpo_gym.advantages.values import next_in_episode, steps_left
+
+
+def g2po(
+    batch: StepBatch,
+    *,
+    gamma: float = 0.95,
+    w_group: float = 1.0,
+    w_step: float = 1.0,
+    norm: str = "mean_std_norm",
+    episode_statistics: str = "steps",
+    level: int = 0,
+) -> np.ndarray:
+    """G2PO (arXiv:2606.22995): what a step led to, compared in its state, and what it gained, compared in its task,
+    plus GRPO's term. One-step temporal differences with the mean over visits as the critic.
+
+        V(s) = mean(gamma^(T - t) R over the visits of s),   v' = V(s'), after the last step R if won, else 0
+        A = w_group A_episode + w_step (z_S(v' - p) + z_g(v' - V(s))),   z(x) = (x - mean) / (std + 1e-6)
+
+    over the visits S of s and over all steps of the task group g, with the deviations' n - 1 and p the step's penalty.
+    Source: code (Nala-YN/G2PO, where 0.95 and a reward of 10 are constants).
+
+    Args:
+        batch: the steps; `success`, where recorded, says which episodes were won.
+        gamma: discount, from 0 to 1.
+        w_group: weight of the episode's term.
+        w_step: weight of the steps' terms.
+        norm: of all terms; `mean_norm`, used for WebShop, leaves out the divisions.
+        episode_statistics: of the episode's term, as in GRPO.
+        level: states are equal contexts of this level, see `transitions`.
+
+    Returns float64[N]. Raises ValueError on an unknown name, a gamma outside [0, 1] or a level without keys.
+    """
+    check_shares(gamma=gamma)
+    state = transitions(batch, level).state
+    returns = episode_returns(batch)
+    value = mean_of_group(gamma ** steps_left(batch) * returns, state)
+    led_to = next_in_episode(batch, value, end=np.where(success(batch), returns, 0.0))
+    in_state = relative_to_group(led_to - batch.penalty, state, norm, ddof=1)
+    in_task = relative_to_group(led_to - value, batch.group_labels, norm, ddof=1)
+    return w_group * episode_advantage(batch, norm, episode_statistics) + w_step * (in_state + in_task)

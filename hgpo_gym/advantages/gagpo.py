@@ -1,0 +1,38 @@
+"""Generalized advantages over a task group's table of values."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.process import transitions
+from hgpo_gym.advantages.statistics import check_shares, mean_of_group, relative_to_group, sum_of_later
+from hgpo_gym.advantages.values import generalized_advantages
+
+
+def gagpo(
+    batch: StepBatch, *, gamma: float = 0.95, trace_decay: float = 0.8, norm: str = "mean_std_norm", level: int = 0
+) -> np.ndarray:
+    """GAGPO (arXiv:2605.13217): generalized advantage estimation with the mean return of a state's visits as the
+    critic, compared over all steps of the task group. No episode term.
+
+        V(s) = mean(G over the visits of s, own included),   delta_t = r_t + gamma V(s_{t+1}) - V(s_t),
+        B_t = delta_t + gamma lambda B_{t+1},   A = (B - mean) / (std + 1e-6) over the task group - p
+
+    with V = 0 after the end, the deviation's n - 1, and p the step's penalty. `hgpo_gae` with `history_length=0` and
+    `norm=mean_norm` is B on every step whose observation is shared. Source: third party (a summary of the paper,
+    re-implementations; gamma and lambda are theirs).
+
+    Args:
+        batch: the steps.
+        gamma: discount.
+        trace_decay: lambda, from 0 to 1.
+        norm: `mean_std_norm`, or `mean_norm` without the division.
+        level: states are equal contexts of this level, see `transitions`.
+
+    Returns float64[N]. Raises ValueError on an unknown `norm`, a gamma or trace_decay outside [0, 1], or a level
+    without keys.
+    """
+    check_shares(gamma=gamma)
+    returns = batch.reward + gamma * sum_of_later(batch, batch.reward, gamma)
+    value = mean_of_group(returns, transitions(batch, level).state)
+    advantages = generalized_advantages(batch, value, gamma, trace_decay)
+    return relative_to_group(advantages, batch.group_labels, norm, ddof=1) - batch.penalty

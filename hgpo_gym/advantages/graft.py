@@ -1,0 +1,32 @@
+"""Temporal differences of the chain's exact values."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.process import Chain
+from hgpo_gym.advantages.statistics import check_shares, relative_to_group
+
+
+def graft(batch: StepBatch, *, gamma: float = 0.99, level: int = 0) -> np.ndarray:
+    """GRAFT (arXiv:2609.28963): the task group as one Markov chain, and what each step gained in it, compared within
+    the state.
+
+        A = (delta - mean) / (std + 1e-6) over the visits of s - p,   delta = gamma V(x) - V(s)
+
+    with V the fixed point of the group's own transitions (as in `crbc`: 1 after a success, 0 after other ends), the
+    deviation's n - 1, and p the step's penalty. A state visited once: 0. The paper's Graph-GAE adds exactly 0 where
+    states are matched exactly, since a state's differences sum to 0; so there is no lambda. Source: paper (no code was
+    found; it leaves n or n - 1 open).
+
+    Args:
+        batch: the steps; `success`, where recorded, says which ends are worth 1.
+        gamma: discount of the chain, from 0 to 1.
+        level: states are equal contexts of this level, see `transitions`.
+
+    Returns float64[N]. Raises ValueError on a gamma outside [0, 1] or a level without keys.
+    """
+    check_shares(gamma=gamma)
+    chain = Chain.of(batch, level)
+    values = chain.values(gamma)
+    gained = gamma * values[chain.following] - values[chain.state]
+    return relative_to_group(gained, chain.state, "mean_std_norm", ddof=1) - batch.penalty

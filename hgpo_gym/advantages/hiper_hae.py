@@ -1,0 +1,96 @@
+"""Hierarchical advantages over the segments of a plan."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.columns import needs, over_the_batch
+from hgpo_gym.advantages.statistics import check_shares, later_in_sequence
+from hgpo_gym.advantages.statistics import whiten as whitened
+from hgpo_gym.suggest import unknown_name
+
+PARTS = ("low", "high")
+
+
+@needs("value_low", "value_high", "boundary")
+@over_the_batch
+def hiper_hae(
+    batch: StepBatch,
+    *,
+    part: str = "low",
+    gamma: float = 1.0,
+    trace_decay: float = 1.0,
+    segment_decay: float = 0.95,
+    bootstrap_truncated: bool = False,
+    whiten: bool = True,
+) -> np.ndarray:
+    """Hierarchical advantage estimation (HiPER, ICML 2026, arXiv:2602.16165): generalized advantages of actions inside
+    a subgoal's segment, and of the segments. A segment starts at the first step and at each `boundary`.
+
+        low:   delta = r + gamma v' - value_low,   A = delta + gamma trace_decay A' inside the segment, where v' is the
+               next step's value_low, and after the segment's last step value_high of the next segment
+        high:  delta = sum_j gamma^j r_j + gamma^d value_high(next segment) - value_high(its own first step),
+               A = delta + gamma^d segment_decay A(next segment), on the first of a segment's d steps, 0 on the others
+
+    with r the reward less the step's penalty, and values of 0 after the episode. Low is for action tokens, high for
+    subgoal tokens; the paper adds penalties for keeping a subgoal, which are rewards. Source: code
+    (JonP07/HiPER-agent, which whitens with n).
+
+    Args:
+        batch: the steps, with the columns `value_low`, `value_high` and `boundary`.
+        part: `low` or `high`; an estimator gives one number a step.
+        gamma: discount.
+        trace_decay: lambda inside a segment.
+        segment_decay: lambda from segment to segment.
+        bootstrap_truncated: an episode that the step limit ended (column `truncated`) goes on being worth what its last
+            step and its last segment were (the authors: true for ALFWorld, false for WebShop).
+        whiten: to mean 0 and deviation 1, over all steps (low) or the first steps of segments (high).
+
+    Returns float64[N]. Raises ValueError on an unknown `part`, a number outside [0, 1], or a missing column.
+    """
+    if part not in PARTS:
+        raise ValueError(unknown_name("part", part, PARTS))
+    check_shares(gamma=gamma, trace_decay=trace_decay, segment_decay=segment_decay)
+    low, high = batch.column("value_low", "hiper_hae"), batch.column("value_high", "hiper_hae")
+    goes_on = np.zeros(len(batch), dtype=np.bool_)
+    if bootstrap_truncated:
+        goes_on = batch.column("truncated", "hiper_hae").astype(np.bool_)
+
+    # From here on rows are episode after episode; a segment's number counts through them.
+    order = batch.in_order
+    begins = (batch.step[order] == 0) | batch.column("boundary", "hiper_hae").astype(np.bool_)[order]
+    segment = np.cumsum(begins) - 1
+    first = np.flatnonzero(begins)
+    place = np.arange(len(order)) - first[segment]
+    reward = (batch.reward - batch.penalty)[order]
+    low, high, goes_on = low[order], high[order], goes_on[order]
+    advantages = np.zeros(len(batch))
+    if part == "low":
+        following = _next(np.where(begins, high, low), batch.step[order] == 0, np.where(goes_on, low, 0.0))
+        differences = reward + gamma * following - low
+        decay = gamma * trace_decay
+        value = differences + decay * later_in_sequence(differences, segment, place, decay)
+        advantages[order] = whitened(value) if whiten else value
+    else:
+        earned = (reward + gamma * later_in_sequence(reward, segment, place, gamma))[first]
+        discount = gamma ** np.bincount(segment)
+        own = high[first]
+        following = _next(own, batch.step[order[first]] == 0, np.where(goes_on[first], own, 0.0))
+        differences = earned + discount * following - own
+        value = _decayed(differences, discount * segment_decay, batch.step[order[first]] == 0)
+        advantages[order[first]] = whitened(value) if whiten else value
+    return advantages
+
+
+def _next(values: np.ndarray, starts: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """The value that comes next in the episode; `end` at its last place. `starts` marks first places."""
+    last = np.append(starts[1:], True)[: len(values)]
+    return np.where(last, end, np.append(values[1:], 0.0)[: len(values)])
+
+
+def _decayed(differences: np.ndarray, decay: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """A = delta + decay * A of the next place of the episode, backwards."""
+    result = differences.copy()
+    for place in range(len(result) - 2, -1, -1):
+        if not starts[place + 1]:
+            result[place] += decay[place] * result[place + 1]
+    return result

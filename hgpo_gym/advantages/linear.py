@@ -1,0 +1,89 @@
+"""Solves x = M x + b for a sparse M >= 0 whose powers vanish, with NumPy alone."""
+
+import numpy as np
+
+DENSE = 128
+"""Blocks of up to this size are solved by elimination."""
+_TOLERANCE = 1e-14
+_ITERATIONS = 300
+
+
+def solve_blocks(
+    row: np.ndarray, column: np.ndarray, weight: np.ndarray, constant: np.ndarray, block: np.ndarray
+) -> np.ndarray:
+    """float64[n]: the x with x = M x + b.
+
+    Args:
+        row: int64[E], the rows of M's entries.
+        column: int64[E], their columns, of the same block.
+        weight: float64[E], the entries; those at the same place add up.
+        constant: float64[n], b.
+        block: int64[n], 0, 1, 2, ... label parts that have nothing to do with one another; they are solved apart, so
+            that none changes another's rounding.
+    """
+    solution = np.empty(len(constant))
+    members, begins = _sorted_by(block)
+    entries, edges = _sorted_by(block[row], len(begins) - 1)
+    place = np.empty(len(constant), dtype=np.int64)
+    place[members] = np.arange(len(constant)) - begins[block[members]]
+    for number in range(len(begins) - 1):
+        own = members[begins[number] : begins[number + 1]]
+        inside = entries[edges[number] : edges[number + 1]]
+        solution[own] = _solve(place[row[inside]], place[column[inside]], weight[inside], constant[own])
+    return solution
+
+
+def _sorted_by(label: np.ndarray, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The indices sorted by label, and where each label begins, the end of the last one included."""
+    order = np.argsort(label, kind="stable")
+    return order, np.append(0, np.cumsum(np.bincount(label, minlength=count or 0)))
+
+
+def _solve(row: np.ndarray, column: np.ndarray, weight: np.ndarray, constant: np.ndarray) -> np.ndarray:
+    size = len(constant)
+    if size > DENSE:
+        # Each row divided by what it leaves of its own value: a state that mostly stays where it is slows nothing down.
+        itself = row == column
+        remains = 1.0 - np.bincount(row, weights=weight * itself, minlength=size)
+        others = row[~itself], column[~itself], weight[~itself] / remains[row[~itself]]
+        solution = _iterate(*others, constant / remains)
+        if solution is not None:
+            return solution
+    matrix = np.eye(size)
+    np.subtract.at(matrix, (row, column), weight)
+    return np.linalg.solve(matrix, constant)
+
+
+def _iterate(row: np.ndarray, column: np.ndarray, weight: np.ndarray, constant: np.ndarray) -> np.ndarray | None:
+    """By BiCGSTAB (van der Vorst, 1992): two products with M a step. None where it does not get there."""
+    size = len(constant)
+
+    def apply(x: np.ndarray) -> np.ndarray:
+        return x - np.bincount(row, weights=weight * x[column], minlength=size)
+
+    solution, residual = np.zeros(size), constant.copy()
+    goal = _TOLERANCE * np.abs(constant).max(initial=0.0)
+    shadow = direction = residual.copy()
+    product = residual @ shadow
+    for _ in range(_ITERATIONS):
+        if np.abs(residual).max() <= goal:
+            residual = constant - apply(solution)
+            if np.abs(residual).max() <= 4 * goal:
+                return solution
+            shadow = direction = residual.copy()
+            product = residual @ shadow
+        moved = apply(direction)
+        across = moved @ shadow
+        if across == 0.0 or product == 0.0:
+            return None
+        step = product / across
+        half = residual - step * moved
+        turned = apply(half)
+        square = turned @ turned
+        length = (turned @ half) / square if square else 0.0
+        solution = solution + step * direction + length * half
+        residual = half - length * turned
+        previous, product = product, residual @ shadow
+        if length:
+            direction = residual + (product / previous) * (step / length) * (direction - length * moved)
+    return None

@@ -1,0 +1,75 @@
+"""Credit for seeing new things where every episode failed."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.columns import over_the_batch
+from hgpo_gym.advantages.estimators import estimate
+from hgpo_gym.advantages.statistics import (
+    EPSILON,
+    episode_returns,
+    joint_labels,
+    levelled,
+    moments,
+    success,
+)
+
+_NO_RETURN = 1e-3
+_NO_SPREAD = 1e-4
+
+
+@over_the_batch
+def progpo(
+    batch: StepBatch,
+    *,
+    base: str = "grpo",
+    base_options: Mapping[str, Any] = MappingProxyType({}),
+    weight: float = 0.3,
+) -> np.ndarray:
+    """ProGPO (arXiv:2607.22724): in task groups where every episode failed with returns of 0, episodes are compared by
+    how much new they saw; everywhere else the base estimator is unchanged.
+
+        P = (steps that led to an observation new to the episode) / T
+        A = weight * q * (P - mean) / (std + 1e-6) - p   over the episodes of such a group
+
+    with the deviation's n (a deviation of 1e-4 or less: 0), q the share of such groups among the batch's, and p the
+    step's penalty. It rewards seeing new things, not progress. Observations are compared as they are (level 0). Source:
+    third party (two re-implementations that agree).
+
+    Args:
+        batch: the steps; `final_keys`, where recorded, counts what the last step led to.
+        base: the estimator of all other groups.
+        base_options: its options.
+        weight: of the novelty.
+
+    Returns float64[N]. Raises ValueError on an unknown base or what the base refuses.
+    """
+    advantages = estimate(base, batch, **base_options)
+    if not len(batch):
+        return advantages
+    group = batch.group_labels
+    not_lost = success(batch) | (np.abs(episode_returns(batch)) > _NO_RETURN)
+    lost = np.bincount(group, weights=not_lost) == 0
+    first = batch.first_rows
+    share = levelled(_novelty(batch), group[first])
+    mean, std = moments(share, group[first], ddof=0)
+    relative = np.where(
+        std[group[first]] <= _NO_SPREAD, 0.0, (share - mean[group[first]]) / (std[group[first]] + EPSILON)
+    )
+    novelty = weight * lost.mean() * relative[batch.trajectory_labels] - batch.penalty
+    return np.where(lost[group], novelty, advantages)
+
+
+def _novelty(batch: StepBatch) -> np.ndarray:
+    """float64[episodes]: the share of steps that led to an observation new to the episode."""
+    episode, seen = batch.trajectory_labels, batch.context_keys[:, 0]
+    if batch.final_keys is not None:
+        finals = batch.first_rows[batch.final_keys[batch.first_rows, 0] != 0]
+        episode = np.append(episode, episode[finals])
+        seen = np.append(seen, batch.final_keys[finals, 0])
+    _, one_each = np.unique(joint_labels(episode, seen), return_index=True)
+    return (np.bincount(episode[one_each]) - 1) / np.bincount(batch.trajectory_labels)

@@ -1,0 +1,25 @@
+"""REINFORCE with a leave-one-out baseline."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.statistics import episode_returns, levelled, mean_of_group, size_of_group
+
+
+def rloo(batch: StepBatch) -> np.ndarray:
+    """REINFORCE leave-one-out (Ahmadian et al., ACL 2024, arXiv:2402.14740): the episode's return less the mean of the
+    other episodes' of its task. GRPO's baseline without the division, and without the episode's own return in its mean.
+
+        A = R - mean(R of the others) - p = n / (n - 1) * (R - mean(R)) - p
+
+    with p the step's penalty. A lone episode keeps its return. No options. Source: third party (verl's code).
+
+    Returns float64[N].
+    """
+    first = batch.first_rows
+    group = batch.group_labels[first]
+    returns = levelled(episode_returns(batch)[first], group)
+    size = size_of_group(group)
+    others = size / np.maximum(size - 1, 1)
+    advantage = np.where(size == 1, returns, others * (returns - mean_of_group(returns, group)))
+    return advantage[batch.trajectory_labels] - batch.penalty

@@ -1,0 +1,42 @@
+"""Rewards for kinds of steps."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.columns import needs
+from hgpo_gym.advantages.statistics import episode_advantage, joint_labels, relative_to_group, size_of_group
+
+
+@needs("tag", "tag_reward")
+def rlvmr(
+    batch: StepBatch,
+    *,
+    w_group: float = 1.0,
+    w_step: float = 1.0,
+    norm: str = "mean_std_norm",
+    episode_statistics: str = "steps",
+) -> np.ndarray:
+    """RLVMR (arXiv:2507.22844): steps say what they are for (planning, explore, reflection, monitor) and are rewarded
+    for it; the reward is compared among the steps of the task with the same tag, plus GRPO's term.
+
+        A = w_group A_episode + w_step (tag_reward - mean) / (std + 1e-6)
+
+    over the steps of the task group with the same tag, and with the deviation's n - 1. Steps without a tag are one more
+    set; alone with its tag, a step has the reward itself (as published). Source: code (public copies of its
+    core_rlvmr.py, where `mean_norm` is the default); the sizes of its rewards are settings whose values are not
+    confirmed.
+
+    Args:
+        batch: the steps, with the columns `tag` and `tag_reward`.
+        w_group: weight of the episode's term.
+        w_step: weight of the step's term.
+        norm: of both terms; `mean_norm` leaves out the divisions.
+        episode_statistics: of the episode's term, as in GRPO.
+
+    Returns float64[N]. Raises ValueError on an unknown name or a missing column.
+    """
+    reward = batch.column("tag_reward", "rlvmr").astype(np.float64)
+    sets = joint_labels(batch.group_labels, batch.column("tag", "rlvmr"))
+    relative = relative_to_group(reward, sets, norm, ddof=1)
+    step_term = np.where(size_of_group(sets) == 1, reward, relative)
+    return w_group * episode_advantage(batch, norm, episode_statistics) + w_step * step_term

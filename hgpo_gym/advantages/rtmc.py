@@ -1,0 +1,39 @@
+"""Action values from the visits of a state."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.columns import needs
+from hgpo_gym.advantages.process import transitions
+from hgpo_gym.advantages.statistics import (
+    check_shares,
+    joint_labels,
+    mean_of_group,
+    relative_to_group,
+    sum_of_later,
+)
+
+
+@needs("action")
+def rtmc(batch: StepBatch, *, gamma: float = 0.95, norm: str = "mean_norm", level: int = 0) -> np.ndarray:
+    """RTMC (arXiv:2604.11037): how much better an action did in its state than the state's mean, over all visits of the
+    task group. GiGPO's step term, averaged over equal actions.
+
+        A = Q(s, a) - V(s) - p,   V(s) = mean(G over the visits of s),   Q(s, a) = mean(G over those with action a)
+
+    with p the step's penalty and none in G. Every visit counts. One action at s: 0. Source: third party (a comparison
+    in GRAFT's appendix); the default discount is this project's.
+
+    Args:
+        batch: the steps, with the column `action`.
+        gamma: discount of the step returns G_t.
+        norm: `mean_norm`, or `mean_std_norm`: over the deviation (n - 1) of Q over the visits of s.
+        level: states are equal contexts of this level, see `transitions`.
+
+    Returns float64[N]. Raises ValueError on an unknown `norm`, a gamma outside [0, 1] or a level without keys.
+    """
+    check_shares(gamma=gamma)
+    returns = batch.reward + gamma * sum_of_later(batch, batch.reward, gamma)
+    state = transitions(batch, level).state
+    action_value = mean_of_group(returns, joint_labels(state, batch.column("action", "rtmc")))
+    return relative_to_group(action_value, state, norm, ddof=1) - batch.penalty

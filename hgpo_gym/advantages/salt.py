@@ -1,0 +1,44 @@
+"""Step-level advantage assignment by merging equal steps."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.columns import needs
+from hgpo_gym.advantages.estimators import estimate
+from hgpo_gym.advantages.process import transitions
+from hgpo_gym.advantages.statistics import joint_labels, mean_of_group
+
+
+@needs("action")
+def salt(
+    batch: StepBatch, *, base: str = "grpo", base_options: Mapping[str, Any] = MappingProxyType({}), level: int = 0
+) -> np.ndarray:
+    """SALT (EACL 2026 Findings, arXiv:2510.20022): steps of a task group that took the same action in the same state to
+    the same next state share the mean of their advantages. A step that a won and a lost episode share is cleared; one
+    that only the lost episode has keeps its blame.
+
+        A(t) = mean(A_base over the steps with the same (s, a, s')),   occurrences counted
+
+    A last step merges by its final observation; where that was not recorded, it keeps its own. The paper's state is the
+    last three pairs of action and observation: `memory.key=observation+action` with `level=3` is nearest. Source:
+    third party (GRAFT's appendix; a re-implementation).
+
+    Args:
+        batch: the steps, with the column `action`; `final_keys` lets last steps merge.
+        base: the estimator whose advantages are shared.
+        base_options: its options.
+        level: states are equal contexts of this level, see `transitions`.
+
+    Returns float64[N]. Raises ValueError on an unknown base, what the base refuses, or a level without keys.
+    """
+    own = estimate(base, batch, **base_options)
+    state, successor, _ = transitions(batch, level)
+    known = successor >= 0
+    action = batch.column("action", "salt")
+    merged = own.copy()
+    merged[known] = mean_of_group(own[known], joint_labels(state[known], action[known], successor[known]))
+    return merged

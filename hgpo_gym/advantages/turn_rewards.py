@@ -1,0 +1,34 @@
+"""A reward a turn beside the outcome."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.columns import needs
+from hgpo_gym.advantages.statistics import check_shares, episode_returns, joint_labels, relative_to_group, sum_of_later
+from hgpo_gym.advantages.values import is_last
+
+
+@needs("turn_reward")
+def turn_rewards(batch: StepBatch, *, gamma: float = 1.0, joint: bool = True) -> np.ndarray:
+    """Turn-level rewards as IGPO has them (ICLR 2026, arXiv:2510.14967): turns are rewarded one by one and the last by
+    the outcome, made comparable, then summed from the step on.
+
+        A_t = sum_{k >= t} gamma^(k - t) z_k - p,   z = (x - mean) / (std + 1e-6) over the steps of the task group
+
+    with x the column `turn_reward`, on the last step the episode's return, the deviation's n - 1, and p the step's
+    penalty. IGPO's turn reward is the gain in the probability of the true answer; any reward a turn will do. Source:
+    code and paper (GuoqingWang1/IGPO).
+
+    Args:
+        batch: the steps, with the column `turn_reward`.
+        gamma: discount, from 0 to 1.
+        joint: all steps are compared together; false compares last steps apart from the others.
+
+    Returns float64[N]. Raises ValueError on a gamma outside [0, 1] or a missing column.
+    """
+    check_shares(gamma=gamma)
+    last = is_last(batch)
+    values = np.where(last, episode_returns(batch), batch.column("turn_reward", "turn_rewards"))
+    sets = batch.group_labels if joint else joint_labels(batch.group_labels, last)
+    relative = relative_to_group(values, sets, "mean_std_norm", ddof=1)
+    return relative + gamma * sum_of_later(batch, relative, gamma) - batch.penalty

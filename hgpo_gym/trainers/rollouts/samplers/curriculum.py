@@ -1,0 +1,22 @@
+"""What curricula share: tasks are drawn by weight."""
+
+from abc import abstractmethod
+
+import numpy as np
+
+from hgpo_gym.randomness import Stream
+from hgpo_gym.trainers.rollouts.samplers.base import Outcomes, Sampler, draw_tasks
+
+
+class Curriculum(Sampler):
+    """Draws the tasks of an iteration by weight, without repetition. Where too few tasks have weight, the rest comes
+    from the others, uniformly. It trains on other tasks than other samplers do: compare by evaluations alone.
+    """
+
+    @abstractmethod
+    def weights(self, iteration: int, outcomes: Outcomes) -> np.ndarray:
+        """float64[tasks], 0 or more, in the order of `task_ids`."""
+
+    def tasks(self, iteration: int, count: int, outcomes: Outcomes) -> list[str]:
+        generator = np.random.default_rng((Stream.TASKS, self.seed, iteration, 0))
+        return draw_tasks(generator, self.task_ids, self.weights(iteration, outcomes), count)

@@ -1,0 +1,85 @@
+"""PPO's clip without tokens whose step would bend the objective or the policy too much."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hgpo_gym.trainers.update.objectives import (
+    Prepared,
+    Surrogate,
+    Tokens,
+    clipped,
+    log_ratio,
+    prefers,
+    prepared_by,
+)
+
+if TYPE_CHECKING:
+    from hgpo_gym.trainers.update.rows import Row
+
+
+class Moments(NamedTuple):
+    """Of a token's own step in the last layer, float64[C] each: what it changes in the policy (`fisher`) and in the
+    objective (`hessian`), to second order."""
+
+    fisher: np.ndarray
+    hessian: np.ndarray
+
+
+def moments(row: "Row", learning_rate: float) -> Moments:
+    """The last layer under plain SGD, in closed form: v = onehot - p, X = |x|^2 of the hidden state, eta the rate.
+
+    m_F = (eta A X |v|^2)^2 / 2,   |v|^2 = 1 - 2 p_a + S2,   S2 = sum p^2,   S3 = sum p^3
+    m_H = eta A^2 X |v|^2 + eta^2 / 2 A (A X)^2 (|v|^4 - (B - C^2)),
+    B = p_a (1 - p_a)^2 + S3 - p_a^3,   C = p_a (1 - p_a) - S2 + p_a^2
+    """
+    assert row.old is not None
+    probability, advantage = np.exp(row.old, dtype=np.float64), row.advantages.astype(np.float64)
+    squares, cubes = (row.before[name].astype(np.float64) for name in ("sum_squared", "sum_cubed"))
+    norm = row.before["norm_squared"].astype(np.float64)
+    length = 1 - 2 * probability + squares
+    fisher = (learning_rate * advantage * norm * length) ** 2 / 2
+    second = probability * (1 - probability) ** 2 + cubes - probability**3
+    first = probability * (1 - probability) - squares + probability**2
+    hessian = learning_rate * advantage**2 * norm * length
+    hessian += learning_rate**2 / 2 * advantage * (advantage * norm) ** 2 * (length**2 - (second - first**2))
+    return Moments(fisher, hessian)
+
+
+def prepare(
+    rows: "Sequence[Row]",
+    _: np.random.Generator,
+    *,
+    learning_rate: float,
+    tau_fisher: float = 1e-3,
+    tau_hessian: float = 5e-4,
+) -> Prepared:
+    """Keeps the tokens with m_F < tau_fisher and |m_H| < tau_hessian."""
+    for name, value in (("learning_rate", learning_rate), ("tau_fisher", tau_fisher), ("tau_hessian", tau_hessian)):
+        if value < 0:
+            raise ValueError(f"{name}={value}: choose 0 or more.")
+    found = [moments(row, learning_rate) for row in rows]
+    kept = [(own.fisher < tau_fisher) & (np.abs(own.hessian) < tau_hessian) for own in found]
+    quantiles = {
+        "capo_fisher_q99": np.quantile(np.concatenate([own.fisher for own in found]), 0.99),
+        "capo_hessian_q99": np.quantile(np.abs(np.concatenate([own.hessian for own in found])), 0.99),
+    }
+    metrics = {name: float(value) for name, value in quantiles.items()}
+    return Prepared([{"kept": own.astype(np.float64)} for own in kept], metrics)
+
+
+@prefers("sequence_mean")
+@prepared_by(prepare, reads=("norm_squared", "sum_squared", "sum_cubed"))
+def capo(tokens: Tokens, *, clip_low: float = 0.2, clip_high: float = 0.2) -> Surrogate:
+    """Curvature-Aware Policy Optimization (2025, arXiv:2510.00819), its form for plain SGD. The moments are those of
+    the code, their closed form is this project's.
+
+        PPO's clip of the tokens that are kept; the others leave the means
+
+    Acts where it drops or clips.
+    """
+    ratio = log_ratio(tokens.logprobs, tokens.start).exp()
+    loss, acted = clipped(ratio, tokens.advantages, clip_low, clip_high)
+    kept = tokens.extras["kept"]
+    return Surrogate(loss * kept, acted | (kept == 0))

@@ -1,0 +1,19 @@
+"""A clipped weight that leaves every token its gradient."""
+
+from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, check_clip, log_ratio
+
+
+def cispo(tokens: Tokens, *, clip_low: float = 1.0, clip_high: float = 0.2, cap: float | None = None) -> Surrogate:
+    """Clipped Importance Sampling Policy Optimization (MiniMax, 2025, arXiv:2506.13585), after verl's code.
+
+        L = -sg(w) A log pi,   w = clip(r, 1 - clip_low, 1 + clip_high), or min(r, cap) where `cap` is given
+
+    A `clip_low` of 1 is no lower bound. Acts where w is not r. The loss is no surrogate: only its gradient means
+    something.
+    """
+    check_clip(clip_low, clip_high)
+    if cap is not None and cap <= 0:
+        raise ValueError(f"cap={cap}: the largest weight must be above 0; null takes the clip.")
+    ratio = log_ratio(tokens.logprobs, tokens.start).detach().exp()
+    weight = ratio.clamp(1 - clip_low, 1 + clip_high) if cap is None else ratio.clamp(max=cap)
+    return Surrogate(-weight * tokens.advantages * tokens.logprobs, weight != ratio)

@@ -1,0 +1,33 @@
+"""What clip_cov and kl_cov choose tokens by (Cui et al., 2025, arXiv:2505.22617)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hgpo_gym.trainers.update.objectives import Prepared
+
+if TYPE_CHECKING:
+    from hgpo_gym.trainers.update.rows import Row
+
+
+def covariances(rows: "Sequence[Row]") -> np.ndarray:
+    """float64[T]: (A - mean A) (log old - mean log old) of every token, the means over all of them."""
+    advantages = np.concatenate([row.advantages for row in rows], dtype=np.float64)
+    old = np.concatenate([row.old for row in rows if row.old is not None], dtype=np.float64)
+    return (advantages - advantages.mean()) * (old - old.mean())
+
+
+def count_of(share: float, tokens: int) -> int:
+    """How many tokens that share is, at least one. Raises ValueError if it is no share."""
+    if not 0 < share <= 1:
+        raise ValueError(f"share={share}: a share of all tokens, above 0 and at most 1.")
+    return max(1, int(share * tokens))
+
+
+def selected(rows: "Sequence[Row]", chosen: np.ndarray) -> Prepared:
+    """The column `selected`: 1 for the tokens int64[S] that were chosen, of all rows one after the other."""
+    ends = np.cumsum([len(row.advantages) for row in rows])
+    marks = np.zeros(ends[-1])
+    marks[chosen] = 1
+    return Prepared([{"selected": values} for values in np.split(marks, ends[:-1])])

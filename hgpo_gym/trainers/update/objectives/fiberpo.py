@@ -1,0 +1,53 @@
+"""A budget for the drift of an answer, and a clip for what each token adds to it."""
+
+import torch
+
+from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, answer_mean, by_sign, log_ratio, prefers
+
+
+@prefers("sequence_mean")
+def fiberpo(
+    tokens: Tokens,
+    *,
+    epsilon_positive: float = 0.2,
+    epsilon_negative: float = 0.2,
+    delta: float = 0.4,
+    share_positive: float = 0.5,
+) -> Surrogate:
+    """Fiber Policy Optimization (2026, arXiv:2603.08239), after the authors' code and the paper.
+
+        L = -w exp(clip(u, +-epsilon) - clip(v, +-epsilon)) A,   w = exp(g(s+) - g(s-))
+        s+ = mean of d over d >= 0, s- = mean of -d over d < 0, both divided by the n tokens of the answer
+        u = d - l s(l),   v = -l s(-l),   l = +1 where d >= 0, else -1
+        g(x) = x up to the budget C, then (n + 1) C - n x down to 0 at (1 + 1/n) C, then 0
+
+    C is `share_positive` of delta for s+ and the rest for s-; epsilon depends on the sign of A. Unclipped it is r.
+    Acts where u or v is clipped, or a budget is used up.
+    """
+    if not 0 <= share_positive <= 1:
+        raise ValueError(f"share_positive={share_positive}: a share of the budget, 0 to 1.")
+    for name, value in (("epsilon_positive", epsilon_positive), ("epsilon_negative", epsilon_negative)):
+        if value < 0:
+            raise ValueError(f"{name}={value}: choose 0 or more.")
+    if delta <= 0:
+        raise ValueError(f"delta={delta}: the budget of an answer must be above 0.")
+    difference = log_ratio(tokens.logprobs, tokens.start)
+    rises = difference >= 0  # a token at 0 belongs to this side alone, and has its gradient
+    zero = torch.zeros_like(difference)
+    up = answer_mean(torch.where(rises, difference, zero), tokens.record)
+    down = answer_mean(torch.where(rises, zero, -difference), tokens.record)
+    own = torch.where(rises, difference - up, difference + down)
+    other = torch.where(rises, -down, up)
+    epsilon = by_sign(tokens.advantages, epsilon_positive, epsilon_negative)
+    budget_up, budget_down = share_positive * delta, (1 - share_positive) * delta
+    length = tokens.record.bincount()[tokens.record].to(difference.dtype)
+    gate = (_within(up, budget_up, length) - _within(down, budget_down, length)).exp()
+    loss = -gate * (own.clamp(-epsilon, epsilon) - other.clamp(-epsilon, epsilon)).exp() * tokens.advantages
+    acted = (own.abs() > epsilon) | (other.abs() > epsilon) | (up > budget_up) | (down > budget_down)
+    return Surrogate(loss, acted)
+
+
+def _within(drift: torch.Tensor, budget: float, length: torch.Tensor) -> torch.Tensor:
+    """g: the drift within the budget, then steeply back to 0."""
+    back = ((length + 1) * budget - length * drift).clamp(min=0)
+    return torch.where(drift <= budget, drift, back)

@@ -1,0 +1,19 @@
+"""The geometric mean of an answer's clipped ratios."""
+
+from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, answer_mean, check_clip, log_ratio, prefers
+
+
+@prefers("sequence_mean")
+def gmpo(tokens: Tokens, *, clip_low: float = 0.4, clip_high: float = 0.4) -> Surrogate:
+    """Geometric-Mean Policy Optimization (Zhao et al., 2025, arXiv:2507.20673), after verl's code.
+
+        L = -A exp(mean_t m_t),   m_t = s min(s d_t, s clip(d_t, -clip_low, clip_high)),   s = sign A
+
+    The bounds are those of the log-ratio d. Every token of an answer has the answer's loss.
+    """
+    check_clip(clip_low, clip_high)
+    difference = log_ratio(tokens.logprobs, tokens.start)
+    sign = tokens.advantages.sign()
+    free, bound = sign * difference, sign * difference.clamp(-clip_low, clip_high)
+    mean = answer_mean(sign * free.minimum(bound), tokens.record)
+    return Surrogate(-tokens.advantages * mean.exp(), bound < free)

@@ -1,0 +1,17 @@
+"""One ratio for a whole answer."""
+
+from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, answer_mean, clipped, log_ratio, prefers
+
+
+@prefers("sequence_mean")
+def gspo(tokens: Tokens, *, clip_low: float = 3e-4, clip_high: float = 4e-4) -> Surrogate:
+    """Group Sequence Policy Optimization (Zheng et al., 2025, arXiv:2507.18071), after verl's code.
+
+        L = -min(q A, clip(q, 1 - clip_low, 1 + clip_high) A),   log q_t = sg(mean_j d_j) + log pi_t - sg(log pi_t)
+
+    d is the log-ratio, sg stops the gradient: an answer's tokens share one ratio, the geometric mean of theirs, and are
+    clipped together. The bounds are the paper's, for thousands of tokens.
+    """
+    logprobs = tokens.logprobs
+    mean = answer_mean(log_ratio(logprobs, tokens.start).detach(), tokens.record)
+    return clipped((mean + logprobs - logprobs.detach()).exp(), tokens.advantages, clip_low, clip_high)

@@ -1,0 +1,76 @@
+"""Clips and advantages that depend on a token's entropy."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hgpo_gym.trainers.update.objectives import Prepared, Surrogate, Tokens, clipped, log_ratio, prepared_by
+
+if TYPE_CHECKING:
+    from hgpo_gym.trainers.update.rows import Row
+
+SMALLEST_ENTROPY = 1e-8
+
+
+def entropy_scale(entropy: np.ndarray, quantile: float, *, released: bool = False) -> np.ndarray:
+    """float64[T]: h, from -1 for the lowest entropy over 0 for the pivot to 1 for the highest.
+
+        e = log max(H, 1e-8),   pivot = e at the quantile,   h = (e - pivot) / rms of (e - pivot),
+        then divided by the largest where h > 0, and by the |smallest| where h < 0
+
+    `released` divides by the smallest itself, as the published code does: the lowest entropy then has +1.
+    """
+    logs = np.log(np.maximum(entropy.astype(np.float64), SMALLEST_ENTROPY))
+    pivot = np.sort(logs)[round(quantile * (len(logs) - 1))]
+    scale = logs - pivot
+    if np.ptp(logs) <= 1e-10 * max(1.0, np.abs(logs).max()):
+        return np.zeros_like(scale)
+    scale /= np.sqrt(np.mean(scale**2))
+    largest, smallest = scale.max(), scale.min()
+    above, below = scale > 0, scale < 0
+    scale[above] /= largest
+    scale[below] /= smallest if released else -smallest
+    return scale
+
+
+def prepare(
+    rows: "Sequence[Row]", _: np.random.Generator, *, quantile: float = 0.8, released: bool = False
+) -> Prepared:
+    """h of all tokens, by their entropies before the update."""
+    if not 0 <= quantile <= 1:
+        raise ValueError(f"quantile={quantile}: a share, 0 to 1.")
+    entropies = [row.before["entropy"] for row in rows]
+    scale = entropy_scale(np.concatenate(entropies), quantile, released=released)
+    ends = np.cumsum([len(values) for values in entropies])[:-1]
+    return Prepared([{"entropy_scale": values} for values in np.split(scale, ends)])
+
+
+@prepared_by(prepare, reads=("entropy",))
+def hapo(
+    tokens: Tokens,
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    clip_alpha: float = 1.0,
+    advantage_beta: float = 1.0,
+    dual_clip: float | None = 10.0,
+) -> Surrogate:
+    """HAPO ("From Uniform to Heterogeneous", 2025), after its code, with the sign of its abstract.
+
+        PPO's clip, where h > 0 with clip_high (1 + clip_alpha h), where h <= 0 with clip_low (1 - clip_alpha h),
+        A' = A (1 + advantage_beta h) in place of A: where h > 0 outside of the zone in which the ratio has moved by
+        less than half of the clip, where h <= 0 inside of it
+
+    h is a token's entropy before the update on a scale of -1 to 1. Acts where the clip or the cap is taken.
+    """
+    scale = tokens.extras["entropy_scale"]
+    high = scale > 0
+    low_bound = torch.where(high, clip_low, clip_low * (1 - clip_alpha * scale)).to(scale.dtype)
+    high_bound = torch.where(high, clip_high * (1 + clip_alpha * scale), clip_high).to(scale.dtype)
+    ratio = log_ratio(tokens.logprobs, tokens.start).exp()
+    still = (1 - low_bound / 2 < ratio.detach()) & (ratio.detach() < 1 + high_bound / 2)
+    scaled = tokens.advantages * (1 + advantage_beta * scale)
+    advantages = torch.where(still ^ high, scaled, tokens.advantages)
+    return clipped(ratio, advantages, low_bound, high_bound, dual_clip)

@@ -1,0 +1,41 @@
+"""Masks of answers and of tokens where engine and trainer disagree."""
+
+from hgpo_gym.trainers.update.objectives import (
+    Surrogate,
+    Tokens,
+    answer_mean,
+    clipped,
+    log_ratio,
+    needs_old,
+    prefers,
+)
+
+
+@needs_old
+@prefers("sequence_sum")
+def hispo(
+    tokens: Tokens,
+    *,
+    delta_sequence: float,
+    delta_token: float,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    dual_clip: float | None = None,
+) -> Surrogate:
+    """Hierarchical Importance Sampling Policy Optimization (LongCat-Flash-Prover, 2026, arXiv:2603.21065, eq. 8 and 9).
+
+        L = H_t times PPO's clip of the full ratio pi / mu
+        H_t = [|exp(mean_j log(old_j / mu_j)) - 1| < delta_sequence] [|old_t / mu_t - 1| < delta_token]
+
+    mu is the engine, old the trainer before the update. The paper's triplet of bounds is read as the two clips and the
+    dual clip; neither they nor the thresholds are published. Acts where it masks or clips.
+    """
+    for name, value in (("delta_sequence", delta_sequence), ("delta_token", delta_token)):
+        if value <= 0:
+            raise ValueError(f"{name}={value}: the largest |ratio - 1| that is let through, above 0.")
+    mismatch = log_ratio(tokens.start, tokens.behaviour)
+    of_answer = answer_mean(mismatch, tokens.record).exp()
+    open_ = ((of_answer - 1).abs() < delta_sequence) & ((mismatch.exp() - 1).abs() < delta_token)
+    ratio = log_ratio(tokens.logprobs, tokens.behaviour).exp()
+    loss, acted = clipped(ratio, tokens.advantages, clip_low, clip_high, dual_clip)
+    return Surrogate(loss * open_, acted | ~open_)

@@ -1,0 +1,33 @@
+"""No clip, and a KL term for a few tokens that drive entropy down."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hgpo_gym.trainers.update.objectives import Prepared, Surrogate, Tokens, log_ratio, prepared_by
+from hgpo_gym.trainers.update.objectives.covariance import count_of, covariances, selected
+
+if TYPE_CHECKING:
+    from hgpo_gym.trainers.update.rows import Row
+
+
+def prepare(rows: "Sequence[Row]", _: np.random.Generator, *, share: float = 2e-4) -> Prepared:
+    """Takes the max(1, int(share * T)) tokens of the largest covariance, earlier ones first where equal."""
+    covariance = covariances(rows)
+    return selected(rows, np.argsort(-covariance, kind="stable")[: count_of(share, len(covariance))])
+
+
+@prepared_by(prepare)
+def kl_cov(tokens: Tokens, *, coef: float = 1.0) -> Surrogate:
+    """KL-Cov (Cui et al., 2025, arXiv:2505.22617), after verl's code.
+
+        L = -A r, for the chosen tokens + coef |d|
+
+    d is the log-ratio, so nothing happens before the first step. Acts where it chose.
+    """
+    if coef < 0:
+        raise ValueError(f"coef={coef}: choose 0 or more.")
+    difference = log_ratio(tokens.logprobs, tokens.start)
+    chosen = tokens.extras["selected"] > 0
+    return Surrogate(-tokens.advantages * difference.exp() + coef * difference.abs() * chosen, chosen)

@@ -1,0 +1,54 @@
+"""An update of a small model by every objective; as a program, in the processes of a launcher.
+
+torchrun --nproc_per_node=2 -m tests.objective_updates OUT.pt
+"""
+
+import sys
+
+import numpy as np
+import torch
+
+from hgpo_gym.advantages import Advantages
+from hgpo_gym.registry import Choice
+from hgpo_gym.trainers.policies import Sampling
+from hgpo_gym.trainers.processes import ALONE, SeveralProcesses
+from hgpo_gym.trainers.update.objectives import OBJECTIVES
+from hgpo_gym.trainers.update.policy_update import PolicyUpdate
+from tests.small_models import answers, gradient, make_policy, one_step_episodes, settings
+
+COUNT = 24
+NEEDED = {
+    "hispo": {"delta_sequence": 0.3, "delta_token": 0.3},
+    "capo": {"learning_rate": 0.01, "tau_fisher": 0.01, "tau_hessian": 0.1},
+    "clip_cov": {"share": 0.1, "low": -1.0},
+    "kl_cov": {"share": 0.1},
+}
+"""Options without a default, and those with which tokens of a small batch are chosen and left alone."""
+ADVANTAGES = Advantages(np.linspace(-1, 1, COUNT), {"target": np.linspace(0.1, 0.9, COUNT)})
+
+
+def drawn():
+    """Answers at a temperature that is not the trainer's, so that ratios are not 1."""
+    return answers(make_policy(), COUNT, Sampling(temperature=0.4))
+
+
+def update_by(name, records, processes=ALONE, *, seed=(0, 0, 0), advantages=ADVANTAGES, **changes):
+    """The last mini-batch's gradient and the metrics of an update of the small policy."""
+    policy = make_policy()
+    chosen = settings(**{"mini_batch_size": COUNT, "update_epochs": 1, "max_grad_norm": 1e9, **changes})
+    objective = Choice(name, NEEDED.get(name, {}))
+    update = PolicyUpdate(policy, None, chosen, 1.0, processes, objective)
+    metrics = update(records, one_step_episodes(COUNT), advantages, seed)
+    return gradient(policy), metrics
+
+
+def main(out):
+    processes = SeveralProcesses("ddp", on_cpu=True)
+    results = {name: update_by(name, drawn(), processes, max_batch_tokens=60) for name in OBJECTIVES}
+    if processes.main:
+        torch.save(results, out)
+    processes.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

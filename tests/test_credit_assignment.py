@@ -1,0 +1,405 @@
+"""Estimators of credit against independently computed values, and what each of them promises."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hgpo_gym.advantages import StepBatch, assign, estimate
+from hgpo_gym.advantages.process import Chain, transitions
+from hgpo_gym.advantages.statistics import discounted_returns, episode_returns
+from tests import golden
+from tests.step_batches import random_batch, with_neutral_columns
+
+NOT_COLUMNS = ("name", "gamma", "discounted_return", "intermediate", "expected")
+SEEDS = range(12)
+
+
+def episodes(*seen: str, rewards=(), **columns) -> StepBatch:
+    """A group; an episode for each word, its letters are the observations, the last reward as given, actions alike."""
+    count = sum(map(len, seen))
+    rewards = list(rewards) or [0.0] * len(seen)
+    records = {
+        "group": ["task"] * count,
+        "trajectory": [number for number, word in enumerate(seen) for _ in word],
+        "step": [step for word in seen for step in range(len(word))],
+        "observation": list("".join(seen)),
+        "reward": [
+            reward if step == len(word) - 1 else 0.0
+            for word, reward in zip(seen, rewards, strict=True)
+            for step in range(len(word))
+        ],
+    }
+    return StepBatch.from_records(history_length=2, **with_neutral_columns(records) | columns)
+
+
+@pytest.mark.parametrize("case", golden.load("credit"), ids=lambda case: case["name"])
+def test_golden_credit(case):
+    columns = {name: values for name, values in case.items() if name not in NOT_COLUMNS}
+    batch = StepBatch.from_records(history_length=3, **columns)
+    for expected in case["expected"]:
+        options = {name: value for name, value in expected.items() if name not in ("estimator", "advantage")}
+        advantages = estimate(expected["estimator"], batch, **options)
+        described = f"{expected['estimator']} {options}"
+        np.testing.assert_allclose(advantages, expected["advantage"], rtol=0, atol=1e-8, err_msg=described)
+    between = case["intermediate"]
+    chain = Chain.of(batch, level=0)
+    np.testing.assert_allclose(chain.values(0.98)[chain.state], between["bellman_value"], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(episode_returns(batch), between["episode_return"], rtol=0, atol=1e-8)
+
+
+def single_steps(returns, **columns) -> StepBatch:
+    """Episodes of one step each, in one group unless `group` is given."""
+    count = len(returns)
+    records: dict[str, Any] = {
+        "group": [0] * count,
+        "trajectory": list(range(count)),
+        "step": [0] * count,
+        "observation": ["x"] * count,
+    }
+    return StepBatch.from_records(history_length=0, reward=returns, **records | columns)
+
+
+@pytest.mark.parametrize("case", golden.load("objectives")["samplers"]["tree_grpo"])
+def test_golden_tree_grpo(case):
+    batch = single_steps(case["returns"], group=case["tasks"], tree=case["trees"])
+    found = estimate("tree_grpo", batch, advantage_of_a_leaf=case["advantage_of_a_leaf"])
+    np.testing.assert_allclose(found, case["advantage"], rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("case", golden.load("objectives")["samplers"]["gbpo_signals"])
+def test_golden_gbpo(case):
+    found = assign("gbpo", single_steps(case["returns"]), norm=case["norm"], temperature=case["temperature"])
+    np.testing.assert_allclose(found.values, case["advantage"], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(found.extras["target"], case["target"], rtol=0, atol=1e-8)
+
+
+def test_states_of_short_histories_count_whole():
+    batch = episodes("ab", "ab", "cab", "b")
+    state, successor, last = transitions(batch, level=1)
+    assert state[0] == state[2]  # a at the start
+    assert state[1] == state[3] == state[6]  # b after a
+    assert len({state[0], state[1], state[4], state[5], state[7]}) == 5  # a after c is no a at the start, nor is b
+    assert successor.tolist() == [state[1], -1, state[3], -1, state[5], state[6], -1, -1]
+    assert last.tolist() == [False, True, False, True, False, False, True, True]
+    plain = transitions(batch, level=0).state
+    assert plain[0] == plain[5]
+
+
+def test_the_state_of_a_final_observation_is_that_of_a_step():
+    """The second episode ends in b, where the first was after a."""
+    batch = episodes("ab", "a", final_observation=["done", "done", "b"])
+    for level in (0, 1, 2):
+        moves = transitions(batch, level)
+        assert moves.successor[2] == moves.state[1]
+        assert moves.successor[1] not in moves.state
+    unknown = episodes("ab", "a", final_observation=[None, None, "b"])
+    assert transitions(unknown, 0).successor[1] == -1
+
+
+@pytest.mark.parametrize("name", ["crbc", "graft", "graphgpo", "g2po"])
+def test_where_every_episode_fails_alike_there_is_no_step_term(name):
+    for seed in SEEDS:
+        batch = random_batch(seed)
+        lost = replace(batch, reward=np.zeros(len(batch)), penalty=np.zeros(len(batch)), success=None)
+        assert (estimate(name, lost) == 0.0).all()
+
+
+def test_many_backups_of_crbc_tend_to_the_solution():
+    for seed in SEEDS:
+        batch = random_batch(seed)
+        solved = estimate("crbc", batch)
+        distances = [np.abs(estimate("crbc", batch, depth=depth) - solved).max() for depth in (0, 5, 2000)]
+        assert distances[2] < 1e-6
+        assert distances[1] <= distances[0] + 1e-12
+
+
+def test_credit_of_a_state_sums_to_nothing():
+    for seed in SEEDS:
+        batch = random_batch(seed)
+        chain = Chain.of(batch, level=0)
+        credit = estimate("crbc", batch, w_group=0.0, sigma_min=1e9)
+        np.testing.assert_allclose(np.bincount(chain.state, weights=credit), 0.0, atol=1e-15)
+        for gamma in (0.9, 1.0):
+            values = chain.values(gamma)
+            residual = gamma * values[chain.following] - values[chain.state]
+            np.testing.assert_allclose(np.bincount(chain.state, weights=residual), 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("discount", [0.98, 1.0])
+@pytest.mark.parametrize("places", [20, 300, 1500])
+def test_values_solve_their_equation_however_many_states_there_are(places, discount):
+    """128 episodes of 50 steps on a ring: with few places solved by elimination, with many by iteration."""
+    generator = np.random.default_rng(places)
+    walks = generator.integers(places, size=(128, 1)) + np.cumsum(generator.choice([-1, 1], size=(128, 50)), axis=1)
+    won = generator.random(128) < 0.5
+    batch = StepBatch(
+        group=np.zeros(6400, dtype=np.int64),
+        trajectory=np.repeat(np.arange(128), 50),
+        step=np.tile(np.arange(50), 128),
+        reward=(won[:, None] * (np.arange(50) == 49)).astype(np.float64).ravel(),
+        context_keys=1 + (walks % places).reshape(-1, 1),
+        penalty=np.zeros(6400),
+    )
+    chain = Chain.of(batch, level=0)
+    values = chain.values(discount)
+    count = len(chain.group)
+    assert count == len(np.unique(batch.context_keys))
+    assert values[count:].tolist() == [1.0, 0.0]
+    backed_up = np.bincount(chain.state, weights=discount * values[chain.following]) / np.bincount(chain.state)
+    np.testing.assert_allclose(values[:count], backed_up, rtol=0, atol=1e-13)
+    assert values[:count].min() >= -1e-12
+    assert values[:count].max() <= 1 + 1e-12
+
+
+def test_crbc_by_hand():
+    """From x, u led to y twice and v to z once; y was won once in two visits, z lost."""
+    actions = ["u", "p", "u", "p", "v", "p"]
+    batch = episodes("xy", "xy", "xz", rewards=[10, 0, 0], action=actions)
+    # beta 0.5: V(y) = 0.5 * 1/2, Q(x, u) = 0.5 V(y) = 0.125, Q(x, v) = 0, V(x) = 2/3 * 0.125.
+    credit = estimate("crbc", batch, beta=0.5, w_group=0.0, w_step=1.0, sigma_min=1.0)
+    np.testing.assert_allclose(credit, [0.125 / 3, 0, 0.125 / 3, 0, -0.25 / 3, 0], atol=1e-15)
+    sigma = np.sqrt(2 / 9) * 0.125
+    divided = estimate("crbc", batch, beta=0.5, w_group=0.0, w_step=1.0, sigma_min=1e-3)
+    np.testing.assert_allclose(divided, credit / sigma, rtol=1e-12)
+
+
+def test_graphgpo_by_hand():
+    """Episode 0 wins from y. Episode 1 goes x, y and stops in x; episode 2 goes from x to w and on to nowhere."""
+    ends = ["done", "done", "x", "x", None, None]
+    batch = episodes("xy", "xy", "xw", rewards=[10, 0, 0], final_observation=ends)
+    # d(y) = 1, d(x) = 2; w never leads to success: 3. In x credits are .5, .5 and .125, in y 1 and .25, in w .125.
+    options = {"omega": 0.5, "success_reward": 1.0, "norm": "mean_norm", "w_group": 0.0}
+    expected = np.array([0.125, 0.375, 0.125, -0.375, -0.25, 0.0])
+    np.testing.assert_allclose(estimate("graphgpo", batch, **options), expected, atol=1e-15)
+    # Edges wasted: x to y none, x to w (3 - 2 + 1 = 2) two; y won 0 - 1 + 1 = 0, y to x 2 - 1 + 1 = 2.
+    wasted = estimate("graphgpo", batch, normalize_distance=True, **options)
+    np.testing.assert_allclose(wasted, [0.25, 0.375, 0.25, -0.375, -0.5, 0.0], atol=1e-15)
+
+
+def test_graft_by_hand():
+    """In x two led to y (worth 1/2) and one was lost at once: differences 1/2 - 1/3 and 0 - 1/3."""
+    batch = episodes("xy", "xy", "x", rewards=[10, 0, 0])
+    differences = np.array([1 / 6, 1 / 6, -1 / 3])
+    advantages = estimate("graft", batch, gamma=1.0)
+    np.testing.assert_allclose(advantages[[0, 2, 4]], differences / (differences.std(ddof=1) + 1e-6), rtol=1e-12)
+    np.testing.assert_allclose(advantages[[1, 3]], np.array([0.5, -0.5]) / (np.sqrt(0.5) + 1e-6), rtol=1e-12)
+
+
+@pytest.mark.parametrize("trace_decay", [0.0, 0.5, 1.0])
+def test_gagpo_is_hgpo_gae_without_history(trace_decay):
+    """Where every observation is shared, and but for the mean of the task group."""
+    generator = np.random.default_rng(0)
+    words = ["".join(generator.choice(list("abc"), size=8)) for _ in range(6)]
+    batch = episodes(*words, rewards=generator.normal(size=6))
+    options = {"gamma": 0.9, "trace_decay": trace_decay, "norm": "mean_norm"}
+    ours = estimate("hgpo_gae", batch, history_length=0, **options)
+    np.testing.assert_allclose(estimate("gagpo", batch, **options), ours - ours.mean(), atol=1e-5)
+
+
+def test_g2po_by_hand():
+    """gamma 0.5: V(y) = (0.5 * 8 + 0) / 2 = 2 over the visits of y, V(x) = (0.25 * 8 + 0) / 2 = 1."""
+    batch = episodes("xy", "xy", rewards=[8, 0])
+    in_state, in_task = np.array([0, 4, 0, -4]), np.array([1, 6, 1, -2]) - 1.5
+    found = estimate("g2po", batch, gamma=0.5, norm="mean_norm", w_group=0.0)
+    np.testing.assert_allclose(found, in_state + in_task, atol=1e-12)
+
+
+def test_rtmc_by_hand():
+    """In x, u earned 8 and 4, v nothing."""
+    batch = episodes("x", "x", "x", rewards=[8, 4, 0], action=["u", "u", "v"])
+    np.testing.assert_allclose(estimate("rtmc", batch), [2, 2, -4])
+    np.testing.assert_allclose(
+        estimate("rtmc", batch, norm="mean_std_norm"), np.array([2, 2, -4]) / (np.sqrt(12) + 1e-6), rtol=1e-12
+    )
+
+
+def test_salt_clears_what_a_won_and_a_lost_episode_share():
+    batch = episodes("xy", "xy", "xz", rewards=[10, 0, 0], action=list("upuqvp"))
+    base = estimate("grpo", batch, norm="mean_norm")
+    merged = estimate("salt", batch, base_options={"norm": "mean_norm"})
+    shared = (base[0] + base[2]) / 2
+    np.testing.assert_allclose(merged, [shared, base[1], shared, *base[3:]])
+
+
+def test_salt_with_no_step_repeated_is_its_base():
+    batch = episodes("abc", "def", "ghi", rewards=[1, 0, 3])
+    np.testing.assert_array_equal(estimate("salt", batch, base="gigpo"), estimate("gigpo", batch))
+
+
+def test_pass_at_k_credits_the_best_alone():
+    batch = episodes("xy", "xyz", "x", rewards=[5, 2, 1])
+    np.testing.assert_allclose(estimate("pass_at_k", batch, norm="mean_norm"), [3, 3, 0, 0, 0, 0])
+    np.testing.assert_allclose(estimate("pass_at_k", batch)[0], 3 / (np.std([5, 2, 1], ddof=1) + 1e-6))
+    tied = episodes("xy", "xyz", "x", rewards=[5, 5, 1], penalty=[0, 0.1, 0, 0, 0, 0])
+    np.testing.assert_allclose(estimate("pass_at_k", tied), [0, -0.1, 0, 0, 0, 0])
+
+
+def test_rloo_leaves_the_own_return_out():
+    batch = episodes("xy", "x", "x", rewards=[6, 3, 0], penalty=[0, 1, 0, 0])
+    np.testing.assert_allclose(estimate("rloo", batch), [4.5, 3.5, 0, -4.5])
+    np.testing.assert_allclose(estimate("rloo", episodes("xy", rewards=[6], penalty=[0, 1])), [6, 5])
+
+
+@pytest.mark.parametrize("gamma", [0.9, 1.0])
+def test_full_traces_are_return_minus_value(gamma):
+    for seed in SEEDS:
+        batch = random_batch(seed)
+        returns = discounted_returns(replace(batch, penalty=np.zeros(len(batch))), gamma)
+        found = estimate("gae", batch, gamma=gamma, trace_decay=1.0, whiten=False)
+        np.testing.assert_allclose(found, returns - batch.extras["value"] - batch.penalty, atol=1e-12)
+
+
+def test_full_traces_over_segments_are_return_minus_value():
+    for seed in SEEDS:
+        batch = random_batch(seed)
+        paid = replace(batch, reward=batch.reward - batch.penalty, penalty=np.zeros(len(batch)))
+        returns = discounted_returns(paid, 0.9)
+        starts = (batch.step == 0) | batch.extras["boundary"]
+        options = {"gamma": 0.9, "segment_decay": 1.0, "whiten": False}
+        high = estimate("hiper_hae", batch, part="high", **options)
+        np.testing.assert_allclose(high, np.where(starts, returns - batch.extras["value_high"], 0.0), atol=1e-12)
+        whole = replace(batch, extras={**batch.extras, "boundary": np.zeros(len(batch), dtype=np.bool_)})
+        low = estimate("hiper_hae", whole, part="low", **options)
+        np.testing.assert_allclose(low, returns - batch.extras["value_low"], atol=1e-12)
+
+
+def test_vineppo_leaves_steps_without_restarts_to_the_step_before():
+    nothing = None
+    values = [0.5, nothing, 0.8, nothing, nothing]
+    batch = episodes("abcd", "a", rewards=[1, 0.25], value=values)
+    # Steps b and d have no value: a is worth going on to 0.8, c ends with 1.
+    np.testing.assert_allclose(estimate("vineppo", batch), [0.3, 0, 0.2, 0, 0])
+    np.testing.assert_allclose(estimate("vineppo", batch, gamma=0.5), [0.5**2 * 0.8 - 0.5, 0, 0.5 - 0.8, 0, 0])
+
+
+def test_dvao_is_a_sum_of_z_scores_weighted_by_their_deviation():
+    generator = np.random.default_rng(0)
+    rewards = generator.normal(size=(5, 3)) * [1, 10, 0]
+    weights = np.array([0.2, 0.3, 0.5])
+    batch = single_steps([0.0] * 5, reward_vector=rewards)
+    spread = rewards.std(axis=0)
+    z = np.divide(rewards - rewards.mean(axis=0), spread, out=np.zeros((5, 3)), where=spread > 0)
+    expected = (z * weights * spread).sum(axis=1) / (weights * spread).sum()
+    np.testing.assert_allclose(estimate("dvao", batch, weights=weights.tolist()), expected, atol=1e-12)
+    np.testing.assert_allclose(estimate("dvao", batch, weights=(7 * weights).tolist()), expected, atol=1e-12)
+
+
+def test_empg_without_differences_is_its_base_less_the_mean():
+    batch = random_batch(2)
+    even = replace(batch, extras={**batch.extras, "entropy": np.full(len(batch), 0.3)})
+    base = estimate("gigpo", even)
+    np.testing.assert_allclose(estimate("empg", even, base="gigpo", bonus=0.0), base - base.mean(), atol=1e-12)
+
+
+def test_empg_trusts_confident_steps():
+    batch = single_steps([1.0, 0.0, 1.0, 0.0], entropy=[0.0, 0.0, 1.0, 1.0])
+    found = estimate("empg", batch, bonus=0.0)
+    np.testing.assert_allclose(found[0] / found[2], np.e, rtol=1e-6)
+
+
+def test_progpo_by_hand():
+    """All fail: abc has seen two new things in three steps, aab one. In the other group nothing changes."""
+    records: dict[str, Any] = {
+        "group": [0] * 6 + [1] * 2,
+        "trajectory": [0, 0, 0, 1, 1, 1, 2, 3],
+        "step": [0, 1, 2, 0, 1, 2, 0, 0],
+        "observation": list("abcaabxx"),
+        "reward": [0.0] * 6 + [10.0, 0.0],
+        "penalty": [0, 0.1, 0, 0, 0, 0, 0, 0],
+    }
+    batch = StepBatch.from_records(history_length=0, **records)
+    found, base = estimate("progpo", batch), estimate("grpo", batch)
+    novelty = 0.3 * 0.5 * np.array([1, 1, 1, -1, -1, -1]) * (1 / 6) / (1 / 6 + 1e-6)
+    np.testing.assert_allclose(found[:6], novelty - [0, 0.1, 0, 0, 0, 0], rtol=1e-12)
+    np.testing.assert_array_equal(found[6:], base[6:])
+    ended = StepBatch.from_records(history_length=0, final_observation=list("cccdddxx"), **records)
+    assert (estimate("progpo", ended)[[0, 3]] == 0).all()  # now both have seen two new things
+
+
+def test_beacon_by_hand():
+    """The milestone is the second step of episode 0 and the third of episode 1; afterwards both look in vain."""
+    milestone = [False, True, False, False, False, True, False]
+    batch = episodes("abc", "abcd", milestone=milestone)
+    found = estimate("beacon", batch, gamma=0.5, w_group=0.0)
+    credit = np.array([5, 10, 0, 2.5, 5, 10, 0])
+    searching = [0, 1, 3, 4, 5]
+    np.testing.assert_allclose(found[searching], credit[searching] - credit[searching].mean())
+    assert found[[2, 6]].tolist() == [0, 0]
+    assert (estimate("beacon", episodes("abc", "abcd"), w_group=0.0) == 0).all()
+
+
+def test_dr_mas_with_one_role_counts_steps():
+    batch = replace(random_batch(4), extras={"agent": np.zeros(len(random_batch(4)), dtype=np.int64)})
+    several = np.bincount(batch.group_labels[batch.first_rows])[batch.group_labels] > 1
+    steps = estimate("grpo", batch, episode_statistics="steps")
+    np.testing.assert_allclose(estimate("dr_mas", batch)[several], steps[several], atol=1e-9)
+
+
+def test_dr_mas_by_the_statistics_of_one_role():
+    """Role 0 speaks in both episodes, role 1 once: its return is measured by role 0's mean and deviation."""
+    batch = episodes("xyz", "x", rewards=[4, 0], agent=[0, 1, 0, 0])
+    by_role_0 = (np.array([4, 4, 4, 0]) - 8 / 3) / (np.std([4, 4, 0], ddof=1) + 1e-6)
+    np.testing.assert_allclose(estimate("dr_mas", batch, statistics_of=0), by_role_0)
+    np.testing.assert_allclose(estimate("dr_mas", batch), [*by_role_0[[0]], 4, *by_role_0[[2, 3]]])
+    np.testing.assert_allclose(estimate("dr_mas", batch, statistics_of=1), [4, 4, 4, 0])
+
+
+def test_turn_rewards_by_hand():
+    batch = episodes("xy", "xy", rewards=[1, 0], turn_reward=[0.5, 9, -0.5, 9])
+    apart = estimate("turn_rewards", batch, joint=False, gamma=0.5)
+    z = np.array([1, -1]) / np.sqrt(2)
+    np.testing.assert_allclose(apart, np.array([1.5, 1, -1.5, -1]) * z[0], rtol=1e-5)
+
+
+def test_siblings_are_compared_with_one_another():
+    batch = single_steps([4.0, 0.0, 7.0, 5.0, 9.0], branch=[0, 0, 1, 1, 2])
+    np.testing.assert_allclose(estimate("siblings", batch), [4, -4, 2, -2, 0])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("crbc", {"sigma_min": 0.0}, r"sigma_min=0\.0: choose a number above 0"),
+        ("crbc", {"depth": -1}, "depth=-1"),
+        ("crbc", {"beta": 1.1}, r"beta=1\.1"),
+        ("crbc", {"level": 3}, "levels 0 to 2"),
+        ("graft", {"gamma": -0.1}, r"gamma=-0\.1"),
+        ("graft", {"level": -1}, "levels 0 to 2"),
+        ("graphgpo", {"omega": 0.0}, r"omega=0\.0"),
+        ("gagpo", {"trace_decay": 2}, "trace_decay=2"),
+        ("gae", {"trace_decay": 2}, "trace_decay=2"),
+        ("gbpo", {"temperature": 0}, "temperature=0"),
+        ("gbpo", {"norm": "std"}, "Unknown norm 'std'"),
+        ("dr_mas", {"norm": "std"}, "Unknown norm 'std'"),
+        ("pass_at_k", {"norm": "std"}, "Unknown norm 'std'"),
+        ("hiper_hae", {"part": "middle"}, "Unknown part 'middle'"),
+        ("hiper_hae", {"segment_decay": 2}, "segment_decay=2"),
+        ("tree_grpo", {"advantage_of_a_leaf": "tre"}, "Did you mean 'tree'"),
+        ("dvao", {"weights": [1.0]}, "3 rewards"),
+        ("dvao", {"weights": [0.0, 0.0, 0.0]}, "a sum above 0"),
+        ("gdpo", {"weights": [1.0, -1.0, 1.0]}, "0 or more each"),
+        ("empg", {"k": -1}, "k=-1"),
+        ("salt", {"base": "grop"}, "Did you mean 'grpo'"),
+        ("progpo", {"base": "grpo", "base_options": {"nrom": "mean_norm"}}, "Did you mean 'norm'"),
+        ("vineppo", {"gamma": 3}, "gamma=3"),
+    ],
+)
+def test_values_that_cannot_be_are_refused(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        estimate(name, random_batch(0), **options)
+
+
+def test_a_critic_values_every_step():
+    batch = episodes("xy", value=[0.5, None])
+    with pytest.raises(ValueError, match="row 1 has none"):
+        estimate("gae", batch)
+
+
+def test_the_step_limit_matters_where_it_is_asked_about():
+    batch = random_batch(0)
+    without = replace(batch, extras={name: values for name, values in batch.extras.items() if name != "truncated"})
+    estimate("hiper_hae", without)
+    with pytest.raises(ValueError, match="Estimator 'hiper_hae' needs the column 'truncated'"):
+        estimate("hiper_hae", without, bootstrap_truncated=True)

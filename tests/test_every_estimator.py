@@ -1,0 +1,146 @@
+"""What every registered estimator promises, on random batches."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from hgpo_gym.advantages import ESTIMATORS, StepBatch, assign, estimate, is_over_the_batch, needed_by
+from tests.step_batches import random_batch, random_records, with_neutral_columns
+
+CONFIGS = Path(__file__).parents[1] / "hgpo_gym" / "configs" / "algo"
+SEEDS = range(24)
+BATCHES = [random_batch(seed) for seed in range(25)]
+VARIANTS: dict[str, list[dict]] = {
+    "crbc": [{"depth": 2}, {"beta": 1.0, "level": 1}],
+    "graft": [{"gamma": 1.0}, {"level": 2}],
+    "graphgpo": [{"normalize_distance": True, "omega": 0.8}],
+    "hiper_hae": [{"part": "high", "bootstrap_truncated": True}],
+    "gagpo": [{"norm": "mean_norm", "level": 1}],
+    "rtmc": [{"norm": "mean_std_norm"}],
+    "salt": [{"base": "hgpo"}, {"base": "crbc", "base_options": {"depth": 0}}],
+    "turn_rewards": [{"joint": False}],
+    "dr_mas": [{"statistics_of": 0}],
+    "tree_grpo": [{"advantage_of_a_leaf": "tree_2norm"}, {"advantage_of_a_leaf": "tree_inner"}],
+    "pass_at_k": [{"norm": "mean_norm"}],
+    "gbpo": [{"norm": "mean_norm", "temperature": 1e-4}],
+}
+CASES = [(name, options) for name in ESTIMATORS for options in [{}, *VARIANTS.get(name, [])]]
+COMPARED_IN_THE_GROUP = [(name, options) for name, options in CASES if not is_over_the_batch(ESTIMATORS[name])]
+# Steps of one episode are compared with one another there, so equal episodes leave differences.
+COMPARE_STEPS_OF_AN_EPISODE = {"reinforce_pp", "g2po", "gae", "hiper_hae", "turn_rewards", "empg"}
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_advantages_are_finite_and_rows_may_come_in_any_order(name, options):
+    for seed in SEEDS:
+        batch = BATCHES[seed]
+        straight = assign(name, batch, **options)  # raises where a number is not finite
+        order = np.random.default_rng(seed).permutation(len(batch))
+        mixed = assign(name, batch.take(order), **options)
+        np.testing.assert_allclose(mixed.values, straight.values[order], rtol=0, atol=1e-9, err_msg=str(seed))
+        for extra, values in straight.extras.items():
+            np.testing.assert_allclose(mixed.extras[extra], values[order], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "options"), COMPARED_IN_THE_GROUP)
+def test_batches_merged_or_apart_get_the_same(name, options):
+    for seed in SEEDS:
+        batch = BATCHES[seed]
+        numbers = np.unique(batch.group)
+        groups = [np.flatnonzero(batch.group == number) for number in numbers]
+        together = estimate(name, batch, **options)
+        for rows in groups:
+            alone = estimate(name, batch.take(rows), **options)
+            np.testing.assert_allclose(alone, together[rows], rtol=0, atol=1e-9, err_msg=str(seed))
+        merged = StepBatch.concatenate([batch, BATCHES[seed + 1]])
+        np.testing.assert_allclose(estimate(name, merged, **options)[: len(batch)], together, rtol=0, atol=1e-9)
+
+
+def test_those_that_look_over_the_batch_are_marked():
+    """Of the others, the test above would fail; these depend on groups that are not theirs."""
+    for name in ESTIMATORS:
+        if is_over_the_batch(ESTIMATORS[name]):
+            changed = 0
+            for seed in SEEDS:
+                batch = BATCHES[seed]
+                rows = np.flatnonzero(batch.group == batch.group[0])
+                apart = estimate(name, batch.take(rows)) - estimate(name, batch)[rows]
+                changed += np.abs(apart).max() > 1e-6
+            assert changed > 0, name
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_rounding_is_no_credit(name, options):
+    """Every reward wrong by a rounding error: nothing moves by more than that is worth."""
+    for seed in SEEDS:
+        batch = BATCHES[seed]
+        noise = np.random.default_rng(seed).choice([-1.0, 0.0, 1.0], size=len(batch))
+        rounded = replace(batch, reward=batch.reward * (1 + 2e-16 * noise))
+        difference = estimate(name, rounded, **options) - estimate(name, batch, **options)
+        assert np.abs(difference).max() < 1e-7, seed
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_equal_episodes_carry_exactly_no_signal(name, options):
+    """The same return from different rewards, 0.1 + 0.2, 0.2 + 0.1 and 0.3 + 0: equal but for rounding."""
+    columns = {
+        "group": ["g"] * 8,
+        "trajectory": np.repeat(np.arange(4), 2).tolist(),
+        "step": [0, 1] * 4,
+        "observation": ["x", "y"] * 4,
+        "reward": [0.1, 0.2, 0.1 + 1e-17, 0.2, 0.1, 0.2, 0.1, 0.2 - 3e-17],
+    }
+    advantages = estimate(name, StepBatch.from_records(history_length=2, **with_neutral_columns(columns)), **options)
+    if name in COMPARE_STEPS_OF_AN_EPISODE:
+        np.testing.assert_allclose(advantages.reshape(4, 2), np.tile(advantages[:2], (4, 1)), atol=1e-9)
+    else:
+        assert (advantages == 0.0).all()
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if needed_by(ESTIMATORS[name])])
+def test_a_batch_without_the_column_is_refused_by_name(name):
+    records = random_records(0)
+    for column in needed_by(ESTIMATORS[name]):
+        without = {other: values for other, values in records.items() if other != column}
+        with pytest.raises(ValueError, match=f"Estimator '{name}' needs the column '{column}'"):
+            estimate(name, StepBatch.from_records(history_length=2, **without))
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if not needed_by(ESTIMATORS[name])])
+def test_the_others_need_rewards_and_keys_alone(name):
+    batch = BATCHES[0]
+    fields = {field: getattr(batch, field) for field in ("group", "trajectory", "step", "reward", "context_keys")}
+    assert np.isfinite(estimate(name, StepBatch(**fields, penalty=batch.penalty))).all()
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_batch_is_left_as_it_was(name):
+    batch, before = random_batch(1), random_batch(1)
+    estimate(name, batch)
+    for column, values in batch._columns():
+        np.testing.assert_array_equal(values, dict(before._columns())[column])
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_its_file_has_every_option_with_the_default_of_the_function(name):
+    text = (CONFIGS / f"{name}.yaml").read_text()
+    defaults = {option: parameter.default for option, parameter in ESTIMATORS.options(name).items()}
+    assert yaml.safe_load(text) == {"name": name, **defaults}
+    assert list(yaml.safe_load(text)) == ["name", *defaults]
+    # A sentence stands above each key, or above the pair that it belongs to.
+    uncommented = [key for key in defaults if not re.search(rf"#.*\n(.*\n)?{key}:", text)]
+    assert uncommented == []
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_its_docstring_names_every_option_and_the_source(name):
+    description = ESTIMATORS[name].__doc__
+    assert "arXiv:" in description or name == "hgpo"
+    for option in ESTIMATORS.options(name):
+        assert re.search(rf"^ +{option}: \S", description, flags=re.MULTILINE), option
+    if name not in ("grpo", "gigpo", "hgpo", "hgpo_gae"):
+        assert re.search(r"Source:\s+(code|paper|third\s+party)", description)

@@ -1,0 +1,140 @@
+"""What no objective may depend on: how a mini-batch is cut up, in how many processes, and whether a run was resumed."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from hgpo_gym.registry import Choice
+from hgpo_gym.trainers.update.objectives import OBJECTIVES, Surrogate
+from hgpo_gym.trainers.update.policy_update import PolicyUpdate
+from tests.objective_updates import ADVANTAGES, COUNT, drawn, update_by
+from tests.small_models import make_policy, one_step_episodes, settings, updated
+
+
+@pytest.fixture(scope="module")
+def records():
+    return drawn()
+
+
+@pytest.fixture(scope="module")
+def whole(records):
+    """By every objective, in a single pass."""
+    return {name: update_by(name, records, max_batch_tokens=10_000) for name in OBJECTIVES}
+
+
+def assert_same(ours, theirs):
+    torch.testing.assert_close(ours[0], theirs[0], atol=2e-6, rtol=1e-4)
+    assert ours[1] == pytest.approx(theirs[1], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_micro_batches_change_nothing(records, whole, name):
+    assert whole[name][0].norm() > 0.01
+    for budget in (1, 60):
+        assert_same(update_by(name, records, max_batch_tokens=budget), whole[name])
+
+
+def test_two_processes_change_nothing(whole, tmp_path):
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
+    done = subprocess.run(
+        [*launch, "-m", "tests.objective_updates", str(tmp_path / "two.pt")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    two = torch.load(tmp_path / "two.pt")
+    assert two.keys() == whole.keys()
+    for name, expected in whole.items():
+        assert_same(two[name], expected)
+
+
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean", "sequence_sum"])
+@pytest.mark.parametrize("correction", ["token", "sequence_mask"])
+def test_nor_do_they_with_tokens_left_out_and_weighed(records, aggregation, correction):
+    changes = {"loss_aggregation": aggregation, "importance_correction": correction, "off_policy_limit": 0.0}
+    changes |= {"importance_options": {"low": 0.9}} if correction == "sequence_mask" else {}
+    gradient, metrics = update_by("capo", records, max_batch_tokens=10_000, **changes)
+    assert 0.1 < metrics["clip_fraction"] < 0.9
+    assert 0 < metrics["off_policy_dropped"] < 0.5
+    assert (metrics["importance_dropped"] > 0) == (correction == "sequence_mask")
+    assert_same(update_by("capo", records, max_batch_tokens=60, **changes), (gradient, metrics))
+
+
+def test_what_a_pre_pass_draws_belongs_to_the_iteration(records):
+    """So a resumed run draws the same; the shuffling has another stream."""
+    gradients = [update_by("clip_cov", records, seed=seed)[0] for seed in ((5, 0, 3), (9, 0, 3), (5, 0, 4))]
+    torch.testing.assert_close(gradients[0], gradients[1], atol=2e-6, rtol=1e-4)
+    assert (gradients[0] - gradients[2]).norm() > 1e-3
+
+
+def test_ppo_clip_with_the_bounds_of_the_settings_is_the_default(records):
+    bounds = {"clip_low": 0.05, "clip_high": 0.1}
+    policy, advantages = make_policy(), ADVANTAGES.values
+    default = updated(policy, records, advantages, **bounds)[1]
+    assert default == updated(policy, records, advantages, objective=Choice("ppo_clip", bounds))[1]
+    assert default != updated(policy, records, advantages, objective=Choice("ppo_clip", {}))[1]
+
+
+def test_an_objective_sees_what_the_estimator_says_of_episodes_and_tokens(records, monkeypatch):
+    """Rows that are not trained are left out; advantages of tokens take the place of the row's."""
+    seen = []
+
+    def watching(tokens):
+        seen.append(tokens)
+        return Surrogate(-tokens.advantages * tokens.logprobs, tokens.advantages > 0)
+
+    monkeypatch.setitem(OBJECTIVES._all, "watching", watching)
+    update = PolicyUpdate(make_policy(), None, settings(update_epochs=1), 1.0, objective=Choice("watching"))
+    seen.clear()
+    batch = replace(one_step_episodes(COUNT), trained=np.arange(COUNT) != 7)
+    own = [None] * COUNT
+    own[3] = np.arange(len(records[3].token_ids)) / 10
+    update(records, batch, ADVANTAGES._replace(tokens=own), (0, 0, 0))
+    trajectories, groups, advantages, targets = (
+        torch.cat([values(tokens) for tokens in seen])
+        for values in (
+            lambda tokens: tokens.trajectory,
+            lambda tokens: tokens.group,
+            lambda tokens: tokens.advantages,
+            lambda tokens: tokens.extras["target"],
+        )
+    )
+    assert set(trajectories.tolist()) == set(range(COUNT)) - {7}
+    assert torch.equal(groups, trajectories // 4)
+    choices = records[3].choices
+    torch.testing.assert_close(advantages[trajectories == 3], torch.from_numpy(own[3][choices]).float())
+    others = trajectories != 3
+    expected = torch.from_numpy(ADVANTAGES.values).float()[trajectories[others]]
+    torch.testing.assert_close(advantages[others], expected)
+    torch.testing.assert_close(targets, torch.from_numpy(ADVANTAGES.extras["target"]).float()[trajectories])
+    own[3] = own[3][:-1]
+    with pytest.raises(ValueError, match=r"Step 3: advantages of . tokens for an answer of"):
+        update(records, batch, ADVANTAGES._replace(tokens=own), (0, 0, 0))
+
+
+def test_an_objective_that_weighs_engines_itself_takes_no_correction():
+    with pytest.raises(ValueError, match="objective=hispo weighs trainer against engine itself"):
+        update_by("hispo", drawn(), importance_correction="token")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"importance_correction": "tokn"}, r"'tokn'. Did you mean 'token'\?"),
+        ({"importance_correction": "sequence_k3"}, "needs the option limit"),
+        ({"importance_options": {"high": 1}}, "option of none 'high'"),
+        ({"loss_aggregation": "sequence_mea"}, "Did you mean 'sequence_mean'"),
+        ({"loss_constant": 0}, "greater than 0"),
+    ],
+)
+def test_settings_that_cannot_be(changes, message):
+    with pytest.raises(ValueError, match=message):
+        settings(**changes)
+
+
+def test_a_value_that_a_correction_refuses_is_refused_at_once():
+    chosen = settings(importance_correction="token_mask", importance_options={"low": 3, "high": 2})
+    with pytest.raises(ValueError, match=r"low=3, high=2: bounds of a ratio"):
+        PolicyUpdate(make_policy(), None, chosen, 1.0)

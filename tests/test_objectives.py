@@ -1,0 +1,193 @@
+"""Objectives, corrections and means: by hand, in the limits where they are each other, and answer by answer."""
+
+import numpy as np
+import pytest
+import torch
+
+from hgpo_gym.registry import Choice
+from hgpo_gym.trainers.update.aggregation import Totals, aggregate
+from hgpo_gym.trainers.update.corrections import CORRECTIONS
+from hgpo_gym.trainers.update.objectives import OBJECTIVES, Tokens
+from hgpo_gym.trainers.update.objectives.bound import bind_objective
+from hgpo_gym.trainers.update.objectives.terms import kl_k3
+from tests.token_cases import answers_of, choice, gradient_of
+
+SAME_AT_FIRST = ("ppo_clip", "gspo", "gmpo", "cispo", "sapo", "bpo", "kpo", "hispo", "fiberpo", "dppo")
+
+
+def gradient(tokens, name, **options):
+    return gradient_of(choice(name, **options).surrogate(tokens).loss.sum(), tokens)
+
+
+LENGTHS, ADVANTAGES = (1, 4, 12, 3, 60), (1.0, -0.5, 2.0, 0.0, -1.5)
+
+
+@pytest.mark.parametrize("name", SAME_AT_FIRST)
+def test_on_the_first_mini_batch_nearly_all_objectives_have_the_same_gradient(name):
+    zero = answers_of(LENGTHS, ADVANTAGES, torch.zeros(80))
+    torch.testing.assert_close(gradient(zero, name), -zero.advantages, atol=1e-12, rtol=0)
+    wide = {"clip_low": 0.2, "clip_high": 0.2} if name in ("gspo", "kpo") else {}
+    noise = 1e-4 * torch.randn(80, generator=torch.Generator().manual_seed(0))
+    near = answers_of(LENGTHS, ADVANTAGES, noise)
+    torch.testing.assert_close(gradient(near, name, **wide), -near.advantages, atol=1e-3, rtol=0)
+
+
+def test_on_the_first_mini_batch_gbpo_pushes_away_from_the_median():
+    """A group of returns 0, 0, 0, 10 (signal 0 for the median), and one of 0, 4, 10, whose middle one is the median."""
+    target = torch.tensor([0.5, 0.5, 0.5, 0.9, 0.2, 0.5, 0.8])
+    tokens = answers_of((1,) * 7, (-0.5, -0.5, -0.5, 1.5, -1, -0.1, 1.1), torch.zeros(7), target=target)
+    expected = -tokens.advantages.abs() * (target - 0.5).sign()
+    torch.testing.assert_close(gradient(tokens, "gbpo"), expected.double(), atol=1e-12, rtol=0)
+    with pytest.raises(ValueError, match="algo=gbpo, or objective=bpo"):
+        choice("gbpo").surrogate(tokens._replace(extras={}))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "pushes"),
+    [
+        ("ppo_clip", {}, (1.105, 0.905, 0, 1)),
+        ("gspo", {"clip_low": 0.2, "clip_high": 0.2}, (1.078,) * 4),
+        ("cispo", {"clip_low": 0.2}, (1.105, 0.905, 1.2, 1)),
+        ("sapo", {}, (1.102, 0.903, 1.309, 1)),
+        ("bpo", {}, (1.105, 0.905, -1.350, 1)),
+        ("gmpo", {}, (1.078,) * 4),
+        ("kpo", {"process_noise": 1e-2, "clip_low": 0.2, "clip_high": 0.2}, (1.001, 0.999, 1.008, 1.007)),
+        ("fiberpo", {"epsilon_positive": 0.15, "epsilon_negative": 0.15, "delta": 0.25}, (1.426, 0.905, 0.321, 1.321)),
+    ],
+)
+def test_one_answer_by_hand(name, options, pushes):
+    tokens = answers_of((4,), (1.0,), [0.1, -0.1, 0.3, 0.0])
+    np.testing.assert_allclose(-gradient(tokens, name, **options), pushes, atol=6e-4)
+
+
+def some_answers(scale=0.3):
+    difference = scale * torch.randn(80, generator=torch.Generator().manual_seed(1))
+    return answers_of(LENGTHS, ADVANTAGES, difference)
+
+
+def assert_same(tokens, one, other, **wider):
+    for ours, theirs in zip(one.surrogate(tokens), other.surrogate(tokens), strict=True):
+        torch.testing.assert_close(ours, theirs, **wider)
+    torch.testing.assert_close(
+        gradient_of(one.surrogate(tokens).loss.sum(), tokens),
+        gradient_of(other.surrogate(tokens).loss.sum(), tokens),
+        **wider,
+    )
+
+
+def test_limits_in_which_objectives_are_others():
+    tokens, ppo = some_answers(), choice("ppo_clip")
+    ratio = (tokens.logprobs - tokens.start).exp()
+    free = choice("fiberpo", epsilon_positive=99, epsilon_negative=99, delta=999)
+    torch.testing.assert_close(free.surrogate(tokens).loss, -ratio * tokens.advantages)
+    assert_same(tokens, choice("hispo", delta_sequence=99, delta_token=99), ppo)
+    assert_same(tokens, choice("kpo", process_noise=1e15, clip_low=0.2, clip_high=0.2), ppo)
+    still = choice("kpo", process_noise=0, clipped=False).surrogate(tokens)
+    torch.testing.assert_close(still.loss, -tokens.advantages)
+    unclipped = {"clip_low": 99, "clip_high": 99}
+    assert_same(tokens, choice("gspo", **unclipped), choice("gmpo", **unclipped))
+    lone = answers_of((1,) * 5, (1, -1, 2, -2, 0.5), [0.4, -0.4, 0.1, -0.1, 0.0])
+    assert_same(lone, choice("gspo", clip_low=0.2, clip_high=0.2), ppo)
+    assert_same(lone, choice("dppo", clip_low=9, clip_high=9), choice("ppo_clip", clip_low=9, clip_high=9))
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_an_advantage_of_0_teaches_nothing(name):
+    columns = {
+        "target": torch.full((80,), 0.7),
+        "selected": torch.zeros(80),
+        "entropy_scale": torch.linspace(-1, 1, 80),
+    }
+    tokens = answers_of(LENGTHS, (0.0,) * 5, some_answers(1.0).logprobs.detach() + 1, kept=torch.ones(80), **columns)
+    loss = choice(name).surrogate(tokens).loss
+    assert loss.abs().max() == 0
+    assert gradient_of(loss.sum(), tokens).abs().max() == 0
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_answers_are_judged_one_by_one(name):
+    """Loss, gradient and acting of an answer are the same without the others, extreme log-ratios among them."""
+    columns = {"target": torch.linspace(0, 1, 80), "selected": (torch.arange(80) % 7 == 0).double()}
+    columns |= {"entropy_scale": torch.linspace(-1, 1, 80), "kept": (torch.arange(80) % 5 > 0).double()}
+    difference = some_answers().logprobs.detach() - torch.linspace(-3, -0.5, 80, dtype=torch.float64)
+    difference[7], difference[40] = 90.0, -90.0
+    tokens, objective = answers_of(LENGTHS, ADVANTAGES, difference, **columns), choice(name)
+    whole = objective.surrogate(tokens)
+    pushed = gradient_of(whole.loss.sum(), tokens)
+    assert pushed.isfinite().all()
+    for answer in range(len(LENGTHS)):
+        own = tokens.record == answer
+        fields = {field: value[own] for field, value in tokens._asdict().items() if field != "extras"}
+        fields |= {"record": torch.zeros(int(own.sum()), dtype=torch.int64)}
+        fields |= {"extras": {column: values[own] for column, values in tokens.extras.items()}}
+        alone = Tokens(**fields)
+        alone = alone._replace(logprobs=alone.logprobs.detach().requires_grad_())
+        part = objective.surrogate(alone)
+        torch.testing.assert_close(part.loss, whole.loss[own])
+        assert torch.equal(part.acted, whole.acted[own])
+        torch.testing.assert_close(gradient_of(part.loss.sum(), alone), pushed[own])
+
+
+def test_kl_by_hand_and_where_it_is_cut():
+    logprobs = torch.tensor([-1.0, -1.0, -9.0, -30.0], dtype=torch.float64, requires_grad=True)
+    reference = torch.tensor([-1.0, -2.0, -1.0, -1.0], dtype=torch.float64)
+    kl = kl_k3(logprobs, reference)
+    np.testing.assert_allclose(kl.detach(), [0, np.exp(-1), 10, 10])
+    (slope,) = torch.autograd.grad(kl.sum(), logprobs)
+    np.testing.assert_allclose(slope, [0, 1 - np.exp(-1), 0, 0], atol=1e-12)
+
+
+def test_means_by_hand():
+    record, values = torch.tensor([0, 0, 1]), torch.tensor([1.0, 3.0, 8.0])
+    assert aggregate(values, record, Totals(3, 2), "token_mean").item() == 4.0
+    assert aggregate(values, record, Totals(3, 2), "sequence_mean").item() == 5.0
+    assert aggregate(values, record, Totals(3, 2), "sequence_sum", constant=4).item() == 1.5
+    kept = torch.tensor([0.0, 1.0, 0.0])  # an answer that keeps none is an answer all the same
+    assert aggregate(values, record, Totals(1, 2), "token_mean", kept).item() == 3.0
+    assert aggregate(values, record, Totals(1, 2), "sequence_mean", kept).item() == 1.5
+    assert aggregate(values, record, Totals(1, 2), "sequence_sum", kept, 4).item() == 0.375
+    with pytest.raises(ValueError, match=r"Did you mean 'token_mean'\?"):
+        aggregate(values, record, Totals(3, 2), "tokenmean")
+
+
+def test_corrections_by_hand():
+    old = torch.log(torch.tensor([0.5, 0.9, 0.2, 0.6], requires_grad=True))
+    behaviour = torch.log(torch.tensor([0.25, 0.3, 0.4, 0.5]))
+    record = torch.tensor([0, 0, 1, 1])
+
+    def weights(name, **options):
+        return CORRECTIONS.bind(Choice(name, options))(old, behaviour, record)
+
+    torch.testing.assert_close(weights("token", cap=2.5), torch.tensor([2.0, 2.5, 0.5, 1.2]))  # 0.9 / 0.3 = 3 is cut
+    # 2 x 3 = 6 is cut; 0.5 x 1.2
+    torch.testing.assert_close(weights("sequence", cap=2.5), torch.tensor([2.5, 2.5, 0.6, 0.6]))
+    torch.testing.assert_close(weights("token_mask", low=0.6, high=2.5), torch.tensor([2.0, 0.0, 0.0, 1.2]))
+    torch.testing.assert_close(weights("sequence_mask", weigh=False), torch.tensor([0.0, 0.0, 1.0, 1.0]))
+    assert weights("none").tolist() == [1, 1, 1, 1]
+    for name, options in (("token", {}), ("sequence_mask", {}), ("sequence_k3", {"limit": 1.0})):
+        assert not weights(name, **options).requires_grad
+    with pytest.raises(ValueError, match=r"Did you mean 'token'\?"):
+        weights("tokens")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("gspoo", {}, r"Unknown objective 'gspoo'. Did you mean 'gspo'\?"),
+        ("gspo", {"clip_hi": 1}, r"Unknown option of gspo 'clip_hi'. Did you mean 'clip_high'\?"),
+        ("hispo", {}, "objective hispo needs the option delta_sequence, which has no default"),
+        ("capo", {}, "objective capo needs the option learning_rate"),
+        ("ppo_clip", {"dual_clip": 0.5}, "dual_clip=0.5: the largest ratio must be above 1"),
+        ("ppo_clip", {"clip_low": -1}, "clip_low=-1: choose 0 or more"),
+        ("cispo", {"cap": 0}, "cap=0: the largest weight must be above 0"),
+        ("sapo", {"tau_negative": 0}, "tau_negative=0: the temperature"),
+        ("kpo", {"measurement_noise": 0}, "measurement_noise=0: must be above 0"),
+        ("fiberpo", {"share_positive": 2}, "share_positive=2: a share"),
+        ("hapo", {"quantile": 1.5}, "quantile=1.5: a share"),
+        ("kl_cov", {"share": 0}, "share=0: a share"),
+        ("clip_cov", {"low": 9}, "low=9, high=5.0: bounds of the covariance"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_runs(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        bind_objective(Choice(name, options))

@@ -1,0 +1,116 @@
+"""Shaping: exact penalties and costs, and nothing but rewards and penalties changed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hgpo_gym.envs import TextVectorEnv
+from hgpo_gym.memory import ContextWrapper
+from hgpo_gym.registry import Choice
+from hgpo_gym.trainers.policies import RandomPolicy, Sampling
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.shaping import SHAPERS, register_shaping, shape
+from hgpo_gym.trainers.rollouts.shaping.overlong import overlong_penalty
+from tests.golden import load
+from tests.small_models import make_policy
+
+
+def play(policy):
+    env = ContextWrapper(
+        TextVectorEnv("hgpo_gym/SignpostMaze-v0", 2, 3, sections=1, max_episode_steps=6, split="all"), "bare"
+    )
+    tasks = env.unwrapped.task_ids[:2]
+    sampling = Sampling(max_new_tokens=12)
+    return collect(env, policy, sampling, task_ids=tasks, seeds=[(0,), (1,)], invalid_action_penalty=0.5)
+
+
+@pytest.fixture(scope="module")
+def rollout():
+    return play(make_policy(constrain="none"))
+
+
+@pytest.fixture
+def registered():
+    """Registers shapings for a test."""
+    names = []
+
+    def add(name, function):
+        register_shaping(name, function)
+        names.append(name)
+
+    yield add
+    for name in names:
+        del SHAPERS._all[name]
+
+
+@pytest.mark.parametrize("case", load("objectives")["samplers"]["overlong_penalty"])
+def test_overlong_answers_have_the_golden_penalty(case):
+    options = {name: case[name] for name in ("longest", "buffer", "factor")}
+    np.testing.assert_allclose(overlong_penalty(np.array(case["lengths"]), **options), case["penalty"], atol=1e-8)
+
+
+def test_overlong_adds_to_the_penalty_of_its_own_step(rollout):
+    batch = shape(Choice("overlong", {"longest": 12, "buffer": 4, "factor": 2.0}), rollout)
+    lengths = [len(record.token_ids) for record in rollout.tokens]
+    expected = [0.5 * max(0, length - 8) for length in lengths]
+    np.testing.assert_allclose(batch.penalty - rollout.batch.penalty, expected)
+    assert max(expected) == 2.0
+    np.testing.assert_array_equal(batch.reward, rollout.batch.reward)
+    with pytest.raises(ValueError, match=r"shaping.buffer=13: choose 1 to 12 tokens"):
+        shape(Choice("overlong", {"longest": 12, "buffer": 13}), rollout)
+    with pytest.raises(ValueError, match="overlong needs the option longest, which has no default"):
+        shape(Choice("overlong", {"buffer": 4}), rollout)
+    with pytest.raises(ValueError, match="this policy says nothing of them"):
+        shape(Choice("overlong", {"longest": 12, "buffer": 4}), play(RandomPolicy()))
+
+
+def test_costs_come_off_the_reward_where_the_whole_action_matches():
+    rollout = play(RandomPolicy())
+    batch = shape(Choice("cost", {"costs": {"open .* door": 0.5, "open red door": 1.0, "go back": 0.25}}), rollout)
+    prices = [
+        0.5 * step.action.startswith("open")
+        + 1.0 * (step.action == "open red door")
+        + 0.25 * (step.action == "go back")
+        for step in rollout.steps
+    ]
+    assert set(prices) == {0.0, 0.25, 0.5, 1.5}
+    np.testing.assert_allclose(rollout.batch.reward - batch.reward, prices)
+    np.testing.assert_array_equal(batch.penalty, rollout.batch.penalty)
+    with pytest.warns(UserWarning, match="no action of a rollout matches 'open'"):
+        shape(Choice("cost", {"costs": {"open": 1.0}}), rollout)
+    with pytest.raises(ValueError, match=r"shaping.costs: '\(' is no regular expression"):
+        shape(Choice("cost", {"costs": {"(": 1.0}}), rollout)
+
+
+def test_none_changes_nothing(rollout):
+    assert shape(Choice("none"), rollout) is rollout.batch
+    with pytest.raises(ValueError, match=r"shaping 'non'. Did you mean 'none'\?"):
+        shape(Choice("non"), rollout)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("step_keys", lambda batch: {"context_keys": batch.context_keys + 1}, "changes the column 'context_keys'"),
+        ("outcome", lambda batch: {"success": ~batch.success}, "changes the column 'success'"),
+        ("extra", lambda batch: {"extras": {**batch.extras, "mine": batch.reward}}, "adds or drops the column 'mine'"),
+        ("infinite", lambda batch: {"reward": batch.reward + np.inf}, "reward of row 0 is not finite"),
+    ],
+)
+def test_a_shaping_that_changes_more_is_refused(rollout, registered, name, change, message):
+    registered(name, lambda rollout: replace(rollout.batch, **change(rollout.batch)))
+    with pytest.raises(ValueError, match=f"shaping={name}:? {message}"):
+        shape(Choice(name), rollout)
+
+
+def test_a_shaping_of_ones_own_has_options_and_leaves_the_episodes_alone(rollout, registered):
+    def scaled(rollout, *, by=2.0):
+        return replace(rollout.batch, reward=rollout.batch.reward * by, penalty=rollout.batch.penalty * by)
+
+    registered("scaled", scaled)
+    episodes = rollout.episodes
+    batch = shape(Choice("scaled", {"by": 3.0}), rollout)
+    np.testing.assert_array_equal(batch.penalty, 3 * rollout.batch.penalty)
+    assert batch.penalty.any()
+    assert rollout.episodes is episodes

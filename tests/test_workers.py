@@ -1,0 +1,159 @@
+"""Sub-environments in worker processes: real ones, that are killed, stopped and slow."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
+from hgpo_gym.envs.workers import WorkerDiedError, WorkerMembers
+
+FRAGILE, MAZE = "hgpo_gym_tests/Fragile-v0", "hgpo_gym/SignpostMaze-v0"
+SECONDS = 1.5
+"""What a worker has for a move of microseconds."""
+
+
+class Fragile(TextEnv):
+    """Counts steps. Some actions do something to the process, the first time they are played or later."""
+
+    task_ids = ("cat", "dog", "stop")
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = Path(folder)
+
+    def begin_episode(self, task_id):
+        self.steps = 0
+        if task_id == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return self.turn(task=task_id)
+
+    def take_action(self, action):
+        first = not (self.folder / action).exists()
+        (self.folder / action).touch()
+        if action == "die" or (action == "die when replayed" and not first):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if action == "stop" or (action == "stop once" and first):
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if action == "hang up":
+            raise ConnectionResetError("by the environment itself")
+        self.steps += 1
+        return self.turn()
+
+    def turn(self, **fields):
+        return Turn(f"{self.task_id} {self.steps}", **fields)
+
+
+register(FRAGILE, Fragile, max_episode_steps=9, description="for tests")
+
+
+def follow_expert(env, steps, on_step=lambda step: None):
+    observations, infos = env.reset(seed=3)
+    seen = [observations]
+    for step in range(steps):
+        on_step(step)
+        observations, rewards, terminations, truncations, infos = env.step(list(infos["expert_action"]))
+        seen.append((observations, rewards.tolist(), terminations.tolist(), truncations.tolist()))
+    return seen
+
+
+def test_workers_change_nothing_and_a_killed_one_is_replaced():
+    options = {"num_tasks": 2, "group_size": 2, "expert": True}
+    local = TextVectorEnv(MAZE, **options)
+    expected = follow_expert(local, 9)
+    workers = TextVectorEnv(MAZE, workers=2, **options)
+    assert follow_expert(workers, 9) == expected
+
+    def kill_one(step):
+        if step == 4:
+            members = workers._members
+            assert isinstance(members, WorkerMembers)
+            os.kill(members.process_ids[0], signal.SIGKILL)
+
+    assert follow_expert(workers, 9, kill_one) == expected
+    workers.close()
+
+
+def fragile(folder, tasks=("cat", "dog"), **options):
+    env = TextVectorEnv(FRAGILE, num_tasks=len(tasks), workers=1, folder=str(folder), **options)
+    env.reset(options={"task_ids": tasks})
+    return env
+
+
+def test_a_worker_that_dies_at_the_same_step_again_is_an_error_that_names_the_task(tmp_path):
+    env = fragile(tmp_path)
+    with pytest.raises(
+        WorkerDiedError, match=r"ended \(exit code -9\) twice at the same step: .* 1, task 'dog'"
+    ) as error:
+        env.step(["wait", "die"])
+    assert (error.value.row, error.value.task_id) == (1, "dog")
+    observations, _ = env.reset(options={"task_ids": ["dog", "cat"]})  # the next one starts with another process
+    assert observations == ("dog 0", "cat 0")
+    env.close()
+
+
+def test_a_worker_that_dies_while_it_is_brought_back_is_an_error_too(tmp_path):
+    env = fragile(tmp_path)
+    env.step(["wait", "die when replayed"])
+    os.kill(env._members.process_ids[0], signal.SIGKILL)
+    with pytest.raises(WorkerDiedError, match=r"ended \(exit code -9\) during its replay: .* 1, task 'dog'"):
+        env.step(["wait", "wait"])
+    env.close()
+
+
+def test_a_worker_that_hangs_is_replaced_and_its_episodes_go_on(tmp_path):
+    env = fragile(tmp_path, worker_timeout=SECONDS)
+    env.step(["wait", "wait"])
+    observations, *_ = env.step(["wait", "stop once"])
+    assert observations == ("cat 2", "dog 2")
+    env.close()
+
+
+def test_a_worker_that_hangs_at_the_same_point_again_is_an_error_that_names_the_task(tmp_path):
+    env = fragile(tmp_path, worker_timeout=SECONDS)
+    with pytest.raises(
+        WorkerDiedError, match=rf"no answer within {SECONDS:g} s twice at the same step: .*, task 'dog'"
+    ):
+        env.step(["wait", "stop"])
+    with pytest.raises(WorkerDiedError, match=rf"within {SECONDS:g} s twice at the same begin: .*, task 'stop'"):
+        env.reset(options={"task_ids": ["cat", "stop"]})
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": 0, "worker_timeout": 5}, "worker_timeout=5: only a worker process can be given up: set workers=1"),
+        ({"workers": 1, "worker_timeout": 0}, "worker_timeout=0: a number of seconds above 0, or None"),
+    ],
+)
+def test_time_limits_that_cannot_be_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        TextVectorEnv(MAZE, 1, **options)
+
+
+def test_an_error_of_the_environment_is_no_death_of_its_worker(tmp_path):
+    env = fragile(tmp_path)
+    with pytest.raises(ConnectionResetError, match="by the environment itself"):
+        env.step(["wait", "hang up"])
+    env.close()
+
+
+def test_after_an_error_in_one_worker_the_others_answers_are_their_own():
+    env = TextVectorEnv(MAZE, num_tasks=2, workers=2)
+    env.reset(options={"task_ids": ["red-red-blue", "red-blue-red"], "group_seeds": [1, 2]})
+    start = env.starts[0]
+    with pytest.raises(ValueError, match="ends at step 24 of a prefix of 24"):
+        env.begin_at({0: (start, ["no"] * 24, 1), 1: (env.starts[1], ["walk on"], 1)})
+    observations, _ = env.reset(options={"task_ids": ["blue-red-red", "green-red-red"]})
+    assert ["blue" in observations[0], "green" in observations[1]] == [True, True]
+    env.close()
+
+
+def test_an_error_inside_a_worker_reaches_the_caller():
+    env = TextVectorEnv(MAZE, num_tasks=1, workers=1)
+    env.reset()
+    with pytest.raises(TypeError, match="An action is a string"):
+        env.step([None])
+    env.close()
