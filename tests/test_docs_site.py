@@ -20,6 +20,7 @@ from docs_site.markdown import code, prose
 from docs_site.pictures import GAMES, picture
 from docs_site.reference import configuration
 from hgpo_gym.analysis.groups_picture import PANELS
+from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.cli.main import COMMANDS, EXAMPLES
 from hgpo_gym.config.choices import FOLDER
 from hgpo_gym.envs.registration import option_defaults
