@@ -14,7 +14,7 @@ from hgpo_gym.trainers.policies import Sampling
 from hgpo_gym.trainers.processes import ALONE, SeveralProcesses
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
-from tests.small_models import answers, gradient, make_policy, one_step_episodes, settings
+from tests.small_models import answers, gradient, make_policy, one_step_episodes, settings, watched
 
 COUNT = 24
 NEEDED = {
@@ -37,16 +37,29 @@ def update_by(name, records, processes=ALONE, *, seed=(0, 0, 0), advantages=ADVA
     policy = make_policy()
     chosen = settings(**{"mini_batch_size": COUNT, "update_epochs": 1, "max_grad_norm": 1e9, **changes})
     objective = Choice(name, NEEDED.get(name, {}))
-    update = PolicyUpdate(policy, None, chosen, 1.0, processes, objective)
+    update = watched(PolicyUpdate(policy, None, chosen, 1.0, processes, objective))
     metrics = update(records, one_step_episodes(COUNT), advantages, seed)
     return gradient(policy), metrics
+
+
+def gradients_are_buckets(processes):
+    """Whether the gradients of replicas lie in what DDP sends, so that they are there once."""
+    policy = make_policy()
+    update = PolicyUpdate(policy, None, settings(), 1.0, processes)
+    views = []
+    update.optimizer.register_step_pre_hook(
+        lambda *_: views.extend(weight.grad._is_view() for weight in policy.model.parameters())
+    )
+    update(drawn(), one_step_episodes(COUNT), ADVANTAGES, (0, 0, 0))
+    return all(views) and len(views) > 0
 
 
 def main(out):
     processes = SeveralProcesses("ddp", on_cpu=True)
     results = {name: update_by(name, drawn(), processes, max_batch_tokens=60) for name in OBJECTIVES}
+    in_buckets = gradients_are_buckets(processes)
     if processes.main:
-        torch.save(results, out)
+        torch.save({"results": results, "in_buckets": in_buckets}, out)
     processes.close()
 
 

@@ -48,14 +48,24 @@ def updated(policy, records, advantages, *, reference=None, objective=None, **ch
     changed = copy.deepcopy(policy)
     if chosen.kl_coef and reference is None:
         reference = policy
-    update = PolicyUpdate(changed, reference, chosen, 1.0, objective=objective)
+    update = watched(PolicyUpdate(changed, reference, chosen, 1.0, objective=objective))
     return changed, update(records, one_step_episodes(len(records)), advantages, (0,))
 
 
 def gradient(policy):
-    """The gradient of an update's last mini-batch."""
-    parameters = [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
-    return torch.cat([parameter.grad.flatten() for parameter in parameters])
+    """The gradient of a watched update's last mini-batch."""
+    return torch.cat([own.flatten() for own in policy.gradients])
+
+
+def watched(update):
+    """The update, whose policy keeps the gradients of each optimiser step until the next."""
+
+    def keep(optimizer, *_):
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        update.policy.gradients = [parameter.grad.clone() for parameter in parameters if parameter.grad is not None]
+
+    update.optimizer.register_step_pre_hook(keep)
+    return update
 
 
 def weights(policy):

@@ -268,6 +268,16 @@ class GrowingInfo(Walk):
         return super().turn(**{"extras": {"visited": self.visited}, **changes})
 
 
+class DescribesTheFirst(Walk):
+    def turn(self, **changes):
+        return super().turn(**{"extras": {"action_descriptions": ("to the next stone",)}, **changes})
+
+
+class DescribesInAList(Walk):
+    def turn(self, **changes):
+        return super().turn(**{"extras": {"action_descriptions": ["to the next stone", ""]}, **changes})
+
+
 class SharedSnapshot(SharedState):
     def begin_episode(self, task_id):
         self.visited: list[int] = []
@@ -317,6 +327,8 @@ MISTAKES = {
     NeverReset: "Same seed and actions, but step 0 differs.*let begin_episode set the whole state",
     SharedState: "Another environment was played at the same time, but step .* differs.*Keep state in self",
     GrowingInfo: r"info\['visited'\] of an earlier step has changed since",
+    DescribesTheFirst: "1 action_descriptions for 2 admissible_actions: give one each",
+    DescribesInAList: r"action_descriptions must be a tuple of texts: \['to the next stone', ''\]",
     SharedSnapshot: "led elsewhere the second time",
 }
 

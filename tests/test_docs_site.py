@@ -20,7 +20,6 @@ from docs_site.markdown import code, prose
 from docs_site.pictures import GAMES, picture
 from docs_site.reference import configuration
 from hgpo_gym.analysis.groups_picture import PANELS
-from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.cli.main import COMMANDS, EXAMPLES
 from hgpo_gym.config.choices import FOLDER
 from hgpo_gym.envs.registration import option_defaults
@@ -123,23 +122,6 @@ def test_every_key_of_a_configuration_is_listed_with_its_value_and_explained(pat
         assert explanation(file, key), f"{path}: nothing says what {key.path} is"
         assert f"| {code(key.path)} |" in page
         assert prose(explanation(file, key)) in page
-
-
-def test_the_options_of_a_choice_without_a_file_are_listed_and_explained(monkeypatch):
-    """Its docstring says what they are."""
-    monkeypatch.setitem(ESTIMATORS._all, "mine", mine)
-    _, _, section = configuration().partition("### algo=mine {#algo-mine}\n\nThe reward.\n\n")
-    assert f"| {code('algo.scale')} | {code('1.5')} | what it is multiplied by. |" in section.partition("\n#")[0]
-
-
-def mine(batch, *, scale=1.5):
-    """The reward.
-
-    Args:
-        batch: steps.
-        scale: what it is multiplied by.
-    """
-    return scale * batch.reward
 
 
 @pytest.mark.parametrize(

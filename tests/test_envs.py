@@ -39,7 +39,9 @@ class Echo(TextEnv):
 register("hgpo_gym_tests/Echo-v0", Echo, max_episode_steps=10, description="for tests")
 
 
-@pytest.mark.parametrize("options", [{"sections": 1, "colours": 2, "distance": 0}, {"split": "test", "expert": True}])
+@pytest.mark.parametrize(
+    "options", [{"sections": 1, "colours": 2, "distance": 0}, {"split": "test", "expert": True}, {"slip": 0.5}]
+)
 def test_the_maze_keeps_the_contract_with_other_options(options):
     check_text_env(gymnasium.make(MAZE, **options))
 
@@ -106,6 +108,30 @@ def test_the_random_policy_runs_a_thousand_episodes_and_its_success_is_the_exact
     assert abs(won / 1000 - exact) < 4 * np.sqrt(exact * (1 - exact) / 1000)
 
 
+def test_a_slipping_maze_leads_where_its_rules_say_as_often_as_they_say():
+    env = SignpostMazeEnv(slip=0.4)
+    env.reset(seed=0, options={"task_id": "red-red-blue"})
+    env.step("walk on")
+    env.step("walk on")
+    hall, counts = env.snapshot(), defaultdict(int)
+    generator = np.random.default_rng(0)
+    outcomes = env.maze("red-red-blue").outcomes(Place(0, 2), "open red door")
+    # Of four admissible actions two lead back to the signpost, one to the corridor, and the right door on.
+    assert outcomes == pytest.approx({Place(1, 0): 0.6 + 0.1, Place(0, 0): 0.2, Place(0, 1): 0.1})
+    for _ in range(2000):
+        env.restore(hall)
+        env.np_random = generator
+        *_, info = env.step("open red door")
+        assert info["action_valid"]
+        counts[env._place] += 1
+    for place, probability in outcomes.items():
+        assert abs(counts[place] / 2000 - probability) < 4 * np.sqrt(probability * (1 - probability) / 2000)
+    sure = SignpostMazeEnv().maze("red-red-blue")
+    assert sure.outcomes(Place(0, 2), "open red door") == {Place(1, 0): 1.0}
+    with pytest.raises(ValueError, match="Unknown action 'jump'"):
+        sure.outcomes(Place(0, 2), "jump")
+
+
 def test_memory_matters_in_the_maze():
     """The same hall comes up after different signs, and the right door differs."""
     right_doors = defaultdict(set)
@@ -133,6 +159,7 @@ def test_the_splits_of_the_maze_are_fixed_and_apart():
         ({"sections": 0}, "sections=0"),
         ({"colours": 9}, "colours=9: choose 2 to 6"),
         ({"distance": -1}, "distance=-1"),
+        ({"slip": 1.5}, r"slip=1.5: choose 0 to 1"),
         ({"render_mode": "human"}, "Unknown render_mode 'human'"),
         ({"sections": "3"}, "sections='3': this option of hgpo_gym/SignpostMaze-v0 is int"),
         ({"sections": 2.5}, "sections=2.5: this option of"),

@@ -170,7 +170,7 @@ def test_a_kept_rollout_has_every_column_and_both_rewards(rollout, tmp_path):
     np.testing.assert_array_equal(kept.batch.reward, shaped.reward)
     np.testing.assert_array_equal(kept.batch.trained, shaped.trained)
     np.testing.assert_array_equal(kept.environment_reward, rollout.batch.reward)
-    np.testing.assert_array_equal(kept.environment_penalty, rollout.batch.penalty)
+    assert kept.environment_penalty is None
 
 
 def kept_as_rollout(kept, rollout):

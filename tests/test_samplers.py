@@ -231,7 +231,7 @@ class Nothing(Sampler):
         return [True] * NUM_TASKS
 
 
-def test_hooks_of_ones_own_select_and_are_checked():
+def test_hooks_of_ones_own_select_and_are_checked(monkeypatch):
     game = Game()
     rollout = rounds(game, sampler("in_order", game.task_ids)).rollout
     halves = Halves(game.task_ids, 1)
@@ -242,8 +242,9 @@ def test_hooks_of_ones_own_select_and_are_checked():
     zeros = np.zeros(len(rollout.batch))
     np.testing.assert_array_equal(select_steps(rollout.batch, zeros, halves, 0, 0.5), rollout.batch.step % 2 == 1)
     np.testing.assert_array_equal(select_steps(rollout.batch, zeros, sampler("pods"), 0, 0.5), True)
-    if "nothing_at_all" not in SAMPLERS:
-        register_sampler("nothing_at_all", Nothing)
+    with pytest.raises(ValueError, match="taken by"):
+        register_sampler("pods", Nothing)
+    monkeypatch.setitem(SAMPLERS._all, "nothing_at_all", Nothing)
     nothing = sampler("nothing_at_all", game.task_ids)
     with pytest.raises(ValueError, match=r"sampler=nothing_at_all leaves no episodes to learn from in iteration 3"):
         select_episodes(rollout, nothing, 2)

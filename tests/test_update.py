@@ -13,7 +13,7 @@ from hgpo_gym.trainers.policies.likelihood import likelihood, score
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.update.policy_update import NonFiniteError, PolicyUpdate
 from tests.checks.memory_formula import Setting, kept_per_token
-from tests.small_models import answers, gradient, make_policy, one_step_episodes, settings, updated, weights
+from tests.small_models import answers, gradient, make_policy, one_step_episodes, settings, updated, watched, weights
 
 ADVANTAGES = np.linspace(-1, 1, 24)
 
@@ -52,6 +52,12 @@ def test_an_update_raises_the_probability_of_good_answers(policy, records):
 
     options = {"temperature": 1.0, "max_batch_tokens": 10_000}
     assert mean_of_good(score(after, records, **options)) > mean_of_good(score(policy, records, **options)) + 0.05
+
+
+def test_gradients_take_no_memory_after_the_update(policy, records):
+    after, _ = updated(policy, records, ADVANTAGES)
+    assert gradient(after).norm() > 0.01
+    assert [parameter.grad for parameter in after.model.parameters()] == [None] * len(list(after.model.parameters()))
 
 
 def test_a_gradient_that_is_not_finite_stops_the_update_before_the_weights_change(policy, records):
@@ -115,7 +121,7 @@ def test_bfloat16_computes_almost_the_same_and_leaves_weights_and_optimiser_in_f
     assert metrics["loss"] != exact_metrics["loss"]
     assert torch.cosine_similarity(gradient(exact), gradient(after), dim=0) > 0.99
     assert {value.dtype for value in after.model.parameters()} == {torch.float32}
-    assert {value.grad.dtype for value in after.model.parameters()} == {torch.float32}
+    assert {value.dtype for value in after.gradients} == {torch.float32}
     moved = weights(after)["model.layers.0.mlp.up_proj.weight"] != weights(policy)["model.layers.0.mlp.up_proj.weight"]
     assert moved.float().mean() > 0.9
 
@@ -151,7 +157,7 @@ def test_gradient_checkpointing_computes_layers_twice_and_the_same_gradient(poli
     for checkpointing in (False, True):
         counted = make_policy()
         counted.model.model.layers[0].mlp.register_forward_pre_hook(lambda *_: passes.append(1))
-        update = PolicyUpdate(counted, None, settings(gradient_checkpointing=checkpointing, **changes), 1.0)
+        update = watched(PolicyUpdate(counted, None, settings(gradient_checkpointing=checkpointing, **changes), 1.0))
         update(records, one_step_episodes(24), ADVANTAGES, (0,))
         assert len(passes) == (2 if checkpointing else 1)
         passes.clear()

@@ -11,6 +11,8 @@ from statistics import median
 
 import pytest
 
+from hgpo_gym.envs import check_text_env
+from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.webshop.catalogue import Catalogue, open_catalogue
 from hgpo_gym.envs.webshop.generation import Product, generate_catalogue, generated_folder, write_catalogue
 from hgpo_gym.envs.webshop.generation.catalogue import ATTRIBUTES_FILE, GOALS_FILE, PRODUCTS_FILE
@@ -226,3 +228,25 @@ def test_a_generated_folder_is_kept(tmp_path: Path, monkeypatch):
     assert generated_folder(seed=1, products=10) == folder
     assert (folder / PRODUCTS_FILE).stat().st_mtime_ns == made
     assert generated_folder(seed=2, products=10) != folder
+
+
+def test_actions_that_are_identifiers_are_described():
+    env = make("hgpo_gym/WebShop-v0", split="generated_test", describe_actions=True).unwrapped
+    check_text_env(env)
+
+    def described():
+        return dict(zip(info["admissible_actions"], info["action_descriptions"], strict=True))
+
+    _, info = env.reset(seed=0)
+    assert described() == {"search[<your query>]": ""}
+    *_, info = env.step("search[makeup remover wipes]")
+    assert described()["click[next >]"] == ""
+    number = env.state.products_shown[2]
+    product = env.catalogue.product(number)
+    assert described()[f"click[{product.asin.lower()}]"] == f"{product.title}, {product.price}"
+    assert sum(text != "" for text in described().values()) == len(env.state.products_shown) > 5
+    *_, info = env.step(f"click[{product.asin.lower()}]")
+    option, values = next(iter(product.options.items()))
+    assert described()[f"click[{values[0]}]"] == f"{option} of this product"
+    assert (described()["click[features]"], described()["click[buy now]"]) == ("page about this product", "")
+    assert "action_descriptions" not in make("hgpo_gym/WebShop-v0", split="generated_test").reset(seed=0)[1]

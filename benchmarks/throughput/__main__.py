@@ -129,7 +129,7 @@ def compare_updates(
         updates[f"trl, {rows} a pass"] = TrlUpdate(policy.model, policy.tokenizer, settings, rows)
     for name, update in updates.items():
         train(update, records[:MINI_BATCH], advantages[:MINI_BATCH])
-        apart = gradients_apart(updates["ours"].model, update.model)
+        apart = gradients_apart(updates["ours"].gradients, update.gradients)
         print(f"  gradient of the first mini-batch, {name}: {apart:.1e} of its length from ours")
     print_rates(
         best_of({name: partial(train, update, records, advantages) for name, update in updates.items()}, repeats)

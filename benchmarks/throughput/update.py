@@ -27,6 +27,8 @@ class OurUpdate:
     def __init__(self, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", settings: TrainerSettings):
         self.policy = LanguageModelPolicy(copy.deepcopy(model), tokenizer)
         self._update = PolicyUpdate(self.policy, None, settings, temperature=1.0)
+        self._update.optimizer.register_step_pre_hook(lambda *_: self._keep())
+        self.gradients: dict[str, torch.Tensor] = {}
 
     @property
     def model(self) -> torch.nn.Module:
@@ -34,6 +36,10 @@ class OurUpdate:
 
     def __call__(self, records: Sequence[TokenRecord], advantages: np.ndarray) -> None:
         self._update(records, _episodes(len(records)), advantages, SEED)
+
+    def _keep(self) -> None:
+        """Of the last mini-batch; the update lets go of them."""
+        self.gradients = gradients_of(self.model)
 
 
 def _episodes(count: int) -> StepBatch:
@@ -98,6 +104,11 @@ class TrlUpdate:
     def model(self) -> torch.nn.Module:
         return self._trainer.model
 
+    @property
+    def gradients(self) -> dict[str, torch.Tensor]:
+        """Of the last mini-batch."""
+        return gradients_of(self.model)
+
     def __call__(self, records: Sequence[TokenRecord], advantages: np.ndarray) -> None:
         size = self._settings.mini_batch_size
         order = np.random.default_rng(SEED).permutation(len(records))
@@ -138,10 +149,13 @@ def update_settings(mini_batch_size: int) -> TrainerSettings:
     return TrainerSettings(**(settings | {"mini_batch_size": mini_batch_size, "warmup_steps": 0, "entropy_coef": 0.0}))
 
 
-def gradients_apart(one: torch.nn.Module, other: torch.nn.Module) -> float:
-    """The length of the difference of the gradients that both models hold, as a share of the first one's length."""
-    theirs = dict(other.named_parameters())
-    pairs = [(weights.grad, theirs[name].grad) for name, weights in one.named_parameters()]
-    both = [(mine, their) for mine, their in pairs if mine is not None and their is not None]
+def gradients_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Those that a model holds, by the names of its weights."""
+    return {name: weights.grad for name, weights in model.named_parameters() if weights.grad is not None}
+
+
+def gradients_apart(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    """The length of the difference of the gradients that both have, as a share of the first one's length."""
+    both = [(gradient, other[name]) for name, gradient in one.items() if name in other]
     mine, their = (torch.cat([gradient.flatten() for gradient in side]) for side in zip(*both, strict=True))
     return float((mine - their).norm() / mine.norm())

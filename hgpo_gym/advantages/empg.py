@@ -1,14 +1,13 @@
 """Advantages modulated by entropy."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs, over_the_batch
-from hgpo_gym.advantages.estimators import estimate
+from hgpo_gym.advantages.estimators import NO_OPTIONS, estimate
 from hgpo_gym.advantages.statistics import levelled
 from hgpo_gym.advantages.values import is_last, next_in_episode
 
@@ -19,7 +18,7 @@ def empg(
     batch: StepBatch,
     *,
     base: str = "grpo",
-    base_options: Mapping[str, Any] = MappingProxyType({}),
+    base_options: Mapping[str, Any] = NO_OPTIONS,
     k: float = 1.0,
     k_next: float = 1.0,
     bonus: float = 0.05,

@@ -1,5 +1,6 @@
 """The estimators by name, and the two ways to call one."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,9 @@ ESTIMATORS = Registry(
     arguments=1,
     entry_points="hgpo_gym.estimators",
 )
+
+NO_OPTIONS: Mapping[str, Any] = {}
+"""The default of options that hold another estimator's: a plain dictionary, so that settings can be written down."""
 
 
 def estimate(name: str, batch: StepBatch, **options: Any) -> np.ndarray:

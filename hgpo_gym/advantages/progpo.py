@@ -1,14 +1,13 @@
 """Credit for seeing new things where every episode failed."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import over_the_batch
-from hgpo_gym.advantages.estimators import estimate
+from hgpo_gym.advantages.estimators import NO_OPTIONS, estimate
 from hgpo_gym.advantages.statistics import (
     EPSILON,
     episode_returns,
@@ -27,7 +26,7 @@ def progpo(
     batch: StepBatch,
     *,
     base: str = "grpo",
-    base_options: Mapping[str, Any] = MappingProxyType({}),
+    base_options: Mapping[str, Any] = NO_OPTIONS,
     weight: float = 0.3,
 ) -> np.ndarray:
     """ProGPO (arXiv:2607.22724): in task groups where every episode failed with returns of 0, episodes are compared by

@@ -1,21 +1,20 @@
 """Step-level advantage assignment by merging equal steps."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs
-from hgpo_gym.advantages.estimators import estimate
+from hgpo_gym.advantages.estimators import NO_OPTIONS, estimate
 from hgpo_gym.advantages.process import transitions
 from hgpo_gym.advantages.statistics import joint_labels, mean_of_group
 
 
 @needs("action")
 def salt(
-    batch: StepBatch, *, base: str = "grpo", base_options: Mapping[str, Any] = MappingProxyType({}), level: int = 0
+    batch: StepBatch, *, base: str = "grpo", base_options: Mapping[str, Any] = NO_OPTIONS, level: int = 0
 ) -> np.ndarray:
     """SALT (EACL 2026 Findings, arXiv:2510.20022): steps of a task group that took the same action in the same state to
     the same next state share the mean of their advantages. A step that a won and a lost episode share is cleared; one

@@ -24,7 +24,8 @@ class RemoteTextEnv(TextEnv):
     server was started again, or nothing was done for too long), `reset(seed=...)` opens another. With another generator
     as `np_random`, as members of a group have, what happens by chance from then on is the server's, seeded by it.
 
-    `info` is what the server's environment says, its tuples as lists but for `admissible_actions`.
+    `info` is what the server's environment says, its tuples as lists but for `admissible_actions` and
+    `action_descriptions`.
 
     Args:
         url: of the server.
@@ -138,6 +139,8 @@ class RemoteTextEnv(TextEnv):
         self._turn, self._truncated = answer["turn"], answer["truncated"]
         info = dict(answer["info"])
         self.task_id, self._task_type = info.pop("task_id"), info.pop("task_type")
+        if "action_descriptions" in info:
+            info["action_descriptions"] = tuple(info["action_descriptions"])
         return Turn(
             answer["observation"],
             task=info.pop("task"),

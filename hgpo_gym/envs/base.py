@@ -73,6 +73,8 @@ class TextEnv(gymnasium.Env[str, str]):
     Promises (each one is a function in `hgpo_gym.envs.checker`):
 
     - `info` has `task_id`, `task_type`, `task`, `admissible_actions`, `won` and, after a step, `action_valid`.
+    - Where actions are identifiers, `info["action_descriptions"]` may say of each admissible one what it stands for:
+      a tuple of as many texts, in their order.
     - `task_ids` lists the tasks in an order that depends on their content alone.
     - All randomness comes from `self.np_random`: the same seed and actions give the same text.
     - An action that cannot be parsed or is not admissible changes nothing and says so; no string raises.

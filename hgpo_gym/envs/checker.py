@@ -269,4 +269,11 @@ def _check_said(env: TextEnv, observation: str, info: dict[str, Any]) -> None:
             f"The admissible action {action!r} is empty or has white space at its ends: answers are stripped."
         )
     assert len(set(admissible)) == len(admissible), f"admissible_actions has duplicates: {admissible}."
+    described = info.get("action_descriptions", ("",) * len(admissible))
+    are_texts = isinstance(described, tuple) and all(isinstance(text, str) for text in described)
+    assert are_texts, f"action_descriptions must be a tuple of texts: {described!r}."
+    assert len(described) == len(admissible), (
+        f"{len(described)} action_descriptions for {len(admissible)} admissible_actions: give one each, empty where "
+        "there is nothing to say."
+    )
     assert isinstance(info.get("expert_action", ""), str), f"expert_action must be a str: {info['expert_action']!r}."

@@ -4,7 +4,8 @@ A castle is a row of sections. Each has a signpost that names a colour, `distanc
 with one door of each colour. The right door leads to the next section (from the last one to the garden: success), a
 wrong one back to the signpost of the same section. Every corridor looks like every other, and so does every hall: only
 the history tells which door is right, and from `distance + 1` observations ago. With `plates` every room says where it
-is and what its signpost says: then the observation alone tells everything, and history nothing.
+is and what its signpost says: then the observation alone tells everything, and history nothing. With `slip` the same
+action does not always lead to the same place.
 
 The rules are pure functions on a hashable state (`SignpostMaze`), so that the value of every history under a policy
 can be computed exactly; `SignpostMazeEnv` is the Gymnasium environment around them.
@@ -39,12 +40,14 @@ class SignpostMaze:
         colours: the colours of the doors in every hall.
         distance: corridors between a signpost and its hall.
         plates: every room bears a plate with its section's number and sign.
+        slip: how probably an action is replaced by one of the admissible ones, all of them alike.
     """
 
     signs: tuple[str, ...]
     colours: tuple[str, ...]
     distance: int
     plates: bool = False
+    slip: float = 0.0
 
     start = Place(0, 0)
 
@@ -78,7 +81,7 @@ class SignpostMaze:
         return (*(f"open {colour} door" for colour in self.colours), GO_BACK)
 
     def next_place(self, place: Place, action: str) -> Place:
-        """Where an admissible action leads. Raises ValueError on any other."""
+        """Where an admissible action leads if it is not replaced. Raises ValueError on any other."""
         if action not in self.admissible_actions(place):
             raise ValueError(unknown_name("action", action, self.admissible_actions(place)))
         if action == WALK_ON:
@@ -87,6 +90,15 @@ class SignpostMaze:
             return Place(place.section, place.room - 1)
         right_door = action == f"open {self.signs[place.section]} door"
         return Place(place.section + right_door, 0)
+
+    def outcomes(self, place: Place, action: str) -> dict[Place, float]:
+        """Where an admissible action may lead, and how probably. Raises ValueError on any other."""
+        found = {self.next_place(place, action): 1.0 - self.slip}
+        if self.slip:
+            actions = self.admissible_actions(place)
+            for there in (self.next_place(place, other) for other in actions):
+                found[there] = found.get(there, 0.0) + self.slip / len(actions)
+        return found
 
     def reward(self, place: Place) -> float:
         """What arriving at a place earns."""
@@ -106,6 +118,7 @@ class SignpostMazeEnv(TextEnv):
         colours: doors in every hall, 2 to 6.
         distance: corridors between a signpost and its hall, 0 or more.
         plates: every room bears a plate with its section's number and sign.
+        slip: how probably an action is replaced by one of the admissible ones, 0 to 1.
         expert: put the shortest way's next action into `info["expert_action"]`.
         render_mode: `ansi` or None.
 
@@ -121,6 +134,7 @@ class SignpostMazeEnv(TextEnv):
         colours: int = 3,
         distance: int = 1,
         plates: bool = False,
+        slip: float = 0.0,
         expert: bool = False,
         render_mode: str | None = None,
     ):
@@ -132,7 +146,9 @@ class SignpostMazeEnv(TextEnv):
             raise ValueError(f"colours={colours}: choose 2 to {len(COLOURS)}.")
         if distance < 0:
             raise ValueError(f"distance={distance}: choose 0 or more corridors.")
-        self.split = split
+        if not 0 <= slip <= 1:
+            raise ValueError(f"slip={slip}: choose 0 to 1.")
+        self.split, self.slip = split, slip
         self._colours = COLOURS[:colours]
         self._distance = distance
         self._plates = plates
@@ -145,7 +161,7 @@ class SignpostMazeEnv(TextEnv):
 
     def maze(self, task_id: str) -> SignpostMaze:
         """The rules of a task, for exact computations."""
-        return SignpostMaze(tuple(task_id.split("-")), self._colours, self._distance, self._plates)
+        return SignpostMaze(tuple(task_id.split("-")), self._colours, self._distance, self._plates, self.slip)
 
     def begin_episode(self, task_id: str) -> Turn:
         self._maze = self.maze(task_id)
@@ -153,8 +169,11 @@ class SignpostMazeEnv(TextEnv):
         return self._turn()
 
     def take_action(self, action: str) -> Turn:
-        if action not in self._maze.admissible_actions(self._place):
+        actions = self._maze.admissible_actions(self._place)
+        if action not in actions:
             return self._turn(prefix="That is not possible here. ", action_valid=False)
+        if self.slip and self.np_random.random() < self.slip:
+            action = actions[int(self.np_random.integers(len(actions)))]
         self._place = self._maze.next_place(self._place, action)
         return self._turn()
 

@@ -14,6 +14,7 @@ from hgpo_gym.experiments.pool import Train, train_all
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import (
+    COMPARED_GROUPS,
     MAY_DIFFER,
     flatten,
     open_run,
@@ -119,22 +120,43 @@ def _some(names: list[str]) -> str:
 
 
 class Variant(NamedTuple):
-    """An algorithm of a comparison, with the options in which it differs from its file in the algo group."""
+    """An algorithm of a comparison, with the options in which it differs from its file in the algo group, and the
+    choices of other groups (`COMPARED_GROUPS`) that go with it."""
 
     name: str
     options: dict[str, Any]
 
     @property
     def label(self) -> str:
-        return "-".join([self.name, *(f"{key}_{value}" for key, value in self.options.items())])
+        return "-".join([self.name, *(f"{key}_{_words(value)}" for key, value in self.options.items())])
 
     @property
     def overrides(self) -> list[str]:
-        return [f"algo={self.name}", *(f"algo.{key}={json.dumps(value)}" for key, value in self.options.items())]
+        return [f"algo={self.name}", *(line for key, value in self.options.items() for line in _overrides(key, value))]
+
+
+def _overrides(key: str, value: Any) -> list[str]:
+    """An option of the algorithm, or the choice of another group: a name, or a mapping with a name and options."""
+    if key not in COMPARED_GROUPS:
+        return [f"algo.{key}={json.dumps(value)}"]
+    if isinstance(value, str):
+        return [f"{key}={value}"]
+    if not isinstance(value, Mapping) or "name" not in value:
+        raise ValueError(f"algos: {key}={value} names no {key}. Write {{name: ..., option: 1}}, or a name alone.")
+    own = [f"{key}.{option}={json.dumps(chosen)}" for option, chosen in value.items() if option != "name"]
+    return [f"{key}={value['name']}", *own]
+
+
+def _words(value: Any) -> str:
+    """An option's value in a label."""
+    if isinstance(value, Mapping):
+        return "-".join([str(value.get("name")), *(f"{key}_{own}" for key, own in value.items() if key != "name")])
+    return str(value)
 
 
 def variants(algos: Sequence[str | Mapping[str, Any]]) -> list[Variant]:
-    """What `algos` means: names, or mappings with a `name` and options of that algorithm.
+    """What `algos` means: names, or mappings with a `name`, options of that algorithm, and choices of other groups:
+    {name: hgpo, history_length: 1, objective: gspo}.
 
     Raises:
         ValueError: none, one without a name, or one twice.

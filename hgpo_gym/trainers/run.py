@@ -18,7 +18,6 @@ from hgpo_gym.trainers.loggers import find_loggers
 from hgpo_gym.trainers.metrics import LEGEND, PARTS, describe_iteration
 from hgpo_gym.trainers.processes import ALONE, Processes, check_seen_by_all
 from hgpo_gym.trainers.rollouts import saved as saved_rollouts
-from hgpo_gym.trainers.rollouts.rollout import Rollout
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run_directory import open_run
 from hgpo_gym.trainers.settings import RunSettings
@@ -155,7 +154,7 @@ class Run:
             if last or (every and self.iteration % every == 0):
                 metrics |= {"evaluation_success": self._evaluate().success}
             if self.processes.main:
-                self._log(metrics, learned.rollout)
+                self._log(metrics, learned)
             due = self.iteration % self.settings.checkpoint.every == 0
             if last or self.unsaved or due or self._best() == self.iteration:
                 self._save(last)
@@ -168,11 +167,11 @@ class Run:
         so_far = {"steps_so_far": self.steps_so_far, "seconds_so_far": self.seconds_so_far}
         return {"iteration": self.iteration, **learned.metrics, **so_far}
 
-    def _log(self, metrics: dict[str, Any], rollout: Rollout | None) -> None:
+    def _log(self, metrics: dict[str, Any], learned: Learned) -> None:
         self.directory.log(metrics)
         every = self.settings.checkpoint.rollouts_every
-        if rollout and every and self.iteration % every == 0:
-            saved_rollouts.keep(rollout, self.iteration, self.directory.rollout_path)
+        if learned.rollout and every and self.iteration % every == 0:
+            saved_rollouts.keep(learned.rollout, self.iteration, self.directory.rollout_path, learned.batch)
 
     def _evaluate(self) -> Evaluation:
         began = time.perf_counter()

@@ -31,7 +31,9 @@ NUMBERS_UNCHANGED = (
     "distributed",
 )
 """Settings that do not change the numbers of a run."""
-MAY_DIFFER = ("algo.", "learner.", "seed", *NUMBERS_UNCHANGED)
+COMPARED_GROUPS = ("algo", "learner", "objective", "sampler", "shaping")
+"""What a comparison compares: a name each, with options."""
+MAY_DIFFER = (*(f"{group}." for group in COMPARED_GROUPS), "seed", *NUMBERS_UNCHANGED)
 """Settings in which the runs of a comparison may differ."""
 MAY_CHANGE = (*NUMBERS_UNCHANGED, "trainer.iterations")
 """Settings that may differ between a run and its continuation."""

@@ -83,7 +83,7 @@ class TrainerSettings(Section):
     recompute_logprobs: bool
     importance_correction: Annotated[str, AfterValidator(one_of(CORRECTIONS))]
     importance_cap: PositiveFloat
-    importance_options: dict[str, Any]
+    importance_options: dict[str, Any] | None
     off_policy_limit: float | None
     optimizer: Literal["adamw", "adamw_8bit"]
     precision: Literal["float32", "bfloat16"]
@@ -102,7 +102,7 @@ class TrainerSettings(Section):
         """The importance correction; its cap is `importance_cap` where it has one."""
         capped = "cap" in CORRECTIONS.options(self.importance_correction)
         cap = {"cap": self.importance_cap} if capped else {}
-        return Choice(self.importance_correction, {**cap, **self.importance_options})
+        return Choice(self.importance_correction, {**cap, **(self.importance_options or {})})
 
 
 class EvaluationSettings(Section):

@@ -107,7 +107,7 @@ def _stages(run: RunSettings, settings: DiagnoseSettings, progress: Progress) ->
         "groups_a_batch": run.rollout.num_tasks,
         "seed": run.seed,
     }
-    if isinstance(text_env, SignpostMazeEnv):
+    if isinstance(text_env, SignpostMazeEnv) and not text_env.slip:  # exact rules follow one outcome of an action
         exact = exact_stages.ExactSettings(improvements=settings.improvements, window=run.memory.window, **common)
         mazes = [text_env.maze(task_id) for task_id in text_env.task_ids]
         return exact_stages.exact_stages(mazes, [text_env.maze(task_id) for task_id in task_ids], exact)

@@ -12,6 +12,7 @@ import numpy as np
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.analysis.report.intervals import first_reaching
 from hgpo_gym.trainers.run_directory import (
+    COMPARED_GROUPS,
     MAY_DIFFER,
     flatten,
     read_config,
@@ -25,6 +26,11 @@ PARTS = ("rollout", "advantage", "update")
 
 SYMBOLS = {"history_length": "K", "length_weight_alpha": "alpha", "step_advantage_weight": "w", "trace_decay": "lambda"}
 """Options that labels call by the symbol that papers give them."""
+
+
+_NOTHING = object()
+USUAL = {"learner": "policy_gradient", "objective": "ppo_clip", "sampler": "in_order", "shaping": "none"}
+"""Choices that labels leave out, beside others that they name."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +61,16 @@ class Run:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The algorithm's own settings."""
-        return {key[len("algo.") :]: value for key, value in self.settings.items() if key.startswith("algo.")}
+        """What a comparison compares, but for the algorithm's name: its options as `gamma`, the names of what was
+        chosen of other groups as `objective`, the options of those as `objective gspo clip_low`."""
+        options = {}
+        for key, value in self.settings.items():
+            group, _, option = key.partition(".")
+            if group == "algo":
+                options[option] = value
+            elif group in COMPARED_GROUPS:
+                options[group if option == "name" else f"{group} {self.settings[f'{group}.name']} {option}"] = value
+        return options
 
     @property
     def by_another_library(self) -> bool:
@@ -257,9 +271,13 @@ def _by_label(runs: list[Run]) -> dict[str, tuple[Run, ...]]:
     labelled: dict[str, list[Run]] = {}
     for name in sorted({run.algorithm for run in runs}, key=_estimator_order):
         own = [run for run in runs if run.algorithm == name]
-        telling = _differing([run.options for run in own])
+        telling = _telling(run.options for run in own)
         for run in own:
-            options = (f"{SYMBOLS.get(key, key)}={run.options.get(key)}" for key in telling)
+            options = (
+                f"{SYMBOLS.get(key, key)}={run.options.get(key)}"
+                for key in telling
+                if (key in run.options or " " not in key) and run.options.get(key) != USUAL.get(key, _NOTHING)
+            )
             labelled.setdefault(" ".join([name, *options]), []).append(run)
     for label, group in labelled.items():
         seeds: dict[int, Run] = {}
@@ -282,3 +300,14 @@ def _differing(settings: Iterable[dict[str, Any]]) -> list[str]:
     several = list(settings)
     keys = dict.fromkeys(key for one in several for key in one)
     return [key for key in keys if any(one.get(key) != several[0].get(key) for one in several)]
+
+
+def _telling(options: Iterable[dict[str, Any]]) -> list[str]:
+    """The options that tell runs of one algorithm apart. Those of another group's choice, where some have chosen
+    something else, count only if they differ among those that have chosen it."""
+    several = list(options)
+    return [
+        key
+        for key in _differing(several)
+        if " " not in key or len({repr(one[key]) for one in several if key in one}) > 1
+    ]

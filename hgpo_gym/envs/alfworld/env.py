@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from hgpo_gym.envs.alfworld.engine import GameEngine, GameState
 from hgpo_gym.envs.alfworld.experts.explorer import Explorer
 from hgpo_gym.envs.alfworld.games.files import TASK_MARKER
+from hgpo_gym.envs.alfworld.milestones import Milestones
 from hgpo_gym.envs.alfworld.native.fingerprint import UnknownGameRules
 from hgpo_gym.envs.alfworld.splits import Game, find_games, game_of
 from hgpo_gym.envs.base import TextEnv, Turn
@@ -43,6 +44,7 @@ class _State(NamedTuple):
     engine: Any
     admissible: tuple[str, ...]
     explorer: Explorer | None
+    milestones: Milestones | None
 
 
 class ALFWorldEnv(TextEnv):
@@ -63,6 +65,8 @@ class ALFWorldEnv(TextEnv):
         expert_policy: which expert. `explorer` knows only what it has seen, as an agent does (`explorer.Explorer`);
             `planner` takes the shortest way to success, since it knows where everything is, with the engine `native`;
             `hand_coded` is alfworld's own, with the engine `textworld`.
+        milestones: put into `info["milestone"]` whether the action brought the task to its next subgoal, such as taking
+            what is wanted; see `milestones.Milestones`.
         render_mode: None or `ansi`.
 
     Raises:
@@ -82,6 +86,7 @@ class ALFWorldEnv(TextEnv):
         engine: str = "native",
         expert: bool = False,
         expert_policy: str = "explorer",
+        milestones: bool = False,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
@@ -99,6 +104,8 @@ class ALFWorldEnv(TextEnv):
         self.split, self.task_ids = self._catalogue.split, self._catalogue.task_ids
         self._expert_policy = expert_policy if expert else ""
         self._explorer = Explorer() if self._expert_policy == "explorer" else None
+        self._has_milestones = milestones
+        self._milestones: Milestones | None = None
         self._engine_name = engine
         self._engines: dict[str, GameEngine] = {}
         self._engine = self._get_engine(engine)
@@ -125,7 +132,9 @@ class ALFWorldEnv(TextEnv):
         state = self._engine.reset()
         if self._explorer:
             self._explorer.begin(state.feedback, state.admissible_commands)
-        return self._turn(state, task=state.feedback.partition(TASK_MARKER)[2].strip())
+        task = state.feedback.partition(TASK_MARKER)[2].strip()
+        self._milestones = Milestones.of(task) if self._has_milestones else None
+        return self._turn(state, task=task)
 
     def take_action(self, action: str) -> Turn:
         """Send the action, without white space around it, to the engine."""
@@ -134,19 +143,31 @@ class ALFWorldEnv(TextEnv):
         state = self._engine.step(command)
         if self._explorer:
             self._explorer.observe(state.feedback, state.admissible_commands)
-        return self._turn(state, reward=SUCCESS_REWARD if state.won else 0.0, terminated=state.won, action_valid=valid)
+        before = self._milestones
+        if before:
+            self._milestones = before.after(state.feedback, state.won)
+        return self._turn(
+            state,
+            milestone=self._milestones != before,
+            reward=SUCCESS_REWARD if state.won else 0.0,
+            terminated=state.won,
+            action_valid=valid,
+        )
 
     def save_state(self) -> _State:
         """With the engine `textworld`, coming back means to play the episode's commands again."""
         if self._game is None:
             raise RuntimeError("There is no episode to keep: call reset() before snapshot().")
-        return _State(self._game, self._engine.snapshot(), self._admissible, copy.deepcopy(self._explorer))
+        return _State(
+            self._game, self._engine.snapshot(), self._admissible, copy.deepcopy(self._explorer), self._milestones
+        )
 
     def load_state(self, state: _State) -> None:
         self._guest = state.game
         self._load(state.game)
         self._engine.restore(state.engine)
         self._admissible, self._explorer = state.admissible, copy.deepcopy(state.explorer)
+        self._milestones = state.milestones
 
     def close(self) -> None:
         """Release the engines. May be called twice."""
@@ -182,9 +203,11 @@ class ALFWorldEnv(TextEnv):
     def _advice(self) -> str:
         return self._explorer.advise() if self._explorer else self._engine.expert_command()
 
-    def _turn(self, state: GameState, **fields: Any) -> Turn:
+    def _turn(self, state: GameState, *, milestone: bool = False, **fields: Any) -> Turn:
         self._admissible = state.admissible_commands
-        extras = {"expert_action": self._advice()} if self._expert_policy else {}
+        extras: dict[str, Any] = {"expert_action": self._advice()} if self._expert_policy else {}
+        if self._milestones:
+            extras["milestone"] = milestone
         return Turn(
             state.feedback, admissible_actions=state.admissible_commands, won=state.won, extras=extras, **fields
         )

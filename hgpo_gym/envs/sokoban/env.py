@@ -1,6 +1,8 @@
 """SokobanEnv: the Gymnasium environment."""
 
+import math
 from functools import lru_cache
+from typing import Any
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.sokoban.generator import generate_levels
@@ -27,6 +29,8 @@ class SokobanEnv(TextEnv):
         levels: how many there are, both splits together.
         levels_seed: draws them.
         expert: put the first move of a shortest solution into `info["expert_action"]`; empty where there is none.
+        milestones: put into `info["milestone"]` whether the action brought the boxes nearer to the goals, by the pushes
+            that are left at least, than they had been in the episode.
         render_mode: `ansi` or None.
 
     Raises:
@@ -44,6 +48,7 @@ class SokobanEnv(TextEnv):
         levels: int = 300,
         levels_seed: int = 0,
         expert: bool = False,
+        milestones: bool = False,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
@@ -58,6 +63,7 @@ class SokobanEnv(TextEnv):
             )
         self.split = split
         self._expert = expert
+        self._milestones = milestones
         self.task_ids = tuple(
             level
             for level in generate_levels(
@@ -74,6 +80,7 @@ class SokobanEnv(TextEnv):
     def begin_episode(self, task_id: str) -> Turn:
         self._level = Level.parse(task_id)
         self._state = self._level.start
+        self._nearest = self._pushes_left() if self._milestones else 0
         return self._turn()
 
     def take_action(self, action: str) -> Turn:
@@ -81,16 +88,26 @@ class SokobanEnv(TextEnv):
         if after is None:
             return self._turn(prefix="Nothing moves that way.\n", action_valid=False)
         self._state = after
-        return self._turn()
+        before = self._nearest
+        if self._milestones:
+            self._nearest = min(before, self._pushes_left())
+        return self._turn(milestone=self._nearest < before)
 
-    def save_state(self) -> tuple[Level, State]:
-        return self._level, self._state
+    def save_state(self) -> tuple[Level, State, float]:
+        return self._level, self._state, self._nearest
 
-    def load_state(self, state: tuple[Level, State]) -> None:
-        self._level, self._state = state
+    def load_state(self, state: tuple[Level, State, float]) -> None:
+        self._level, self._state, self._nearest = state
 
-    def _turn(self, prefix: str = "", action_valid: bool = True) -> Turn:
+    def _pushes_left(self) -> float:
+        left = _solver(self._level).pushes_left(self._state)
+        return math.inf if left is None else left
+
+    def _turn(self, prefix: str = "", action_valid: bool = True, milestone: bool = False) -> Turn:
         won = self._level.is_solved(self._state)
+        extras: dict[str, Any] = {"expert_action": self._expert_action()} if self._expert else {}
+        if self._milestones:
+            extras["milestone"] = milestone
         return Turn(
             # Cells apart, so that every tokenizer sees each of them.
             observation=prefix + "\n".join(" ".join(row) for row in self._level.rows(self._state)),
@@ -100,7 +117,7 @@ class SokobanEnv(TextEnv):
             terminated=won,
             won=won,
             action_valid=action_valid,
-            extras={"expert_action": self._expert_action()} if self._expert else {},
+            extras=extras,
         )
 
     def _expert_action(self) -> str:

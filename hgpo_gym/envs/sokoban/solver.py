@@ -28,7 +28,7 @@ class Solver:
             self._plans[state] = plan
 
     def _search(self, start: State) -> tuple[str, ...] | None:
-        if (estimate := self._estimate(start)) is None:
+        if (estimate := self.pushes_left(start)) is None:
             return None
         order = count()  # of two states that look alike, the one that was found first
         waiting = [(estimate, next(order), 0, start)]
@@ -41,13 +41,13 @@ class Solver:
             if moves > fewest[state]:
                 continue
             for action, after in self._level.moves(state).items():
-                if moves + 1 < fewest.get(after, moves + 2) and (estimate := self._estimate(after)) is not None:
+                if moves + 1 < fewest.get(after, moves + 2) and (estimate := self.pushes_left(after)) is not None:
                     fewest[after], came_from[after] = moves + 1, (state, action)
                     heapq.heappush(waiting, (moves + 1 + estimate, next(order), moves + 1, after))
         return None
 
-    def _estimate(self, state: State) -> int | None:
-        """Moves that are needed at least; None where a box stands that can never reach a goal."""
+    def pushes_left(self, state: State) -> int | None:
+        """Pushes that are needed at least; None where a box stands that can never reach a goal."""
         total = 0
         for box in state.boxes:
             if box not in self._pushes:

@@ -16,7 +16,14 @@ try:
     from hgpo_gym.envs.webshop.goals.goal_list import GoalIds
     from hgpo_gym.envs.webshop.goals.queries import suggested_queries
     from hgpo_gym.envs.webshop.shop.nouns import NOUNS
-    from hgpo_gym.envs.webshop.shop.pages import OBSERVATION_MODES, SEARCH, Page, State, draw_page
+    from hgpo_gym.envs.webshop.shop.pages import (
+        OBSERVATION_MODES,
+        SEARCH,
+        Page,
+        State,
+        describe_clickables,
+        draw_page,
+    )
     from hgpo_gym.envs.webshop.shop.rules import SEARCH_TEMPLATE, Shop
     from hgpo_gym.envs.webshop.shop.scoring import OPTION_MATCHING
     from hgpo_gym.envs.webshop.splits import open_split
@@ -38,10 +45,11 @@ QUERIES: dict[str, Callable[[str], tuple[str, ...]]] = {
 
 
 class _Moment(NamedTuple):
-    """A state, and what an expert remembers of how it was come to."""
+    """A state, what an expert remembers of how it was come to, and how many phases were."""
 
     state: State
     notes: Notes
+    phase: int
 
 
 class WebShopEnv(TextEnv):
@@ -69,9 +77,13 @@ class WebShopEnv(TextEnv):
         option_matching: `original`, or `corrected`; see `scoring.wanted_as_in_original`.
         queries: what the search page lists: `free`, the template `search[<your query>]`; or `suggested`, a few searches
             made from the instruction, for models that can only choose. Any search is possible with both.
+        describe_actions: say in `info["action_descriptions"]` what each admissible action stands for: title and price
+            of a product, the kind of an option; empty for others.
         expert: put the next action of an expert in `info["expert_action"]`; see `expert`.
         expert_policy: which expert: `informed` by the goal's attributes and options, or `reader`, which knows the
             instruction alone. Neither knows the product.
+        milestones: put into `info["milestone"]` whether the action brought the episode to a later phase than it had
+            been in: results, a product, a chosen option, the purchase, right or wrong.
         nouns: what finds nouns in titles: `words`, or `spacy`, which needs spaCy and its model en_core_web_sm.
         render_mode: None or `ansi`.
 
@@ -101,8 +113,10 @@ class WebShopEnv(TextEnv):
         option_matching: str = "original",
         nouns: str = "words",
         queries: str = "free",
+        describe_actions: bool = False,
         expert: bool = False,
         expert_policy: str = "informed",
+        milestones: bool = False,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
@@ -127,9 +141,13 @@ class WebShopEnv(TextEnv):
         self._searches = QUERIES[queries]
         self._make_errand = ERRANDS[expert_policy] if expert else None
         self._notes = Notes()
+        self._milestones, self._phase = milestones, 0
         self._goal: Goal | None = None
         self._state: State | None = None
         self._page = Page("", ())
+        self._admissible: tuple[str, ...] = ()
+        self._descriptions: tuple[str, ...] = ()
+        self._describes = describe_actions
 
     @property
     def state(self) -> State:
@@ -155,7 +173,7 @@ class WebShopEnv(TextEnv):
 
     def begin_episode(self, task_id: str) -> Turn:  # noqa: ARG002 - choose_task has the goal
         assert self._goal is not None
-        self._notes = Notes()
+        self._notes, self._phase = Notes(), 0
         return self._show(State(self._goal))
 
     def take_action(self, action: str) -> Turn:
@@ -163,10 +181,10 @@ class WebShopEnv(TextEnv):
         return self._show(self.state, action_valid=False) if state is None else self._show(state)
 
     def save_state(self) -> _Moment:
-        return _Moment(self.state, self._notes)
+        return _Moment(self.state, self._notes, self._phase)
 
     def load_state(self, state: _Moment) -> None:
-        self._notes = state.notes
+        self._notes, self._phase = state.notes, state.phase
         self._show(state.state)
 
     def _listed_goal(self, task_id: str | None = None, goal_index: int | None = None) -> int:
@@ -188,17 +206,23 @@ class WebShopEnv(TextEnv):
     def _show(self, state: State, *, action_valid: bool = True) -> Turn:
         if state is not self._state:
             self._state, self._page = state, draw_page(state, self.catalogue, **self._page_options)
+            self._admissible, self._descriptions = self._actions(state), self._describe(state)
         score = state.score
         extras: dict[str, Any] = {}
+        if self._describes:
+            extras["action_descriptions"] = self._descriptions
         if score:
             extras |= {"score": score.value, "score_parts": score.parts, "nouns": self._nouns}
+        if self._milestones:
+            extras["milestone"] = state.phase > self._phase
+            self._phase = max(self._phase, state.phase)
         if self._make_errand:
             extras["expert_action"] = self._advice(state)
         return Turn(
             # The longest product descriptions go beyond what the observation space holds.
             self._page.text[: self.max_text_length],
             task=state.goal.instruction,
-            admissible_actions=self._admissible(state),
+            admissible_actions=self._admissible,
             reward=self._reward(score.value) if score else 0.0,
             terminated=score is not None,
             won=score is not None and score.value == 1,
@@ -206,10 +230,17 @@ class WebShopEnv(TextEnv):
             extras=extras,
         )
 
-    def _admissible(self, state: State) -> tuple[str, ...]:
+    def _actions(self, state: State) -> tuple[str, ...]:
         if state.page == SEARCH:
             return self._searches(state.goal.instruction)
         return tuple(f"click[{text}]" for text in self._page.clickables)
+
+    def _describe(self, state: State) -> tuple[str, ...]:
+        if not self._describes:
+            return ()
+        if state.page == SEARCH:
+            return ("",) * len(self._actions(state))
+        return describe_clickables(state, self._page, self.catalogue)
 
     def _advice(self, state: State) -> str:
         """What the expert does next; nothing after the purchase."""

@@ -5,12 +5,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from hgpo_gym.advantages import StepBatch
 from hgpo_gym.trainers.policies.base import Policy
 from hgpo_gym.trainers.rollouts.rollout import Rollout
 
 
 class Learned(NamedTuple):
-    """What an iteration gave: its metrics, and the rollout that it learned from, where that is kept.
+    """What an iteration gave: its metrics, the rollout that it learned from, where that is kept, and what credit
+    assignment saw of it, where that was something else.
 
     The metrics have `success`, `episode_return`, `episode_length`, `valid_action_rate`, `steps` (environment steps
     played), and `seconds_rollout`, `seconds_advantage` and `seconds_update`.
@@ -18,6 +20,7 @@ class Learned(NamedTuple):
 
     metrics: dict[str, Any]
     rollout: Rollout | None
+    batch: StepBatch | None = None
 
 
 class Saving(NamedTuple):

@@ -9,17 +9,17 @@ from typing import Any
 
 import torch
 
-from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign
+from hgpo_gym.advantages import Advantages, StepBatch, assign
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.progress import Progress
 from hgpo_gym.randomness import Stream
 from hgpo_gym.trainers.environments import make_env, make_training_env
 from hgpo_gym.trainers.learners.base import Learned, Saving
+from hgpo_gym.trainers.learners.trial import try_estimator
 from hgpo_gym.trainers.metrics import episode_metrics
 from hgpo_gym.trainers.policies.base import Scorer, TrainablePolicy
 from hgpo_gym.trainers.policies.lora import WithoutAdapter, has_adapter
 from hgpo_gym.trainers.processes import Processes
-from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.measures import Measured, measure_tasks
 from hgpo_gym.trainers.rollouts.rollout import Rollout, merge
 from hgpo_gym.trainers.rollouts.rounds import Rounds, collect_rounds
@@ -27,6 +27,7 @@ from hgpo_gym.trainers.rollouts.samplers import SAMPLERS, GroupOutcome, make_sam
 from hgpo_gym.trainers.rollouts.selection import select_episodes, select_steps
 from hgpo_gym.trainers.rollouts.shaping import SHAPERS, shape
 from hgpo_gym.trainers.rollouts.teams import TEAMS
+from hgpo_gym.trainers.rollouts.trees import mean_over_copies
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 
@@ -45,7 +46,8 @@ class PolicyGradientLearner:
         progress: told of a warm start.
 
     Raises:
-        ValueError: an unknown estimator or option, a model that does not go together with other settings.
+        ValueError: an unknown choice or option, a value that the estimator refuses, a column that it needs and the run
+            does not record.
     """
 
     packages = ()
@@ -56,7 +58,7 @@ class PolicyGradientLearner:
 
     def __init__(self, run: RunSettings, processes: Processes, progress: Progress):
         run.model.check(run, processes.count)
-        ESTIMATORS.check_options(*run.algo)
+        try_estimator(run)
         SAMPLERS.check_options(*run.sampler)
         SHAPERS.check_options(*run.shaping)
         self.team = TEAMS.bind(run.team)()
@@ -140,7 +142,7 @@ class PolicyGradientLearner:
             "seconds_advantage": assigned - began,
             "seconds_update": time.perf_counter() - assigned,
         }
-        return Learned(metrics, rollout)
+        return Learned(metrics, rollout, batch)
 
     def saving(self) -> Saving:
         """See `Learner`."""
@@ -166,7 +168,7 @@ class PolicyGradientLearner:
 
     def _play(self, task_ids: list[str], seeds: list[tuple[int, ...]]) -> Rollout:
         """A group of each task, by all processes together."""
-        own = collect(
+        own = self.sampler.collect(
             self.env,
             self.policy,
             self.run.rollout.sampling,
@@ -179,7 +181,10 @@ class PolicyGradientLearner:
         return merge(self.processes.gather([own]))
 
     def _assign(self, batch: StepBatch) -> Advantages:
-        return assign(self.run.algo.name, batch, **self.run.algo.options)
+        """Where episodes branch, an answer that several of them share has the mean of its advantages."""
+        credit = assign(self.run.algo.name, batch, **self.run.algo.options)
+        extras = {name: mean_over_copies(batch, values) for name, values in credit.extras.items()}
+        return credit._replace(values=mean_over_copies(batch, credit.values), extras=extras)
 
     def _measured(self) -> Measured | None:
         """What the sampler has to know of every task before training."""

@@ -10,7 +10,7 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers.policies.base import Policy, Sampling
 from hgpo_gym.trainers.policies.streams import open_stream
-from hgpo_gym.trainers.rollouts.player import ENTROPY, Player
+from hgpo_gym.trainers.rollouts.player import ENTROPY, Player, Row
 from hgpo_gym.trainers.rollouts.rollout import Rollout
 from hgpo_gym.trainers.rollouts.teams.base import Solo, Team
 
@@ -61,11 +61,11 @@ def collect(
         )
         size = vector.group_size
         players = {
-            row: Player(row, (*seeds[row // size], row % size), prompts[row], _info(infos, row), roles, record)
+            row: Player((*seeds[row // size], row % size), prompts[row], _info(infos, row), roles, record)
             for row in np.flatnonzero(vector.active).tolist()
         }
         play(env, policy, sampling, players)
-    return rollout_of(list(players.values()), env, invalid_action_penalty, record)
+    return rollout_of(list(players.values()), env, vector.group_size, invalid_action_penalty, record)
 
 
 def play(env: ContextWrapper, policy: Policy, sampling: Sampling, players: dict[int, Player]) -> None:
@@ -91,37 +91,42 @@ def _info(infos: dict[str, Any], row: int) -> dict[str, Any]:
 
 
 def rollout_of(
-    players: Sequence[Player], env: ContextWrapper, invalid_action_penalty: float, record: Sequence[str]
+    players: Sequence[Player],
+    env: ContextWrapper,
+    group_size: int,
+    invalid_action_penalty: float,
+    record: Sequence[str],
 ) -> Rollout:
-    """The rows of players whose episodes have ended, by step, then environment."""
-    vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-    rows = sorted((row for player in players for row in player.rows), key=lambda row: (row.step, row.env))
-    by_env = {player.env: player for player in players}
-    own = [by_env[row.env] for row in rows]
-    envs = np.array([row.env for row in rows], dtype=np.int64)
+    """The episodes of players that have ended, groups one after the other; see `collect` for the rows."""
+    own = rows_in_order(players)
+    rows, trajectory = [row for row, _ in own], np.array([index for _, index in own], dtype=np.int64)
+    outcomes = tuple(player.outcome for player in players)
     valid = np.array([row.valid for row in rows], dtype=np.bool_)
     shape = (len(rows), env.history_length + 1)
-    extras = {
-        "agent": np.array([row.agent for row in rows], dtype=np.int64),
-        "turn": np.array([row.turn for row in rows], dtype=np.int64),
-        "truncated": np.array([player.truncated for player in own], dtype=np.bool_),
-        **{name: _column([row.extras.get(name) for row in rows], name) for name in record},
-    }
-    outcomes = {player.env: player.outcome for player in players}
     batch = StepBatch(
-        group=envs // vector.group_size,
-        trajectory=envs,
+        group=trajectory // group_size,
+        trajectory=trajectory,
         step=np.array([row.step for row in rows], dtype=np.int64),
         reward=np.array([row.reward for row in rows], dtype=np.float64),
         context_keys=np.array([row.keys for row in rows], dtype=np.int64).reshape(shape),
         penalty=np.where(valid, 0.0, invalid_action_penalty),
         action=np.array([row.action for row in rows], dtype=np.uint64).view(np.int64),
-        success=np.array([outcomes[row.env].won for row in rows], dtype=np.bool_),
-        final_keys=np.array([player.final_keys for player in own], dtype=np.int64).reshape(shape),
-        extras=extras,
+        success=np.array([outcomes[index].won for index in trajectory], dtype=np.bool_),
+        final_keys=np.array([players[index].final_keys for index in trajectory], dtype=np.int64).reshape(shape),
+        extras={
+            "agent": np.array([row.agent for row in rows], dtype=np.int64),
+            "turn": np.array([row.turn for row in rows], dtype=np.int64),
+            "truncated": np.array([players[index].truncated for index in trajectory], dtype=np.bool_),
+            **{name: _column([row.extras.get(name) for row in rows], name) for name in record},
+        },
     )
-    episodes = tuple(outcomes[player.env] for player in players)
-    return Rollout(batch, tuple(row.tokens for row in rows), tuple(row.text for row in rows), episodes)
+    return Rollout(batch, tuple(row.tokens for row in rows), tuple(row.text for row in rows), outcomes)
+
+
+def rows_in_order(players: Sequence[Player]) -> list[tuple[Row, int]]:
+    """The rows of players, each with the number of its player: by step, then player."""
+    rows = [(row, index) for index, player in enumerate(players) for row in player.rows]
+    return sorted(rows, key=lambda own: (own[0].step, own[1]))
 
 
 def _column(values: Sequence[Any], name: str) -> np.ndarray:

@@ -16,11 +16,10 @@ from hgpo_gym.trainers.rollouts.teams.base import Said, Team, keys_of_role
 ENTROPY = "entropy"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Row:
-    """One answer: what it was about, what it said, and what came of it."""
+    """One answer: what it was about, what it said, and what came of it. Episodes that branch share those before."""
 
-    env: int
     step: int
     turn: int
     agent: int
@@ -30,6 +29,7 @@ class Row:
     text: StepText
     reward: float = 0.0
     valid: bool = True
+    last_of_turn: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
 
 
@@ -39,25 +39,53 @@ class Player:
     A turn is what is said between two steps of the environment: one answer, or several by the roles of a team.
 
     Args:
-        env: the number of the sub-environment.
         seed: what everything random in its answers is drawn from.
         prompt: the first prompt.
         info: the first info.
         team: who answers.
         record: names of numbers to note at every step, from the info that it leads to; `entropy` is the answer's.
+
+    Attributes:
+        rows: the answers.
+        actions: that were executed, one a turn.
+        keys_of_turn: the context keys int64[K + 1] of the state that each turn was about.
+        truncated: whether the step limit ended the episode.
     """
 
     def __init__(
-        self, env: int, seed: tuple[int, ...], prompt: str, info: dict[str, Any], team: Team, record: Sequence[str]
+        self, seed: tuple[int, ...], prompt: str, info: dict[str, Any], team: Team, record: Sequence[str] = ()
     ):
-        self.env, self.rows, self.turn, self.valid_turns, self.truncated = env, [], 0, 0, False
-        self._first_info, self._seed, self._prompt, self._info = info, seed, prompt, info
-        self._team, self._record = team, record
-        self._said: tuple[Said, ...] = ()
-        self._row_of_action: Row | None = None
-        self._role = self._begin_turn()
+        self.rows: list[Row] = []
+        self.actions: list[str] = []
+        self.keys_of_turn: list[np.ndarray] = []
+        self.truncated = False
+        self._first_info, self._seed, self._team, self._record = info, seed, team, record
+        self._kept: list[tuple[Said, ...]] = []
+        self._said: tuple[Said, ...]
+        self._role: str
+        self._row_of_action: Row | None
+        self._begin_turn(prompt, info, ())
 
-    rows: list[Row]
+    def branch(self, turn: int, seed: tuple[int, ...], prompt: str, info: dict[str, Any]) -> "Player":
+        """Another player, whose episode is this one's up to a turn, which it is about to begin.
+
+        Args:
+            turn: from 0, of those that this player has begun.
+            seed: of its own answers.
+            prompt: of the turn.
+            info: of the turn.
+        """
+        other = Player(seed, prompt, info, self._team, self._record)
+        other._first_info = self._first_info
+        other.rows, other.actions = [row for row in self.rows if row.turn < turn], self.actions[:turn]
+        other.keys_of_turn, other._kept = self.keys_of_turn[:turn], self._kept[:turn]
+        other._begin_turn(prompt, info, self._kept[turn])
+        return other
+
+    @property
+    def turn(self) -> int:
+        """How many turns are over."""
+        return len(self.actions)
 
     @property
     def final_keys(self) -> np.ndarray:
@@ -72,8 +100,17 @@ class Player:
             won=bool(self._info["won"]),
             episode_return=float(sum(row.reward for row in self.rows)),
             steps=self.turn,
-            valid_steps=self.valid_turns,
+            valid_steps=self.turn - sum(not row.valid for row in self.rows),
         )
+
+    def surprise(self, turn: int) -> float:
+        """Sum of -log p over the choices of what was answered in a turn: an estimate of its entropy, free of bias.
+
+        Raises:
+            ValueError: the policy says nothing of its tokens.
+        """
+        rows = [row for row in self.rows if row.turn == turn]
+        return float(sum(-_logprobs(row.tokens, "branch_at=entropy").sum() for row in rows))
 
     def request(self, template: PromptTemplate) -> Request:
         """What the policy is asked now."""
@@ -96,7 +133,6 @@ class Player:
         acts = self._role == self._team.acting
         words = action if acts else action or response.text.strip()
         row = Row(
-            env=self.env,
             step=len(self.rows),
             turn=self.turn,
             agent=self._team.roles.index(self._role),
@@ -112,7 +148,7 @@ class Player:
             ),
         )
         if ENTROPY in self._record:
-            row.extras[ENTROPY] = _surprise(response.tokens)
+            row.extras[ENTROPY] = _mean_surprise(response.tokens)
         self.rows.append(row)
         if acts:
             self._row_of_action = row
@@ -123,28 +159,30 @@ class Player:
                     f"{type(self._team).__name__}: the turn is over and {self._team.acting!r}, the role that acts, has "
                     "said nothing. next() has to name it first."
                 )
-            return self._row_of_action.text.action
+            self.actions.append(self._row_of_action.text.action)
+            return self.actions[-1]
         self._role = role
         return None
 
     def see(self, prompt: str, reward: float, truncated: bool, info: dict[str, Any]) -> None:
         """What the action has led to."""
         assert self._row_of_action is not None
-        valid = bool(info["action_valid"])
-        self._row_of_action.valid, self.rows[-1].reward = valid, reward
-        self.rows[-1].extras |= {name: _number(info, name) for name in self._record if name != ENTROPY}
-        self._prompt, self._info, self.truncated = prompt, info, truncated
-        self._said = tuple(self._team.keep(self._said, self.turn))
-        self.turn += 1
-        self.valid_turns += valid
-        self._role = self._begin_turn()
+        self._row_of_action.valid = bool(info["action_valid"])
+        last = self.rows[-1]
+        last.reward, last.last_of_turn = reward, True
+        last.extras |= {name: _number(info, name) for name in self._record if name != ENTROPY}
+        self.truncated = truncated
+        self._begin_turn(prompt, info, tuple(self._team.keep(self._said, self.turn - 1)))
 
-    def _begin_turn(self) -> str:
+    def _begin_turn(self, prompt: str, info: dict[str, Any], said: tuple[Said, ...]) -> None:
+        self._prompt, self._info, self._said = prompt, info, said
         self._row_of_action = None
-        role = self._team.next(self._said, self._info)
+        self._kept.append(said)
+        self.keys_of_turn.append(info["context_keys"])
+        role = self._team.next(said, info)
         if role is None:
             raise ValueError(f"{type(self._team).__name__}: next() names nobody at the beginning of a turn.")
-        return role
+        self._role = role
 
     def _keys(self, *, seen: bool) -> np.ndarray:
         """int64[K + 1]: of the row, or of all that the role has `seen`."""
@@ -165,9 +203,15 @@ def _number(info: Mapping[str, Any], name: str) -> Any:
     return info[name]
 
 
-def _surprise(tokens: TokenRecord | None) -> float:
-    """Mean of -log p over the answer's choices: an estimate of the mean entropy of its tokens, free of bias."""
+def _logprobs(tokens: TokenRecord | None, asked_by: str) -> np.ndarray:
+    """float64[R]: of the answer's tokens."""
     if tokens is None:
-        raise ValueError(f"rollout.record={ENTROPY}: this policy says nothing of its tokens.")
-    choices = tokens.choices
-    return float(-tokens.logprobs[choices].astype(np.float64).mean()) if len(choices) else 0.0
+        raise ValueError(f"{asked_by}: this policy says nothing of its tokens.")
+    return tokens.logprobs.astype(np.float64)
+
+
+def _mean_surprise(tokens: TokenRecord | None) -> float:
+    """Mean of -log p over the answer's choices: an estimate of the mean entropy of its tokens."""
+    logprobs = _logprobs(tokens, f"rollout.record={ENTROPY}")
+    assert tokens is not None
+    return float(-logprobs.sum()) / max(1, len(tokens.choices))

@@ -42,6 +42,8 @@ class Rollout:
         steps: the text of each row.
         episodes: one an environment, in order; those of a group are neighbours.
         steps_left_out, episodes_left_out: that were played, and are not in it.
+        chains: where episodes branch, those that were played from their start; else None. Others tell less of the
+            policy's success: long episodes have more places to branch at.
     """
 
     batch: StepBatch
@@ -50,6 +52,7 @@ class Rollout:
     episodes: tuple[EpisodeOutcome, ...]
     steps_left_out: int = 0
     episodes_left_out: int = 0
+    chains: tuple[EpisodeOutcome, ...] | None = None
 
     @property
     def success(self) -> float:
@@ -90,6 +93,7 @@ def merge(rollouts: Sequence[Rollout]) -> Rollout:
         episodes=tuple(episode for rollout in rollouts for episode in rollout.episodes),
         steps_left_out=sum(rollout.steps_left_out for rollout in rollouts),
         episodes_left_out=sum(rollout.episodes_left_out for rollout in rollouts),
+        chains=None if rollouts[0].chains is None else tuple(one for own in rollouts for one in own.chains or ()),
     )
 
 

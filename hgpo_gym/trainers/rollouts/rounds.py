@@ -85,7 +85,7 @@ def collect_rounds(
         missing -= int(chosen.sum())
     return Rounds(
         rollout=merge(kept),
-        first_round=parts[0].episodes,
+        first_round=parts[0].chains or parts[0].episodes,
         outcomes=tuple(outcome for part in parts for outcome in group_outcomes(part)),
         steps=sum(part.played_steps for part in parts),
         episodes=sum(part.played_episodes for part in parts),

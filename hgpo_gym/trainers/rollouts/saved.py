@@ -25,7 +25,7 @@ class KeptRollout:
         episodes: how each one went.
         tasks: the instruction of each episode.
         observations, actions: the text of each row.
-        environment_reward, environment_penalty: float64[N], what they were before shaping; None where it is none.
+        environment_reward, environment_penalty: float64[N], what they were before shaping; None where the same.
     """
 
     batch: StepBatch
@@ -41,7 +41,7 @@ def keep(rollout: Rollout, iteration: int, folder: Path, shaped: StepBatch | Non
     """Write a rollout into `folder`; every text and every context key is written once.
 
     Args:
-        shaped: the rollout's batch with the rewards and penalties that credit assignment saw, where they are others.
+        shaped: the rollout's batch as credit assignment saw it, with other rewards and penalties perhaps.
     """
     numbers: dict[str, int] = {}
 
@@ -69,9 +69,9 @@ def keep(rollout: Rollout, iteration: int, folder: Path, shaped: StepBatch | Non
         "keys": distinct_keys.tolist(),
         "texts": list(numbers),
     }
-    if shaped is not None:
-        content["environment_reward"] = rollout.batch.reward.tolist()
-        content["environment_penalty"] = rollout.batch.penalty.tolist()
+    for name in ("reward", "penalty"):
+        if not np.array_equal(before := getattr(rollout.batch, name), getattr(batch, name)):
+            content[f"environment_{name}"] = before.tolist()
     folder.mkdir(exist_ok=True)
     write_whole(_path(folder, iteration), gzip.compress(json.dumps(content).encode(), compresslevel=5, mtime=0))
 

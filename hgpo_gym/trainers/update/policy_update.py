@@ -103,6 +103,7 @@ class PolicyUpdate:
                 mini_batch = [rows[index] for index in order[start : start + self.settings.mini_batch_size]]
                 where = f"epoch {epoch + 1}, mini-batch {start // self.settings.mini_batch_size + 1}"
                 self._step(mini_batch, metrics, where, unchanged=epoch == start == 0)
+        self.optimizer.zero_grad(set_to_none=True)  # or gradients would keep their place through the next rollout
         self.policy.updated()
         return {**merge(self.processes.gather([metrics])).result(), **prepared}
 
@@ -123,9 +124,8 @@ class PolicyUpdate:
         if objective.prepare is None or not rows:
             return rows, {}
         columns, metrics = objective.prepare(rows, np.random.default_rng((Stream.OBJECTIVE, *seed[1:])))
-        return [replace(row, extras={**row.extras, **own}) for row, own in zip(rows, columns, strict=True)], dict(
-            metrics
-        )
+        rows = [replace(row, extras={**row.extras, **own}) for row, own in zip(rows, columns, strict=True)]
+        return rows, dict(metrics)
 
     def _weights_of(self, reference: Scorer) -> Weights:
         """Of its own model, or of the policy's, where it reads that without the adapter."""

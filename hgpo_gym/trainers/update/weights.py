@@ -56,10 +56,14 @@ class Weights:
 
 
 class ReplicatedWeights(Weights):
-    """Each process has all weights and all of the optimiser: DistributedDataParallel."""
+    """Each process has all weights and all of the optimiser: DistributedDataParallel, whose buckets are the gradients
+    and not a copy of them."""
 
     def __init__(self, scorer: Scorer, accelerator: "Accelerator"):
+        from accelerate.utils import DistributedDataParallelKwargs
+
         super().__init__(scorer)
+        accelerator.ddp_handler = DistributedDataParallelKwargs(gradient_as_bucket_view=True)
         self._root: DistributedDataParallel = accelerator.prepare_model(_Root(scorer.model))
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:

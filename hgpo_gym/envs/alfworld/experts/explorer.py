@@ -60,7 +60,9 @@ def read_task(sentence: str) -> Errand:
                 treatment=words.get("treatment", "").replace("hot", "heat"),
                 two="two" in words,
             )
-    raise ValueError(f"The explorer cannot read the task {sentence!r}: choose env.expert_policy=planner.")
+    raise ValueError(
+        f"The explorer cannot read the task {sentence!r}: choose env.expert_policy=planner, and env.milestones=false."
+    )
 
 
 class Explorer:

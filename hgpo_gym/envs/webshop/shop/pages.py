@@ -44,6 +44,13 @@ class State(NamedTuple):
         """The products of the present page of results."""
         return self.results[(self.results_page - 1) * PAGE_SIZE : self.results_page * PAGE_SIZE]
 
+    @property
+    def phase(self) -> int:
+        """0 before a search, 1 at results, 2 at a product, 3 with an option of it chosen, 4 after the purchase."""
+        if self.page in (SEARCH, RESULTS, DONE):
+            return {SEARCH: 0, RESULTS: 1, DONE: 4}[self.page]
+        return 3 if self.options else 2
+
 
 class Page(NamedTuple):
     """What a state looks like: its text, and what can be clicked, lower-case, in order, without repetitions."""
@@ -78,6 +85,19 @@ def draw_page(state: State, catalogue: Catalogue, *, show_attributes: bool, obse
     clickables = [piece.text.lower() for piece in pieces if piece.kind in (BUTTON, LINK)]
     clickables += [piece.text for piece in pieces if piece.kind == OPTION]
     return Page(OBSERVATION_MODES[observation_mode](pieces), tuple(dict.fromkeys(clickables)))
+
+
+def describe_clickables(state: State, page: Page, catalogue: Catalogue) -> tuple[str, ...]:
+    """What each clickable of a page stands for: title and price of a product, the kind of an option; else empty."""
+    described: dict[str, str] = {}
+    if state.page == RESULTS:
+        products = [catalogue.product(number) for number in state.products_shown]
+        described = {product.asin.lower(): f"{product.title}, {product.price}" for product in products}
+    elif state.page == ITEM:
+        options = catalogue.product(state.product).options
+        described = {value: f"{name} of this product" for name, values in options.items() for value in values}
+        described |= dict.fromkeys(SUB_PAGES, "page about this product")
+    return tuple(described.get(clickable, "") for clickable in page.clickables)
 
 
 def page_pieces(state: State, catalogue: Catalogue, *, show_attributes: bool) -> list[Piece]:

@@ -15,6 +15,7 @@ from hgpo_gym.trainers.rollouts.samplers.in_order import InOrder
 from hgpo_gym.trainers.rollouts.samplers.pods import Pods
 from hgpo_gym.trainers.rollouts.samplers.pools import Pools
 from hgpo_gym.trainers.rollouts.samplers.stages import Stages
+from hgpo_gym.trainers.rollouts.samplers.tree import Tree
 
 SAMPLERS = Registry(
     "sampler",
@@ -25,6 +26,7 @@ SAMPLERS = Registry(
         "gaussian": Gaussian,
         "pools": Pools,
         "stages": Stages,
+        "tree": Tree,
     },
     arguments=2,
     entry_points="hgpo_gym.samplers",

@@ -1,12 +1,16 @@
-"""Sampler: which tasks are played, which groups are played anew, which episodes and which steps are learned from."""
+"""Sampler: which tasks are played and how, which groups anew, which episodes and which steps are learned from."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.randomness import Stream
+from hgpo_gym.trainers.policies.base import Policy, Sampling
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.rollout import Rollout
 
 
 class GroupOutcome(NamedTuple):
@@ -52,6 +56,19 @@ class Sampler:
         """The tasks of `count` groups, the first round of an iteration: by default all tasks in a shuffled order, again
         and again, each iteration going on where the one before stopped."""
         return tasks_in_order(self.task_ids, self.seed, iteration, count)
+
+    def collect(
+        self,
+        env: ContextWrapper,
+        policy: Policy,
+        sampling: Sampling,
+        *,
+        task_ids: Sequence[str],
+        seeds: Sequence[tuple[int, ...]],
+        **options: Any,
+    ) -> Rollout:
+        """Play groups; by default `hgpo_gym.trainers.rollouts.collect.collect`, which see."""
+        return collect(env, policy, sampling, task_ids=task_ids, seeds=seeds, **options)
 
     def most_rounds(self, iteration: int) -> int:  # noqa: ARG002 - for subclasses
         """The most rounds of this iteration: in each one the groups that were not informative are played anew."""

@@ -20,7 +20,7 @@ def kl_k3(logprobs: "Tensor", reference: "Tensor") -> "Tensor":
     """float[T]: KL(policy | reference) by the estimator k3 (Schulman, 2020), exp(d) - d - 1 with d = log(ref / pi).
 
     Never negative, and unbiased for tokens drawn from the policy but for the cuts: d at 20 either way and the value at
-    10, beyond which it has no gradient, or one token at d = 10 would outweigh 40,000 others.
+    10, beyond which it has no gradient. One token at d = 10 would have a loss of 22,000.
     """
     difference = log_ratio(reference, logprobs)
     return (difference.exp() - difference - 1).clamp(max=LARGEST_KL)

@@ -1,0 +1,36 @@
+"""An estimator on a toy batch with the columns of a run: what cannot be shows before anything is written."""
+
+from typing import Any
+
+import numpy as np
+
+from hgpo_gym.advantages import ESTIMATORS, StepBatch, assign
+from hgpo_gym.trainers.settings import RunSettings
+
+RECORDED = ("agent", "turn", "truncated")
+"""The extras of every rollout."""
+
+
+def try_estimator(run: RunSettings) -> None:
+    """Assign credit to two groups of two episodes of two steps.
+
+    Raises:
+        ValueError: an unknown estimator or option, a value that it refuses, a column that the run does not record.
+    """
+    ESTIMATORS.check_options(*run.algo)
+    steps = range(8)
+    extras: dict[str, Any] = {name: [0] * len(steps) for name in (*RECORDED, *run.rollout.record)}
+    batch = StepBatch.from_records(
+        group=[step // 4 for step in steps],
+        trajectory=[step // 2 for step in steps],
+        step=[step % 2 for step in steps],
+        observation=[f"place {step % 2}" for step in steps],
+        reward=[float(step in (1, 5)) for step in steps],
+        history_length=run.memory.history_length,
+        action=[f"go {step // 2 % 2}" for step in steps],
+        success=[step // 2 % 2 == 0 for step in steps],
+        final_observation=["the end"] * len(steps),
+        **extras,
+    )
+    with np.errstate(all="ignore"):
+        assign(run.algo.name, batch, **run.algo.options)
