@@ -13,11 +13,17 @@ from hgpo_gym.config.compose import load_run
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.export import export
-from hgpo_gym.trainers.models.huggingface import load_model
-from hgpo_gym.trainers.models.language_model import LoraSettings
+from hgpo_gym.trainers.policies.huggingface import load_model
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
-from hgpo_gym.trainers.policies.lora import WithoutAdapter, add_adapter, load_adapter, merge, plain_weights
+from hgpo_gym.trainers.policies.lora import (
+    LoraSettings,
+    WithoutAdapter,
+    add_adapter,
+    load_adapter,
+    merge,
+    plain_weights,
+)
 from hgpo_gym.trainers.run import Run, make_learner
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.settings import RunSettings

@@ -26,11 +26,11 @@ from hgpo_gym.files import NotWrittenError, make_whole, write_whole
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, UnsoundError
 from hgpo_gym.trainers.learners import Saving
-from hgpo_gym.trainers.models.huggingface import load_model, save_model
+from hgpo_gym.trainers.models.initial_weights import initial_weights
+from hgpo_gym.trainers.policies.huggingface import load_model, save_model
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.run_directory import RunDirectory, open_run, read_metrics, read_summary
 from hgpo_gym.trainers.settings import RunSettings
-from hgpo_gym.trainers.warm_start.weights import initial_weights
 from tests import small_runs
 from tests.checks import killed_run
 from tests.small_runs import numbers

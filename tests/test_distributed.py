@@ -18,10 +18,11 @@ from hgpo_gym.config.compose import load_run
 from hgpo_gym.trainers.environments import make_env
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
 from hgpo_gym.trainers.policies.batching import dealt_batches, length_sorted_batches
-from hgpo_gym.trainers.processes import ALONE, Processes, join_processes
+from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.rollout import merge
 from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
+from hgpo_gym.trainers.run import processes_of
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary
 from tests import small_runs
 from tests.small_runs import numbers
@@ -259,19 +260,19 @@ def test_a_process_without_a_sequence_has_an_empty_batch():
 def test_settings_that_do_not_suit_several_processes(count, overrides, message, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", str(count))
     with pytest.raises(ValueError, match=message.replace("?", r"\?")):
-        join_processes(load_run(overrides))
+        processes_of(load_run(overrides))
 
 
 def test_accelerate_leaves_the_strategy_to_the_configuration(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(ValueError, match="leave that to distributed=fsdp2"):
-        join_processes(load_run(["distributed=fsdp2"]))
+        processes_of(load_run(["distributed=fsdp2"]))
 
 
 def test_one_process_is_alone_whatever_is_set(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert join_processes(load_run(["distributed=fsdp2"])) is ALONE
+    assert processes_of(load_run(["distributed=fsdp2"])) is ALONE
 
 
 def test_other_commands_are_not_for_several_processes(tmp_path):

@@ -6,8 +6,8 @@ import torch
 import transformers
 from transformers.cache_utils import DynamicCache
 
-from hgpo_gym.trainers.models.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies import Request, Sampling
+from hgpo_gym.trainers.policies.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies.kv_cache import ROOM, GrowingLayer, Rows, join
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score

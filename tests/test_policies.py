@@ -11,10 +11,10 @@ from hgpo_gym.config.compose import load_run
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.memory import ContextWrapper, Memory, PromptTemplate
 from hgpo_gym.trainers.evaluation import Evaluation, evaluate
-from hgpo_gym.trainers.models.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies import ExpertPolicy, RandomPolicy, Request, Sampling
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
 from hgpo_gym.trainers.policies.engines import make_policy
+from hgpo_gym.trainers.policies.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import likelihood, score
 from hgpo_gym.trainers.policies.trie import TokenTrie

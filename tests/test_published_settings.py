@@ -5,7 +5,7 @@ import torch
 
 from hgpo_gym.config.choices import choices
 from hgpo_gym.config.compose import load_config
-from hgpo_gym.trainers.models.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
+from hgpo_gym.trainers.policies.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.run_directory import flatten, read_metrics
 from tests.small_runs import train
 

@@ -12,8 +12,8 @@ from hgpo_gym.advantages import StepBatch
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.policies import TokenRecord
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.settings import TrainerSettings
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
+from hgpo_gym.trainers.update.settings import TrainerSettings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

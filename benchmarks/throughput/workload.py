@@ -7,8 +7,8 @@ import numpy as np
 
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
-from hgpo_gym.trainers.models.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies import ExpertPolicy, Request, Response, Sampling, TokenRecord
+from hgpo_gym.trainers.policies.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.settings import WarmStartSettings

@@ -16,14 +16,13 @@ from hgpo_gym.plugins import load_plugins
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError
 from hgpo_gym.trainers.export import export as export_model
-from hgpo_gym.trainers.models.huggingface import load_model, save_model
+from hgpo_gym.trainers.models.initial_weights import initial_weights
 from hgpo_gym.trainers.models.language_model import LanguageModel
+from hgpo_gym.trainers.policies.huggingface import load_model, save_model
 from hgpo_gym.trainers.policies.tabular import TableFullError
-from hgpo_gym.trainers.processes import join_processes
-from hgpo_gym.trainers.run import Run
+from hgpo_gym.trainers.run import Run, processes_of
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.policy_update import NonFiniteError
-from hgpo_gym.trainers.warm_start.weights import initial_weights
 
 
 def train(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
@@ -39,7 +38,7 @@ def train(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
 def _train(settings: RunSettings) -> bool:
     """Train a run. Returns whether this process is the one that reports on it."""
     with mistakes_explained():
-        processes = join_processes(settings)
+        processes = processes_of(settings)
         progress = Progress(Console(quiet=not processes.main))
         run = Run(settings, progress, processes)
         processes.wait()  # until all have looked, before one writes in it

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from hgpo_gym.files import make_whole
 from hgpo_gym.trainers.checkpoint import Checkpoints
-from hgpo_gym.trainers.models.huggingface import load_model, save_model
+from hgpo_gym.trainers.policies.huggingface import load_model, save_model
 from hgpo_gym.trainers.policies.lora import CONFIG as ADAPTER_CONFIG
 from hgpo_gym.trainers.policies.lora import base_of, load_adapter, merge
 from hgpo_gym.trainers.run_directory import read_config

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     import torch
 
-    from hgpo_gym.trainers.settings import RunSettings
-
 LONGEST_WAIT = timedelta(hours=12)
 """For each other: a warm start takes one process as long as it takes. If one dies, its launcher ends the others."""
 
@@ -109,19 +107,23 @@ def launched() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def join_processes(run: "RunSettings") -> Processes:
+def join_processes(strategy: str, *, groups: int, on_cpu: bool) -> Processes:
     """The processes that were launched for a run, once all are there.
+
+    Args:
+        strategy: see `distributed` in `configs/config.yaml`.
+        groups: task groups of an iteration, which they share.
+        on_cpu: whether the run is on CPUs, even if there are GPUs.
 
     Raises:
         ValueError: the settings are not for several processes, or not for as many.
     """
-    strategy, count = run.distributed, launched()
+    count = launched()
     if count == 1:
         return ALONE
     if strategy == "none":
         raise ValueError(f"{count} processes were launched, and distributed=none is for one: set ddp or fsdp2.")
-    run.model.check(run, count)
-    if (groups := run.rollout.num_tasks) % count:
+    if groups % count:
         several = f"{groups - groups % count} or {groups - groups % count + count}" if groups > count else str(count)
         raise ValueError(
             f"rollout.num_tasks={groups} is not a multiple of {count} processes, which take whole groups, as many "
@@ -132,8 +134,7 @@ def join_processes(run: "RunSettings") -> Processes:
             raise ValueError(f"accelerate was told to use {plugin}: leave that to distributed={strategy}.")
     import torch
 
-    on_cpu = run.resolved["model"]["device"] == "cpu" or not torch.cuda.is_available()
-    return SeveralProcesses(strategy, on_cpu=on_cpu)
+    return SeveralProcesses(strategy, on_cpu=on_cpu or not torch.cuda.is_available())
 
 
 def check_seen_by_all(processes: Processes, path: Path) -> None:

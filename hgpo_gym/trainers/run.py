@@ -16,7 +16,7 @@ from hgpo_gym.trainers.evaluation import Evaluation, best_evaluation, evaluate
 from hgpo_gym.trainers.learners import LEARNERS, Learned, Learner, Saving
 from hgpo_gym.trainers.loggers import find_loggers
 from hgpo_gym.trainers.metrics import LEGEND, PARTS, describe_iteration
-from hgpo_gym.trainers.processes import ALONE, Processes, check_seen_by_all
+from hgpo_gym.trainers.processes import ALONE, Processes, check_seen_by_all, join_processes, launched
 from hgpo_gym.trainers.rollouts import saved as saved_rollouts
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run_directory import open_run
@@ -31,6 +31,18 @@ def make_learner(settings: RunSettings, progress: Progress, processes: Processes
         ModuleNotFoundError: its library is missing.
     """
     return LEARNERS.bind(settings.learner)(settings, processes, progress)
+
+
+def processes_of(settings: RunSettings) -> Processes:
+    """The processes that were launched for a run, once all are there.
+
+    Raises:
+        ValueError: the settings are not for several processes, or not for as many.
+    """
+    if (count := launched()) > 1:
+        settings.model.check(settings, count)
+    on_cpu = settings.resolved["model"].get("device") == "cpu"
+    return join_processes(settings.distributed, groups=settings.rollout.num_tasks, on_cpu=on_cpu)
 
 
 class Run:

@@ -19,7 +19,6 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     create_model,
-    model_validator,
 )
 
 from hgpo_gym.memory.keys import KEY_FUNCTIONS
@@ -27,12 +26,11 @@ from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.registry import Choice
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.models import MODELS, Model
+from hgpo_gym.trainers.model_kinds import MODELS, Model
 from hgpo_gym.trainers.policies.base import Sampling
 from hgpo_gym.trainers.policies.engines import ENGINES
 from hgpo_gym.trainers.section import Section, one_of, parse_section
-from hgpo_gym.trainers.update.aggregation import AGGREGATIONS
-from hgpo_gym.trainers.update.corrections import CORRECTIONS
+from hgpo_gym.trainers.update.settings import TrainerSettings
 
 
 class EnvSettings(Section):
@@ -62,47 +60,6 @@ class RolloutSettings(Section):
     @property
     def sampling(self) -> Sampling:
         return Sampling(temperature=self.temperature, max_new_tokens=self.max_new_tokens)
-
-
-class TrainerSettings(Section):
-    iterations: NonNegativeInt
-    learning_rate: NonNegativeFloat
-    warmup_steps: NonNegativeInt
-    weight_decay: NonNegativeFloat
-    mini_batch_size: PositiveInt
-    update_epochs: PositiveInt
-    clip_low: NonNegativeFloat
-    clip_high: NonNegativeFloat
-    kl_coef: NonNegativeFloat
-    entropy_coef: NonNegativeFloat
-    loss_aggregation: Annotated[str | None, AfterValidator(one_of(AGGREGATIONS))]
-    loss_constant: PositiveFloat
-    max_grad_norm: PositiveFloat
-    invalid_action_penalty: NonNegativeFloat
-    max_batch_tokens: PositiveInt
-    recompute_logprobs: bool
-    importance_correction: Annotated[str, AfterValidator(one_of(CORRECTIONS))]
-    importance_cap: PositiveFloat
-    importance_options: dict[str, Any] | None
-    off_policy_limit: float | None
-    optimizer: Literal["adamw", "adamw_8bit"]
-    precision: Literal["float32", "bfloat16"]
-    gradient_checkpointing: bool
-
-    @model_validator(mode="after")
-    def _check_correction(self) -> Self:
-        try:
-            CORRECTIONS.check_options(*self.correction)
-        except ValueError as error:
-            raise ValueError(f"trainer.importance_options={self.importance_options}: {error}") from None
-        return self
-
-    @property
-    def correction(self) -> Choice:
-        """The importance correction; its cap is `importance_cap` where it has one."""
-        capped = "cap" in CORRECTIONS.options(self.importance_correction)
-        cap = {"cap": self.importance_cap} if capped else {}
-        return Choice(self.importance_correction, {**cap, **(self.importance_options or {})})
 
 
 class EvaluationSettings(Section):

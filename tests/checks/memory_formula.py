@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 import torch
 import transformers
 
-from hgpo_gym.trainers.models.huggingface import DTYPES
-from hgpo_gym.trainers.models.language_model import LoraSettings
+from hgpo_gym.trainers.policies.huggingface import DTYPES
 from hgpo_gym.trainers.policies.likelihood import LOGITS_AT_ONCE, computing_in
-from hgpo_gym.trainers.policies.lora import add_adapter
+from hgpo_gym.trainers.policies.lora import LoraSettings, add_adapter
 
 LOGIT_BYTES = 21
 """For each logit at the peak of the backward pass, measured: five copies in float32 and a mask."""

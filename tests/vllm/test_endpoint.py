@@ -9,11 +9,11 @@ import threading
 import pytest
 
 from hgpo_gym.config.compose import load_config
-from hgpo_gym.trainers.models.huggingface import make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.base import NoAnswerError
 from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
 from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
+from hgpo_gym.trainers.policies.huggingface import make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 

@@ -11,12 +11,11 @@ import torch
 
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
-from hgpo_gym.trainers.models.huggingface import make_tiny_model, train_tokenizer
-from hgpo_gym.trainers.models.language_model import LoraSettings
 from hgpo_gym.trainers.policies import Request, Sampling
+from hgpo_gym.trainers.policies.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
-from hgpo_gym.trainers.policies.lora import add_adapter
+from hgpo_gym.trainers.policies.lora import LoraSettings, add_adapter
 from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.run_directory import read_metrics

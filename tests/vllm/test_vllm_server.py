@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from hgpo_gym.trainers.models.huggingface import make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies import Request, Sampling
+from hgpo_gym.trainers.policies.huggingface import make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
 from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT

@@ -48,7 +48,7 @@ class PolicyGradientLearner:
 
     Raises:
         ValueError: an unknown choice or option, a value that estimator or objective refuses, a column that the
-            estimator needs and the run does not record, extras that the objective needs and the estimator does not give.
+            estimator needs and the run does not record, extras that an objective needs and its estimator does not give.
     """
 
     packages = ()

@@ -1,16 +1,14 @@
 """`model=tiny` and `model=pretrained`: causal language models of transformers, with or without an adapter."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
-
-from hgpo_gym.trainers.models.huggingface import load_model
+from hgpo_gym.trainers.models.initial_weights import initial_weights
+from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettings
 from hgpo_gym.trainers.policies.engines import make_policy
+from hgpo_gym.trainers.policies.huggingface import load_model
 from hgpo_gym.trainers.policies.lora import CONFIG as ADAPTER_CONFIG
 from hgpo_gym.trainers.policies.lora import add_adapter, base_of, load_adapter
-from hgpo_gym.trainers.section import Section
-from hgpo_gym.trainers.warm_start.weights import initial_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -20,30 +18,8 @@ if TYPE_CHECKING:
     from hgpo_gym.trainers.settings import RunSettings
 
 
-class LoraSettings(Section):
-    """See `configs/model/pretrained.yaml`."""
-
-    rank: PositiveInt | None
-    alpha: NonNegativeFloat
-    dropout: Annotated[float, Field(ge=0, lt=1)]
-    target_modules: str | list[str]
-
-
-class LanguageModel(Section):
-    """See `configs/model/tiny.yaml` and `pretrained.yaml`. The shape is that of a model made from scratch, where there
-    is no path."""
-
-    path: str | None
-    seed: NonNegativeInt
-    device: str
-    threads: PositiveInt | None
-    dtype: Literal["float32", "bfloat16"]
-    quantization: Literal["nf4"] | None
-    lora: LoraSettings
-    hidden_size: PositiveInt | None = None
-    layers: PositiveInt | None = None
-    heads: PositiveInt | None = None
-    vocabulary_size: PositiveInt | None = None
+class LanguageModel(LanguageModelSettings):
+    """What makes policies of these settings."""
 
     def check(self, run: "RunSettings", processes: int) -> None:  # noqa: ARG002 - Model
         if processes > 1 and self.device not in ("auto", "cpu", "cuda"):

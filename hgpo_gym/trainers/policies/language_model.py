@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.models.huggingface import save_model
 from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.trainers.policies.generation import GeneratedSequence, SequenceGenerator
+from hgpo_gym.trainers.policies.huggingface import save_model
 from hgpo_gym.trainers.policies.likelihood import computing_in, likelihood
 from hgpo_gym.trainers.policies.sampling import uniform_numbers
 from hgpo_gym.trainers.policies.trie import TokenTrie

@@ -3,22 +3,32 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from hgpo_gym.trainers.policies.base import Likelihood, TokenRecord, TrainablePolicy
+from hgpo_gym.trainers.section import Section
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from hgpo_gym.trainers.models.language_model import LoraSettings
+
+class LoraSettings(Section):
+    """See `configs/model/pretrained.yaml`."""
+
+    rank: PositiveInt | None
+    alpha: NonNegativeFloat
+    dropout: Annotated[float, Field(ge=0, lt=1)]
+    target_modules: str | list[str]
+
 
 CONFIG = "adapter_config.json"
 """The file that tells a folder with an adapter from one with a whole model."""
 
 
-def add_adapter(model: "PreTrainedModel", settings: "LoraSettings", seed: int) -> "PreTrainedModel":
+def add_adapter(model: "PreTrainedModel", settings: LoraSettings, seed: int) -> "PreTrainedModel":
     """The model with a new adapter, the only part of it that trains; it changes nothing yet.
 
     The adapter's weights are float32, whatever the model's are. `seed` draws the half of them that is not 0.

@@ -11,7 +11,6 @@ import torch
 
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.policies.base import Likelihood
-from hgpo_gym.trainers.settings import TrainerSettings
 from hgpo_gym.trainers.update.aggregation import Totals, aggregate
 from hgpo_gym.trainers.update.corrections import CORRECTIONS
 from hgpo_gym.trainers.update.metrics import UpdateMetrics
@@ -19,6 +18,7 @@ from hgpo_gym.trainers.update.objectives import Tokens, answer_mean
 from hgpo_gym.trainers.update.objectives.bound import bind_objective
 from hgpo_gym.trainers.update.objectives.terms import kl_k3
 from hgpo_gym.trainers.update.rows import Row, per_token
+from hgpo_gym.trainers.update.settings import TrainerSettings
 
 
 class Loss:

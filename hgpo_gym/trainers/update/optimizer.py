@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from hgpo_gym.trainers.settings import TrainerSettings
+from hgpo_gym.trainers.update.settings import TrainerSettings
 
 
 def make_optimizer(model: torch.nn.Module, settings: TrainerSettings) -> torch.optim.Optimizer:

@@ -10,17 +10,18 @@ import torch
 from hgpo_gym.advantages import Advantages, StepBatch
 from hgpo_gym.randomness import Stream
 from hgpo_gym.registry import Choice
-from hgpo_gym.trainers.models.huggingface import checkpoint_activations
 from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord, TrainablePolicy
 from hgpo_gym.trainers.policies.batching import dealt_batches
+from hgpo_gym.trainers.policies.huggingface import checkpoint_activations
 from hgpo_gym.trainers.policies.likelihood import computing_in
 from hgpo_gym.trainers.processes import ALONE, Processes
-from hgpo_gym.trainers.settings import TrainerSettings
 from hgpo_gym.trainers.update.aggregation import Totals
 from hgpo_gym.trainers.update.loss import Loss
+from hgpo_gym.trainers.update.measured import with_old, with_reference
 from hgpo_gym.trainers.update.metrics import UpdateMetrics, merge
 from hgpo_gym.trainers.update.optimizer import load_state_by_name, make_optimizer, state_by_name, warm_up
-from hgpo_gym.trainers.update.rows import Row, make_rows, per_token, with_old, with_reference
+from hgpo_gym.trainers.update.rows import Row, make_rows, per_token
+from hgpo_gym.trainers.update.settings import TrainerSettings
 from hgpo_gym.trainers.update.weights import Weights, clip_gradients, distribute
 
 

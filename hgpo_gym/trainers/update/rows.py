@@ -1,17 +1,13 @@
-"""What an update trains on: the answers that had a choice, and how likely each policy involved finds their tokens."""
+"""What an update trains on: the answers that had a choice."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
 from hgpo_gym.advantages import Advantages, StepBatch
 from hgpo_gym.trainers.policies.base import TokenRecord
-from hgpo_gym.trainers.policies.likelihood import measure
-from hgpo_gym.trainers.processes import Processes
-from hgpo_gym.trainers.settings import TrainerSettings
-from hgpo_gym.trainers.update.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,51 +78,9 @@ def make_rows(tokens: Sequence[TokenRecord], batch: StepBatch, advantages: Advan
     return rows
 
 
-def with_old(
-    rows: Sequence[Row],
-    policy: Weights,
-    reads: Sequence[str],
-    settings: TrainerSettings,
-    temperature: float,
-    processes: Processes,
-) -> list[Row]:
-    """The rows with what the trainer's weights say before the update: `old`, and `before` what is named by `reads`."""
-    measured = _measured(rows, policy, ("logprobs", *reads), settings, temperature, processes)
-    return [replace(row, old=own.pop("logprobs"), before=own) for row, own in zip(rows, measured, strict=True)]
-
-
-def with_reference(
-    rows: Sequence[Row], reference: Weights, settings: TrainerSettings, temperature: float, processes: Processes
-) -> list[Row]:
-    """The rows with the reference policy's log-probabilities."""
-    measured = _measured(rows, reference, ("logprobs",), settings, temperature, processes)
-    return [replace(row, reference=own["logprobs"]) for row, own in zip(rows, measured, strict=True)]
-
-
 def per_token(values: Sequence[np.ndarray | None], device: torch.device) -> torch.Tensor:
     """float32[T]: the rows' values one after the other; none may be missing."""
     return torch.from_numpy(np.concatenate(values, dtype=np.float32)).to(device)  # type: ignore[arg-type]
-
-
-def _measured(
-    rows: Sequence[Row],
-    weights: Weights,
-    names: Sequence[str],
-    settings: TrainerSettings,
-    temperature: float,
-    processes: Processes,
-) -> list[dict[str, np.ndarray]]:
-    """Processes that have the same rows share the work, and all get all of it."""
-    with weights.gathered():
-        own = measure(
-            weights.scorer,
-            processes.share([row.tokens for row in rows]),
-            names,
-            temperature=temperature,
-            max_batch_tokens=settings.max_batch_tokens,
-            precision=settings.precision,
-        )
-    return processes.gather(own)
 
 
 def _repeat(value: float, choices: np.ndarray) -> np.ndarray:

@@ -6,10 +6,10 @@ import numpy as np
 
 from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.models import huggingface
-from hgpo_gym.trainers.models.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
-from hgpo_gym.trainers.policies import likelihood
+from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettings
+from hgpo_gym.trainers.policies import huggingface, likelihood
 from hgpo_gym.trainers.policies.base import TokenRecord
+from hgpo_gym.trainers.policies.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.rollouts.transcripts import Transcript
 from hgpo_gym.trainers.warm_start import imitation
@@ -19,14 +19,13 @@ from hgpo_gym.trainers.warm_start.imitation import imitate
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from hgpo_gym.trainers.models.language_model import LanguageModel
     from hgpo_gym.trainers.settings import RunSettings
 
 RUNTIME_SETTINGS = ("device", "threads", "dtype", "quantization", "lora")
 """Settings of the model group that the initial weights do not depend on."""
 
 
-def initial_weights(run: "RunSettings", model: "LanguageModel", progress: Progress) -> str:
+def initial_weights(run: "RunSettings", model: LanguageModelSettings, progress: Progress) -> str:
     """The folder or hub name of the weights that training starts from, warm-started.
 
     What is made or warm-started is kept in the cache under a key of all the settings that it depends on, so that every
@@ -48,7 +47,7 @@ def initial_weights(run: "RunSettings", model: "LanguageModel", progress: Progre
 
 
 def _make(
-    run: "RunSettings", model: "LanguageModel", episodes: list[Transcript], progress: Progress
+    run: "RunSettings", model: LanguageModelSettings, episodes: list[Transcript], progress: Progress
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     made, tokenizer = _from_scratch(run, model, episodes) if model.path is None else _given(model)
     source = run.warmstart.source
@@ -69,13 +68,13 @@ def _make(
     return made, tokenizer
 
 
-def _given(model: "LanguageModel") -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+def _given(model: LanguageModelSettings) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     assert model.path is not None
     return load_model(model.path, device=model.device)
 
 
 def _from_scratch(
-    run: "RunSettings", model: "LanguageModel", episodes: list[Transcript]
+    run: "RunSettings", model: LanguageModelSettings, episodes: list[Transcript]
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     """A tokenizer of the episodes' words, and a small model with random weights."""
     texts = (prompt + answer for prompt, answer in _pairs(run, episodes))

@@ -1,0 +1,54 @@
+"""What is computed of all rows before the weights change: how likely each policy involved finds their tokens."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hgpo_gym.trainers.policies.likelihood import measure
+from hgpo_gym.trainers.processes import Processes
+from hgpo_gym.trainers.update.rows import Row
+from hgpo_gym.trainers.update.settings import TrainerSettings
+from hgpo_gym.trainers.update.weights import Weights
+
+
+def with_old(
+    rows: Sequence[Row],
+    policy: Weights,
+    reads: Sequence[str],
+    settings: TrainerSettings,
+    temperature: float,
+    processes: Processes,
+) -> list[Row]:
+    """The rows with what the trainer's weights say before the update: `old`, and `before` what is named by `reads`."""
+    measured = _measured(rows, policy, ("logprobs", *reads), settings, temperature, processes)
+    return [replace(row, old=own.pop("logprobs"), before=own) for row, own in zip(rows, measured, strict=True)]
+
+
+def with_reference(
+    rows: Sequence[Row], reference: Weights, settings: TrainerSettings, temperature: float, processes: Processes
+) -> list[Row]:
+    """The rows with the reference policy's log-probabilities."""
+    measured = _measured(rows, reference, ("logprobs",), settings, temperature, processes)
+    return [replace(row, reference=own["logprobs"]) for row, own in zip(rows, measured, strict=True)]
+
+
+def _measured(
+    rows: Sequence[Row],
+    weights: Weights,
+    names: Sequence[str],
+    settings: TrainerSettings,
+    temperature: float,
+    processes: Processes,
+) -> list[dict[str, np.ndarray]]:
+    """Processes that have the same rows share the work, and all get all of it."""
+    with weights.gathered():
+        own = measure(
+            weights.scorer,
+            processes.share([row.tokens for row in rows]),
+            names,
+            temperature=temperature,
+            max_batch_tokens=settings.max_batch_tokens,
+            precision=settings.precision,
+        )
+    return processes.gather(own)
