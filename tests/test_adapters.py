@@ -151,9 +151,9 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HGPO_GYM_CACHE", str(folder / "cache"))
-        train(folder / "whole", settings=RUN)
-        train(folder / "broken", "trainer.iterations=1", settings=RUN)
-        train(folder / "broken", "resume=must", settings=RUN)
+        train(folder / "whole")
+        train(folder / "broken", "trainer.iterations=1")
+        train(folder / "broken", "resume=must")
     return folder
 
 
