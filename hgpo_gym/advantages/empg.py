@@ -8,7 +8,7 @@ import numpy as np
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs, over_the_batch
 from hgpo_gym.advantages.estimators import NO_OPTIONS, estimate
-from hgpo_gym.advantages.statistics import levelled
+from hgpo_gym.advantages.statistics import levelled, relative_to_group
 from hgpo_gym.advantages.values import is_last, next_in_episode
 
 
@@ -48,9 +48,10 @@ def empg(
     advantages = estimate(base, batch, **base_options)
     if not len(batch):
         return advantages
-    entropy = levelled(batch.column("entropy", "empg").astype(np.float64), np.zeros(len(batch), dtype=np.int64))
+    whole_batch = np.zeros(len(batch), dtype=np.int64)
+    entropy = levelled(batch.column("entropy", "empg").astype(np.float64), whole_batch)
     scaled = (entropy - entropy.min()) / (entropy.max() - entropy.min() + 1e-8)
     confidence = np.exp(-k * scaled)
     ahead = np.where(is_last(batch), 0.0, np.exp(-k_next * next_in_episode(batch, scaled)))
     modulated = advantages * (confidence / confidence.mean()) + bonus * ahead
-    return levelled(modulated, np.zeros(len(batch), dtype=np.int64)) - modulated.mean()
+    return relative_to_group(modulated, whole_batch, "mean_norm", ddof=1)
