@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-verl test-vllm check docs install parity benchmark clean
+.PHONY: demo test test-verl test-vllm check docs dist install parity benchmark clean
 
 # Installed once; again whenever the requirements change. Torch comes first, and exactly, so that pip takes a CPU build
 # that it is pointed to (a wheel at hand, an index of CPU builds) rather than the newest one with its CUDA packages.
@@ -50,9 +50,27 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The site needs no torch: an environment of its own is there in a minute.
+.venv-docs/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --upgrade pip
+	.venv-docs/bin/python -m pip install --quiet --editable ".[docs]"
+	touch $@
+
 docs: export NO_MKDOCS_2_WARNING = 1
-docs: install
-	$(BIN)/python -m mkdocs build --strict
+docs: .venv-docs/installed
+	.venv-docs/bin/python -m mkdocs build --strict
+
+# What is released: built, then tried where nothing else is installed, from a folder that is not the checkout.
+dist:
+	rm -rf dist .venv-dist
+	$(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip install --quiet build
+	.venv-dist/bin/python -m build --outdir dist .
+	$(PYTHON) -m venv --clear .venv-dist
+	.venv-dist/bin/python -m pip install --quiet dist/*.whl
+	cd dist && ../.venv-dist/bin/hgpo-gym envs
+	cd dist && ../.venv-dist/bin/python ../.ci/try_readme.py ../README.md
 
 parity: install
 	$(BIN)/python -m benchmarks.alfworld_parity $(or $(ALFWORLD_DATA),../shared/data/alfworld) --steps 50
@@ -61,4 +79,4 @@ benchmark: install
 	$(BIN)/python -m benchmarks.credit_assignment
 
 clean:
-	rm -rf .venv .venv-verl .venv-vllm runs site
+	rm -rf .venv .venv-dist .venv-docs .venv-verl .venv-vllm dist runs site

@@ -3,9 +3,9 @@
 import inspect
 from collections.abc import Mapping
 
+from griffe import Docstring, DocstringSectionKind
 from gymnasium.envs.registration import load_env_creator
 
-from docs_site.docstrings import parameter_meanings
 from docs_site.markdown import code, prose, settings, table
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv
 from hgpo_gym.envs.alfworld.data.dataset import GAMES
@@ -25,7 +25,13 @@ def own_environments() -> list[EnvRecord]:
 
 def option_meanings(id: str) -> dict[str, str]:
     """What the docstring of an environment's class says about each option."""
-    return parameter_meanings(_creator(id))
+    sections = Docstring(inspect.getdoc(_creator(id)) or "").parse("google", warn_missing_types=False)
+    return {
+        parameter.name: " ".join(parameter.description.split())
+        for section in sections
+        if section.kind is DocstringSectionKind.parameters
+        for parameter in section.value
+    }
 
 
 def options(id: str) -> str:

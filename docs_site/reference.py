@@ -6,11 +6,10 @@ from collections.abc import Iterator
 import yaml
 
 from docs_site.config_files import ConfigFile, config_files, explanation
-from docs_site.docstrings import first_paragraph, parameter_meanings
 from docs_site.environments import option_meanings, own_environments
 from docs_site.markdown import code, prose, settings, table
 from hgpo_gym.cli.main import COMMANDS, EXAMPLES, make_parser
-from hgpo_gym.config.choices import FOLDER, REGISTRIES, choice_settings, env_settings, has_file
+from hgpo_gym.config.choices import FOLDER, env_settings, has_file
 from hgpo_gym.envs.registration import EnvRecord
 
 GROUPS = {
@@ -18,6 +17,7 @@ GROUPS = {
     "learner": "What an iteration does.",
     "algo": "How credit is assigned.",
     "objective": "What the policy update maximises, or the loss that it minimises.",
+    "team": "Who answers, and when an answer is the action.",
     "prompt": "How a step is put to the model.",
     "engine": "What generates the answers.",
     "trainer": "The policy update.",
@@ -43,6 +43,7 @@ def configuration(_: str = "") -> str:
                 parts.append(_file_section(title, file.name.replace("/", "-"), file, level=3))
         if group == "env":
             parts += [_made_section(record) for record in own_environments() if not has_file("env", record.name)]
+        parts += [_choice_section(group, name) for name in REGISTRIES.get(group, ()) if not has_file(group, name)]
     for command in sorted(files.keys() & COMMANDS.keys()):
         parts.append(_file_section(f"Only hgpo-gym {command}", command, files[command], level=2))
     return "\n\n".join(parts)
@@ -62,24 +63,10 @@ def _made_section(record: EnvRecord) -> str:
     """The settings of an environment without a file: the options of its class."""
     meanings = option_meanings(record.id) | {"id": "For gymnasium.make.", "max_episode_steps": "Its step limit."}
     rows = [
-        (code(f"env.{key}"), code(yaml.safe_dump(value).removesuffix("...\n").strip()), prose(meanings[key]))
+        (code(f"env.{key}"), code(_as_yaml(value)), prose(meanings[key]))
         for key, value in env_settings(record)["env"].items()
     ]
     return f"### env={record.name} {{#env-{record.name}}}\n\n{prose(record.description)}\n\n{settings(COLUMNS, rows)}"
-
-
-def _choice_section(group: str, name: str) -> str:
-    """The settings of a choice without a file: the options of its function or class."""
-    registry = REGISTRIES[group]
-    chosen = registry[name]
-    meanings = parameter_meanings(chosen)
-    rows = [
-        (code(f"{group}.{option}"), code(_as_yaml(value)), prose(meanings[option]))
-        for option, value in choice_settings(registry, name).items()
-        if option != "name"
-    ]
-    title = f"### {group}={name} {{#{group}-{name}}}\n\n{prose(first_paragraph(chosen))}"
-    return f"{title}\n\n{settings(COLUMNS, rows)}" if rows else title
 
 
 def _as_yaml(value: object) -> str:

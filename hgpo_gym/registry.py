@@ -57,6 +57,10 @@ class Registry(Mapping[str, Callable[..., Any]]):
             entry = self._all[name] = entry.load()
         return entry
 
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a choice; nothing is imported for that."""
+        return name in self._all
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._all)
 

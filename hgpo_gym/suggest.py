@@ -12,4 +12,5 @@ def unknown_name(kind: str, name: object, valid: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
     more = f", ... ({len(names)} in all)" if len(names) > _LISTED else ""
-    return f"Unknown {kind} {str(name)!r}.{hint} Valid: {', '.join(names[:_LISTED])}{more}."
+    valid_ones = f"Valid: {', '.join(names[:_LISTED])}{more}." if names else "There are none."
+    return f"Unknown {kind} {str(name)!r}.{hint} {valid_ones}"

@@ -167,7 +167,7 @@ def test_the_reference_is_what_lies_under_the_adapter(run, tmp_path):
     """No second copy of the model is kept for the KL loss."""
     shutil.copytree(run / "whole", tmp_path / "run")
     with Run(small_runs.settings(tmp_path / "run", "resume=must", base=RUN), Progress()) as resumed:
-        assert isinstance(resumed.learner.update.reference, WithoutAdapter)
+        assert isinstance(resumed.learner.update.reference.scorer, WithoutAdapter)
 
 
 def test_export_merges_to_the_same_outputs(run, tmp_path, monkeypatch):
@@ -221,7 +221,7 @@ def test_an_adapter_whose_base_is_gone_names_it(base, tmp_path):
         (["model.lora.rank=4", "model.quantization=nf4"], "bitsandbytes", ModuleNotFoundError, "needs bitsandbytes"),
         (["model.quantization=nf4"], None, ValueError, r"do not train\. Set model\.lora\.rank"),
         (["model.lora.rank=4", "model.quantization=nf5"], None, ValueError, r"Did you mean 'nf4'\?"),
-        (["model.lora.rank=0"], None, ValueError, "model.lora.rank=0: must be at least 1"),
+        (["model.lora.rank=0"], None, ValueError, "model.lora.rank=0: must be above 0"),
         (["model.dtype=float16"], None, ValueError, "Did you mean 'bfloat16'"),
     ],
 )

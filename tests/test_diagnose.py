@@ -20,7 +20,8 @@ from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
 from hgpo_gym.memory import Memory
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.settings import RunSettings, parse_section
+from hgpo_gym.trainers.section import parse_section
+from hgpo_gym.trainers.settings import RunSettings
 
 GAMMA = 0.9
 MEMORY = {"window": 2, "history_length": 2, "key": "observation"}

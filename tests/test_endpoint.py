@@ -321,7 +321,7 @@ def test_the_key_is_written_nowhere(capsys, tmp_path):
         (["openai.model=tiny"], "Set engine.constrain=none, and prompt=instruct"),
         (["openai.model=tiny", "openai.base_url=localhost"], "openai.base_url=localhost: write it like http://"),
         (["openai.model=tiny", "openai.base_url=http://me:secret@host/v1"], "openai.base_url holds a password"),
-        (["openai.model=tiny", "openai.concurrency=0"], "openai.concurrency=0: must be at least 1"),
+        (["openai.model=tiny", "openai.concurrency=0"], "openai.concurrency=0: must be above 0"),
         (["openai.model=tiny", "openai.timeout=0"], "openai.timeout=0: must be above 0"),
         (["openai.model=tiny", "openai.on_failure=skip"], "Unknown openai.on_failure 'skip'"),
     ],

@@ -1,16 +1,11 @@
 """A package of one's own: hgpo-gym new-env writes it, pip installs it, the commands find it by its entry point."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from hgpo_gym.cli.main import main
 from hgpo_gym.cli.new_env import write_package
+from tests.packages import ROOT, install_by_hand, python
 
-ROOT = Path(__file__).resolve().parents[1]
 SMALL = [
     "model=tabular",
     "rollout.num_tasks=2",
@@ -24,13 +19,6 @@ TAKEN = """
 from hgpo_gym import register
 register("hgpo_gym/Sokoban-v0", "twice:Sokoban", max_episode_steps=1, description="")
 """
-
-
-def python(*arguments, path=(), cwd=None):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))}
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +36,9 @@ def site(package, tmp_path_factory):
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--target", folder]
     installed = python("-m", "pip", "install", *options, package)
     assert installed.returncode == 0, installed.stderr
-    install_by_hand(folder, "raises", "import no_such_library")
-    install_by_hand(folder, "twice", TAKEN)
+    install_by_hand(folder, "raises", "import no_such_library", envs="raises = raises")
+    install_by_hand(folder, "twice", TAKEN, envs="twice = twice")
     return folder
-
-
-def install_by_hand(site, name, code):
-    (site / f"{name}.py").write_text(code)
-    info = site / f"{name}-2.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 2.0\n")
-    (info / "entry_points.txt").write_text(f"[hgpo_gym.envs]\n{name} = {name}\n")
 
 
 def test_what_is_written_is_clean_and_passes_its_own_test_at_once(package):

@@ -211,7 +211,7 @@ def test_the_kl_loss_holds_the_policy_to_the_uniform_one(tmp_path):
     [
         (["train", "warmstart.source=random"], "warmstart.source=random: a table starts uniform; set it to none."),
         (["train", "model.level=3"], "model.level=3: memory.history_length=2 makes levels 0 to 2."),
-        (["train", "model.capacity=0"], "model.capacity=0: must be at least 1."),
+        (["train", "model.capacity=0"], "model.capacity=0: must be above 0."),
         (["train", "model.capacity=3", "run_dir=runs/full"], "The table is full: model.capacity=3 logits"),
         (["warmstart", "out=models/table"], "model.kind=tabular: only a language model has a warm start."),
     ],

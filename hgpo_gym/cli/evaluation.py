@@ -24,7 +24,8 @@ from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import read_config
-from hgpo_gym.trainers.settings import RunSettings, parse_section
+from hgpo_gym.trainers.section import parse_section
+from hgpo_gym.trainers.settings import RunSettings
 
 EVALUATED_POLICIES = ("model", "expert", "random", "openai")
 
@@ -87,7 +88,10 @@ def evaluated_policy(config: Mapping[str, Any], settings: RunSettings, progress:
         learner.start()
         return learner.policy
     run = Path(config["run"])
-    checkpoint = Checkpoints(run / "checkpoints").choose(config["iteration"], progress.line)
+    checkpoints = Checkpoints(run / "checkpoints")
+    if checkpoints.newest() is None:
+        raise FileNotFoundError(f"run={run} has no checkpoint: expected {checkpoints.folder}/iteration_*.")
+    checkpoint = checkpoints.choose(config["iteration"], progress.line)
     _check_same_kind(run, settings)
     learner = make_learner(settings, progress)
     learner.load(checkpoint)

@@ -12,7 +12,8 @@ from hgpo_gym.analysis.inspection import inspect_run
 from hgpo_gym.analysis.report import write_report
 from hgpo_gym.cli.errors import mistakes_explained
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.settings import RunSettings, parse_section
+from hgpo_gym.trainers.section import parse_section
+from hgpo_gym.trainers.settings import RunSettings
 
 
 def report(parsed: argparse.Namespace) -> None:

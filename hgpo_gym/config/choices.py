@@ -6,9 +6,7 @@ function or class, each with its default.
 
 from inspect import Parameter
 from pathlib import Path
-from typing import Any
-
-from hydra.core.config_store import ConfigStore
+from typing import TYPE_CHECKING, Any
 
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.envs import ENVIRONMENTS
@@ -19,6 +17,9 @@ from hgpo_gym.trainers.rollouts.samplers import SAMPLERS
 from hgpo_gym.trainers.rollouts.shaping import SHAPERS
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
+
+if TYPE_CHECKING:
+    from hydra.core.config_store import ConfigStore
 
 FOLDER = Path(__file__).parents[1] / "configs"
 SET_BY_COMMANDS = ("expert", "render_mode")
@@ -51,7 +52,7 @@ def choices() -> dict[str, list[str]]:
     return {group: sorted(found[group]) for group in sorted(found)}
 
 
-def store_made_settings(store: ConfigStore, env: str | None) -> None:
+def store_made_settings(store: "ConfigStore", env: str | None) -> None:
     """Give Hydra settings for what has no file: the environment of that name, and all of the registries."""
     for record in ENVIRONMENTS.values():
         if record.name == env and not has_file("env", record.name):

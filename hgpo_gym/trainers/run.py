@@ -30,7 +30,6 @@ def make_learner(settings: RunSettings, progress: Progress, processes: Processes
         ValueError: settings that do not go together.
         ModuleNotFoundError: its library is missing.
     """
-    settings.model.check(settings, processes.count)
     return LEARNERS.bind(settings.learner)(settings, processes, progress)
 
 

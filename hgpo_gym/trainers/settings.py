@@ -4,7 +4,8 @@ The YAML files in `configs/` hold the defaults and say what each key does; these
 at once and before anything runs. `RunSettings.parse` is the door: behind it nobody sees an untyped configuration.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -12,43 +13,26 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    ValidationError,
+    create_model,
     model_validator,
 )
 
+from hgpo_gym.memory.keys import KEY_FUNCTIONS
 from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.registry import Choice
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.models import MODELS, Model
 from hgpo_gym.trainers.policies.base import Sampling
+from hgpo_gym.trainers.policies.engines import ENGINES
+from hgpo_gym.trainers.section import Section, one_of, parse_section
 from hgpo_gym.trainers.update.aggregation import AGGREGATIONS
 from hgpo_gym.trainers.update.corrections import CORRECTIONS
-
-
-class Section(BaseModel):
-    """Values that do not change, every one of its kind: 1 is no true, and "1" no number."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, allow_inf_nan=False
-    )
-
-
-def one_of(names: Iterable[str]) -> Callable[[str | None], str | None]:
-    """A check of a value that is one of these, or None where that is allowed too."""
-
-    def check(value: str | None) -> str | None:
-        if value is not None and value not in names:
-            raise ValueError(unknown_name("name", value, names))
-        return value
-
-    return check
 
 
 class EnvSettings(Section):
@@ -61,7 +45,7 @@ class EnvSettings(Section):
 class MemorySettings(Section):
     window: NonNegativeInt | None
     history_length: NonNegativeInt
-    key: str
+    key: Annotated[str, AfterValidator(one_of(KEY_FUNCTIONS))]
 
     def make(self) -> Memory:
         return Memory(**self.model_dump())
@@ -107,7 +91,10 @@ class TrainerSettings(Section):
 
     @model_validator(mode="after")
     def _check_correction(self) -> Self:
-        CORRECTIONS.check_options(*self.correction)
+        try:
+            CORRECTIONS.check_options(*self.correction)
+        except ValueError as error:
+            raise ValueError(f"trainer.importance_options={self.importance_options}: {error}") from None
         return self
 
     @property
@@ -153,32 +140,53 @@ def _choice(value: Any) -> Any:
     if isinstance(value, str):
         return Choice(value)
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-        raise ValueError("expected a name, with options beside it")
+        raise ValueError("expected a name, with options beside it.")
     return Choice(value["name"], {key: option for key, option in value.items() if key != "name"})
 
 
 def _environment(value: Any) -> Any:
     if not isinstance(value, dict) or "id" not in value:
-        return value
+        raise ValueError("expected the id of an environment, with its options beside it.")
     return {"id": value["id"], "options": {key: option for key, option in value.items() if key != "id"}}
 
 
+def _by_kind(value: Any) -> Choice:
+    """`{kind: tabular, level: 1}`."""
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+        raise ValueError("expected a kind, with options beside it.")
+    return Choice(value["kind"], {key: option for key, option in value.items() if key != "kind"})
+
+
 def _model(value: Any) -> Any:
-    if isinstance(value, dict):
-        return MODELS.bind(Choice(value["kind"], {key: option for key, option in value.items() if key != "kind"}))()
-    return value
+    kind, options = _by_kind(value)
+    made_by = MODELS.find(kind)
+    if isinstance(made_by, type) and issubclass(made_by, BaseModel):
+        return parse_section(made_by, options, "model.")
+    return MODELS.bind(Choice(kind, options))()
 
 
-def _engine(value: Any) -> Any:
-    return _choice({"name": value["kind"]} | {key: option for key, option in value.items() if key != "kind"})
+def _engine(value: Any) -> Choice:
+    choice = _by_kind(value)
+    if choice.name not in ENGINES:  # its options are checked where it is made, which may need its package
+        raise ValueError(unknown_name("engine.kind", choice.name, ENGINES))
+    return choice
 
 
-def _path(value: Any) -> Any:
-    return Path(value) if isinstance(value, str) else value
+def _folder(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("expected a folder.")
+    return Path(value)
+
+
+_PromptSettings = create_model(  # type: ignore[call-overload]
+    "_PromptSettings", __base__=Section, **{field.name: (str, ...) for field in fields(PromptTemplate)}
+)
 
 
 def _prompt(value: Any) -> Any:
-    return PromptTemplate(**value) if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        raise ValueError("expected the texts of a prompt template.")
+    return PromptTemplate(**parse_section(_PromptSettings, value, "prompt.").model_dump())
 
 
 ChoiceSetting = Annotated[Choice, BeforeValidator(_choice)]
@@ -192,7 +200,7 @@ class RunSettings(Section):
     """
 
     seed: NonNegativeInt
-    run_dir: Annotated[Path, BeforeValidator(_path)]
+    run_dir: Annotated[Path, BeforeValidator(_folder)]
     resume: Literal["never", "auto", "must"]
     loggers: list[str]
     distributed: Literal["none", "ddp", "fsdp2"]
@@ -230,72 +238,3 @@ class RunSettings(Section):
     def changed(self, **values: Any) -> Self:
         """The same with other values of top-level keys."""
         return type(self).parse({**self.resolved, **values})
-
-
-SectionT = type[Section]
-
-
-def parse_section(section: type, values: Mapping[str, Any], prefix: str = "") -> Any:
-    """A record of these values.
-
-    Args:
-        section: a subclass of `Section`.
-        values: by field.
-        prefix: what stands before a field's name in messages, such as "openai.".
-
-    Raises:
-        ValueError: names every value that cannot be.
-    """
-    try:
-        return section.model_validate(dict(values))  # type: ignore[attr-defined]
-    except ValidationError as error:
-        raise ValueError("\n".join(dict.fromkeys(map(_explained, _errors(error, prefix))))) from None
-
-
-class _Mistake(dict[str, Any]):
-    """An entry of `ValidationError.errors()`, its location in dots."""
-
-
-def _errors(error: ValidationError, prefix: str) -> list[_Mistake]:
-    mistakes = []
-    for entry in error.errors(include_url=False):
-        where = prefix + ".".join(str(part) for part in entry["loc"] if isinstance(part, str) and part.islower())
-        if isinstance(inner := entry.get("ctx", {}).get("error"), ValidationError):
-            mistakes += _errors(inner, f"{where}.")
-        else:
-            mistakes.append(_Mistake({**entry, "where": where}))
-    return mistakes
-
-
-_WORDS = {
-    "greater_than_equal": "must be at least {ge:g}",
-    "greater_than": "must be above {gt:g}",
-    "less_than_equal": "must be at most {le:g}",
-    "less_than": "must be below {lt:g}",
-    "int_type": "expected a whole number",
-    "int_from_float": "expected a whole number",
-    "float_type": "expected a number",
-    "finite_number": "expected a finite number",
-    "bool_type": "expected true or false",
-    "string_type": "expected text",
-    "list_type": "expected a list, [a, b]",
-    "dict_type": "expected a mapping, {{a: 1}}",
-    "none_required": "or null",
-}
-
-
-def _explained(mistake: _Mistake) -> str:
-    where, value, context = mistake["where"], mistake["input"], mistake.get("ctx", {})
-    if mistake["type"] == "value_error":
-        message = str(context["error"]).replace("Unknown name", f"Unknown {where}", 1)
-        return message if message.startswith((where, "Unknown")) else f"{where}: {message}"
-    if mistake["type"] == "missing":
-        return f"{where} is not set."
-    if mistake["type"] == "extra_forbidden":
-        return f"There is no setting {where}."
-    if mistake["type"] == "literal_error":
-        return unknown_name(
-            where, value, [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
-        )
-    words = _WORDS.get(mistake["type"])
-    return f"{where}={value}: {words.format(**context) if words else mistake['msg']}."

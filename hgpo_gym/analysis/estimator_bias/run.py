@@ -19,7 +19,8 @@ from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
-from hgpo_gym.trainers.settings import RunSettings, Section
+from hgpo_gym.trainers.section import Section
+from hgpo_gym.trainers.settings import RunSettings
 
 TRUE_BASELINE = "true_baseline"
 """The label of G_t - V(h_t) with the exact V: what no other baseline can better."""

@@ -48,7 +48,8 @@ class PolicyGradientLearner:
 
     Raises:
         ValueError: an unknown choice or option, a value that estimator or objective refuses, a column that the
-            estimator needs and the run does not record, extras that the objective needs and the estimator does not give.
+            estimator needs and the run does not record, extras that the objective needs and the estimator does not
+            give.
     """
 
     packages = ()
@@ -58,6 +59,7 @@ class PolicyGradientLearner:
     measured: Measured | None = None
 
     def __init__(self, run: RunSettings, processes: Processes, progress: Progress):
+        run.model.check(run, processes.count)
         Loss(run.trainer, run.objective, try_estimator(run).extras)  # both refuse here what they would refuse later
         SAMPLERS.check_options(*run.sampler)
         SHAPERS.check_options(*run.shaping)

@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from hgpo_gym.trainers.models.huggingface import load_model
 from hgpo_gym.trainers.policies.engines import make_policy
 from hgpo_gym.trainers.policies.lora import CONFIG as ADAPTER_CONFIG
 from hgpo_gym.trainers.policies.lora import add_adapter, base_of, load_adapter
+from hgpo_gym.trainers.section import Section
 from hgpo_gym.trainers.warm_start.weights import initial_weights
 
 if TYPE_CHECKING:
@@ -19,10 +20,8 @@ if TYPE_CHECKING:
     from hgpo_gym.trainers.settings import RunSettings
 
 
-class LoraSettings(BaseModel):
+class LoraSettings(Section):
     """See `configs/model/pretrained.yaml`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     rank: PositiveInt | None
     alpha: NonNegativeFloat
@@ -30,11 +29,9 @@ class LoraSettings(BaseModel):
     target_modules: str | list[str]
 
 
-class LanguageModel(BaseModel):
+class LanguageModel(Section):
     """See `configs/model/tiny.yaml` and `pretrained.yaml`. The shape is that of a model made from scratch, where there
     is no path."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     path: str | None
     seed: NonNegativeInt

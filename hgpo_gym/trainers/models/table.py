@@ -3,19 +3,18 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
+from hgpo_gym.trainers.section import Section
 
 if TYPE_CHECKING:
     from hgpo_gym.progress import Progress
     from hgpo_gym.trainers.settings import RunSettings
 
 
-class TableModel(BaseModel):
+class TableModel(Section):
     """See `configs/model/tabular.yaml`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     level: NonNegativeInt | None
     capacity: PositiveInt

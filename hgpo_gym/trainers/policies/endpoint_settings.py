@@ -4,8 +4,6 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -13,11 +11,11 @@ from pydantic import (
     model_validator,
 )
 
+from hgpo_gym.trainers.section import Section
 
-class EndpointSettings(BaseModel):
+
+class EndpointSettings(Section):
     """See `openai` in `configs/eval.yaml`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     base_url: str
     model: str | None

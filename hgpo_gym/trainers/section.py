@@ -1,0 +1,140 @@
+"""What the sections of a configuration are made of: typed records, and mistakes in them said in the reader's words."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from hgpo_gym.suggest import unknown_name
+
+
+class Section(BaseModel):
+    """Values that do not change, every one of its kind: 1 is no true, and "1" no number."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, allow_inf_nan=False
+    )
+
+
+SectionT = TypeVar("SectionT", bound=BaseModel)
+
+
+def one_of(names: Iterable[str]) -> Callable[[str | None], str | None]:
+    """A check of a value that is one of these, or None where that is allowed too."""
+
+    def check(value: str | None) -> str | None:
+        if value is not None and value not in names:
+            raise ValueError(unknown_name("name", value, names))
+        return value
+
+    return check
+
+
+def parse_section(section: type[SectionT], values: Mapping[str, Any], prefix: str = "") -> SectionT:
+    """A record of these values.
+
+    Args:
+        section: what it is a record of.
+        values: by field.
+        prefix: what stands before a field's name in messages, such as "openai.".
+
+    Raises:
+        ValueError: names every value that cannot be, a line each.
+    """
+    try:
+        return section.model_validate(dict(values))
+    except ValidationError as error:
+        mistakes = [_mistake(section, values, prefix, dict(entry)) for entry in error.errors(include_url=False)]
+        raise ValueError("\n".join(_lines(mistakes))) from None
+
+
+class _Mistake(NamedTuple):
+    """Either a whole message, or what was expected in place of the value at `where`."""
+
+    where: str
+    value: Any
+    message: str = ""
+    expected: str = ""
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "list_type": "a list, [a, b]",
+    "dict_type": "a mapping, {a: 1}",
+    "model_type": "a mapping, {a: 1}",
+    "dataclass_type": "a mapping, {a: 1}",
+}
+_BOUNDS = {
+    "greater_than_equal": "must be at least {ge:g}",
+    "greater_than": "must be above {gt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "less_than": "must be below {lt:g}",
+    "too_short": "needs at least {min_length}",
+}
+
+
+def _mistake(section: type[BaseModel], values: Mapping[str, Any], prefix: str, entry: dict[str, Any]) -> _Mistake:
+    """An entry of `ValidationError.errors()` in our words."""
+    kind, value, context = entry["type"], entry["input"], entry.get("ctx", {})
+    where = prefix + _path(entry["loc"], values)
+    if kind == "missing":
+        return _Mistake(where, value, f"{where} is not set.")
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        *above, _ = entry["loc"]
+        known = [prefix + ".".join(map(str, [*above, name])) for name in _fields(section, above)]
+        return _Mistake(where, value, unknown_name("setting", where, known))
+    if kind == "literal_error":
+        valid = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
+        return _Mistake(where, value, unknown_name(where, value, valid))
+    if kind == "value_error":
+        said = str(context["error"]).replace("Unknown name", f"Unknown {where}", 1)
+        if said.startswith((where, "Unknown")):
+            return _Mistake(where, value, said)
+        return _Mistake(where, value, f"{where}: {said}" if isinstance(value, dict) else f"{where}={value}: {said}")
+    if kind in _BOUNDS:
+        return _Mistake(where, value, f"{where}={value}: {_BOUNDS[kind].format(**context)}.")
+    if kind in _EXPECTED:
+        return _Mistake(where, value, expected=_EXPECTED[kind])
+    return _Mistake(where, value, f"{where}={value}: {entry['msg']}.")
+
+
+def _path(location: Sequence[int | str], values: Any) -> str:
+    """`a.b[0]`: without what pydantic names that is no place in the values, such as the alternatives of a type."""
+    path = ""
+    for number, part in enumerate(location):
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif isinstance(values, Mapping) and (part in values or number == len(location) - 1):
+            path += f".{part}" if path else part
+        else:
+            continue
+        there = part in values if isinstance(values, Mapping) else isinstance(values, list) and isinstance(part, int)
+        values = values[part] if there else None
+    return path
+
+
+def _fields(section: type[BaseModel], above: Sequence[int | str]) -> list[str]:
+    """The settings of a section within a section."""
+    kind: Any = section
+    for name in above:
+        kind = kind.model_fields[name].annotation
+    return list(kind.model_fields if issubclass(kind, BaseModel) else kind.__dataclass_fields__)
+
+
+def _lines(mistakes: Sequence[_Mistake]) -> list[str]:
+    """A line for each place. A value may be wrong for several alternatives: then the one that it comes closest to
+    speaks, which has something to say of a part of it, and if there is none, all of them."""
+    lines: dict[str, None] = {}
+    for mistake in mistakes:
+        if mistake.message:
+            lines[mistake.message] = None
+        elif not any(other.where.startswith(f"{mistake.where}[") for other in mistakes):
+            kinds = dict.fromkeys(other.expected for other in mistakes if other.where == mistake.where)
+            quoted = repr(mistake.value) if isinstance(mistake.value, str) else mistake.value
+            lines[f"{mistake.where}={quoted}: expected {' or '.join(filter(None, kinds))}."] = None
+    return list(lines)

@@ -1,0 +1,26 @@
+"""Packages of others, as if pip had installed them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def python(*arguments, path=(), cwd=None):
+    """A process of its own that also sees what is installed in the folders `path`."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))}
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def install_by_hand(site, name, code, **entry_points):
+    """A distribution `name` 2.0 of one module in the folder `site`. `entry_points` are lines of each group."""
+    (site / f"{name}.py").write_text(code)
+    info = site / f"{name}-2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 2.0\n")
+    groups = [f"[hgpo_gym.{group}]\n{line}\n" for group, line in entry_points.items()]
+    (info / "entry_points.txt").write_text("\n".join(groups))
