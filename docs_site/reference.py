@@ -17,7 +17,9 @@ GROUPS = {
     "learner": "What an iteration does.",
     "algo": "How credit is assigned.",
     "objective": "What the policy update maximises, or the loss that it minimises.",
-    "team": "Who answers, and when an answer is the action.",
+    "sampler": "Which tasks are played, and which of their episodes and steps are learned from.",
+    "shaping": "Which rewards credit assignment sees.",
+    "team": "Who answers, and which answer is the action.",
     "prompt": "How a step is put to the model.",
     "engine": "What generates the answers.",
     "trainer": "The policy update.",
@@ -43,7 +45,6 @@ def configuration(_: str = "") -> str:
                 parts.append(_file_section(title, file.name.replace("/", "-"), file, level=3))
         if group == "env":
             parts += [_made_section(record) for record in own_environments() if not has_file("env", record.name)]
-        parts += [_choice_section(group, name) for name in REGISTRIES.get(group, ()) if not has_file(group, name)]
     for command in sorted(files.keys() & COMMANDS.keys()):
         parts.append(_file_section(f"Only hgpo-gym {command}", command, files[command], level=2))
     return "\n\n".join(parts)
@@ -63,7 +64,7 @@ def _made_section(record: EnvRecord) -> str:
     """The settings of an environment without a file: the options of its class."""
     meanings = option_meanings(record.id) | {"id": "For gymnasium.make.", "max_episode_steps": "Its step limit."}
     rows = [
-        (code(f"env.{key}"), code(_as_yaml(value)), prose(meanings[key]))
+        (code(f"env.{key}"), code(yaml.safe_dump(value).removesuffix("...\n").strip()), prose(meanings[key]))
         for key, value in env_settings(record)["env"].items()
     ]
     return f"### env={record.name} {{#env-{record.name}}}\n\n{prose(record.description)}\n\n{settings(COLUMNS, rows)}"

@@ -23,10 +23,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hgpo_gym.cli.main import OWN_ARGUMENTS, make_parser
-from hgpo_gym.config.choices import choices
 from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.compare import seed_list, variants
-from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.settings import RunSettings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -193,7 +191,4 @@ def check_command(arguments: list[str]) -> None:
     if parsed.command == "compare":
         seed_list(config["seeds"])
         for variant in variants(config["algos"]):
-            if variant.name not in choices()["algo"]:
-                raise ValueError(unknown_name("algo", variant.name, choices()["algo"]))
-            if variant.options:
-                load_run(variant.overrides)
+            load_run(variant.overrides)

@@ -21,7 +21,7 @@ from docs_site.pictures import GAMES, picture
 from docs_site.reference import configuration
 from hgpo_gym.analysis.groups_picture import PANELS
 from hgpo_gym.cli.main import COMMANDS, EXAMPLES
-from hgpo_gym.config.choices import FOLDER, REGISTRIES, choice_settings, has_file
+from hgpo_gym.config.choices import FOLDER
 from hgpo_gym.envs.registration import option_defaults
 from tests.documents import LAUNCHED, ROOT, check_command, words
 
@@ -122,18 +122,6 @@ def test_every_key_of_a_configuration_is_listed_with_its_value_and_explained(pat
         assert explanation(file, key), f"{path}: nothing says what {key.path} is"
         assert f"| {code(key.path)} |" in page
         assert prose(explanation(file, key)) in page
-
-
-@pytest.mark.parametrize(
-    ("group", "name"),
-    [(group, name) for group, registry in REGISTRIES.items() for name in registry if not has_file(group, name)],
-)
-def test_the_options_of_a_choice_without_a_file_are_listed_and_explained(group, name):
-    _, _, section = configuration().partition(f"### {group}={name} ")
-    rows = [line.split(" | ") for line in section.partition("\n#")[0].splitlines() if line.startswith("| ")][2:]
-    explained = {key.removeprefix("| "): meaning.strip(" |") for key, _, meaning in rows}
-    assert explained.keys() == {code(f"{group}.{key}") for key in choice_settings(REGISTRIES[group], name)}
-    assert all(explained.values())
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
 from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.teams.planner_actor import PlannerActor
 
 SECONDS = 60
 """After which a test gives up waiting."""
@@ -58,11 +59,10 @@ def in_step():
     return play(env, RandomPolicy())
 
 
-def play(env, policy):
+def play(env, policy, **options):
     tasks = env.unwrapped.task_ids[:3]
-    return collect(
-        env, policy, Sampling(), task_ids=tasks, seeds=[(0, n) for n in range(3)], invalid_action_penalty=0.1
-    )
+    seeds = [(0, n) for n in range(3)]
+    return collect(env, policy, Sampling(), task_ids=tasks, seeds=seeds, invalid_action_penalty=0.1, **options)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -78,6 +78,16 @@ def test_the_order_of_answers_does_not_show_in_a_rollout(in_step, order, workers
     again = play(env, RandomPolicy())
     assert again.steps == in_step.steps
     env.close()
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_nor_does_it_where_a_team_says_several_things_before_an_action(order):
+    env, team = maze(3, 4, sections=1, max_episode_steps=6, split="all"), PlannerActor(every=2, plans=["on", "back"])
+    together, apart = (play(env, policy, team=team) for policy in (RandomPolicy(), Scattered(order)))
+    assert apart.steps == together.steps
+    assert apart.episodes == together.episodes
+    for name in ("agent", "turn"):
+        np.testing.assert_array_equal(apart.batch.extras[name], together.batch.extras[name])
 
 
 class Meeting(TextEnv):

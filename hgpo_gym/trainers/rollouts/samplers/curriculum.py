@@ -1,6 +1,6 @@
 """What curricula share: tasks are drawn by weight."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from hgpo_gym.randomness import Stream
 from hgpo_gym.trainers.rollouts.samplers.base import Outcomes, Sampler, draw_tasks
 
 
-class Curriculum(Sampler):
+class Curriculum(Sampler, ABC):
     """Draws the tasks of an iteration by weight, without repetition. Where too few tasks have weight, the rest comes
     from the others, uniformly. It trains on other tasks than other samplers do: compare by evaluations alone.
     """

@@ -1,0 +1,67 @@
+"""Whole runs with samplers, shapings and teams: they count what they play, and resumed ones have the same numbers."""
+
+import json
+
+import pytest
+
+from hgpo_gym.trainers.rollouts import saved
+from hgpo_gym.trainers.run_directory import read_metrics
+from tests.small_runs import numbers, train
+
+RUNS = {
+    "dynamic": ["sampler=dynamic", "sampler.rounds=3", "algo=grpo"],
+    "pods": ["sampler=pods", "sampler.keep=2"],
+    "gaussian": ["sampler=gaussian", "sampler.episodes=3", "sampler.iterations=4"],
+    "pools": ["sampler=pools"],
+    "stages": ["sampler=stages", "sampler.stages=[[6,2],[null,null]]"],
+    "tree": ["sampler=tree", "sampler.trees=2", "sampler.leaves=2", "algo=tree_grpo"],
+    "cost": ["shaping=cost", "shaping.costs={go.back:0.1}"],
+    "planner_actor": ["team=planner_actor", "team.every=3", "team.plans=[red,blue,green]", "algo=dr_mas"],
+    "actor_checker": ["team=actor_checker", "team.hints=[again]", "algo=dr_mas"],
+}
+
+
+@pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
+def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path, options):
+    train(tmp_path / "whole", *options)
+    train(tmp_path / "broken", "trainer.iterations=2", *options)
+    train(tmp_path / "broken", "resume=auto", *options)
+    assert numbers(tmp_path / "broken") == numbers(tmp_path / "whole")
+    assert learner_state(tmp_path / "broken", 4)["outcomes"] == learner_state(tmp_path / "whole", 4)["outcomes"]
+
+
+def learner_state(run_dir, iteration):
+    path = run_dir / "checkpoints" / f"iteration_{iteration:04d}" / "state.json"
+    return json.loads(path.read_text())["learner"]
+
+
+def test_what_dynamic_plays_is_counted_and_round_0_is_everybodys(tmp_path):
+    train(tmp_path / "dynamic", "sampler=dynamic", "algo=grpo", "trainer.iterations=1")
+    train(tmp_path / "in_order", "algo=grpo", "trainer.iterations=1")
+    (dynamic,), (plain,) = (read_metrics(tmp_path / name) for name in ("dynamic", "in_order"))
+    for name in ("success", "episode_return", "episode_length", "valid_action_rate"):
+        assert dynamic[name] == plain[name]
+    assert dynamic["rounds"] > plain["rounds"] == 1
+    assert dynamic["steps"] == dynamic["steps_so_far"] > plain["steps"]
+    assert dynamic["episodes"] > plain["episodes"] == 8
+    assert dynamic["groups_kept"] == plain["groups_kept"] == 2
+
+
+def test_a_shaping_changes_what_is_learned_from_and_not_what_is_reported(tmp_path):
+    train(tmp_path / "shaped", *RUNS["cost"], "trainer.iterations=1")
+    train(tmp_path / "plain", "trainer.iterations=1")
+    (shaped,), (plain,) = (read_metrics(tmp_path / name) for name in ("shaped", "plain"))
+    for name in ("success", "episode_return", "episode_length", "steps"):
+        assert shaped[name] == plain[name]
+    assert shaped["advantage_std"] != plain["advantage_std"]
+    kept, other = (saved.load(tmp_path / name / "rollouts", 1) for name in ("shaped", "plain"))
+    assert kept.environment_reward.tolist() == other.batch.reward.tolist() != kept.batch.reward.tolist()
+    assert other.environment_reward is None
+
+
+def test_measuring_before_training_counts_as_played(tmp_path):
+    train(tmp_path / "run", *RUNS["gaussian"], "trainer.iterations=1")
+    (line,) = read_metrics(tmp_path / "run")
+    measured, steps, episodes = learner_state(tmp_path / "run", 1)["measured"]
+    assert episodes == 4 * len(measured)
+    assert line["steps"] > steps > 0
