@@ -18,6 +18,7 @@ from hgpo_gym.trainers.learners.sb3.networks import ABSENT, ActionScorer
 from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy
 from hgpo_gym.trainers.policies.base import Request, Sampling
 from hgpo_gym.trainers.processes import Processes
+from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.run import Run
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary
 from tests.small_runs import SETTINGS, numbers, settings, train
@@ -54,7 +55,7 @@ def test_a_resumed_run_goes_on_with_the_same_numbers(algorithm, tmp_path):
 
 def test_an_iteration_plays_the_tasks_of_the_schedule_to_their_end(tmp_path):
     with Run(settings(tmp_path, *ALGORITHMS["sb3_ppo"], "trainer.iterations=1"), Progress()) as run:
-        tasks = run.learner.schedule.tasks(0, 4)
+        tasks = tasks_in_order(run.learner.task_ids, seed=0, iteration=0, count=4)
         run.train()
     episodes = run.learner.policy.episodes.episodes
     assert Counter(own[0].task_id for own in episodes) == {task: 4 * tasks.count(task) for task in tasks}
