@@ -12,7 +12,12 @@ def make_env(run: RunSettings, *, num_tasks: int, group_size: int, **changes: An
     """As many groups of the run's environment; `changes` replace options of it."""
     options = {**run.env.options, **changes}
     vector = TextVectorEnv(
-        run.env.id, num_tasks=num_tasks, group_size=group_size, workers=run.rollout.workers, **options
+        run.env.id,
+        num_tasks=num_tasks,
+        group_size=group_size,
+        workers=run.rollout.workers,
+        worker_timeout=run.rollout.worker_timeout,
+        **options,
     )
     return ContextWrapper(vector, run.prompt, **run.memory.model_dump())
 

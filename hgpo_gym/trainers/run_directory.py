@@ -28,6 +28,7 @@ NUMBERS_UNCHANGED = (
     "checkpoint.",
     "evaluation.num_envs",
     "rollout.workers",
+    "rollout.worker_timeout",
     "distributed",
 )
 """Settings that do not change the numbers of a run."""

@@ -53,6 +53,7 @@ class RolloutSettings(Section):
     num_tasks: PositiveInt
     group_size: PositiveInt
     workers: NonNegativeInt
+    worker_timeout: PositiveFloat | None
     temperature: PositiveFloat
     max_new_tokens: PositiveInt
     record: list[str]

@@ -82,9 +82,10 @@ def collect_tree(
     tree in the group; `branch`, the moment in the group that the episode continues, 0 for its start; `answer`, equal
     for the copies of an answer in the group.
 
+    Paths are spread over the sub-environments as there are, whatever the size of their groups. What is not explained
+    here is as in `collect`.
+
     Args:
-        env, policy, sampling, task_ids, invalid_action_penalty, team, record: see `collect`. Paths are spread over the
-            sub-environments as there are, whatever the size of their groups.
         seeds: for each group (stream, ...), the numbers that everything random in its episodes is drawn from; where
             it branches, with the stream `TREE` instead of the first.
         branch_at: `uniform`, all moments alike; `entropy`, by the surprise of what was answered there, an estimate of
