@@ -18,6 +18,7 @@ SERVING = {"fastapi", "starlette", "uvicorn"}
         ("hgpo_gym.envs", TRAINING | SERVING | {"alfworld", "textworld"}),
         ("hgpo_gym.client.env", TRAINING | SERVING),
         ("hgpo_gym.server.app", TRAINING),
+        ("hgpo_gym.cli.play", TRAINING | SERVING),
         ("hgpo_gym.config.choices", TRAINING | SERVING),  # which every command names in its help
     ],
 )

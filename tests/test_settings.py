@@ -80,12 +80,12 @@ def test_all_wrong_values_are_named_at_once(defaults):
     assert refusal(defaults, changes) == [
         "seed=-1: must be at least 0.",
         "Unknown memory.key 'obs'. Valid: observation, observation+admissible, observation+action.",
+        "rollout.group_size=0: must be above 0.",
+        "rollout.temperature=0.0: must be above 0.",
         "prompt.first=None: expected text.",
         "model.device=3: expected text.",
         "model.lora.rank=0: must be above 0.",
         "Unknown engine.kind 'vlm'. Did you mean 'vllm'? Valid: transformers, vllm.",
-        "rollout.group_size=0: must be above 0.",
-        "rollout.temperature=0.0: must be above 0.",
         "Unknown trainer.optimizer 'adam'. Did you mean 'adamw'? Valid: adamw, adamw_8bit.",
         "warmstart.random_actions=1.0: must be below 1.",
     ]

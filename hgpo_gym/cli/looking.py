@@ -13,7 +13,7 @@ from hgpo_gym.analysis.report import write_report
 from hgpo_gym.cli.errors import mistakes_explained
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.section import parse_section
-from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.settings import PlaySettings
 
 
 def report(parsed: argparse.Namespace) -> None:
@@ -40,4 +40,4 @@ def diagnose(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
     """`hgpo-gym diagnose`"""
     with mistakes_explained():
         settings = parse_section(DiagnoseSettings, config["diagnose"], "diagnose.")
-        run_diagnosis(RunSettings.parse(config), settings, Path(config["out"]), Progress())
+        run_diagnosis(PlaySettings.parse(config), settings, Path(config["out"]), Progress())

@@ -15,7 +15,7 @@ from rich.text import Text
 from hgpo_gym.cli.errors import mistakes_explained
 from hgpo_gym.envs.registration import make
 from hgpo_gym.memory.memory import Context
-from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.settings import PlaySettings
 
 WEBSHOP = "hgpo_gym/WebShop-v0"
 HELP = "Type an action or its number; /reset begins a new episode, /quit (or Ctrl-D) ends."
@@ -24,14 +24,14 @@ HELP = "Type an action or its number; /reset begins a new episode, /quit (or Ctr
 def play(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     """`hgpo-gym play`, in the terminal or in a browser."""
     with mistakes_explained():
-        settings, task_id = RunSettings.parse(config), config["task_id"]
+        settings, task_id = PlaySettings.parse(config), config["task_id"]
         if parsed.web:
             play_in_browser(settings, task_id, parsed.port)
         else:
             play_in_terminal(settings, task_id)
 
 
-def play_in_terminal(settings: RunSettings, task_id: str | None = None, console: Console | None = None) -> None:
+def play_in_terminal(settings: PlaySettings, task_id: str | None = None, console: Console | None = None) -> None:
     """Read actions from standard input until it ends.
 
     After every turn a table shows, for each level of the context keys, at which earlier steps of this sitting the same
@@ -71,7 +71,7 @@ def play_in_terminal(settings: RunSettings, task_id: str | None = None, console:
                 console.print(f"The episode is over: {result}, reward {reward:g}.", style="bold")
 
 
-def play_in_browser(settings: RunSettings, task_id: str | None, port: int, console: Console | None = None) -> None:
+def play_in_browser(settings: PlaySettings, task_id: str | None, port: int, console: Console | None = None) -> None:
     """Serve WebShop's pages on this machine until Ctrl-C.
 
     Raises:

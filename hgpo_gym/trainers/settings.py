@@ -150,37 +150,18 @@ def _prompt(value: Any) -> Any:
 ChoiceSetting = Annotated[Choice, BeforeValidator(_choice)]
 
 
-class RunSettings(Section):
-    """All settings of a run.
+class PlaySettings(Section):
+    """What it takes to play episodes, by hand for example; needs no torch.
 
     Attributes:
-        resolved: the configuration that they were parsed from, as it is written to config.yaml.
+        resolved: the configuration that they were parsed from.
     """
 
     seed: NonNegativeInt
-    run_dir: Annotated[Path, BeforeValidator(_folder)]
-    resume: Literal["never", "auto", "must"]
-    loggers: list[str]
-    distributed: Literal["none", "ddp", "fsdp2"]
-    plugins: list[str]
     env_name: str
-    tiny: dict[str, Any]
     env: Annotated[EnvSettings, BeforeValidator(_environment)]
     memory: MemorySettings
-    prompt: Annotated[PromptTemplate, BeforeValidator(_prompt)]
-    model: Annotated[Model, BeforeValidator(_model)]
-    engine: Annotated[Choice, BeforeValidator(_engine)]
-    learner: ChoiceSetting
-    algo: ChoiceSetting
-    objective: ChoiceSetting
-    team: ChoiceSetting
-    sampler: ChoiceSetting
-    shaping: ChoiceSetting
     rollout: RolloutSettings
-    trainer: TrainerSettings
-    evaluation: EvaluationSettings
-    checkpoint: CheckpointSettings
-    warmstart: WarmStartSettings
     resolved: dict[str, Any] = Field(repr=False)
 
     @classmethod
@@ -192,6 +173,30 @@ class RunSettings(Section):
         """
         own = {name: resolved[name] for name in cls.model_fields if name in resolved}
         return parse_section(cls, {**own, "resolved": own})
+
+
+class RunSettings(PlaySettings):
+    """All settings of a run; `resolved` is what is written to config.yaml."""
+
+    run_dir: Annotated[Path, BeforeValidator(_folder)]
+    resume: Literal["never", "auto", "must"]
+    loggers: list[str]
+    distributed: Literal["none", "ddp", "fsdp2"]
+    plugins: list[str]
+    tiny: dict[str, Any]
+    prompt: Annotated[PromptTemplate, BeforeValidator(_prompt)]
+    model: Annotated[Model, BeforeValidator(_model)]
+    engine: Annotated[Choice, BeforeValidator(_engine)]
+    learner: ChoiceSetting
+    algo: ChoiceSetting
+    objective: ChoiceSetting
+    team: ChoiceSetting
+    sampler: ChoiceSetting
+    shaping: ChoiceSetting
+    trainer: TrainerSettings
+    evaluation: EvaluationSettings
+    checkpoint: CheckpointSettings
+    warmstart: WarmStartSettings
 
     def changed(self, **values: Any) -> Self:
         """The same with other values of top-level keys."""

@@ -20,7 +20,7 @@ from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.section import Section
-from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.settings import PlaySettings
 
 TRUE_BASELINE = "true_baseline"
 """The label of G_t - V(h_t) with the exact V: what no other baseline can better."""
@@ -54,7 +54,7 @@ class Measured:
         return self.options.get("norm") != "mean_norm"
 
 
-def run_diagnosis(run: RunSettings, settings: DiagnoseSettings, out: Path, progress: Progress) -> list[Finding]:
+def run_diagnosis(run: PlaySettings, settings: DiagnoseSettings, out: Path, progress: Progress) -> list[Finding]:
     """Measure, print the tables, write `findings.csv`, `context_bias.csv` and `errors.png` into `out`.
 
     Raises:
@@ -90,7 +90,7 @@ def _complete(label: str, entry: Mapping[str, Any], settings: DiagnoseSettings) 
     return Measured(name, {option: value for option, value in common.items() if option in known} | own)
 
 
-def _stages(run: RunSettings, settings: DiagnoseSettings, progress: Progress) -> list[Stage]:
+def _stages(run: PlaySettings, settings: DiagnoseSettings, progress: Progress) -> list[Stage]:
     """Exact ones where the rules are at hand, else by continuations."""
     env = make(run.env.id, **run.env.options)
     assert env.spec is not None
