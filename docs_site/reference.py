@@ -20,6 +20,7 @@ GROUPS = {
     "sampler": "Which tasks are played, and which of their episodes and steps are learned from.",
     "shaping": "Which rewards credit assignment sees.",
     "team": "Who answers, and which answer is the action.",
+    "recipe": "A published method: algorithm, objective, sampler and shaping together.",
     "prompt": "How a step is put to the model.",
     "engine": "What generates the answers.",
     "trainer": "The policy update.",

@@ -25,7 +25,7 @@ from hgpo_gym.trainers.run_directory import (
 from hgpo_gym.trainers.settings import RunSettings
 
 OWN_KEYS = ("algos", "seeds", "jobs", "out")
-SET_HERE = ("algo", "seed", "run_dir", "resume")
+SET_HERE = ("algo", "recipe", "seed", "run_dir", "resume")
 
 
 class RunFailedError(RuntimeError):
@@ -120,9 +120,10 @@ def _some(names: list[str]) -> str:
 
 
 class Variant(NamedTuple):
-    """An algorithm of a comparison, with the options in which it differs from its file in the algo group, and the
-    choices of other groups (`COMPARED_GROUPS`) that go with it."""
+    """An algorithm or a recipe of a comparison, with the options in which it differs from its file, and the choices of
+    other groups (`COMPARED_GROUPS`) that go with it."""
 
+    group: str
     name: str
     options: dict[str, Any]
 
@@ -132,7 +133,8 @@ class Variant(NamedTuple):
 
     @property
     def overrides(self) -> list[str]:
-        return [f"algo={self.name}", *(line for key, value in self.options.items() for line in _overrides(key, value))]
+        own = (line for key, value in self.options.items() for line in _overrides(key, value))
+        return [f"{self.group}={self.name}", *own]
 
 
 def _overrides(key: str, value: Any) -> list[str]:
@@ -155,8 +157,8 @@ def _words(value: Any) -> str:
 
 
 def variants(algos: Sequence[str | Mapping[str, Any]]) -> list[Variant]:
-    """What `algos` means: names, or mappings with a `name`, options of that algorithm, and choices of other groups:
-    {name: hgpo, history_length: 1, objective: gspo}.
+    """What `algos` means: names, or mappings with a `name`, or a `recipe`, options of that algorithm, and choices of
+    other groups: {name: hgpo, history_length: 1, objective: gspo}, {recipe: dapo}.
 
     Raises:
         ValueError: none, one without a name, or one twice.
@@ -164,11 +166,13 @@ def variants(algos: Sequence[str | Mapping[str, Any]]) -> list[Variant]:
     listed = []
     for entry in algos:
         options = {"name": entry} if isinstance(entry, str) else dict(entry)
-        if "name" not in options:
+        if ("name" in options) == ("recipe" in options):
             raise ValueError(
-                f"algos: {options} names no algorithm. Write {{name: hgpo, history_length: 1}}, for example."
+                f"algos: {options} names no algorithm, or a recipe too. Write {{name: hgpo, history_length: 1}} or "
+                "{recipe: dapo}, for example."
             )
-        listed.append(Variant(options.pop("name"), options))
+        group, key = ("algo", "name") if "name" in options else ("recipe", "recipe")
+        listed.append(Variant(group, options.pop(key), options))
     if not listed or any(listed.count(variant) > 1 for variant in listed):
         raise ValueError(f"algos={[variant.label for variant in listed]}: give at least one, and each of them once.")
     return listed

@@ -34,7 +34,9 @@ NUMBERS_UNCHANGED = (
 """Settings that do not change the numbers of a run."""
 COMPARED_GROUPS = ("algo", "learner", "objective", "sampler", "shaping")
 """What a comparison compares: a name each, with options."""
-MAY_DIFFER = (*(f"{group}." for group in COMPARED_GROUPS), "seed", *NUMBERS_UNCHANGED)
+AGGREGATION = ("trainer.loss_aggregation", "trainer.loss_constant")
+"""Of the objective, which has one of its own unless these say otherwise."""
+MAY_DIFFER = (*(f"{group}." for group in COMPARED_GROUPS), *AGGREGATION, "seed", *NUMBERS_UNCHANGED)
 """Settings in which the runs of a comparison may differ."""
 MAY_CHANGE = (*NUMBERS_UNCHANGED, "trainer.iterations")
 """Settings that may differ between a run and its continuation."""

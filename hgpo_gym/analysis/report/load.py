@@ -12,6 +12,7 @@ import numpy as np
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.analysis.report.intervals import first_reaching
 from hgpo_gym.trainers.run_directory import (
+    AGGREGATION,
     COMPARED_GROUPS,
     MAY_DIFFER,
     flatten,
@@ -62,14 +63,14 @@ class Run:
     @property
     def options(self) -> dict[str, Any]:
         """What a comparison compares, but for the algorithm's name: its options as `gamma`, the names of what was
-        chosen of other groups as `objective`, the options of those as `objective gspo clip_low`."""
+        chosen of other groups as `objective`, the options of those as `gspo:clip_low`."""
         options = {}
         for key, value in self.settings.items():
             group, _, option = key.partition(".")
-            if group == "algo":
+            if group == "algo" or key in AGGREGATION:
                 options[option] = value
             elif group in COMPARED_GROUPS:
-                options[group if option == "name" else f"{group} {self.settings[f'{group}.name']} {option}"] = value
+                options[group if option == "name" else f"{self.settings[f'{group}.name']}:{option}"] = value
         return options
 
     @property
@@ -276,7 +277,7 @@ def _by_label(runs: list[Run]) -> dict[str, tuple[Run, ...]]:
             options = (
                 f"{SYMBOLS.get(key, key)}={run.options.get(key)}"
                 for key in telling
-                if (key in run.options or " " not in key) and run.options.get(key) != USUAL.get(key, _NOTHING)
+                if (key in run.options or ":" not in key) and run.options.get(key) != USUAL.get(key, _NOTHING)
             )
             labelled.setdefault(" ".join([name, *options]), []).append(run)
     for label, group in labelled.items():
@@ -309,5 +310,5 @@ def _telling(options: Iterable[dict[str, Any]]) -> list[str]:
     return [
         key
         for key in _differing(several)
-        if " " not in key or len({repr(one[key]) for one in several if key in one}) > 1
+        if ":" not in key or len({repr(one[key]) for one in several if key in one}) > 1
     ]

@@ -1,0 +1,44 @@
+"""Recipes: a file names algorithm, objective, sampler and shaping together; comparisons take them."""
+
+import pytest
+
+from hgpo_gym.config.choices import choices
+from hgpo_gym.config.compose import load_config, load_run
+from hgpo_gym.experiments.compare import run_comparison, variants
+from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.learners.trial import try_estimator
+from hgpo_gym.trainers.update.loss import Loss
+from tests.small_runs import SETTINGS
+
+
+@pytest.mark.parametrize("recipe", choices()["recipe"])
+def test_every_recipe_makes_sound_settings(recipe):
+    run = load_run([f"recipe={recipe}"])
+    Loss(run.trainer, run.objective, try_estimator(run).extras)
+
+
+def test_a_recipe_chooses_of_several_groups_and_the_command_line_goes_on_from_there():
+    run = load_run(["recipe=dapo", "objective.clip_high=0.3"])
+    assert (run.algo.name, run.sampler.name, run.shaping.name) == ("grpo", "dynamic", "overlong")
+    assert run.objective.options["clip_high"] == 0.3
+    assert load_run(["recipe=dr_grpo"]).trainer.loss_aggregation == "sequence_sum"
+
+
+def test_a_comparison_takes_recipes_beside_algorithms(tmp_path):
+    overrides = [
+        *SETTINGS,
+        "algos=[grpo,{recipe: dapo_short},{name: hgpo, objective: gspo}]",
+        f"out={tmp_path}",
+        "jobs=0",
+    ]
+    run_comparison(load_config("compare", overrides), overrides, None, Progress())
+    labels = [
+        variant.label for variant in variants(["grpo", {"recipe": "dapo_short"}, {"name": "hgpo", "objective": "gspo"}])
+    ]
+    assert labels == ["grpo", "dapo_short", "hgpo-objective_gspo"]
+
+
+@pytest.mark.parametrize("entry", [{"gamma": 0.9}, {"name": "grpo", "recipe": "dapo"}])
+def test_an_entry_names_an_algorithm_or_a_recipe(entry):
+    with pytest.raises(ValueError, match=r"names no algorithm, or a recipe too"):
+        variants([entry])
