@@ -44,11 +44,11 @@ class Dice(TextEnv):
         )
 
 
-register("hgpo_gym_tests/Dice-v0", Dice, max_episode_steps=5, description="for tests")
+register("hgpo_gym_tests/TreeDice-v0", Dice, max_episode_steps=5, description="for tests")
 
 
 def dice(num_tasks=2, group_size=8, workers=0):
-    vector = TextVectorEnv("hgpo_gym_tests/Dice-v0", num_tasks, group_size, workers=workers)
+    vector = TextVectorEnv("hgpo_gym_tests/TreeDice-v0", num_tasks, group_size, workers=workers)
     return ContextWrapper(vector, "bare", window=2, history_length=2)
 
 

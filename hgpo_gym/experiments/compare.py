@@ -166,10 +166,12 @@ def variants(algos: Sequence[str | Mapping[str, Any]]) -> list[Variant]:
     listed = []
     for entry in algos:
         options = {"name": entry} if isinstance(entry, str) else dict(entry)
-        if ("name" in options) == ("recipe" in options):
+        if "name" in options and "recipe" in options:
+            raise ValueError(f"algos: {options} names an algorithm and a recipe, which has one: leave one out.")
+        if "name" not in options and "recipe" not in options:
             raise ValueError(
-                f"algos: {options} names no algorithm, or a recipe too. Write {{name: hgpo, history_length: 1}} or "
-                "{recipe: dapo}, for example."
+                f"algos: {options} names no algorithm. Write {{name: hgpo, history_length: 1}}, for example, or "
+                "{recipe: dapo}."
             )
         group, key = ("algo", "name") if "name" in options else ("recipe", "recipe")
         listed.append(Variant(group, options.pop(key), options))

@@ -74,6 +74,15 @@ class Run:
         return options
 
     @property
+    def compared(self) -> dict[str, Any]:
+        """The settings in which runs of a comparison may differ, but for those that leave the numbers as they are; of
+        groups with their usual choice nothing."""
+        groups = [group for group in COMPARED_GROUPS if self.settings[f"{group}.name"] != USUAL.get(group)]
+        return {
+            key: value for key, value in self.settings.items() if key.startswith(tuple(f"{one}." for one in groups))
+        }
+
+    @property
     def by_another_library(self) -> bool:
         """Whether something else than this package's policy gradients trained it: a baseline for the others."""
         return self.settings["learner.name"] != "policy_gradient"

@@ -188,7 +188,7 @@ def reproduction(comparison: Comparison) -> Section:
     ]
     settings = [f"{key}={json.dumps(value)}" for key, value in comparison.settings.items()]
     own = [
-        f"{label}: " + " ".join(f"algo.{key}={json.dumps(value)}" for key, value in runs[0].options.items())
+        f"{label}: " + " ".join(f"{key}={json.dumps(value)}" for key, value in runs[0].compared.items())
         for label, runs in comparison.runs.items()
     ]
     return Section(

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign
+from hgpo_gym.trainers.rollouts.samplers import SAMPLERS
 from hgpo_gym.trainers.settings import RunSettings
 
 RECORDED = ("agent", "turn", "truncated")
@@ -18,8 +19,9 @@ def try_estimator(run: RunSettings) -> Advantages:
         ValueError: an unknown estimator or option, a value that it refuses, a column that the run does not record.
     """
     ESTIMATORS.check_options(*run.algo)
+    recorded = (*RECORDED, *getattr(SAMPLERS.find(run.sampler.name), "records", ()), *run.rollout.record)
     steps = range(8)
-    extras: dict[str, Any] = {name: [0] * len(steps) for name in (*RECORDED, *run.rollout.record)}
+    extras: dict[str, Any] = {name: [0] * len(steps) for name in recorded}
     batch = StepBatch.from_records(
         group=[step // 4 for step in steps],
         trajectory=[step // 2 for step in steps],

@@ -43,6 +43,9 @@ class Sampler:
     episodes_before: int = 0
     """Episodes of each task that the policy plays before training, where `measure` is its win rate."""
 
+    records: tuple[str, ...] = ()
+    """Columns that its rollouts have beside those of all: estimators may need them."""
+
     described: str = "the sampler"
     """What messages call it: its name and options."""
 

@@ -29,6 +29,8 @@ class Tree(Sampler):
         ValueError: more leaves than a tree has ends, a number below its least, an unknown way to choose.
     """
 
+    records = ("tree", "branch", "answer")
+
     def __init__(
         self,
         task_ids: Sequence[str],
