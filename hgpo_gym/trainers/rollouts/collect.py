@@ -76,7 +76,8 @@ def play(env: ContextWrapper, policy: Policy, sampling: Sampling, players: dict[
     while stream.unanswered or vector.stepping:
         answers = stream.work() if stream.unanswered else {}
         said = {row: players[row].hear(env.prompt, response) for row, response in answers.items()}
-        stream.ask({row: players[row].request(env.prompt) for row, action in said.items() if action is None})
+        if more := {row: players[row].request(env.prompt) for row, action in said.items() if action is None}:
+            stream.ask(more)
         env.send({row: action for row, action in said.items() if action is not None})
         wanted = vector.num_envs if stream.in_step else int(not stream.unanswered)
         for row, (prompt, reward, _, truncated, info) in sorted(env.receive(wanted).items()):
