@@ -21,7 +21,8 @@ from rich.console import Console
 from safetensors.torch import save_file
 
 from hgpo_gym.cli.evaluation import evaluated_policy
-from hgpo_gym.config.compose import load_config, load_run
+from hgpo_gym.config.compose import load_run
+from hgpo_gym.config.of_run import load_evaluation
 from hgpo_gym.files import NotWrittenError, make_whole, write_whole
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, UnsoundError
@@ -244,7 +245,7 @@ def test_global_random_states_change_nothing_not_even_with_dropout(tmp_path, mon
         np.random.seed(seed)
         random.seed(seed)
         train(
-            tmp_path / str(seed), "model=tiny", f"model.path={tmp_path / 'model'}", "warmstart.source=none",
+            tmp_path / str(seed), "model=tiny", f"model.path={tmp_path / 'model'}",
             "trainer.iterations=2", "evaluation.every=0", "evaluation.decoding_seeds=1",
         )  # fmt: skip
     assert numbers(tmp_path / "1") == numbers(tmp_path / "2")
@@ -263,7 +264,7 @@ def test_the_checkpoint_of_the_best_evaluation_is_kept(tmp_path):
     assert kept == ["iteration_0000", f"iteration_{best['iteration']:04d}", "iteration_0006"]
     tables = []
     for iteration in ("best", best["iteration"], "newest"):
-        config = load_config("eval", [*small_runs.SETTINGS, f"run={tmp_path}", f"iteration={iteration}"])
+        config = load_evaluation([f"run={tmp_path}", f"iteration={iteration}"])
         tables.append(evaluated_policy(config, RunSettings.parse(config), Notes()).model.logits)
     assert torch.equal(tables[0], tables[1])
     assert not torch.equal(tables[0], tables[2])

@@ -45,9 +45,9 @@ def test_help_names_the_choices_and_shows_an_example(command, capsys):
         (["train", "trainer.loss_aggregation=mean"], "Unknown trainer.loss_aggregation 'mean'"),
         (["train", "engine.constrain=some"], "Unknown constrain 'some'"),
         (["train", "env=alfworld", "env.data=/no/such/place"], "ALFWorld games not found in /no/such/place"),
-        (["train", "model.path=/no/such/model", "warmstart.source=none"], "No model in /no/such/model"),
+        (["train", "model.path=/no/such/model"], "No model in /no/such/model"),
         (["eval", "policy=exprt"], "Did you mean 'expert'?"),
-        (["eval", "run=/no/such/run"], "run=/no/such/run has no checkpoint"),
+        (["eval", "run=/no/such/run"], "run=/no/such/run is no run: expected /no/such/run/config.yaml."),
         (["warmstart"], "Set out=..."),
         (["compare", "algos=[hgpo,gipo]"], "Did you mean 'gigpo'?"),
         (["diagnose", "diagnose.estimators.hgpo_k2.estimator=hpgo"], "Unknown estimator 'hpgo'. Did you mean 'hgpo'?"),
@@ -122,13 +122,13 @@ def test_warmstart_train_eval_and_compare_work_together(capsys, tmp_path, monkey
     status, out, err = run(capsys, "warmstart", *small, *warm, "out=models/signpost")
     assert status == 0, err
     assert (tmp_path / "models/signpost/config.json").exists()
-    from_there = [*small, "model.path=models/signpost", "warmstart.source=none", "trainer.iterations=2"]
+    from_there = [*small, "model.path=models/signpost", "trainer.iterations=2"]
     status, out, err = run(capsys, "train", *from_there, "run_dir=runs/one")
     assert status == 0, err
     assert "after 2 iterations" in out
     names = {path.name for path in (tmp_path / "runs/one").iterdir()}
     assert names >= {"config.yaml", "metrics.jsonl", "summary.json", "report.html", "checkpoints"}
-    status, out, err = run(capsys, "eval", *small, "run=runs/one")
+    status, out, err = run(capsys, "eval", "run=runs/one")
     assert status == 0, err
     assert '"success_by_task_type"' in out
     status, out, err = run(capsys, "compare", *from_there, "algos=[grpo,hgpo]", "seeds=[0,1]", "out=runs/both")

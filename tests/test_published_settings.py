@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hgpo_gym.config.choices import choices
-from hgpo_gym.config.compose import load_config
+from hgpo_gym.config.compose import load_run
 from hgpo_gym.trainers.policies.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.run_directory import flatten, read_metrics
 from tests.small_runs import train
@@ -72,7 +72,7 @@ PRESETS = {
 
 
 def settings(*overrides):
-    return flatten(load_config("config", overrides))
+    return flatten(load_run(overrides).resolved)
 
 
 def test_there_are_eight_presets_beside_the_demo():

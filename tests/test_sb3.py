@@ -104,12 +104,14 @@ def test_they_are_evaluated_and_compared_as_the_others(capsys, tmp_path):
     run = out / "sb3_ppo-seed0"
     assert "stable_baselines3" in json.loads((run / "launches.jsonl").read_text())["versions"]
     capsys.readouterr()
-    main(["eval", *settings, "algo=sb3_ppo", f"run={run}", f"out={tmp_path / 'evaluation.json'}"])
+    main(["eval", f"run={run}", f"out={tmp_path / 'evaluation.json'}"])
     evaluation = json.loads((tmp_path / "evaluation.json").read_text())
+    assert (evaluation.pop("run"), evaluation.pop("changed")) == (str(run), {})
+    assert evaluation.pop("env") == "hgpo_gym/SignpostMaze-v0"
     assert evaluation.items() <= read_summary(run)["evaluations"][-1].items()
     with pytest.raises(SystemExit):
-        main(["eval", *settings, f"run={run}"])
-    assert "has algo=sb3_ppo, not hgpo: set the same algo=" in capsys.readouterr().err
+        main(["eval", "algo=hgpo", f"run={run}"])
+    assert "has algo=sb3_ppo, not hgpo: leave out algo=" in capsys.readouterr().err
 
 
 def test_mistakes_are_named(tmp_path):

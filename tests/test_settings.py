@@ -231,11 +231,13 @@ def test_the_configuration_of_a_run_is_read_as_data(run_with_an_interpolation, c
     assert NOT_LOOKED_UP in report
     inspected = said_to(capsys, "inspect", str(run), "--task", "0", "--html", str(tmp_path / "group.html"))
     evaluated = said_to(capsys, "eval", *SETTINGS, f"run={run}")
-    assert f"run={run} has model.kind={NOT_LOOKED_UP}, not tabular: set the same model=." in evaluated
+    assert f"run={run} has model.kind={NOT_LOOKED_UP}, not tabular: leave out model=" in evaluated
+    with_its_own_settings = said_to(capsys, "eval", f"run={run}")
+    assert f"Unknown memory.key {NOT_LOOKED_UP!r}" in with_its_own_settings
     resumed = said_to(capsys, "train", *SETTINGS, f"run_dir={run}", "trainer.iterations=1", "resume=auto")
     assert f"env_name: {NOT_LOOKED_UP!r} there, 'signpost_maze' now" in resumed
     exported = said_to(capsys, "export", str(run), "--to", str(tmp_path / "model"))
-    for text in (report, inspected, evaluated, resumed, exported):
+    for text in (report, inspected, evaluated, with_its_own_settings, resumed, exported):
         assert SECRET not in text
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
 

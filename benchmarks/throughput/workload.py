@@ -91,7 +91,13 @@ def make_model(steps: Sequence[Step], seed: int = 0) -> "tuple[PreTrainedModel, 
         answer = policy.encode_answer(" ".join(words) + " " + generator.choice(request.answers))
         records.append(TokenRecord(prompt_ids, answer, np.zeros(len(answer), dtype=np.float32)))
     settings = WarmStartSettings(
-        source="random", episodes=len(records), random_actions=0.0, epochs=1, learning_rate=2e-3, batch_size=32
+        source="random",
+        new_model="none",
+        episodes=len(records),
+        random_actions=0.0,
+        epochs=1,
+        learning_rate=2e-3,
+        batch_size=32,
     )
     imitate(model, records, settings, max_batch_tokens=2048, seed=seed)
     return model, tokenizer

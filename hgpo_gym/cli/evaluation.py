@@ -10,6 +10,8 @@ from typing import Any
 
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
 from hgpo_gym.cli.training import quiet_libraries
+from hgpo_gym.config.of_run import NOT_SET, changes_to
+from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.files import cache_dir, content_key
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.progress import Progress
@@ -23,7 +25,6 @@ from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run import make_learner
-from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.section import parse_section
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -35,13 +36,18 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
     progress, kind = Progress(), config["policy"]
     with mistakes_explained():
         settings = RunSettings.parse(config)
+        changes = {} if config["run"] is None else changes_to(Path(config["run"]), settings)
+        for key, (before, now) in changes.items():
+            progress.line(f"{key}: {_shown(before)} -> {_shown(now)}")
         quiet_libraries(settings.model.threads)
         policy = evaluated_policy(config, settings, progress)
         own: dict[str, Any] = {"expert": True} if kind == "expert" else {}
         env = make_evaluation_env(settings, **own)
+    vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
+    place = f"{settings.env.id}, split {vector.split}"
     evaluation, metered = settings.evaluation, policy if isinstance(policy, MeteredPolicy) else None
     try:
-        with metered or nullcontext(), progress.stage(f"{kind} on {evaluation.split or 'all tasks'}") as tick:
+        with metered or nullcontext(), progress.stage(f"{kind} on {place}") as tick:
             result = play_all(
                 env,
                 policy,
@@ -60,7 +66,11 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
         env.close()
         if metered:
             progress.line(metered.describe_usage())
-    text = json.dumps(result.summary() | ({"usage": metered.usage()} if metered else {}), indent=2)
+    progress.line(f"{place}: success {result.success:.1%} of {sum(map(len, result.episodes)):,} episodes")
+    said = {"env": settings.env.id, **result.summary()}
+    if config["run"] is not None:
+        said |= {"run": str(config["run"]), "changed": changes}
+    text = json.dumps(said | ({"usage": metered.usage()} if metered else {}), indent=2)
     print(text)
     if config["out"]:
         Path(config["out"]).write_text(text + "\n")
@@ -92,22 +102,13 @@ def evaluated_policy(config: Mapping[str, Any], settings: RunSettings, progress:
     if checkpoints.newest() is None:
         raise FileNotFoundError(f"run={run} has no checkpoint: expected {checkpoints.folder}/iteration_*.")
     checkpoint = checkpoints.choose(config["iteration"], progress.line)
-    _check_same_kind(run, settings)
     learner = make_learner(settings, progress)
     learner.load(checkpoint)
     return learner.policy
 
 
-def _check_same_kind(run: Path, settings: RunSettings) -> None:
-    """The run's checkpoints are such as these settings load. Raises ValueError."""
-    trained = read_config(run)
-    theirs, ours = trained["learner"]["name"], settings.learner.name
-    if theirs != ours:
-        algo = trained["algo"]["name"]
-        raise ValueError(f"run={run} has algo={algo}, not {settings.algo.name}: set the same algo=.")
-    theirs, ours = trained["model"]["kind"], settings.resolved["model"]["kind"]
-    if theirs != ours:
-        raise ValueError(f"run={run} has model.kind={theirs}, not {ours}: set the same model=.")
+def _shown(value: Any) -> str:
+    return value if value == NOT_SET else json.dumps(value, ensure_ascii=False)
 
 
 def _endpoint_policy(config: Mapping[str, Any], settings: RunSettings, progress: Progress) -> Policy:

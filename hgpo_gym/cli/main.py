@@ -33,7 +33,7 @@ EXAMPLES = {
         "hgpo-gym train algo=gigpo seed=1 trainer.iterations=60",
         "hgpo-gym train env=alfworld env.data=/data/alfworld model=tiny algo=hgpo",
         "hgpo-gym train model=pretrained model.path=Qwen/Qwen2.5-1.5B-Instruct prompt=instruct trainer=pretrained "
-        "engine.constrain=none warmstart.source=none",
+        "engine.constrain=none",
         "torchrun --nproc_per_node 8 -m hgpo_gym train distributed=fsdp2 model=pretrained model.path=...",
     ],
     "compare": [
@@ -43,6 +43,7 @@ EXAMPLES = {
     ],
     "eval": [
         "hgpo-gym eval run=runs/signpost_maze-hgpo-seed0",
+        "hgpo-gym eval run=runs/signpost_maze-hgpo-seed0 iteration=best env.sections=4 memory.window=1",
         "hgpo-gym eval policy=random env=signpost_maze",
         "hgpo-gym eval policy=openai openai.base_url=http://localhost:8000/v1 openai.model=Qwen/Qwen2.5-7B-Instruct "
         "prompt=instruct engine.constrain=none env=alfworld rollout.max_new_tokens=512",
@@ -150,13 +151,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _with_settings(parsed: argparse.Namespace) -> None:
     with mistakes_explained():
         from hgpo_gym.config.compose import load_config, to_yaml
+        from hgpo_gym.config.of_run import load_evaluation
         from hgpo_gym.trainers.processes import launched
 
         if parsed.command != "train" and launched() > 1:
             raise ValueError(
                 f"{launched()} processes were launched, but {parsed.command} runs in one; train in several."
             )
-        config = load_config("config" if parsed.command == "train" else parsed.command, parsed.overrides)
+        if parsed.command == "eval":
+            config = load_evaluation(parsed.overrides)
+        else:
+            config = load_config("config" if parsed.command == "train" else parsed.command, parsed.overrides)
         if parsed.show_config:
             print(to_yaml(config), end="")
             return
@@ -222,6 +227,6 @@ COMMON_SETTINGS = [
     ("rollout.workers=2", "processes for slow environments"),
     ("memory.window=2", "past steps in the prompt; memory.history_length=2 is K of the context keys"),
     ("trainer.iterations=40", "rounds of rollout and update; trainer.learning_rate=2e-3"),
-    ("model.path=FOLDER", "a local or hub model instead of a new one"),
-    ("warmstart.source=expert", "imitate the expert first, or random (form only), or none"),
+    ("model.path=FOLDER", "a local or hub model instead of a new one, used as it is"),
+    ("warmstart.source=expert", "imitate the expert first, or random (form only), or none; auto: new models alone"),
 ]

@@ -106,7 +106,7 @@ def warmstart(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
         if not isinstance(settings.model, LanguageModel):
             raise ValueError(f"model.kind={config['model']['kind']}: only a language model has a warm start.")
         save_model(*load_model(initial_weights(settings, settings.model, progress), device="cpu"), out)
-    progress.line(f"Saved in {out}. Train it by: hgpo-gym train model.path={out} warmstart.source=none")
+    progress.line(f"Saved in {out}. Train it by: hgpo-gym train model.path={out}")
 
 
 def export(parsed: argparse.Namespace) -> None:

@@ -5,7 +5,8 @@ What comes out is plain data, every interpolation resolved; no other module know
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
@@ -21,6 +22,7 @@ from hgpo_gym.config import choices
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.plugins import load_plugins
 from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.run_directory import flatten
 from hgpo_gym.trainers.settings import RunSettings
 
 
@@ -50,23 +52,55 @@ def load_run(overrides: Sequence[str]) -> RunSettings:
 
 def load_configs(command: str, overrides: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The configuration of a command once for each of `changes`, values of top-level keys: composed only once."""
-    try:
-        parsed = OverridesParser.create().parse_overrides([_env_by_name(override) for override in overrides])
-        _load_plugins(parsed)
-        parsed = OverridesParser.create().parse_overrides([_env_by_name(override) for override in overrides])
-        _check_groups(parsed)
-        env = next((str(item.value()) for item in reversed(parsed) if item.key_or_group == "env"), None)
-        choices.store_made_settings(ConfigStore.instance(), env)
-        folders = _folders_of_packages()
-        with initialize_config_dir(str(choices.FOLDER), version_base="1.3"):
-            chosen = [str(item.input_line) for item in parsed if item.key_or_group in choices.choices()]
-            _check_keys(parsed, compose(command, [*folders, *chosen]))
-            composed = compose(command, [*folders, *(str(item.input_line) for item in parsed)])
+    with _mistakes_named():
+        composed = _compose(command, parse_overrides(overrides))
         return [_changed(composed, values) for values in changes]
+
+
+def load_partly(command: str, overrides: Sequence[str]) -> dict[str, Any]:
+    """The same as `load_config`, but that values that have to be given and are not stay `choices.MISSING`."""
+    with _mistakes_named():
+        return _resolved(_compose(command, parse_overrides(overrides)))
+
+
+def parse_overrides(overrides: Sequence[str]) -> list[Override]:
+    """What stands on the command line, once the plugins are there that it names.
+
+    Raises:
+        ConfigError: an override that cannot be read.
+        ImportError: one of `plugins=[...]` cannot be imported.
+    """
+    with _mistakes_named():
+        parser = OverridesParser.create()
+        _load_plugins(parser.parse_overrides([_env_by_name(override) for override in overrides]))
+        return parser.parse_overrides([_env_by_name(override) for override in overrides])
+
+
+def check_given(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError if a value that has to be given is not."""
+    if missing := sorted(key for key, value in flatten(config).items() if value == choices.MISSING):
+        raise ConfigError(f"Set {', '.join(f'{key}=...' for key in missing)} on the command line.")
+
+
+@contextmanager
+def _mistakes_named() -> Iterator[None]:
+    try:
+        yield
     except OverrideParseException as error:
         raise ConfigError(f"Cannot read {error.override!r}: write key=value. ({error.message})") from error
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error)) from error
+
+
+def _compose(command: str, overrides: Sequence[Override]) -> DictConfig:
+    _check_groups(overrides)
+    env = next((str(item.value()) for item in reversed(overrides) if item.key_or_group == "env"), None)
+    choices.store_made_settings(ConfigStore.instance(), env)
+    folders = _folders_of_packages()
+    with initialize_config_dir(str(choices.FOLDER), version_base="1.3"):
+        chosen = [str(item.input_line) for item in overrides if item.key_or_group in choices.choices()]
+        _check_keys(overrides, compose(command, [*folders, *chosen]))
+        return compose(command, [*folders, *(str(item.input_line) for item in overrides)])
 
 
 def _changed(composed: DictConfig, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,9 +108,13 @@ def _changed(composed: DictConfig, values: Mapping[str, Any]) -> dict[str, Any]:
     config = copy.deepcopy(composed)
     for key, value in values.items():
         config[key] = value
+    resolved = _resolved(config)
+    check_given(resolved)
+    return resolved
+
+
+def _resolved(config: DictConfig) -> dict[str, Any]:
     OmegaConf.resolve(config)
-    if missing := OmegaConf.missing_keys(config):
-        raise ConfigError(f"Set {', '.join(f'{key}=...' for key in sorted(missing))} on the command line.")
     container = OmegaConf.to_container(config)
     assert isinstance(container, dict)
     return {str(name): value for name, value in container.items()}

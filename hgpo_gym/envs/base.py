@@ -92,6 +92,10 @@ class TextEnv(gymnasium.Env[str, str]):
     split: str = "all"
     """The name of the split that is played."""
 
+    texts_key: str = ""
+    """Whatever changes when the texts do, though neither the source, nor the options, nor the task ids: the digest of a
+    data file that is read, the version of a library that speaks. What was recorded under another one is not used."""
+
     task_ids: Sequence[str]
     """Every task of the split: fixed, machine-independent order; a class attribute or a property."""
 

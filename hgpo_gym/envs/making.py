@@ -40,16 +40,18 @@ def option_defaults(id: str) -> dict[str, Any]:
     """
     return {
         name: parameter.default
-        for name, parameter in _parameters(id).items()
+        for name, parameter in option_parameters(id).items()
         if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
     }
 
 
-def _parameters(id: str) -> dict[str, inspect.Parameter]:
-    return dict(inspect.signature(_creator(id)).parameters)
+def option_parameters(id: str) -> dict[str, inspect.Parameter]:
+    """What the maker of a registered environment takes, by name. Raises ImportError."""
+    return dict(inspect.signature(creator(id)).parameters)
 
 
-def _creator(id: str) -> Callable[..., Any]:
+def creator(id: str) -> Callable[..., Any]:
+    """What makes a registered environment, mostly its class. Raises ImportError."""
     entry_point = gymnasium.spec(id).entry_point
     return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point  # type: ignore[return-value]
 
@@ -62,7 +64,7 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
     """
     if id not in gymnasium.registry:
         raise ValueError(unknown_name("environment", id, sorted(ENVIRONMENTS)))
-    parameters = _parameters(id)
+    parameters = option_parameters(id)
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         known = [*parameters, "max_episode_steps"]
         for name in options.keys() - set(known):

@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class TextArenaEnv(TextEnv):
             raise ValueError(unknown_name("game of textarena", game, games))
         if tasks < 3:
             raise ValueError(f"tasks={tasks}: take at least 3, so that each split has one.")
-        self.split = split
+        self.split, self.texts_key = split, f"textarena {version('textarena')}"
         self._seeds = {f"{game} {seed}": seed for seed in range(tasks) if in_split(split, seed + 1)}
         self.task_ids = tuple(self._seeds)
         with _chance_from(0):

@@ -7,6 +7,7 @@ alone is enough for the logic of a game, but has none of its prose: what holds a
 import hashlib
 import re
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class TextWorldEnv(TextEnv):
         for name, value, valid in (("split", split, SPLITS), ("reward", reward, REWARDS)):
             if value not in valid:
                 raise ValueError(unknown_name(name, value, valid))
-        self.split = split
+        self.split, self.texts_key = split, f"textworld {version('textworld')}"
         self._reward, self._expert = reward, expert
         found = {_task_id(file): file for file in _game_files(games)}
         self._files = {task: found[task] for task in sorted(found) if in_split(split, hashed(task))}

@@ -1,6 +1,7 @@
 """TextVectorEnv: tasks x group members, stepped together, in this process or in worker processes."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -10,6 +11,7 @@ from gymnasium.vector.utils import batch_space
 
 from hgpo_gym.envs.making import make
 from hgpo_gym.envs.members import EpisodeStart, LocalMembers, Members, Opening, StepResult
+from hgpo_gym.envs.text_sources import texts_key
 from hgpo_gym.envs.workers import WorkerMembers
 from hgpo_gym.suggest import unknown_name
 
@@ -59,6 +61,8 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         self.spec = first.spec
         self.split: str = first.get_wrapper_attr("split")
         self.task_ids: Sequence[str] = first.get_wrapper_attr("task_ids")
+        self._kind, self._options = type(first.unwrapped), options
+        self._own_texts_key: str = first.get_wrapper_attr("texts_key")
         self.single_observation_space, self.single_action_space = first.observation_space, first.action_space
         self.observation_space = cast("Any", batch_space(self.single_observation_space, self.num_envs))
         self.action_space = cast("Any", batch_space(self.single_action_space, self.num_envs))
@@ -79,6 +83,12 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         """By row, what its episode started from."""
         self.stepping: set[int] = set()
         """The sub-environments that were sent an action whose result was not received yet."""
+
+    @cached_property
+    def texts_key(self) -> str:
+        """Changes whenever the environment's texts may: see `text_sources.texts_key`."""
+        assert self.spec is not None
+        return texts_key(self._kind, self.spec.id, self._options, self._own_texts_key)
 
     @property
     def active(self) -> np.ndarray:

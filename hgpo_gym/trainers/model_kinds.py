@@ -17,9 +17,14 @@ class Model(Protocol):
 
     Attributes:
         threads: CPU threads of torch; None leaves the choice to torch.
+        imitates: whether it imitates episodes before training where `warmstart.source` is auto: weights that are made
+            here do, weights that somebody gave do not.
     """
 
     threads: int | None
+
+    @property
+    def imitates(self) -> bool: ...
 
     def check(self, run: Any, processes: int) -> None:
         """Raise ValueError where these settings do not go together with the run's, or with as many processes."""

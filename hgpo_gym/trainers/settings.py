@@ -83,7 +83,8 @@ class CheckpointSettings(Section):
 
 
 class WarmStartSettings(Section):
-    source: Literal["none", "expert", "random"]
+    source: Literal["auto", "none", "expert", "random"]
+    new_model: Literal["none", "expert", "random"]
     episodes: PositiveInt
     random_actions: Annotated[float, Field(ge=0, lt=1)]
     epochs: NonNegativeInt
@@ -168,11 +169,17 @@ class PlaySettings(Section):
     def parse(cls, resolved: Mapping[str, Any]) -> Self:
         """The settings that a composed configuration holds; keys of commands beside them are left out.
 
+        `warmstart.source=auto` becomes what it means for the model.
+
         Raises:
             ValueError: names every setting that cannot be, its value, and what could be.
         """
         own = {name: resolved[name] for name in cls.model_fields if name in resolved}
-        return parse_section(cls, {**own, "resolved": own})
+        settings = parse_section(cls, {**own, "resolved": own})
+        if settings.warmstart.source != "auto":
+            return settings
+        source = settings.warmstart.new_model if settings.model.imitates else "none"
+        return settings.changed(warmstart={**own["warmstart"], "source": source})
 
 
 class RunSettings(PlaySettings):

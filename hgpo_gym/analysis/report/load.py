@@ -1,7 +1,7 @@
 """From run directories to comparisons: runs that have every setting in common but the algorithm's own and the seed."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from hgpo_gym.trainers.run_directory import (
     AGGREGATION,
     COMPARED_GROUPS,
     MAY_DIFFER,
+    NUMBERS_UNCHANGED,
     flatten,
     read_config,
     read_launches,
@@ -104,10 +105,10 @@ class Run:
         """Success of the final weights by split and task type; `all` is the whole split."""
         parts = {}
         for evaluation in (self.final, *self.later_evaluations):
-            types = evaluation["success_by_task_type"]
-            parts[evaluation["split"], "all"] = evaluation["success"]
+            types, split = evaluation["success_by_task_type"], _split_name(evaluation)
+            parts[split, "all"] = evaluation["success"]
             if len(types) > 1:
-                parts |= {(evaluation["split"], name): success for name, success in types.items()}
+                parts |= {(split, name): success for name, success in types.items()}
         return parts
 
     @property
@@ -152,6 +153,17 @@ class Run:
     def _until_after(self, values: np.ndarray) -> dict[int, float]:
         iterations = (line["iteration"] for line in self.metrics)
         return {0: 0.0} | dict(zip(iterations, np.cumsum(values).tolist(), strict=True))
+
+
+def _split_name(evaluation: Mapping[str, Any]) -> str:
+    """The split, and under which other settings than the run's it was played, if any: `test (memory.window=2)`."""
+    changed = {key: now for key, (_, now) in evaluation.get("changed", {}).items()}
+    if "env.id" in changed:
+        changed = {key: now for key, now in changed.items() if key == "env.id" or not key.startswith("env")}
+    told = [
+        f"{key}={now}" for key, now in changed.items() if not key.startswith(("evaluation.split", *NUMBERS_UNCHANGED))
+    ]
+    return f"{evaluation['split']} ({', '.join(told)})" if told else evaluation["split"]
 
 
 @dataclass(frozen=True)

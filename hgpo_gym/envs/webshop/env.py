@@ -133,6 +133,7 @@ class WebShopEnv(TextEnv):
                 raise ValueError(unknown_name(f"WebShop {name}", value, valid))
         self.split, self.catalogue, self.goals, self._positions = open_split(data, split, goals, catalogue_seed)
         self.task_ids: Sequence[str] = GoalIds(self.goals, self._positions)
+        self.texts_key = self.catalogue.key
         self._shop = Shop(self.catalogue, self.goals.prices, NOUNS[nouns], OPTION_MATCHING[option_matching])
         self._page_options: dict[str, Any] = {"show_attributes": show_attributes, "observation_mode": observation_mode}
         self._reward = REWARDS[reward]

@@ -1,10 +1,13 @@
 """The weights that training starts from: a model made from scratch or a given one, that has imitated episodes."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest
+from hgpo_gym.memory import memory as memory_module
+from hgpo_gym.memory import prompts as prompt_templates
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettings
 from hgpo_gym.trainers.policies import huggingface, likelihood
@@ -36,14 +39,23 @@ def initial_weights(run: "RunSettings", model: LanguageModelSettings, progress: 
     settings = {name: dict(run.resolved[name]) for name in ("memory", "prompt", "model", "warmstart")}
     for name in RUNTIME_SETTINGS:
         del settings["model"][name]
+    del settings["warmstart"]["new_model"]  # `source` says what it came to
+    settings["model"]["files"] = _stamps(model.path)
+    settings["engine"] = {"max_prompt_tokens": run.engine.options["max_prompt_tokens"]}  # what imitation saw
     episodes, episodes_key = episodes_to_imitate(run, model.seed, progress)
-    made_by = source_digest(huggingface, imitation, likelihood)
+    made_by = source_digest(huggingface, imitation, likelihood, memory_module, prompt_templates)
     folder = cache_dir() / "models" / content_key([made_by, settings, episodes_key])
     if not folder.exists():
         made, tokenizer = _make(run, model, episodes, progress)
         make_whole(folder, lambda target: save_model(made, tokenizer, target))
     progress.line(f"Initial weights: {folder}")
     return str(folder)
+
+
+def _stamps(path: str | None) -> list[tuple[str, int, int]]:
+    """Name, size and time of the files of a model in a local folder, which others may be written over."""
+    files = sorted(Path(path).expanduser().glob("*")) if path is not None else []
+    return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
 def _make(

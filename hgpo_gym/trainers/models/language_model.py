@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 class LanguageModel(LanguageModelSettings):
     """What makes policies of these settings."""
 
+    @property
+    def imitates(self) -> bool:
+        """Only a model that is made from scratch; one that was given is used as it is."""
+        return self.path is None
+
     def check(self, run: "RunSettings", processes: int) -> None:  # noqa: ARG002 - Model
         if processes > 1 and self.device not in ("auto", "cpu", "cuda"):
             raise ValueError(f"model.device={self.device}: {processes} processes take a GPU each; set auto or cuda.")

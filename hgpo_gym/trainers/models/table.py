@@ -20,6 +20,11 @@ class TableModel(Section):
     capacity: PositiveInt
     threads: PositiveInt | None
 
+    @property
+    def imitates(self) -> bool:
+        """A table starts uniform."""
+        return False
+
     def check(self, run: "RunSettings", processes: int) -> None:
         if processes > 1:
             raise ValueError("model.kind=tabular trains in one process: launch one, or set another model=.")

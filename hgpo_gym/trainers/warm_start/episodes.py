@@ -23,7 +23,7 @@ SIDE_BY_SIDE = 32
 
 
 def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tuple[list[Transcript], str]:
-    """The episodes, and their key in the cache.
+    """The episodes, and their key in the cache, made of all that they depend on, the environment's texts too.
 
     With `warmstart.source=none` these are random episodes, from which the tokenizer learns the environment's words.
 
@@ -36,10 +36,9 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
     num_tasks = min(settings.episodes, SIDE_BY_SIDE)
     env = make_env(run, num_tasks=num_tasks, group_size=1, **({"expert": True} if expert else {}))
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-    options = {name: value for name, value in run.resolved["env"].items() if name != "data"}
     behaviour = ["expert", settings.random_actions] if expert else ["random"]
     made_by = source_digest(transcripts, rollout, player, scripted)
-    key = content_key([made_by, options, list(vector.task_ids), behaviour, settings.episodes, seed])
+    key = content_key([made_by, vector.texts_key, list(vector.task_ids), behaviour, settings.episodes, seed])
     path = cache_dir() / "transcripts" / key / "episodes.jsonl"
     if not path.exists():
         policy: Policy = ExpertPolicy(settings.random_actions) if expert else RandomPolicy()

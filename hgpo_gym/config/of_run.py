@@ -1,0 +1,123 @@
+"""The settings of `hgpo-gym eval run=RUN`: the run's own, but for what the command line changes."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hgpo_gym.config import choices
+from hgpo_gym.config.compose import ConfigError, check_given, load_config, load_partly, parse_overrides
+from hgpo_gym.envs import ENVIRONMENTS
+from hgpo_gym.trainers.run_directory import flatten, read_config
+from hgpo_gym.trainers.settings import RunSettings
+
+REPLACED_BY_CHOICE = {"env": ("env", "env_name", "evaluation.split"), "algo": ("algo", "learner")}
+"""What the choice of a group replaces, where that is not the section of its name alone: splits are the environment's,
+learners the algorithm's. The prompt, the memory and all else that an env group sets stay as the model knows them."""
+NOT_SET = "not set"
+_ABSENT = object()
+
+
+def load_evaluation(overrides: Sequence[str]) -> dict[str, Any]:
+    """The configuration of `hgpo-gym eval` with these overrides.
+
+    With `run=RUN` it is that of the run, read as data; overrides replace the keys that they name, `group=choice` that
+    group's keys, and `experiment=NAME` all of them. The command's own settings are not the run's business.
+
+    Raises:
+        ConfigError: as `load_config`; plugins of the run that were not given; what its checkpoints cannot be.
+        FileNotFoundError: there is no such run.
+        ImportError: one of `plugins=[...]` cannot be imported.
+        ValueError: the run's config.yaml is damaged.
+    """
+    named = {str(item.key_or_group): item for item in parse_overrides(overrides)}
+    if "run" not in named or named["run"].value() is None:
+        return load_config("eval", overrides)
+    run = str(named["run"].value())
+    trained = _read(Path(run))
+    if "experiment" in named:
+        config = load_config("eval", overrides)
+    else:
+        given = load_partly("eval", [*_choices_of(trained, named), *overrides])
+        config = {name: copy.deepcopy(trained.get(name, value)) for name, value in given.items()}
+        own = given.keys() - RunSettings.model_fields.keys()
+        for key in (*own, "plugins", *named):
+            for path in REPLACED_BY_CHOICE.get(key, (key,)):
+                _replace(config, given, path.split("."))
+        check_given(config)
+    _check_plugins(run, trained, config["plugins"])
+    if config["policy"] == "model":
+        _check_same_kind(run, trained, config)
+    return config
+
+
+def changes_to(run: Path, settings: RunSettings) -> dict[str, tuple[Any, Any]]:
+    """By key, the run's value and that of the command, where they differ."""
+    old, new = flatten(read_config(run)), flatten(settings.resolved)
+    return {
+        key: (old.get(key, NOT_SET), new.get(key, NOT_SET))
+        for key in dict.fromkeys((*new, *old))
+        if key != "plugins" and old.get(key, _ABSENT) != new.get(key, _ABSENT)
+    }
+
+
+def _read(run: Path) -> dict[str, Any]:
+    try:
+        return read_config(run)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"run={run} is no run: expected {run / 'config.yaml'}.") from None
+
+
+def _choices_of(trained: Mapping[str, Any], named: Mapping[str, Any]) -> list[str]:
+    """The choices that the run's settings are of, so that their keys are known; without those that are made anew."""
+    flat, known = flatten(trained), choices.choices()
+    record = ENVIRONMENTS.get(str(flat.get("env.id")))
+    # The learner comes with the algorithm.
+    names = {group: flat.get(f"{group}.name") for group in choices.REGISTRIES if group != "learner"}
+    names |= {"env": record and record.name, "engine": flat.get("engine.kind"), "model": flat.get("model.kind")}
+    if names["model"] == "language_model":
+        names["model"] = "tiny" if "model.hidden_size" in flat else "pretrained"
+    return [f"{group}={name}" for group, name in names.items() if group not in named and name in known[group]]
+
+
+def _replace(config: dict[str, Any], given: Mapping[str, Any], path: Sequence[str]) -> None:
+    """Give a key the value that it has in `given`, or take it out if it is not there."""
+    *above, name = path
+    values: Any = given
+    for part in above:
+        config = config[part] if isinstance(config.get(part), dict) else config.setdefault(part, {})
+        values = values.get(part, {})
+    if name in values:
+        config[name] = copy.deepcopy(values[name])
+    else:
+        config.pop(name, None)
+
+
+def _check_plugins(run: str, trained: Mapping[str, Any], given: Sequence[str]) -> None:
+    """What a run directory names is never run unasked: people send runs around."""
+    plugins = trained.get("plugins") or []
+    here = {_module(name) for name in given}
+    if missing := [name for name in plugins if _module(name) not in here]:
+        raise ConfigError(
+            f"run={run} was trained with plugins=[{','.join(map(str, missing))}], code that is run only if "
+            "you name it: set plugins=[...] to your copy of it."
+        )
+
+
+def _module(plugin: object) -> str:
+    return Path(str(plugin)).name.removesuffix(".py")
+
+
+def _check_same_kind(run: str, trained: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """The run's checkpoints are such as these settings load."""
+    before, now = flatten(trained), flatten(config)
+    if before.get("learner.name") != now.get("learner.name"):
+        algo = before.get("algo.name")
+        raise ConfigError(f"run={run} has algo={algo}, not {now.get('algo.name')}: leave out algo=, or set it to that.")
+    if before.get("model.kind") != now.get("model.kind"):
+        kind = before.get("model.kind")
+        raise ConfigError(
+            f"run={run} has model.kind={kind}, not {now.get('model.kind')}: leave out model=, or set the same one."
+        )
+    if before.get("model.path") != now.get("model.path"):
+        raise ConfigError(f"run={run} and model.path={now.get('model.path')} both name a model: leave out one of them.")

@@ -1,0 +1,118 @@
+"""`hgpo-gym eval run=RUN`: the run's own settings, but for what the command line changes, which is said."""
+
+import json
+
+import pytest
+import yaml
+
+from hgpo_gym.analysis.report.load import load_runs
+from hgpo_gym.config.compose import load_config
+from hgpo_gym.config.of_run import load_evaluation
+from hgpo_gym.trainers.run_directory import read_config, read_summary
+from tests.commands import run
+from tests.small_runs import train
+
+NOT_THE_DEFAULTS = ("env=sokoban", "env.max_episode_steps=7", "memory.window=4", "memory.history_length=1", "seed=3")
+
+
+@pytest.fixture(scope="module")
+def base():
+    """Overrides of a run that a table learns in a second."""
+    return ["model=tabular", "rollout.num_tasks=2", "rollout.group_size=2", "trainer.iterations=1",
+            "evaluation.decoding_seeds=1", "evaluation.temperature=1.0", "env.levels=12"]  # fmt: skip
+
+
+@pytest.fixture
+def trained(tmp_path, base, monkeypatch):
+    """A finished run of Sokoban with settings that are nobody's defaults, in `run`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
+    train(tmp_path / "run", *NOT_THE_DEFAULTS, base=base)
+    return tmp_path / "run"
+
+
+def test_a_run_is_evaluated_with_its_own_settings(trained, capsys):
+    status, out, err = run(capsys, "eval", f"run={trained}", "out=result.json")
+    assert status == 0, err
+    assert "hgpo_gym/Sokoban-v0, split test: success " in out
+    result = json.loads((trained.parent / "result.json").read_text())
+    assert (result.pop("env"), result.pop("run"), result.pop("changed")) == ("hgpo_gym/Sokoban-v0", str(trained), {})
+    assert " -> " not in out
+    assert result.items() <= read_summary(trained)["evaluations"][-1].items()
+
+
+def test_what_the_command_line_changes_is_said_and_nothing_else_changes(trained, capsys):
+    changes = ["memory.window=2", "evaluation.split=train", "env.max_episode_steps=7", "env.milestones=true"]
+    status, out, err = run(capsys, "eval", f"run={trained}", *changes, "out=result.json")
+    assert status == 0, err
+    said = [line for line in out.splitlines() if " -> " in line]
+    assert sorted(said) == [
+        "env.milestones: false -> true", 'evaluation.split: "test" -> "train"', "memory.window: 4 -> 2",
+    ]  # fmt: skip
+    result = json.loads((trained.parent / "result.json").read_text())
+    assert result["split"] == "train"
+    assert result["changed"] == {
+        "memory.window": [4, 2], "evaluation.split": ["test", "train"], "env.milestones": [False, True],
+    }  # fmt: skip
+
+
+def test_a_report_keeps_evaluations_under_other_settings_apart(trained, capsys):
+    for name, changes in (("same", []), ("window", ["memory.window=2"]), ("maze", ["env=signpost_maze"])):
+        status, _, err = run(capsys, "eval", f"run={trained}", *changes, f"out={trained / f'evaluation_{name}.json'}")
+        assert status == 0, err
+    parts = {split for split, _ in load_runs([trained])[0][0].final_parts}
+    assert parts == {"test", "test (memory.window=2)", "test (env.id=hgpo_gym/SignpostMaze-v0)"}
+
+
+def test_another_environment_brings_its_options_and_split_and_leaves_the_rest(trained):
+    config, before = load_evaluation([f"run={trained}", "env=signpost_maze", "env.sections=1"]), read_config(trained)
+    maze = load_config("config", ["env=signpost_maze", "env.sections=1"])
+    assert (config["env"], config["env_name"]) == (maze["env"], "signpost_maze")
+    assert {name for name in before if config[name] != before[name]} == {"env", "env_name"}
+    webshop = load_evaluation([f"run={trained}", "env=webshop"])
+    assert webshop["evaluation"] == {**before["evaluation"], "split": ["validation", "test", "generated_test"]}
+    assert webshop["memory"] == before["memory"]
+
+
+def test_unknown_keys_are_refused_with_the_nearest_of_the_runs_own(trained, capsys):
+    """`env.size` is an option of the run's environment, none of the one that is there by default."""
+    assert load_evaluation([f"run={trained}", "env.size=7"])["env"]["size"] == 7
+    for wrong, nearest in (("env.sise=7", "env.size"), ("memry.window=1", "memory.window"), ("env=sokban", "sokoban")):
+        status, _, err = run(capsys, "eval", f"run={trained}", wrong)
+        assert status == 2
+        assert f"Did you mean '{nearest}'?" in err
+
+
+def test_a_checkpoint_is_not_taken_for_what_it_is_not(trained, capsys):
+    for asked, said in (
+        ("model=tiny", "has model.kind=tabular, not language_model: leave out model=, or set the same one."),
+        ("algo=sb3_ppo", "has algo=hgpo, not sb3_ppo: leave out algo=, or set it to that."),
+    ):
+        status, _, err = run(capsys, "eval", f"run={trained}", asked)
+        assert (status, said in err) == (2, True), err
+    status, out, err = run(capsys, "eval", f"run={trained}", "algo=grpo")  # which an evaluation does not depend on
+    assert status == 0, err
+    assert 'algo.name: "hgpo" -> "grpo"' in out
+
+
+def test_code_that_a_run_names_is_run_only_if_the_command_names_it(trained, capsys):
+    config = read_config(trained)
+    plugin = trained / "mine.py"
+    plugin.write_text(f"from pathlib import Path\nPath({str(trained / 'ran')!r}).touch()\n")
+    (trained / "config.yaml").write_text(yaml.safe_dump({**config, "plugins": [str(plugin)]}))
+    status, _, err = run(capsys, "eval", f"run={trained}")
+    assert status == 2
+    assert f"was trained with plugins=[{plugin}], code that is run only if you name it" in err
+    assert not (trained / "ran").exists()
+    own = trained.parent / "mine.py"
+    own.write_text("")
+    status, out, err = run(capsys, "eval", f"run={trained}", f"plugins=[{own}]")
+    assert status == 0, err
+    assert "plugins" not in out
+    assert not (trained / "ran").exists()
+
+
+def test_random_actions_are_measured_under_a_runs_settings_too(trained, capsys):
+    status, out, _ = run(capsys, "eval", f"run={trained}", "policy=random")
+    assert status == 0
+    assert json.loads(out[out.index("{") :])["env"] == "hgpo_gym/Sokoban-v0"

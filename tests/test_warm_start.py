@@ -1,0 +1,157 @@
+"""What a model learns from before training, and when what was kept of it is made anew."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from hgpo_gym.config.compose import load_run
+from hgpo_gym.envs import TextEnv, Turn, register
+from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.plugins import load_plugins
+from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.models.initial_weights import initial_weights
+from hgpo_gym.trainers.run_directory import read_config
+from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
+from tests.commands import run
+from tests.small_runs import train
+
+TINY = ["env.sections=1", "warmstart.episodes=4", "warmstart.epochs=1", "tiny.hidden_size=32", "tiny.heads=2"]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "source"),
+    [
+        ([], "random"),
+        (["env=sokoban"], "expert"),
+        (["env=sokoban", "warmstart.source=none"], "none"),
+        (["env=sokoban", "warmstart.new_model=random"], "random"),
+        (["env=sokoban", "model.path=models/mine"], "none"),
+        (["env=sokoban", "model.path=models/mine", "warmstart.source=expert"], "expert"),
+        (["env=secret_word", "model=pretrained"], "none"),
+        (["env=sokoban", "model=tabular"], "none"),
+    ],
+)
+def test_models_made_here_imitate_and_given_ones_are_used_as_they_are(overrides, source):
+    settings = load_run(overrides)
+    assert settings.warmstart.source == source
+    assert settings.resolved["warmstart"]["source"] == source
+
+
+def test_an_exported_model_is_trained_and_evaluated_as_it_is(capsys, tmp_path):
+    short = [
+        *TINY,
+        "trainer.iterations=0",
+        "evaluation.decoding_seeds=2",
+        "rollout.num_tasks=2",
+        "rollout.group_size=2",
+    ]
+    before = train(tmp_path / "first", base=short)["success_before"]
+    assert read_config(tmp_path / "first")["warmstart"]["source"] == "random"
+    assert run(capsys, "export", "first", "--to", "exported")[0] == 0
+    kept = set((tmp_path / "cache").rglob("*"))
+    assert train(tmp_path / "second", "model.path=exported", base=short)["success_before"] == before
+    status, out, err = run(capsys, "eval", *short, "model.path=exported")
+    assert status == 0, err
+    assert f'"success": {before}' in out
+    assert "Warm start" not in out
+    assert set((tmp_path / "cache").rglob("*")) == kept
+    settings = load_run([*short, "model.path=exported"])
+    assert initial_weights(settings, settings.model, Progress()) == "exported"
+
+
+def test_the_command_warmstart_lets_a_given_model_imitate(capsys):
+    assert run(capsys, "warmstart", *TINY, "out=first")[0] == 0
+    status, out, _ = run(capsys, "warmstart", *TINY, "model.path=first", "out=second")
+    assert status == 0
+    assert "Warm start: " in out
+    assert "hgpo-gym train model.path=second\n" in out
+
+
+GAME = """
+from hgpo_gym.envs import TextEnv, Turn, register
+
+class Shout(TextEnv):
+    task_ids = ("cat", "dog")
+
+    def begin_episode(self, task_id):
+        return Turn("Say {word}.", task="Speak.", admissible_actions=("cat", "dog"))
+
+    def take_action(self, action):
+        return Turn("Done.", terminated=True, won=True)
+
+register("warm_start_tests/{name}-v0", Shout, max_episode_steps=2, description="for tests")
+"""
+
+
+def test_a_changed_text_in_ones_own_environment_makes_the_warm_start_anew(tmp_path):
+    """As two processes see it: the second one loads the file after it was changed."""
+    file = tmp_path / "shouting_game.py"
+    made = {}
+    for word in ("please", "now", "please"):
+        file.write_text(GAME.format(word=word, name="Shout"))
+        load_plugins([str(file)])
+        settings = load_run([*TINY[1:], "env=shout", "rollout.num_tasks=2"])
+        episodes, _ = episodes_to_imitate(settings, 0, Progress())
+        prompt, _ = next(iter(episodes[0].prompts(settings.memory.make(), settings.prompt)))
+        assert f"Say {word}." in prompt
+        made.setdefault(word, set()).add(initial_weights(settings, settings.model, Progress()))
+        forget("warm_start_tests/Shout-v0", "shouting_game")
+    assert [len(folders) for folders in made.values()] == [1, 1]
+    assert made["please"] != made["now"]
+
+
+def forget(id, module):
+    """What a new process would not know."""
+    import gymnasium
+
+    from hgpo_gym.envs import ENVIRONMENTS
+
+    del ENVIRONMENTS[id], gymnasium.registry[id], sys.modules[module]
+
+
+class Reading(TextEnv):
+    """It speaks from a file, or from a library."""
+
+    task_ids = ("one",)
+
+    def __init__(self, *, words: str | Path, library: str = "1.0", loud: bool = False, render_mode=None):
+        super().__init__(render_mode=render_mode)
+        self.texts_key = library
+        self.words = words
+
+    def begin_episode(self, task_id):
+        return Turn("Hello.", task="Read.")
+
+    def take_action(self, action):
+        return Turn("Bye.", terminated=True)
+
+
+for version in (0, 1):
+    register(f"warm_start_tests/Reading-v{version}", Reading, max_episode_steps=2, description="for tests")
+
+
+def test_what_texts_depend_on_is_in_their_key_and_places_are_not(tmp_path):
+    for name, text in (("a", "tea"), ("b", "tea"), ("c", "coffee")):
+        (tmp_path / name).write_text(text)
+
+    def key(name="a", version=0, **options):
+        env = TextVectorEnv(f"warm_start_tests/Reading-v{version}", 1, words=str(tmp_path / name), **options)
+        env.close()
+        return env.texts_key
+
+    assert key() == key("b") == key(workers=1)
+    others = [partial(key, "c"), partial(key, version=1), partial(key, library="1.1"), partial(key, loud=True)]
+    assert len({key(), *(other() for other in others)}) == 5
+    folders = []
+    for name in ("d", "e"):
+        (tmp_path / name).mkdir()
+        folders.append(key(name))
+    assert folders[0] == folders[1]
