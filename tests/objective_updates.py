@@ -24,6 +24,8 @@ NEEDED = {
     "kl_cov": {"share": 0.1},
 }
 """Options without a default, and those with which tokens of a small batch are chosen and left alone."""
+ONE_LEFT = np.eye(COUNT)[0]
+"""Advantages of which one answer's alone is not 0."""
 ADVANTAGES = Advantages(np.linspace(-1, 1, COUNT), {"target": np.linspace(0.1, 0.9, COUNT)})
 
 
@@ -42,6 +44,13 @@ def update_by(name, records, processes=ALONE, *, seed=(0, 0, 0), advantages=ADVA
     return gradient(policy), metrics
 
 
+def update_without_advantages(processes):
+    """The metrics of an update in which there is nothing to learn, with what comes before one."""
+    policy = make_policy()
+    update = PolicyUpdate(policy, None, settings(recompute_logprobs=True), 1.0, processes, Choice("hapo", {}))
+    return update(drawn(), one_step_episodes(COUNT), np.zeros(COUNT), (0, 0, 0))
+
+
 def gradients_are_buckets(processes):
     """Whether the gradients of replicas lie in what DDP sends, so that they are there once."""
     policy = make_policy()
@@ -57,9 +66,12 @@ def gradients_are_buckets(processes):
 def main(out):
     processes = SeveralProcesses("ddp", on_cpu=True)
     results = {name: update_by(name, drawn(), processes, max_batch_tokens=60) for name in OBJECTIVES}
+    one_left = update_by("clip_cov", drawn(), processes, advantages=ONE_LEFT)
+    none_left = update_without_advantages(processes)
     in_buckets = gradients_are_buckets(processes)
     if processes.main:
-        torch.save({"results": results, "in_buckets": in_buckets}, out)
+        told = {"results": results, "in_buckets": in_buckets, "one_left": one_left, "none_left": none_left}
+        torch.save(told, out)
     processes.close()
 
 

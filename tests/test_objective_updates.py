@@ -11,7 +11,7 @@ import torch
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, Surrogate
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
-from tests.objective_updates import ADVANTAGES, COUNT, drawn, update_by
+from tests.objective_updates import ADVANTAGES, COUNT, ONE_LEFT, drawn, update_by
 from tests.small_models import make_policy, one_step_episodes, settings, updated
 
 
@@ -46,6 +46,8 @@ def test_two_processes_change_nothing_and_have_their_gradients_once(whole, tmp_p
     assert done.returncode == 0, done.stderr
     two = torch.load(tmp_path / "two.pt")
     assert two["in_buckets"]
+    assert_same(two["one_left"], update_by("clip_cov", drawn(), advantages=ONE_LEFT, max_batch_tokens=10_000))
+    assert two["none_left"] == {"gradient_norm": 0.0}
     assert two["results"].keys() == whole.keys()
     for name, expected in whole.items():
         assert_same(two["results"][name], expected)

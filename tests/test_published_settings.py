@@ -26,6 +26,7 @@ EVERYWHERE = {
     "trainer.clip_high": 0.2,
     "trainer.kl_coef": 0.01,
     "trainer.entropy_coef": 0.001,
+    "trainer.zero_advantage": "keep",  # the bonus is that of all answers
     "trainer.max_grad_norm": 1.0,
     "trainer.loss_aggregation": None,  # what ppo_clip prefers, token_mean
     "trainer.invalid_action_penalty": 0.1,

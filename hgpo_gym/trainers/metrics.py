@@ -31,10 +31,15 @@ def describe_iteration(metrics: dict[str, Any], iterations: int) -> str:
         f"return {metrics['episode_return']:5.2f}",
         f"length {metrics['episode_length']:4.1f}",
         f"valid {metrics['valid_action_rate']:4.0%}",
-        f"KL {metrics.get('kl_reference', metrics.get('kl_behaviour', 0.0)):.4f}",
-        f"entropy {metrics.get('entropy', 0.0):.3f}",
+        f"KL {_number(metrics.get('kl_reference', metrics.get('kl_behaviour')), 4)}",
+        f"entropy {_number(metrics.get('entropy'), 3)}",
         "seconds " + "+".join(f"{metrics[f'seconds_{part}']:.1f}" for part in PARTS),
     ]
     if "evaluation_success" in metrics:
         words.append(f"evaluation {metrics['evaluation_success']:.1%}")
     return "  ".join(words)
+
+
+def _number(value: float | None, digits: int) -> str:
+    """A dash where there is none: an update that had nothing to learn from has no KL and no entropy."""
+    return f"{'-':>{digits + 2}}" if value is None else f"{value:.{digits}f}"

@@ -2,11 +2,13 @@
 
     loss_t = weight_t * objective_t - entropy_coef * entropy_t + kl_coef * k3_t
 
+With `zero_advantage=drop` the entropy bonus is that of answers with an advantage alone.
 `objectives/` has the objectives, `corrections.py` the weights; `aggregation.py` makes a number of the tokens' losses.
 """
 
 from collections.abc import Collection, Sequence
 
+import numpy as np
 import torch
 
 from hgpo_gym.registry import Choice
@@ -92,7 +94,7 @@ class Loss:
             dropped = off_policy(tokens, settings.off_policy_limit)
             surrogate = surrogate.masked_fill(dropped, 0.0)
             told["off_policy_dropped"] = dropped.float()
-        loss = surrogate - settings.entropy_coef * tokens.entropy
+        loss = surrogate - settings.entropy_coef * self._rewarded(rows, tokens.entropy)
         if rows[0].reference is not None:
             told["kl_reference"] = kl_k3(
                 tokens.logprobs, per_token([row.reference for row in rows], tokens.logprobs.device)
@@ -101,6 +103,13 @@ class Loss:
         metrics.add_tokens({"loss": loss, **told})
         kept = tokens.extras.get("kept")
         return aggregate(loss, tokens.record, totals, self.aggregation, kept, settings.loss_constant)
+
+    def _rewarded(self, rows: Sequence[Row], entropy: torch.Tensor) -> torch.Tensor:
+        """float32[T]: the entropy that has a bonus, 0 for the other tokens."""
+        if self.settings.zero_advantage == "keep":
+            return entropy
+        silent = np.repeat([row.silent for row in rows], [len(row.behaviour) for row in rows])
+        return entropy.masked_fill(torch.from_numpy(silent).to(entropy.device), 0.0)
 
 
 def off_policy(tokens: Tokens, limit: float) -> torch.Tensor:

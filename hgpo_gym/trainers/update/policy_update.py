@@ -76,9 +76,12 @@ class PolicyUpdate:
     ) -> dict[str, float]:
         """Go `update_epochs` times over the records in mini-batches shuffled by `seed`.
 
-        Answers without a choice (a single admissible action) have probability 1 and are left out. Returns metrics:
-        means over tokens of loss, KL to the behaviour and reference policies, entropy and clipping; the mismatch of
-        engine and trainer; the gradient norm's mean over mini-batches.
+        Answers without a choice (a single admissible action) have probability 1 and are left out; so are those whose
+        advantage is 0, with `zero_advantage=drop` and no KL loss. Where none is left, nothing changes.
+
+        Returns metrics: means over the tokens of what is left, of loss, KL to the behaviour and reference policies,
+        entropy and clipping; the mismatch of engine and trainer; the gradient norm's mean over mini-batches. Where
+        nothing is left, the gradient norm alone, which is 0.
 
         Args:
             tokens: a record for each step.
@@ -118,6 +121,9 @@ class PolicyUpdate:
         """What is learned from, with all that is computed before the weights change, and the pre-pass's metrics."""
         objective, common = self.loss.objective, (self.settings, self.temperature, self.processes)
         rows = make_rows(tokens, batch, advantages)
+        if self.settings.zero_advantage == "drop" and self.settings.kl_coef == 0:
+            # A step without them would not do: Adam's momentum goes on, and small gradients take full steps.
+            rows = [row for row in rows if not row.silent]
         if self.loss.recomputes:
             rows = with_old(rows, self.weights, objective.reads, *common)
         if self.reference is not None:

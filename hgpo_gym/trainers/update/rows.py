@@ -41,6 +41,11 @@ class Row:
         """The tokens that count in means: 1, for the others 0."""
         return self.extras.get("kept", np.ones_like(self.behaviour))
 
+    @property
+    def silent(self) -> bool:
+        """Whether all its advantages are 0, so that no objective learns from it."""
+        return not self.advantages.any()
+
 
 def make_rows(tokens: Sequence[TokenRecord], batch: StepBatch, advantages: Advantages | np.ndarray) -> list[Row]:
     """A row for each record that is to be learned from and has a choice; answers without one have probability 1 and

@@ -1,0 +1,143 @@
+"""Answers whose advantage is 0: they move nothing, and a policy with nothing to learn stays as it is."""
+
+import copy
+import io
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from hgpo_gym.progress import Progress
+from hgpo_gym.registry import Choice
+from hgpo_gym.trainers.policies import Request, Sampling
+from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
+from hgpo_gym.trainers.update.objectives import OBJECTIVES
+from hgpo_gym.trainers.update.policy_update import PolicyUpdate
+from tests.objective_updates import NEEDED
+from tests.small_models import ACTIONS, answers, gradient, make_policy, one_step_episodes, settings, updated, weights
+from tests.small_runs import numbers, train
+
+COUNT = 24
+ADVANTAGES = np.linspace(-1, 1, COUNT)
+NOTHING = np.zeros(COUNT)
+SOME = np.where(np.arange(COUNT) % 2, ADVANTAGES, 0.0)
+WHOLE = {"mini_batch_size": 4 * COUNT, "update_epochs": 1, "max_grad_norm": 1e9}
+
+
+def language_model():
+    policy = make_policy()
+    return policy, answers(policy, COUNT)
+
+
+def adapter():
+    pytest.importorskip("peft")
+    from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+    from hgpo_gym.trainers.policies.lora import LoraSettings, add_adapter
+
+    plain = make_policy()
+    lora = LoraSettings(rank=4, alpha=8, dropout=0.0, target_modules="all-linear")
+    policy = LanguageModelPolicy(add_adapter(plain.model, lora, seed=0), plain.tokenizer, constrain="admissible")
+    return policy, answers(policy, COUNT)
+
+
+def table():
+    policy = TabularPolicy(Table(64), level=0)
+    asked = [Request("", ACTIONS, seed=(n,), task="Go.", context_keys=(n % 7 + 1,)) for n in range(COUNT)]
+    return policy, [response.tokens for response in policy.generate(asked, Sampling())]
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return make_policy()
+
+
+@pytest.fixture(scope="module")
+def records(policy):
+    return answers(policy, COUNT)
+
+
+def state(update):
+    """Copies of all that an update may change."""
+    saved = update.state_dict()
+    return copy.deepcopy((weights(update.policy), saved["optimizer"]["state"], saved["schedule"]["last_epoch"]))
+
+
+def assert_equal(ours, theirs):
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("make", [language_model, adapter, table])
+def test_an_update_without_an_advantage_changes_no_weight(make):
+    """Nor the optimiser, whose momentum of an earlier update would go on; weight decay waits as well."""
+    policy, records = make()
+    update = PolicyUpdate(policy, None, settings(weight_decay=0.1), 1.0)
+    untouched = state(update)
+    update(records, one_step_episodes(COUNT), ADVANTAGES, (0,))
+    before = state(update)
+    assert any(not torch.equal(value, untouched[0][name]) for name, value in before[0].items())
+    assert update(records, one_step_episodes(COUNT), NOTHING, (1,)) == {"gradient_norm": 0.0}
+    assert_equal(state(update), before)
+
+
+@pytest.mark.parametrize("make", [language_model, table])
+def test_where_such_answers_are_kept_the_bonus_alone_moves_weights(make):
+    policy, records = make()
+    update = PolicyUpdate(policy, None, settings(zero_advantage="keep"), 1.0)
+    update(records, one_step_episodes(COUNT), ADVANTAGES, (0,))
+    before = weights(policy)
+    update(records, one_step_episodes(COUNT), NOTHING, (1,))
+    assert any((value - before[name]).abs().max() > 1e-4 for name, value in weights(policy).items())
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_no_objective_moves_weights_without_an_advantage(policy, records, name):
+    after, _ = updated(policy, records, NOTHING, objective=Choice(name, NEEDED.get(name, {})), recompute_logprobs=True)
+    assert_equal(weights(after), weights(policy))
+
+
+@pytest.mark.parametrize("silent", [1, 12, 48])
+def test_gradient_and_bonus_do_not_depend_on_how_many_such_answers_there_are(policy, records, silent):
+    """What remains is the update of the others alone, metrics included."""
+    more = answers(policy, silent, prompt="elsewhere {}")
+    alone, expected = updated(policy, records, ADVANTAGES, **WHOLE)
+    after, metrics = updated(policy, [*records, *more], np.append(ADVANTAGES, np.zeros(silent)), **WHOLE)
+    assert gradient(alone).norm() > 0.01
+    torch.testing.assert_close(gradient(after), gradient(alone), atol=1e-6, rtol=1e-4)
+    assert metrics == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("budget", [60, 10_000])
+def test_with_a_kl_loss_they_are_held_to_the_reference_and_have_no_bonus(policy, records, budget):
+    """The bonus is the same as that of the others alone, which make up half of the mini-batch's tokens or so."""
+    moved, _ = updated(policy, records, ADVANTAGES)
+
+    def gradient_of(advantages, entropy_coef, **changes):
+        changes = {"kl_coef": 0.1, "entropy_coef": entropy_coef, "max_batch_tokens": budget, **WHOLE, **changes}
+        return gradient(updated(moved, records, advantages, reference=policy, **changes)[0])
+
+    torch.testing.assert_close(gradient_of(NOTHING, 0.5), gradient_of(NOTHING, 0.0), atol=1e-6, rtol=1e-4)
+    assert gradient_of(NOTHING, 0.0).norm() > 1e-3
+    assert (gradient_of(NOTHING, 0.5, zero_advantage="keep") - gradient_of(NOTHING, 0.0)).norm() > 1e-3
+
+    bonus = gradient_of(SOME, 0.5) - gradient_of(SOME, 0.0)
+    learned = [record for record, advantage in zip(records, SOME, strict=True) if advantage]
+    own = {"kl_coef": 0.0, "max_batch_tokens": budget, **WHOLE}
+    with_bonus, without = (
+        gradient(updated(moved, learned, SOME[SOME != 0], entropy_coef=coef, **own)[0]) for coef in (0.5, 0.0)
+    )
+    share = sum(len(record.choices) for record in learned) / sum(len(record.choices) for record in records)
+    assert 0.3 < share < 0.7
+    torch.testing.assert_close(bonus, share * (with_bonus - without), atol=1e-5, rtol=1e-3)
+
+
+def test_a_run_without_a_success_stays_as_it_was_and_shows_no_entropy(tmp_path):
+    """Four steps are too few to leave the maze, so that all returns are equal."""
+    lines = io.StringIO()
+    options = ["algo=grpo", "env.max_episode_steps=4", "trainer.iterations=3", "evaluation.every=0"]
+    train(tmp_path / "drop", *options, progress=Progress(Console(file=lines)))
+    assert [line["advantage_zero_share"] for line in numbers(tmp_path / "drop")] == [1.0] * 3
+    assert all("entropy" not in line and line["gradient_norm"] == 0 for line in numbers(tmp_path / "drop"))
+    assert lines.getvalue().count("KL      -  entropy     -  seconds") == 3
+    train(tmp_path / "keep", *options, "trainer.zero_advantage=keep")
+    assert all(line["entropy"] > 0 for line in numbers(tmp_path / "keep"))
