@@ -169,17 +169,11 @@ class PlaySettings(Section):
     def parse(cls, resolved: Mapping[str, Any]) -> Self:
         """The settings that a composed configuration holds; keys of commands beside them are left out.
 
-        `warmstart.source=auto` becomes what it means for the model.
-
         Raises:
             ValueError: names every setting that cannot be, its value, and what could be.
         """
         own = {name: resolved[name] for name in cls.model_fields if name in resolved}
-        settings = parse_section(cls, {**own, "resolved": own})
-        if settings.warmstart.source != "auto":
-            return settings
-        source = settings.warmstart.new_model if settings.model.imitates else "none"
-        return settings.changed(warmstart={**own["warmstart"], "source": source})
+        return parse_section(cls, {**own, "resolved": own})
 
 
 class RunSettings(PlaySettings):
@@ -204,6 +198,15 @@ class RunSettings(PlaySettings):
     evaluation: EvaluationSettings
     checkpoint: CheckpointSettings
     warmstart: WarmStartSettings
+
+    @classmethod
+    def parse(cls, resolved: Mapping[str, Any]) -> Self:
+        """See `PlaySettings`. `warmstart.source=auto` becomes what it means for the model."""
+        settings = super().parse(resolved)
+        if settings.warmstart.source != "auto":
+            return settings
+        source = settings.warmstart.new_model if settings.model.imitates else "none"
+        return settings.changed(warmstart={**settings.resolved["warmstart"], "source": source})
 
     def changed(self, **values: Any) -> Self:
         """The same with other values of top-level keys."""
