@@ -48,7 +48,7 @@ class Measured:
 
     name: str
     options: Mapping[str, Any]
-    restarts: int
+    restarts: int = 0
 
     @property
     def without_unit(self) -> bool:
