@@ -36,3 +36,5 @@ class Stream(IntEnum):
     """(seed, stage): estimator bias by continuations: its episodes ..."""
     SAMPLED_GROUP = 13
     """(seed, group size): ... and which of them make a group."""
+    EXACT_RESTART = 14
+    """(seed): estimator bias by dynamic programming: continuations that sample values."""

@@ -1,6 +1,7 @@
 """Estimators of credit against independently computed values, and what each of them promises."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,42 @@ def test_g2po_by_hand():
     in_state, in_task = np.array([0, 4, 0, -4]), np.array([1, 6, 1, -2]) - 1.5
     found = estimate("g2po", batch, gamma=0.5, norm="mean_norm", w_group=0.0)
     np.testing.assert_allclose(found, in_state + in_task, atol=1e-12)
+
+
+def test_nested_bellman_in_one_state_by_hand():
+    """In x, u led to 10 and 0, v to nothing: means of 5 and 0 around 10 / 3."""
+    batch = episodes("x", "x", "x", rewards=[10, 0, 0], action=["u", "u", "v"])
+    found = partial(estimate, "nested_bellman", batch, norm="mean_norm")
+    np.testing.assert_allclose(found(own_share=0.0), [5 / 3, 5 / 3, -10 / 3])
+    np.testing.assert_allclose(found(own_share=1.0), [20 / 3, -10 / 3, -10 / 3])
+    np.testing.assert_allclose(found(), [35 / 12, 5 / 12, -10 / 3])
+
+
+def test_nested_bellman_tells_aliased_halls_apart_as_far_as_visits_go():
+    """After r the action u succeeds in the hall, after b the action v. Two visits each weigh 1 / (1 + prior_visits)."""
+    batch = episodes(
+        "rh", "rh", "bh", "bh", rewards=[10, 0, 10, 0], action=["on", "u", "on", "v", "on", "v", "on", "u"]
+    )
+    found = partial(estimate, "nested_bellman", batch, norm="mean_norm", own_share=0.0)
+    halls = np.array([0, 1, 0, -1, 0, 1, 0, -1])
+    np.testing.assert_array_equal(found(history_length=0), np.zeros(8))
+    for prior, weight in ((0.0, 1.0), (1.0, 1 / 2), (3.0, 1 / 4)):
+        np.testing.assert_allclose(found(history_length=1, prior_visits=prior), 5 * weight * halls, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gamma": 0.0}, "gamma=0: choose a number above 0"),
+        ({"own_share": 1.5}, "own_share=1.5: choose a number from 0 to 1"),
+        ({"prior_visits": -1.0}, "prior_visits=-1.0: choose a number of 0 or more"),
+        ({"history_length": 9}, "level=9: this batch has context keys"),
+    ],
+)
+def test_nested_bellman_refuses_what_it_cannot_use(options, message):
+    batch = episodes("x", "x", rewards=[10, 0], action=["u", "v"])
+    with pytest.raises(ValueError, match=message):
+        estimate("nested_bellman", batch, **options)
 
 
 def test_rtmc_by_hand():

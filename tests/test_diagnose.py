@@ -17,8 +17,9 @@ from hgpo_gym.analysis.estimator_bias.run import DiagnoseSettings, run_diagnosis
 from hgpo_gym.analysis.estimator_bias.simulate import roll_out
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs.registration import make
-from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
+from hgpo_gym.envs.signpost_maze import Place, SignpostMazeEnv
 from hgpo_gym.memory import Memory
+from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.section import parse_section
 from hgpo_gym.trainers.settings import RunSettings
@@ -40,8 +41,8 @@ class Fork:
     def admissible_actions(self, place):
         return {"fork": ("left", "right"), "curtains": ("red", "blue")}.get(place, ())
 
-    def next_place(self, place, action):
-        return {"left": "curtains", "right": "small prize", "red": "prize", "blue": "nothing"}[action]
+    def outcomes(self, place, action):
+        return {{"left": "curtains", "right": "small prize", "red": "prize", "blue": "nothing"}[action]: 1.0}
 
     def reward(self, place):
         return {"prize": 10.0, "small prize": 1.0}.get(place, 0.0)
@@ -133,6 +134,83 @@ def test_exact_values_agree_with_simulation():
 def close(samples, expected, errors=4.5):
     """The mean of independent samples is within so many standard errors."""
     assert abs(samples.mean() - expected) <= errors * samples.std() / np.sqrt(len(samples)) + 1e-9
+
+
+def test_exact_values_of_a_maze_with_chance_agree_with_the_environment():
+    """A dynamic program over the outcomes against episodes of the environment itself."""
+    env = SignpostMazeEnv(sections=1, colours=2, slip=0.4)
+    situations = Situations()
+    process = unfold(env.maze(env.task_ids[0]), situations, **MEMORY)
+    assert process.probability.shape[2] == 3
+    admissible = situations.admissible[process.situation]
+    np.testing.assert_allclose(process.probability.sum(axis=2)[admissible], 1.0)
+    policy = uniform_policy(situations)
+    values = solve(process, policy, GAMMA, 8)
+    generator, returns = np.random.default_rng(0), []
+    for episode in range(3000):
+        _, info = env.reset(seed=episode, options={"task_id": env.task_ids[0]})
+        earned = 0.0
+        for step in range(8):
+            actions = info["admissible_actions"]
+            _, reward, terminated, _, info = env.step(actions[generator.integers(len(actions))])
+            earned += GAMMA**step * reward
+            if terminated:
+                break
+        returns.append(earned)
+    close(np.array(returns), values.value[0, 0])
+    steps = roll_out(process, policy, 8, 3000, np.random.default_rng(1))
+    close(discounted_returns(as_batch(steps, process, group_size=1), GAMMA)[steps.step == 0], values.value[0, 0])
+
+
+def test_slips_that_change_nothing_leave_the_values_alone():
+    """With slip 1 every action is the uniform one, whatever the policy chose."""
+    mazes = [SignpostMazeEnv(sections=1, slip=slip).maze("red") for slip in (0.0, 1.0)]
+    situations = Situations()
+    certain, slipping = (unfold(maze, situations, **MEMORY) for maze in mazes)
+    policy = uniform_policy(situations)
+    before, after = (solve(process, policy, GAMMA, 9) for process in (certain, slipping))
+    assert after.value[0, 0] == pytest.approx(before.value[0, 0])
+    assert np.abs(after.advantage[after.visits > 0][:, 0]).max() < 1e-12
+
+
+@pytest.mark.parametrize("slip", [0.0, 0.3])
+def test_batches_carry_what_estimators_need(slip):
+    """Actions, outcomes and ends are those of the maze; a truncated episode ends in a place that others pass."""
+    (stage,) = maze_stages(slip=slip, episodes=64, restarts=2)
+    for batch in stage.compare(8).batches:
+        won = np.bincount(batch.trajectory_labels, weights=batch.reward)[batch.trajectory_labels] > 0
+        np.testing.assert_array_equal(batch.success, won)
+        np.testing.assert_array_equal(batch.extras["truncated"], ~won)  # only the garden ends an episode early
+        garden = SignpostMazeEnv(slip=slip).maze("red-red-red").observation(Place(3, 0))
+        assert set(batch.final_keys[won, 0].tolist()) <= {np.uint64(hash_text(garden)).view(np.int64)}
+        assert set(batch.final_keys[~won, 0].tolist()) <= set(batch.context_keys[:, 0].tolist())
+        assert set(batch.action.view(np.uint64).tolist()) <= {
+            hash_text(action) for place in [(0, 0), (0, 1), (0, 2)]
+            for action in SignpostMazeEnv().maze("red-red-red").admissible_actions(Place(*place))
+        }  # fmt: skip
+
+
+def test_restarts_sample_the_exact_values():
+    """vineppo without bias, its variance that of the restarts: nine have a third of three's."""
+    (stage,) = maze_stages(episodes=512, restarts=9)
+    comparison = stage.compare(8)
+    errors = {
+        restarts: measure(comparison.estimates("vineppo", restarts=restarts, gamma=0.95), comparison.truth)
+        for restarts in (1, 3, 9)
+    }
+    for found in errors.values():
+        assert abs(found.bias2) < 4 * found.bias2_se + 0.02
+    assert errors[3].variance == pytest.approx(errors[1].variance / 3, rel=0.1)
+    assert errors[9].variance == pytest.approx(errors[1].variance / 9, rel=0.1)
+
+
+def test_the_exact_maze_measures_every_configured_estimator():
+    (stage,) = maze_stages(episodes=64, restarts=9, history_length=4, slip=0.1)
+    comparison = stage.compare(8)
+    entries = parse_section(DiagnoseSettings, load_config("diagnose", [])["diagnose"], "diagnose.").estimators
+    for entry in entries.values():
+        own = {"restarts": 0, **entry}
+        assert np.isfinite(comparison.estimates(own.pop("estimator"), **own)).all()
 
 
 def as_batch(steps, process, group_size):
@@ -239,7 +317,7 @@ def test_noise_of_the_truth_is_not_taken_for_error():
 
 def maze_stages(improvements=(5,), **options):
     settings = {"window": 2, "history_length": 2, "key": "observation", "gamma": 0.95, "horizon": 24, "seed": 0}
-    changes = {name: options.pop(name) for name in list(options) if name in settings or name == "episodes"}
+    changes = {name: options.pop(name) for name in list(options) if name in (*settings, "episodes", "restarts")}
     env = SignpostMazeEnv(**options)
     mazes = [env.maze(task_id) for task_id in env.task_ids]
     settings = {**settings, "episodes": 1024, "groups_a_batch": 8, **changes}

@@ -20,6 +20,7 @@ VARIANTS: dict[str, list[dict]] = {
     "graphgpo": [{"normalize_distance": True, "omega": 0.8}],
     "hiper_hae": [{"part": "high", "bootstrap_truncated": True}],
     "gagpo": [{"norm": "mean_norm", "level": 1}],
+    "nested_bellman": [{"norm": "mean_norm", "prior_visits": 0.0}, {"history_length": 0, "own_share": 1.0}],
     "rtmc": [{"norm": "mean_std_norm"}],
     "salt": [{"base": "hgpo"}, {"base": "crbc", "base_options": {"depth": 0}}],
     "turn_rewards": [{"joint": False}],
@@ -142,5 +143,5 @@ def test_its_docstring_names_every_option_and_the_source(name):
     assert "arXiv:" in description or name == "hgpo"
     for option in ESTIMATORS.options(name):
         assert re.search(rf"^ +{option}: \S", description, flags=re.MULTILINE), option
-    if name not in ("grpo", "gigpo", "hgpo", "hgpo_gae"):
+    if name not in ("grpo", "gigpo", "hgpo", "hgpo_gae", "nested_bellman"):
         assert re.search(r"Source:\s+(code|paper|third\s+party)", description)

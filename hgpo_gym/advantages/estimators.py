@@ -12,7 +12,7 @@ from hgpo_gym.registry import Registry
 
 _NAMES = (
     # Published with this project's headline, and its own.
-    *("grpo", "gigpo", "hgpo", "hgpo_gae"),
+    *("grpo", "gigpo", "hgpo", "hgpo_gae", "nested_bellman"),
     # The episode against others of its task.
     *("rloo", "dr_grpo", "reinforce_pp", "reinforce_pp_baseline", "pass_at_k", "gbpo"),
     # Visits of a state, and actions there.

@@ -1,13 +1,16 @@
 """What a source of true advantages hands over: a policy at a stage of training, and batches beside the truth."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hgpo_gym.advantages import estimate
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.analysis.estimator_bias.measure import Truth
+
+RETURNS = "restart_returns"
+"""The extra column, float64[N, R], of what R restarts from the state before each step earned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +48,23 @@ class Comparison:
     measured: list[np.ndarray]
     truth: Truth
 
-    def estimates(self, estimator: str, **options: object) -> np.ndarray:
-        """float64[N]: what an estimator says of the measured rows. Raises ValueError as `estimate` does."""
+    def estimates(self, estimator: str, *, restarts: int = 0, **options: object) -> np.ndarray:
+        """float64[N]: what an estimator says of the measured rows, given so many restarts as the column `value`.
+
+        Raises ValueError as `estimate` does, which misses the column where there are no restarts.
+        """
         return np.concatenate(
             [
-                estimate(estimator, batch, **options)[rows]
+                estimate(estimator, _with_value(batch, restarts), **options)[rows]
                 for batch, rows in zip(self.batches, self.measured, strict=True)
             ]
         )
+
+
+def _with_value(batch: StepBatch, restarts: int) -> StepBatch:
+    if not restarts or RETURNS not in batch.extras:
+        return batch
+    return replace(batch, extras={**batch.extras, "value": batch.extras[RETURNS][:, :restarts].mean(axis=1)})
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,14 @@ class SampledSettings(Settings):
 
 
 class Played(NamedTuple):
-    """An episode, or its end: of each step the hash of what was seen, the action and the reward; and how it ended."""
+    """An episode, or its end: of each step the hash of what was seen, the action and the reward; and how it ended.
+    The hash of what was seen last comes after those of the steps."""
 
     observations: list[int]
     actions: list[str]
     rewards: list[float]
     won: bool
+    truncated: bool
 
     def with_end(self, step: int, end: "Played") -> "Played":
         """The same before `step`, then another end."""
@@ -45,6 +47,7 @@ class Played(NamedTuple):
             self.actions[:step] + end.actions,
             self.rewards[:step] + end.rewards,
             end.won,
+            end.truncated,
         )
 
     def discounted(self, gamma: float) -> float:
@@ -63,25 +66,28 @@ class Actor:
         self, observation: str, info: dict[str, Any], first: int = 0, *, action: str | None = None, keep: int = -1
     ) -> tuple[Played, Snapshot | None]:
         """From step `first` to the end, the first time by `action` if there is one; and the moment of step `keep`."""
-        observations, actions, rewards, kept = [], [], [], None
+        observations, actions, rewards, kept = [self._seen(observation, info)], [], [], None
         for step in range(first, self.horizon):
             if step == keep:
                 kept = self.env.snapshot()
             taken = self._choose(info) if action is None else action
             action = None
-            observations.append(hash_text(self.key.canonical(observation, info["admissible_actions"])))
             actions.append(taken)
             observation, reward, terminated, _, info = self.env.step(taken)
             rewards.append(reward)
+            observations.append(self._seen(observation, info))
             if terminated:
                 break
-        return Played(observations, actions, rewards, info["won"]), kept
+        return Played(observations, actions, rewards, info["won"], not terminated), kept
 
     def play_on(self, moment: Snapshot, step: int, action: str | None = None) -> Played:
         """Another end of the episode, from a moment before `step`."""
         observation, info = self.env.restore(moment)
         self.env.np_random = self.generator  # chance falls otherwise this time
         return self.play(observation, info, step, action=action)[0]
+
+    def _seen(self, observation: str, info: dict[str, Any]) -> int:
+        return hash_text(self.key.canonical(observation, info["admissible_actions"]))
 
     def _choose(self, info: dict[str, Any]) -> str:
         if self.generator.random() < self.random_actions:
@@ -185,7 +191,9 @@ class _Groups:
         self.length = np.array([len(played.rewards) for played in collected.trajectories])
         self.start = np.cumsum(self.length) - self.length
         self.reward = np.concatenate([played.rewards for played in collected.trajectories])
-        self.context_keys = self._keys()
+        self.context_keys, self.final_keys, self.action = self._keys()
+        self.won = np.array([played.won for played in collected.trajectories])
+        self.truncated = np.array([played.truncated for played in collected.trajectories])
 
     def compare(self, group_size: int) -> Comparison:
         """As many independent groups of each probe as it has continuations; the probe's step is measured."""
@@ -199,7 +207,8 @@ class _Groups:
         lengths = self.length[members.ravel()]
         episode = np.repeat(np.arange(members.size), lengths)
         step = np.arange(len(episode)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        source = self.start[members.ravel()][episode] + step
+        played = members.ravel()[episode]
+        source = self.start[played] + step
         probe_step = np.repeat(self.collected.step, repeats)
         group = episode // group_size
         probed = (episode % group_size == 0) & (step == probe_step[group])
@@ -212,6 +221,10 @@ class _Groups:
                 reward=self.reward[source[some]],
                 context_keys=self.context_keys[source[some]],
                 penalty=np.zeros(len(some)),
+                action=self.action[source[some]],
+                success=self.won[played[some]],
+                final_keys=self.final_keys[played[some]],
+                extras={"truncated": self.truncated[played[some]]},
             )
             for some in rows
         ]
@@ -235,15 +248,16 @@ class _Groups:
         drawn = [generator.choice(others, group_size - 1, replace=False) for _ in self.collected.own[probe]]
         return np.column_stack([self.collected.own[probe], np.stack(drawn)])
 
-    def _keys(self) -> np.ndarray:
-        """int64[N, K + 1], of all steps of all trajectories."""
-        starts = np.zeros(self.length.sum(), dtype=np.bool_)
-        starts[self.start] = True
-        observations = np.concatenate(
-            [np.array(played.observations, np.uint64) for played in self.collected.trajectories]
-        )
-        actions = None
-        if key_function(self.settings.key).with_action:
-            hashes = [hash_text(action) for played in self.collected.trajectories for action in played.actions]
-            actions = np.array(hashes, dtype=np.uint64)
-        return chain_keys(observations, starts, self.settings.history_length, actions)
+    def _keys(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of all steps the context keys, int64[N, K + 1], of all trajectories those of what came last, int64[E, K + 1],
+        and of all steps the hash of the action, int64[N]."""
+        trajectories = self.collected.trajectories
+        ends = np.cumsum(self.length + 1) - 1  # the last observation has a row as well, with no action
+        starts = np.zeros(ends[-1] + 1, dtype=np.bool_)
+        starts[ends - self.length] = True
+        observations = np.concatenate([np.array(played.observations, np.uint64) for played in trajectories])
+        hashes = [hash_text(action) for played in trajectories for action in (*played.actions, "")]
+        actions = np.array(hashes, dtype=np.uint64)
+        counted = actions if key_function(self.settings.key).with_action else None
+        keys = chain_keys(observations, starts, self.settings.history_length, counted)
+        return np.delete(keys, ends, axis=0), keys[ends], np.delete(actions, ends).view(np.int64)

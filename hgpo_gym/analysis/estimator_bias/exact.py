@@ -31,24 +31,26 @@ class Values:
 
 def solve(process: DecisionProcess, policy: np.ndarray, gamma: float, horizon: int) -> Values:
     """The exact values under `policy`, float64[M, A], the probability of each action in each situation."""
-    states, actions = process.next_state.shape
+    states, actions = process.next_state.shape[:2]
     chosen = policy[process.situation][:, :actions]
     goes_on = process.next_state != NOWHERE
     value, action_value = np.zeros((horizon + 1, states)), np.zeros((horizon, states, actions))
     for step in range(horizon - 1, -1, -1):
-        action_value[step] = process.reward + gamma * np.where(goes_on, value[step + 1][process.next_state], 0.0)
+        worth = process.reward + gamma * np.where(goes_on, value[step + 1][process.next_state], 0.0)
+        action_value[step] = (process.probability * worth).sum(axis=2)
         value[step] = (chosen * action_value[step]).sum(axis=1)
     visits = np.zeros((horizon, states))
     visits[0, 0] = 1.0
     for step in range(horizon - 1):
-        flow = visits[step][:, None] * chosen
+        flow = (visits[step][:, None] * chosen)[:, :, None] * process.probability
         visits[step + 1] = np.bincount(process.next_state[goes_on], weights=flow[goes_on], minlength=states)
     return Values(value[:horizon], action_value, visits)
 
 
 def success_rate(process: DecisionProcess, policy: np.ndarray, values: Values) -> float:
     """The probability that an episode earns a reward before the step limit."""
-    earning = (policy[process.situation][:, : process.reward.shape[1]] * (process.reward > 0)).sum(axis=1)
+    earning = (process.probability * (process.reward > 0)).sum(axis=2)
+    earning = (policy[process.situation][:, : earning.shape[1]] * earning).sum(axis=1)
     return float((values.visits @ earning).sum())
 
 

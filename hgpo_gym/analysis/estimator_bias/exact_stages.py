@@ -1,19 +1,19 @@
 """SignpostMaze at several stages of training, with true advantages by dynamic programming."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.statistics import discounted_returns
-from hgpo_gym.analysis.estimator_bias.comparison import Comparison, Settings, Stage, split_rows
-from hgpo_gym.analysis.estimator_bias.decision_process import DecisionProcess, Situations, unfold
-from hgpo_gym.analysis.estimator_bias.exact import context_bias, solve, success_rate
+from hgpo_gym.analysis.estimator_bias.comparison import RETURNS, Comparison, Settings, Stage, split_rows
+from hgpo_gym.analysis.estimator_bias.decision_process import NOWHERE, DecisionProcess, Situations, unfold
+from hgpo_gym.analysis.estimator_bias.exact import Values, context_bias, solve, success_rate
 from hgpo_gym.analysis.estimator_bias.measure import Truth
 from hgpo_gym.analysis.estimator_bias.policies import stages_of_training
-from hgpo_gym.analysis.estimator_bias.simulate import roll_out
+from hgpo_gym.analysis.estimator_bias.simulate import Steps, restart, roll_out
 from hgpo_gym.envs.signpost_maze import SignpostMaze
 from hgpo_gym.randomness import Stream
 
@@ -25,10 +25,12 @@ class ExactSettings(Settings):
     Attributes:
         improvements: the stages of training, see `stages_of_training`.
         window: past steps that the policy reads.
+        restarts: continuations from the state before every step, for estimators that ask for them.
     """
 
     improvements: Sequence[int]
     window: int | None
+    restarts: int = 0
 
 
 def exact_stages(
@@ -57,74 +59,86 @@ def exact_stages(
     ]
 
 
-def _stage(name: str, processes: Sequence[DecisionProcess], policy: np.ndarray, settings: Settings) -> Stage:
+def _stage(name: str, processes: Sequence[DecisionProcess], policy: np.ndarray, settings: ExactSettings) -> Stage:
     values = [solve(process, policy, settings.gamma, settings.horizon) for process in processes]
     success = [success_rate(process, policy, task) for process, task in zip(processes, values, strict=True)]
     generator = np.random.default_rng((Stream.EXACT_ROLLOUT, settings.seed))
-    columns: list[tuple[np.ndarray, ...]] = []
-    histories = 0
-    for task, (process, value) in enumerate(zip(processes, values, strict=True)):
+    again = np.random.default_rng((Stream.EXACT_RESTART, settings.seed))
+    tasks = []
+    for process, value in zip(processes, values, strict=True):
         steps = roll_out(process, policy, settings.horizon, settings.episodes, generator)
-        where = steps.step, steps.state, steps.action
-        columns.append(
-            (
-                task * settings.episodes + steps.episode,
-                steps.step,
-                steps.reward,
-                process.context_keys[steps.state],
-                value.advantage[where],
-                value.action_value[where],
-                histories + np.ravel_multi_index(where, value.advantage.shape),
-            )
-        )
-        histories += value.advantage.size
-    rollouts = _Rollouts(settings, *(np.concatenate(column) for column in zip(*columns, strict=True)))
+        returns = restart(process, policy, steps, settings.horizon, settings.gamma, settings.restarts, again)
+        tasks.append(_Rollouts.of(process, steps, value, returns))
+    rollouts = _Rollouts.concatenate(tasks)
     bias = context_bias(processes, policy, values)
-    return Stage(name, float(np.mean(success)), rollouts.compare, bias)
+    return Stage(name, float(np.mean(success)), partial(_compare, rollouts, settings=settings), bias)
 
 
 @dataclass(frozen=True)
 class _Rollouts:
-    """A row a step, all tasks one after the other."""
+    """Steps beside the truth; every episode is a task group of its own.
 
-    settings: Settings
-    episode: np.ndarray
-    step: np.ndarray
-    reward: np.ndarray
-    context_keys: np.ndarray
+    Attributes:
+        batch: the steps.
+        advantage, action_value: float64[N], exact.
+        history: int64[N], equal for steps with equal history and action.
+    """
+
+    batch: StepBatch
     advantage: np.ndarray
     action_value: np.ndarray
     history: np.ndarray
 
-    def compare(self, group_size: int) -> Comparison:
-        """The same episodes in groups of any size that divides their number."""
-        if self.settings.episodes % group_size:
-            raise ValueError(
-                f"diagnose.episodes={self.settings.episodes} is not a multiple of the group size {group_size}."
-            )
-        everything = np.arange(len(self.episode))
-        noise = discounted_returns(self._batch(everything, group_size), self.settings.gamma) - self.action_value
-        generator = np.random.default_rng((Stream.EXACT_BATCH, self.settings.seed))
-        rows = list(split_rows(self.episode // group_size, self.settings.groups_a_batch, generator))
-        order = np.concatenate(rows)
-        truth = Truth(
-            advantage=self.advantage,
-            variance=np.zeros(len(order)),
-            noise=noise,
-            history=self.history,
-            group=self.episode // group_size,
-            drawn=self.episode // group_size,
-            step=self.step,
+    @classmethod
+    def of(cls, process: DecisionProcess, steps: Steps, value: Values, returns: np.ndarray) -> "_Rollouts":
+        """Of one task; `returns`, float64[N, R], are those of restarts."""
+        last, taken = steps.last, (steps.state, steps.action, steps.outcome)
+        batch = StepBatch(
+            group=steps.episode,
+            trajectory=steps.episode,
+            step=steps.step,
+            reward=steps.reward,
+            context_keys=process.context_keys[steps.state],
+            penalty=np.zeros(len(steps.step)),
+            action=process.action_key[steps.state, steps.action],
+            success=np.bincount(steps.episode, weights=steps.reward > 0)[steps.episode] > 0,
+            final_keys=process.next_keys[taken][last],
+            extras={
+                "truncated": (process.next_state[taken] != NOWHERE)[last],
+                **({RETURNS: returns} if returns.shape[1] else {}),
+            },
         )
-        batches = [self._batch(some, group_size) for some in rows]
-        return Comparison(batches, [np.arange(len(some)) for some in rows], truth[order])
+        where = steps.step, steps.state, steps.action
+        history = np.ravel_multi_index(where, value.advantage.shape)
+        return cls(batch, value.advantage[where], value.action_value[where], history)
 
-    def _batch(self, rows: np.ndarray, group_size: int) -> StepBatch:
-        return StepBatch(
-            group=self.episode[rows] // group_size,
-            trajectory=self.episode[rows],
-            step=self.step[rows],
-            reward=self.reward[rows],
-            context_keys=self.context_keys[rows],
-            penalty=np.zeros(len(rows)),
+    @classmethod
+    def concatenate(cls, tasks: Sequence["_Rollouts"]) -> "_Rollouts":
+        """The tasks one after the other."""
+        before = np.cumsum([0] + [int(task.history.max()) + 1 for task in tasks])
+        return cls(
+            StepBatch.concatenate([task.batch for task in tasks]),
+            np.concatenate([task.advantage for task in tasks]),
+            np.concatenate([task.action_value for task in tasks]),
+            np.concatenate([number + task.history for number, task in zip(before, tasks, strict=False)]),
         )
+
+
+def _compare(rollouts: _Rollouts, group_size: int, *, settings: ExactSettings) -> Comparison:
+    """The same episodes in groups of any size that divides their number."""
+    if settings.episodes % group_size:
+        raise ValueError(f"diagnose.episodes={settings.episodes} is not a multiple of the group size {group_size}.")
+    batch = replace(rollouts.batch, group=rollouts.batch.trajectory // group_size)
+    generator = np.random.default_rng((Stream.EXACT_BATCH, settings.seed))
+    rows = list(split_rows(batch.group, settings.groups_a_batch, generator))
+    truth = Truth(
+        advantage=rollouts.advantage,
+        variance=np.zeros(len(batch)),
+        noise=discounted_returns(batch, settings.gamma) - rollouts.action_value,
+        history=rollouts.history,
+        group=batch.group,
+        drawn=batch.group,
+        step=batch.step,
+    )
+    batches = [batch.take(some) for some in rows]
+    return Comparison(batches, [np.arange(len(some)) for some in rows], truth[np.concatenate(rows)])

@@ -1,7 +1,7 @@
 """What `hgpo-gym diagnose` found, as tables, CSV and a picture."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,6 +17,9 @@ from hgpo_gym.analysis.estimator_bias.measure import Errors
 SMALLEST = 1e-2
 """What is drawn for less: a squared bias is measured without its noise, and scatters around 0 where there is none."""
 
+MARKERS = ".sxv^"
+"""Ten colours each."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -29,46 +32,66 @@ class Finding:
     errors: Errors
 
 
-def show(findings: Sequence[Finding], stages: Sequence[Stage], group_size: int, console: Console) -> None:
-    """A table a stage: errors at one group size, the bias also in the largest groups."""
+def show(
+    findings: Sequence[Finding],
+    stages: Sequence[Stage],
+    group_size: int,
+    without_unit: Collection[str],
+    console: Console,
+) -> None:
+    """A table a stage: errors at one group size, the bias also in the largest groups, the best estimator first.
+
+    `without_unit` are the labels of those that were compared after a factor was fitted. Estimators are sorted by their
+    cosine, which no factor changes: the errors of those with a unit and of those without are not on one scale.
+    """
     sizes = sorted({found.group_size for found in findings})
     shown = group_size if group_size in sizes else sizes[0]
     for stage in stages:
         table = Table(
             title=f"{stage.name}, success {stage.success:.0%}, groups of {shown}",
-            caption=_caption(stage),
+            caption=_caption(stage, sizes[-1] if shown != sizes[-1] else None),
             caption_justify="left",
             box=SIMPLE_HEAD,
             pad_edge=False,
         )
         columns = ["estimator", "bias²", "variance", "error", "sign", "cosine"]
-        for column in columns + [f"bias², {sizes[-1]}s"] * (shown != sizes[-1]):
+        for column in columns + [f"in {sizes[-1]}s"] * (shown != sizes[-1]):
             table.add_column(column, justify="left" if column == "estimator" else "right", no_wrap=True)
         overall = {
             (found.estimator, found.group_size): found.errors
             for found in findings
             if found.stage == stage.name and found.steps == "all"
         }
-        for label in dict.fromkeys(label for label, _ in overall):
+        labels = dict.fromkeys(label for label, _ in overall)
+        for label in sorted(labels, key=lambda label: -overall[label, shown].cosine):
             errors = overall[label, shown]
             table.add_row(
-                label,
-                f"{errors.bias2:.2f} ± {errors.bias2_se:.2f}",
-                f"{errors.variance:.2f}",
-                f"{errors.error:.2f}",
+                label + "*" * (label in without_unit),
+                f"{_number(errors.bias2)} ± {_number(errors.bias2_se)}",
+                _number(errors.variance),
+                _number(errors.error),
                 f"{errors.sign_agreement:.0%}",
                 f"{errors.cosine:.3f}",
-                *[f"{overall[label, sizes[-1]].bias2:.2f}"] * (shown != sizes[-1]),
+                *[_number(overall[label, sizes[-1]].bias2)] * (shown != sizes[-1]),
             )
         console.print(table)
 
 
-def _caption(stage: Stage) -> str:
-    unit = "In units of the mean squared advantage."
-    if not stage.context_bias:
-        return unit
-    levels = ", ".join(f"{bias:.2f}" for bias in stage.context_bias)
-    return f"{unit} Exact bias² of the mean of one level, in groups without limit, levels 0, 1, ...: {levels}"
+def _number(value: float) -> str:
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
+
+
+def _caption(stage: Stage, largest: int | None) -> str:
+    words = [
+        "In units of the mean squared advantage; sorted by cosine.",
+        "* has no unit: a factor was fitted first, so that the error is 1 / cosine² - 1.",
+    ]
+    if largest:
+        words.append(f"in {largest}s: bias² in groups of {largest}.")
+    if stage.context_bias:
+        levels = ", ".join(f"{bias:.2f}" for bias in stage.context_bias)
+        words.append(f"Exact bias² of the mean of one level, in groups without limit, levels 0, 1, ...: {levels}")
+    return "\n".join(words)
 
 
 def write_csv(findings: Sequence[Finding], stages: Sequence[Stage], folder: Path) -> None:
@@ -90,19 +113,21 @@ def write_csv(findings: Sequence[Finding], stages: Sequence[Stage], folder: Path
 
 def draw(findings: Sequence[Finding], stages: Sequence[Stage], path: Path, title: str) -> None:
     """A row a stage: squared bias, error and cosine against the group size."""
-    figure = Figure(figsize=(10.5, 2.7 * len(stages)), layout="constrained")
+    labels = list(dict.fromkeys(found.estimator for found in findings))
+    figure = Figure(figsize=(11, max(2.7 * len(stages), 1 + 0.18 * len(labels))), layout="constrained")
     rows = figure.subplots(len(stages), 3, sharex=True, sharey="col", squeeze=False)
     for stage, axes in zip(stages, rows, strict=True):
         curves: dict[str, dict[int, Errors]] = {}
         for found in findings:
             if found.stage == stage.name and found.steps == "all":
                 curves.setdefault(found.estimator, {})[found.group_size] = found.errors
-        for label, curve in curves.items():
+        for number, (label, curve) in enumerate(curves.items()):
+            look = {"label": label, "color": f"C{number % 10}", "marker": MARKERS[number // 10 % len(MARKERS)]}
             sizes = sorted(curve)
             errors = [curve[size] for size in sizes]
-            axes[0].plot(sizes, [max(one.bias2, SMALLEST) for one in errors], marker=".", label=label)
-            axes[1].plot(sizes, [max(one.error, SMALLEST) for one in errors], marker=".", label=label)
-            axes[2].plot(sizes, [one.cosine for one in errors], marker=".", label=label)
+            axes[0].plot(sizes, [max(one.bias2, SMALLEST) for one in errors], **look, markersize=4)
+            axes[1].plot(sizes, [max(one.error, SMALLEST) for one in errors], **look, markersize=4)
+            axes[2].plot(sizes, [one.cosine for one in errors], **look, markersize=4)
         axes[0].set(ylabel=f"{stage.name}\nsuccess {stage.success:.0%}", yscale="log")
         axes[1].set(yscale="log")
         for panel in axes:

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from hgpo_gym.advantages import ESTIMATORS
+from hgpo_gym.advantages.columns import needed_by
 from hgpo_gym.analysis.estimator_bias import continuations, exact_stages
 from hgpo_gym.analysis.estimator_bias.comparison import Comparison, Stage
 from hgpo_gym.analysis.estimator_bias.measure import measure
@@ -43,10 +44,11 @@ class DiagnoseSettings(Section):
 
 @dataclass(frozen=True)
 class Measured:
-    """An estimator with all its options."""
+    """An estimator with all its options, and how many restarts sample its values; 0 if it needs none."""
 
     name: str
     options: Mapping[str, Any]
+    restarts: int = 0
 
     @property
     def without_unit(self) -> bool:
@@ -62,7 +64,10 @@ def run_diagnosis(run: PlaySettings, settings: DiagnoseSettings, out: Path, prog
             advantages cannot be known.
     """
     estimators = {label: _complete(label, entry, settings) for label, entry in settings.estimators.items()}
-    stages = _stages(run, settings, progress)
+    stages, with_restarts = _stages(run, settings, progress, max(entry.restarts for entry in estimators.values()))
+    if not with_restarts and (left_out := [label for label, entry in estimators.items() if entry.restarts]):
+        progress.line(f"Left out: {', '.join(left_out)}. Restarts are sampled where the process is known exactly.")
+        estimators = {label: entry for label, entry in estimators.items() if label not in left_out}
     findings: list[Finding] = []
     with progress.stage("Measuring") as tick:
         for stage in stages:
@@ -71,7 +76,8 @@ def run_diagnosis(run: PlaySettings, settings: DiagnoseSettings, out: Path, prog
                 total = len(stages) * len(settings.group_sizes)
                 tick(len({(found.stage, found.group_size) for found in findings}), total, stage.name)
     out.mkdir(parents=True, exist_ok=True)
-    show(findings, stages, run.rollout.group_size, progress.console)
+    without_unit = {label for label, entry in estimators.items() if entry.without_unit}
+    show(findings, stages, run.rollout.group_size, without_unit, progress.console)
     write_csv(findings, stages, out)
     draw(findings, stages, out / "errors.png", title=run.env_name)
     progress.line(f"All group sizes and parts of the episode: {out / 'findings.csv'}  Picture: {out / 'errors.png'}")
@@ -83,15 +89,22 @@ def _complete(label: str, entry: Mapping[str, Any], settings: DiagnoseSettings) 
     if "estimator" not in entry:
         raise ValueError(f"diagnose.estimators.{label} needs estimator=..., one of {', '.join(ESTIMATORS)}.")
     name = entry["estimator"]
-    own = {option: value for option, value in entry.items() if option != "estimator"}
+    own = {option: value for option, value in entry.items() if option not in ("estimator", "restarts")}
     ESTIMATORS.check_options(name, own)
+    restarts = entry.get("restarts", 0)
+    if not isinstance(restarts, int) or restarts < 0:
+        raise ValueError(f"diagnose.estimators.{label}.restarts={restarts}: choose a whole number, 0 or more.")
+    if restarts and "value" not in needed_by(ESTIMATORS[name]):
+        raise ValueError(f"diagnose.estimators.{label}.restarts={restarts}: {name} reads no column 'value'.")
     common = {"gamma": settings.gamma, "norm": settings.norm}
     known = inspect.signature(ESTIMATORS[name]).parameters
-    return Measured(name, {option: value for option, value in common.items() if option in known} | own)
+    return Measured(name, {option: value for option, value in common.items() if option in known} | own, restarts)
 
 
-def _stages(run: PlaySettings, settings: DiagnoseSettings, progress: Progress) -> list[Stage]:
-    """Exact ones where the rules are at hand, else by continuations."""
+def _stages(
+    run: PlaySettings, settings: DiagnoseSettings, progress: Progress, restarts: int
+) -> tuple[list[Stage], bool]:
+    """Exact ones where the rules are at hand, else by continuations; and whether their batches have the restarts."""
     env = make(run.env.id, **run.env.options)
     assert env.spec is not None
     assert env.spec.max_episode_steps is not None
@@ -107,10 +120,12 @@ def _stages(run: PlaySettings, settings: DiagnoseSettings, progress: Progress) -
         "groups_a_batch": run.rollout.num_tasks,
         "seed": run.seed,
     }
-    if isinstance(text_env, SignpostMazeEnv) and not text_env.slip:  # exact rules follow one outcome of an action
-        exact = exact_stages.ExactSettings(improvements=settings.improvements, window=run.memory.window, **common)
+    if isinstance(text_env, SignpostMazeEnv):
+        exact = exact_stages.ExactSettings(
+            improvements=settings.improvements, window=run.memory.window, restarts=restarts, **common
+        )
         mazes = [text_env.maze(task_id) for task_id in text_env.task_ids]
-        return exact_stages.exact_stages(mazes, [text_env.maze(task_id) for task_id in task_ids], exact)
+        return exact_stages.exact_stages(mazes, [text_env.maze(task_id) for task_id in task_ids], exact), True
     with_expert = make(run.env.id, **{**run.env.options, "expert": True})
     sampled = continuations.SampledSettings(
         random_actions=settings.random_actions,
@@ -119,7 +134,7 @@ def _stages(run: PlaySettings, settings: DiagnoseSettings, progress: Progress) -
         **common,
     )
     with progress.stage("Finding true advantages") as tick:
-        return continuations.sampled_stages(with_expert.unwrapped, task_ids, sampled, tick)  # type: ignore[arg-type]
+        return continuations.sampled_stages(with_expert.unwrapped, task_ids, sampled, tick), False  # type: ignore[arg-type]
 
 
 def _measure(stage: Stage, group_size: int, estimators: Mapping[str, Measured]) -> list[Finding]:
@@ -131,7 +146,7 @@ def _measure(stage: Stage, group_size: int, estimators: Mapping[str, Measured]) 
         )
     findings = []
     for label, estimator in estimators.items():
-        estimates = comparison.estimates(estimator.name, **estimator.options)
+        estimates = comparison.estimates(estimator.name, restarts=estimator.restarts, **estimator.options)
         findings += _by_part(stage, group_size, label, estimates, comparison, estimator.without_unit)
     if comparison.truth.noise.any():
         estimates = comparison.truth.advantage + comparison.truth.noise

@@ -1,0 +1,81 @@
+"""Bellman values of nested contexts."""
+
+import numpy as np
+
+from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.columns import needs
+from hgpo_gym.advantages.process import Chain
+from hgpo_gym.advantages.statistics import (
+    ROUNDING,
+    check_shares,
+    joint_labels,
+    mean_of_group,
+    scaled_to_group,
+    size_of_group,
+    success,
+)
+from hgpo_gym.advantages.values import next_in_episode
+
+
+@needs("action")
+def nested_bellman(
+    batch: StepBatch,
+    *,
+    gamma: float = 0.95,
+    prior_visits: float = 8.0,
+    own_share: float = 0.25,
+    success_reward: float = 10.0,
+    norm: str = "mean_std_norm",
+    history_length: int | None = None,
+) -> np.ndarray:
+    """This project's own: HGPO's nested contexts (arXiv:2602.22817) as states of the Bellman solve that `crbc`
+    (arXiv:2609.35082) and `graft` do, shrunk from level to level by how often a context was visited.
+
+        V_0 = Bellman_0(s),  V_k = V_{k-1} + w_k (Bellman_k(s) - V_{k-1}),  w_k = (n_k - 1) / (n_k - 1 + prior_visits)
+        T = gamma V_K(next step),  a_k = mean of T over (s, a) - mean of T over s at level k,  shrunk in the same way
+        A = (1 - own_share) a_K + own_share (T - b_K) - p
+
+    with Bellman_k the fixed point of the task group's transitions between contexts of level k (success_reward after a
+    success, 0 after other ends), n_k the visits of the step's context at level k, b_k the means of T over s, shrunk in
+    the same way, and p the step's penalty. Where a context has seen one action only, its a_k is 0: a deep context gates
+    the credit of an aliased one as far as its visits go. own_share is that of the step's own successor: what the action
+    led to here, and not where else the context was met; in a world without chance it tells what the context hides.
+
+    Args:
+        batch: the steps, with the column `action`; `success`, where recorded, says which ends are worth anything.
+        gamma: discount, above 0 and up to 1.
+        prior_visits: so many visits a level needs, beyond the first, to count as much as all coarser ones; 0 or more.
+        own_share: from 0 (the mean of equal actions in equal contexts) to 1 (the temporal difference of the step).
+        success_reward: what a success is worth, so that `mean_norm` has the unit of the reward.
+        norm: `mean_norm`, or `mean_std_norm`, which divides by the root mean square of the task group's advantages.
+        history_length: K; None uses every level of the batch.
+
+    Returns float64[N]. Raises ValueError on an unknown `norm`, a number outside its range, or a `history_length` that
+    the batch has no keys for.
+    """
+    check_shares(gamma=gamma, own_share=own_share)
+    if not gamma:
+        raise ValueError("gamma=0: choose a number above 0.")
+    if prior_visits < 0:
+        raise ValueError(f"prior_visits={prior_visits}: choose a number of 0 or more.")
+    deepest = batch.history_length if history_length is None else history_length
+    batch.check_level(deepest)
+    chains = [Chain.of(batch, level) for level in range(deepest + 1)]
+    states = [chain.state for chain in chains]
+    won = success_reward / gamma  # the chain discounts the last step's reward once too often
+
+    def shrunk(by_level: list[np.ndarray]) -> np.ndarray:
+        values = by_level[0]
+        for state, own in zip(states[1:], by_level[1:], strict=True):
+            others = size_of_group(state) - 1.0
+            values = values + others / np.maximum(others + prior_visits, 1.0) * (own - values)
+        return values
+
+    value = shrunk([won * chain.values(gamma)[chain.state] for chain in chains])
+    target = gamma * next_in_episode(batch, value, end=np.where(success(batch), won, 0.0))
+    means = [mean_of_group(target, state) for state in states]
+    taken = [mean_of_group(target, joint_labels(state, batch.column("action", "nested_bellman"))) for state in states]
+    of_action = shrunk([by_action - mean for by_action, mean in zip(taken, means, strict=True)])
+    advantages = of_action + own_share * (target - shrunk(means) - of_action)
+    advantages[np.abs(advantages) <= ROUNDING * max(1.0, abs(success_reward))] = 0.0
+    return scaled_to_group(advantages, batch.group_labels, norm) - batch.penalty
