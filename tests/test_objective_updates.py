@@ -93,7 +93,7 @@ def test_an_objective_sees_what_the_estimator_says_of_episodes_and_tokens(record
     seen.clear()
     batch = replace(one_step_episodes(COUNT), trained=np.arange(COUNT) != 7)
     own = [None] * COUNT
-    own[3] = np.arange(len(records[3].token_ids)) / 10
+    own[3] = np.arange(1, 1 + len(records[3].token_ids)) / 10
     update(records, batch, ADVANTAGES._replace(tokens=own), (0, 0, 0))
     trajectories, groups, advantages, targets = (
         torch.cat([values(tokens) for tokens in seen])
