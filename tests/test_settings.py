@@ -2,6 +2,7 @@
 
 import copy
 import json
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -177,6 +178,7 @@ def test_settings_change_as_a_whole_and_are_checked_again():
 )
 def test_a_file_of_ones_own_that_is_missing_or_broken_is_refused(code, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)  # of another test
     if code is not None:
         (tmp_path / "mine.py").write_text(code)
     with pytest.raises(SystemExit) as ended:
