@@ -21,6 +21,7 @@ RUNS = {
     "restarts": ["algo=vineppo", "sampler.restarts=2", "sampler.share=0.5"],
     "cost": ["shaping=cost", "shaping.costs={go.back:0.1}"],
     "planner_actor": ["team=planner_actor", "team.every=3", "team.plans=[red,blue,green]", "algo=dr_mas"],
+    "stale": ["rollout.staleness=2"],
     "actor_checker": ["team=actor_checker", "team.hints=[again]", "algo=dr_mas"],
 }
 
@@ -32,6 +33,31 @@ def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path, options):
     train(tmp_path / "broken", "resume=auto", *options)
     assert numbers(tmp_path / "broken") == numbers(tmp_path / "whole")
     assert learner_state(tmp_path / "broken", 4)["outcomes"] == learner_state(tmp_path / "whole", 4)["outcomes"]
+
+
+def test_stale_rollouts_are_those_of_the_weights_of_that_many_updates_ago(tmp_path):
+    """Without warm-up the first update is a full one, so that the second rollout is another, unless it is stale."""
+    still, stale, fresh = (
+        answers(tmp_path / name, f"trainer.learning_rate={rate}", f"rollout.staleness={staleness}")
+        for name, rate, staleness in (("still", 0, 0), ("stale", 0.5, 1), ("fresh", 0.5, 0))
+    )
+    assert stale[:2] == still[:2]
+    assert stale[2] != still[2]
+    assert stale[0] == fresh[0]
+    assert stale[1] != fresh[1]
+
+
+def answers(run_dir, *options):
+    """What a run says, an iteration each."""
+    train(
+        run_dir,
+        "trainer.iterations=3",
+        "trainer.warmup_steps=0",
+        "env.sections=1",
+        "env.max_episode_steps=24",
+        *options,
+    )
+    return [saved.load(run_dir / "rollouts", iteration).actions for iteration in (1, 2, 3)]
 
 
 def learner_state(run_dir, iteration):

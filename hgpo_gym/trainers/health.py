@@ -120,9 +120,10 @@ CHECKS = (
         "mismatch_kl",
         "above",
         0.01,
-        "the engine that draws the answers has other weights or another number format than the trainer",
-        "set the same precision in engine.precision and trainer.precision, or correct for it by "
-        "trainer.importance_correction=token",
+        "the engine that draws the answers has other weights (rollout.staleness) or another number format than the "
+        "trainer",
+        "set the same precision in engine.precision and trainer.precision and rollout.staleness=0, or correct for "
+        "it by trainer.importance_correction=token",
         in_a_row=2,
     ),
     Check(

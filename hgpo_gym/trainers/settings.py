@@ -55,6 +55,7 @@ class RolloutSettings(Section):
     group_size: PositiveInt
     workers: NonNegativeInt
     worker_timeout: PositiveFloat | None
+    staleness: NonNegativeInt
     temperature: PositiveFloat
     max_new_tokens: PositiveInt
     record: list[str]

@@ -21,6 +21,7 @@ from hgpo_gym.trainers.learners.trial import check_critic, check_plans, check_va
 from hgpo_gym.trainers.metrics import answer_metrics, credit_metrics, episode_metrics, memory_gib
 from hgpo_gym.trainers.policies.base import CopyingPolicy, Scorer, TrainablePolicy
 from hgpo_gym.trainers.policies.lora import WithoutAdapter, has_adapter
+from hgpo_gym.trainers.policies.past_weights import PastWeights
 from hgpo_gym.trainers.processes import Processes
 from hgpo_gym.trainers.rollouts.measures import Measured, measure_tasks
 from hgpo_gym.trainers.rollouts.plans import plan_metrics, with_plan_tokens
@@ -37,6 +38,7 @@ from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 
 _UPDATE_STATE = "update.pt"
 _CRITIC_STATE = "critic.pt"
+_PAST_WEIGHTS = "past_weights.pt"
 
 
 class PolicyGradientLearner:
@@ -65,6 +67,11 @@ class PolicyGradientLearner:
 
     def __init__(self, run: RunSettings, processes: Processes, progress: Progress):
         run.model.check(run, processes.count)
+        if run.rollout.staleness and processes.count > 1:
+            raise ValueError(
+                f"rollout.staleness={run.rollout.staleness} is for one process, {processes.count} were launched: "
+                "launch one, or set it to 0."
+            )
         check_plans(run)
         trial = try_estimator(run)
         check_critic(run, trial.targets)
@@ -106,6 +113,9 @@ class PolicyGradientLearner:
         if update_state:
             self.update.load_state_dict(update_state)
         self.policy.updated()
+        self.past = PastWeights(self.policy, self.run.rollout.staleness)
+        if (path := checkpoint / _PAST_WEIGHTS).exists():
+            self.past.load(torch.load(path, map_location="cpu", weights_only=True))
         self.critic = self._critic(checkpoint)
         self.outcomes = [[GroupOutcome(*group) for group in groups] for groups in state.get("outcomes", [])]
         self.measured = Measured(*state["measured"]) if state.get("measured") else self._measured()
@@ -120,7 +130,7 @@ class PolicyGradientLearner:
 
     def collect(self, iteration: int) -> Rounds:
         """See `Learner`: the merged episodes of all processes."""
-        with self.acting():
+        with self.past.acting(), self.acting():
             return collect_rounds(
                 self._play,
                 self.sampler,
@@ -140,6 +150,7 @@ class PolicyGradientLearner:
         batch = replace(batch, trained=select_steps(batch, credit.values, self.sampler, iteration, progress))
         assigned = time.perf_counter()
         seed = (Stream.SHUFFLE, self.run.seed, iteration)
+        self.past.keep()
         updated = self.update(rollout.tokens, batch, credit, seed)  # type: ignore[arg-type]
         learned = self.critic.learn(states, batch, credit.targets, (self.run.seed, iteration)) if self.critic else {}
         ended = time.perf_counter()
@@ -171,6 +182,7 @@ class PolicyGradientLearner:
         update_state = {} if self.update is None else self.update.state_dict()
         weights = None if self.update is None else self.update.weights.state_dict()
         critic_state = None if self.critic is None else self.critic.state_dict()
+        past = [] if self.update is None else self.past.state()
 
         def write(folder: Path) -> None:
             self.policy.save(folder / "model", weights)
@@ -179,9 +191,12 @@ class PolicyGradientLearner:
             if critic_state is not None:
                 with (folder / _CRITIC_STATE).open("wb") as file:
                     torch.save(critic_state, file)
+            if past:
+                with (folder / _PAST_WEIGHTS).open("wb") as file:
+                    torch.save(past, file)
 
         trained = [weight for weight in self.policy.model.parameters() if weight.requires_grad]
-        return Saving(write, sum(map(_nbytes, (trained, update_state, critic_state))))
+        return Saving(write, sum(map(_nbytes, (trained, update_state, critic_state, past))))
 
     def state(self) -> dict[str, Any]:
         """See `Learner`: what the sampler goes on from."""
