@@ -83,6 +83,7 @@ def test_splits_are_apart():
     [
         ({"game": "Mastermnd-v0"}, r"Unknown game of textarena 'Mastermnd-v0'. Did you mean 'Mastermind-v0'\?"),
         ({"game": "TicTacToe-v0"}, "game=TicTacToe-v0: only games for one player can be played"),
+        ({"game": "SpiteAndMalice-v0"}, "game=SpiteAndMalice-v0: only games for one player can be played, not for 2"),
         ({"split": "tset"}, "Did you mean 'test'"),
         ({"tasks": 2}, "tasks=2: take at least 3"),
     ],

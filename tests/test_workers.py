@@ -2,6 +2,7 @@
 
 import os
 import signal
+import warnings
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,25 @@ def test_a_worker_that_hangs_at_the_same_point_again_is_an_error_that_names_the_
         env.step(["wait", "stop"])
     with pytest.raises(WorkerDiedError, match=rf"within {SECONDS:g} s twice at the same begin: .*, task 'stop'"):
         env.reset(options={"task_ids": ["cat", "stop"]})
+    env.close()
+
+
+def test_a_stopped_worker_is_named_while_it_is_waited_for(tmp_path, monkeypatch):
+    env = fragile(tmp_path)
+    monkeypatch.setattr("hgpo_gym.envs.workers.PATIENCE", 0.1)
+    [worker] = env._members.process_ids
+    said = []
+
+    def wake(message, *_):
+        said.append(str(message))
+        os.kill(worker, signal.SIGCONT)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", wake)
+        observations, *_ = env.step(["wait", "stop"])
+    assert observations == ("cat 1", "dog 1")
+    assert f"No answer from worker process {worker} for 0.1 s: step of sub-environment 0, 1. Stopped by" in said[0]
     env.close()
 
 

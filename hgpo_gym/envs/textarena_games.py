@@ -3,7 +3,6 @@
 import copy
 import math
 import random
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -13,6 +12,7 @@ import numpy as np
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.splits import check_split, in_split
+from hgpo_gym.envs.turns import ONE_AT_A_TIME
 from hgpo_gym.suggest import unknown_name
 
 try:
@@ -26,7 +26,6 @@ except ModuleNotFoundError as error:
 
 LONGEST_MOVE = 1000
 """Characters of a move. Games look for brackets by expressions that take the square of its length."""
-_GENERATORS = threading.Lock()
 RAW = "-raw"
 """The ending of ids whose observations are messages, not one text with all that was said."""
 
@@ -78,6 +77,8 @@ class TextArenaEnv(TextEnv):
                 raise ValueError(
                     f"game={game} cannot be made here, choose another, or get what it needs. {reason}"
                 ) from error
+        if (players := self._game.state.num_players) != 1:  # whatever it was asked for
+            raise ValueError(f"game={game}: only games for one player can be played, not for {players}.")
 
     def begin_episode(self, task_id: str) -> Turn:
         seed = self._seeds[task_id]
@@ -136,7 +137,7 @@ class TextArenaEnv(TextEnv):
 def _chance_from(seed: int) -> Iterator[None]:
     """textarena draws from the global generators: seed them for a moment, and leave them as they were. One thread at a
     time, or one game would draw another's chances."""
-    with _GENERATORS:
+    with ONE_AT_A_TIME:
         before, numpy_before = random.getstate(), np.random.get_state()
         random.seed(seed)
         np.random.seed(seed)

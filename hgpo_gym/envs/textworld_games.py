@@ -7,7 +7,6 @@ Neither runs Python code; a `.z8` is run by an interpreter in C, so take games f
 
 import hashlib
 import re
-import threading
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.splits import SPLITS, SUCCESS_REWARD, hashed, in_split
+from hgpo_gym.envs.turns import ONE_AT_A_TIME
 from hgpo_gym.suggest import option, unknown_name
 
 try:
@@ -25,8 +25,6 @@ except ModuleNotFoundError as error:
         f'TextWorld\'s games need the package textworld ({error}): pip install "hgpo_gym[textworld]"', name=error.name
     ) from error
 
-_ONE_AT_A_TIME = threading.Lock()
-"""TextWorld's parsers keep their state in the module: a server's threads take turns."""
 REWARDS = ("success", "score")
 WANTED = ("admissible_commands", "won", "lost", "score", "objective", "description")
 
@@ -100,7 +98,7 @@ class TextWorldEnv(TextEnv):
             self._send(command)
 
     def _open(self, file: Path) -> None:
-        with _ONE_AT_A_TIME:
+        with ONE_AT_A_TIME:
             if file != self._file:
                 self.close()
                 wanted = textworld.EnvInfos(
@@ -112,7 +110,7 @@ class TextWorldEnv(TextEnv):
         self._sent: list[str] = []
 
     def _send(self, command: str) -> None:
-        with _ONE_AT_A_TIME:
+        with ONE_AT_A_TIME:
             self._state, self._score, _ = self._game.step(command)
         self._sent.append(command)
 

@@ -6,7 +6,8 @@ import multiprocessing
 import pickle
 import signal
 import time
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Collection, Iterable, Mapping
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -15,6 +16,9 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from hgpo_gym.envs.members import EpisodeReplay, EpisodeStart, LocalMembers, Opening, StepResult
+
+PATIENCE = 60.0
+"""Seconds after which a worker that says nothing is named in a warning; then after twice as many, and so on."""
 
 
 class WorkerDiedError(RuntimeError):
@@ -52,9 +56,12 @@ class _Worker:
         self._timeout = math.inf if timeout is None else timeout
         self._seconds = math.inf
         self._deadline: float | None = None  # of the request; None while the environments are being made
+        self._asked_for, self._asked_at, self._patience = "", 0.0, PATIENCE
 
     def send(self, kind: str, part: Mapping[int, Any]) -> None:
         """Begin a request; the time for its answer runs from now, or from when the environments are made."""
+        self._asked_for = f"{kind} of sub-environment {', '.join(map(str, part))}"
+        self._asked_at, self._patience = time.monotonic(), PATIENCE
         self._seconds = self._timeout * sum(map(_moves, part.values()))
         if self._deadline is not None:
             self._deadline = time.monotonic() + self._seconds
@@ -67,6 +74,21 @@ class _Worker:
         """Until the answer is overdue; infinite where there is no such time."""
         return math.inf if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
+    @property
+    def warns_at(self) -> float:
+        """When its silence has lasted too long, on the clock of `time.monotonic`."""
+        return self._asked_at + self._patience
+
+    def warn_of_silence(self) -> None:
+        """Say that it has not answered yet, and have patience for as long again."""
+        warnings.warn(
+            f"No answer from worker process {self.process.pid} for {self._patience:g} s: {self._asked_for}. Stopped by "
+            f"somebody? 'kill -CONT {self.process.pid}' wakes it. Slow? With worker_timeout=SECONDS one that takes "
+            "longer is replaced.",
+            stacklevel=2,
+        )
+        self._patience *= 2
+
     def receive(self) -> Any:
         """The answer to the last request: by row, or an exception that the environment raised.
 
@@ -77,10 +99,10 @@ class _Worker:
             if self.connection.closed:
                 raise EOFError
             if self._deadline is None:
+                _wait_for([self], math.inf)
                 self.connection.recv()  # its environments are made
                 self._deadline = time.monotonic() + self._seconds
-            left = self.seconds_left
-            if self.connection.poll(None if left == math.inf else left):
+            if _wait_for([self], self.seconds_left):
                 return self.connection.recv()
         except (EOFError, ConnectionError):
             self.kill()
@@ -139,11 +161,11 @@ class WorkerMembers:
             connections = {self._workers[worker].connection: worker for worker in busy}
             enough = len(results) >= at_least
             left = min(self._workers[worker].seconds_left for worker in busy)
-            ready = wait(list(connections), timeout=0 if enough else None if left == math.inf else left)
+            ready = _wait_for([self._workers[worker] for worker in busy], 0 if enough else left)
             if enough and not ready:
                 break
             late = [worker for worker in busy if not self._workers[worker].seconds_left]
-            for worker in sorted({*(connections[connection] for connection in ready), *late}):  # type: ignore[index]
+            for worker in sorted({*(connections[connection] for connection in ready), *late}):
                 results |= self._step_results(worker)
         return results
 
@@ -223,6 +245,21 @@ class WorkerMembers:
                 row,
                 task_id,
             ) from None
+
+
+def _wait_for(workers: Collection[_Worker], seconds: float) -> list[Any]:
+    """The connections of those that have answered or ended, or none after so many seconds. Warns of those that are
+    silent for long."""
+    until = time.monotonic() + seconds
+    while True:
+        now, next_look = time.monotonic(), min(until, *(worker.warns_at for worker in workers))
+        if ready := wait([worker.connection for worker in workers], max(0.0, next_look - now)):
+            return ready
+        if (now := time.monotonic()) >= until:
+            return []
+        for worker in workers:
+            if worker.warns_at <= now:
+                worker.warn_of_silence()
 
 
 def _moves(argument: EpisodeStart | EpisodeReplay | str) -> int:

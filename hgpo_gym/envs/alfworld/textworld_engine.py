@@ -10,7 +10,6 @@ one at a time, whatever the threads.
 import functools
 import random
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from hgpo_gym.envs.alfworld.engine import GameState
 from hgpo_gym.envs.alfworld.games.files import read_game, read_trajectory
+from hgpo_gym.envs.turns import ONE_AT_A_TIME
 
 try:
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
@@ -37,7 +37,6 @@ T = TypeVar("T")
 # A library copy cannot be unloaded: all copies share one registry, whose entries would dangle and crash the
 # interpreter at its exit. So a closed engine leaves its game environment here for the next engine.
 _idle_environments: list[AlfredDemangler] = []
-_ONE_AT_A_TIME = threading.RLock()
 
 
 def _alone(method: Callable[P, T]) -> Callable[P, T]:
@@ -45,7 +44,7 @@ def _alone(method: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(method)
     def alone(*arguments: P.args, **options: P.kwargs) -> T:
-        with _ONE_AT_A_TIME:
+        with ONE_AT_A_TIME:
             return method(*arguments, **options)
 
     return alone
