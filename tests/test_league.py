@@ -53,6 +53,16 @@ def test_every_environment_has_each_seed_before_any_has_the_next_and_additions_p
     assert "What the runs tell: short, split test" in (tmp_path / "report.md").read_text()
 
 
+def test_some_of_the_environments_can_be_played_alone(tmp_path, capsys):
+    words = [f"out={tmp_path}", "league=headline", "only=[halls,plates]", "algos=[grpo]", "seeds=2", "jobs=0"]
+    main(["league", *words])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("env_name=")[1].split(" ")[0] for line in lines] == ["halls", "plates"] * 2
+    with pytest.raises(SystemExit):
+        main(["league", *words, "only=[hall]"])
+    assert "Unknown environment of the league 'hall'. Did you mean 'halls'?" in capsys.readouterr().err
+
+
 def test_commands_for_a_scheduler_name_every_run(tmp_path, capsys):
     words = [*SMALL, MAZES, f"out={tmp_path}", "seeds=2", "algos=[grpo]", "jobs=0"]
     main(["league", *words])

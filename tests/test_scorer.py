@@ -18,6 +18,7 @@ from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.scorer.episode import EARLIER, LAST, NOTHING, Episode, Episodes, role_of
 from hgpo_gym.trainers.policies.scorer.features import Extractor
 from hgpo_gym.trainers.policies.scorer.network import Network
+from hgpo_gym.trainers.policies.scorer.places import Places, choices_of, standing_of
 from hgpo_gym.trainers.policies.scorer.policy import ScorerPolicy
 from hgpo_gym.trainers.policies.scorer.words import Argument, read_action, read_task
 from hgpo_gym.trainers.run_directory import read_config, read_metrics
@@ -244,6 +245,58 @@ def test_descriptions_count_as_words_and_the_best_one_is_leant_to():
     (features,) = Extractor(1 << 12, 1 << 10)([ask(page)])
     assert features.row.tolist() == [0, 1]
     assert features.leaning.tolist() == [[0, 0], [0, 1]]
+
+
+SHOP_TASK = "find a soft red lamp, in size 4 pack, and price lower than 20.00 dollars"
+LIST = ("click[back]", "click[a1]", "click[a2]")
+ITEM = ("click[back]", "click[details]", "click[buy]", "click[4 pack]", "click[2 pack]")
+SAYS = {"click[a1]": "Red lamp, $9.00", "click[a2]": "Blue lamp, $30.00"} | dict.fromkeys(ITEM[3:], "size of this")
+
+
+def shopping(*steps):
+    """The places of an episode of (observation, actions, action that led there), and its last moment."""
+    moment, places = None, Places(read_task(SHOP_TASK))
+    for observation, actions, action in steps:
+        moment = Moment(SHOP_TASK, observation, actions, tuple(SAYS.get(one, "") for one in actions), moment, action)
+        places.see(moment, observation)
+    return places, moment
+
+
+RED = (("Results", LIST, ""), ("Red lamp", ITEM, "click[a1]"))
+READ = (*RED, ("A soft shade", ("click[back]",), "click[details]"))
+WENT_BACK = (*READ, ("Red lamp", ITEM, "click[back]"))
+
+
+def test_what_is_read_within_a_thing_is_its_own_until_its_page_is_left():
+    places, _ = shopping(*READ)
+    assert places.inside == {"click[a1]": {"red", "lamp", "soft"}}
+    assert places.opened == {"click[a1]": {"click[details]"}}
+    assert [place.thing for place in places.stack] == ["", "click[a1]", ""]
+    places, _ = shopping(*WENT_BACK)
+    assert [place.thing for place in places.stack] == ["", "click[a1]"]
+    other = (("Results", LIST, "click[back]"), ("Blue lamp", ITEM, "click[a2]"))
+    places, _ = shopping(*WENT_BACK, *other)
+    assert [place.thing for place in places.stack] == ["", "click[a2]"], "pages of the same actions are not the same"
+    assert places.inside == {"click[a1]": {"red", "lamp", "soft"}, "click[a2]": {"lamp"}}
+    assert ("lacking", 2) in places.about_subject()
+    assert ("price", ">") in places.about_subject()
+
+
+def test_things_stand_to_the_task_by_what_was_read_of_them_and_of_others():
+    places, _ = shopping(RED[0])
+    assert places.about_things(LIST) == [(), ("new", "<", "=", 0, 0), ("new", ">", "<", 0, 0)]
+    places, _ = shopping(*WENT_BACK, ("Results", LIST, "click[back]"))
+    assert places.about_things(LIST) == [(), ("seen", "<", "=", 0, 1), ("new", ">", "=", 2, 1)]
+
+
+def test_one_of_each_kind_that_the_task_names_is_left_to_choose():
+    for steps, left in ((RED, 1), ((*RED, ("Red lamp", ITEM, "click[2 pack]")), 0)):
+        assert ("left", left) in shopping(*steps)[0].about_subject()
+    places, moment = shopping(*RED)
+    standing = standing_of(places, moment)
+    assert len(set(standing.row)) == len(ITEM), "buttons go by their names, the named size is another than the other"
+    assert {choice.named for choice in choices_of(ITEM, moment.descriptions, places.task)[:3]} == {0}
+    assert [choice.named for choice in choices_of(ITEM, moment.descriptions, places.task)[3:]] == [2, 0]
 
 
 def test_a_measure_has_to_stand_in_the_task_as_it_is():

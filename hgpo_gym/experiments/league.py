@@ -9,6 +9,7 @@ from hgpo_gym.experiments.compare import train_and_report
 from hgpo_gym.experiments.plan import PlannedRun, of_every_run, plan
 from hgpo_gym.experiments.pool import Train
 from hgpo_gym.progress import Progress
+from hgpo_gym.suggest import unknown_name
 
 
 def run_league(config: Mapping[str, Any], overrides: Sequence[str], train: Train, progress: Progress) -> None:
@@ -29,17 +30,17 @@ def run_league(config: Mapping[str, Any], overrides: Sequence[str], train: Train
     """
     out, shared = Path(config["out"]), of_every_run(overrides)
     runs: list[PlannedRun] = []
-    for name, own in environments(config["environments"]).items():
+    for name, own in environments(config["environments"], config["only"]).items():
         runs += plan(config["algos"], config["seeds"], out / name, [*own, f"env_name={name}", *shared])
     runs.sort(key=lambda run: run.settings.seed)
     train_and_report(runs, out, config["jobs"], train, progress)
 
 
-def environments(listed: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """What `environments` means: the overrides of each, by its name.
+def environments(listed: Sequence[Mapping[str, Any]], only: Sequence[str] | None = None) -> dict[str, list[str]]:
+    """What `environments` means: the overrides of each, by its name; with `only`, of those that it names.
 
     Raises:
-        ValueError: none, one without a name, a name twice, or settings that are the league's.
+        ValueError: none, one without a name, a name twice, settings that are the league's, or a name that none has.
     """
     found: dict[str, list[str]] = {}
     for entry in listed or ():
@@ -51,7 +52,10 @@ def environments(listed: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
         found[entry["name"]] = of_every_run(own)
     if not found:
         raise ValueError(f"environments={listed}: name at least one, [{{name: my_maze, env: signpost_maze}}].")
-    return found
+    for name in only or ():
+        if name not in found:
+            raise ValueError(unknown_name("environment of the league", name, found))
+    return {name: own for name, own in found.items() if only is None or name in only}
 
 
 def _word(value: Any) -> str:

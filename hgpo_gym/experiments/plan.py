@@ -18,7 +18,7 @@ from hgpo_gym.trainers.run_directory import (
 )
 from hgpo_gym.trainers.settings import RunSettings
 
-OWN_KEYS = ("algos", "seeds", "jobs", "out", "environments")
+OWN_KEYS = ("algos", "seeds", "jobs", "out", "league", "environments", "only")
 SET_HERE = ("algo", "recipe", "seed", "run_dir", "resume")
 
 

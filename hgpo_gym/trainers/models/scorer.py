@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest
 from hgpo_gym.trainers.policies.base import Request, TokenRecord
-from hgpo_gym.trainers.policies.scorer import episode, features, network, words
+from hgpo_gym.trainers.policies.scorer import episode, features, network, places, words
 from hgpo_gym.trainers.policies.scorer import policy as scorer_policy
 from hgpo_gym.trainers.policies.scorer.network import Network
 from hgpo_gym.trainers.policies.scorer.policy import ScorerPolicy
@@ -53,7 +53,7 @@ class ScorerModel(Section):
         episodes, episodes_key = episodes_to_imitate(run, self.seed, progress)
         settings = {name: dict(run.resolved[name]) for name in ("model", "warmstart")}
         del settings["model"]["threads"], settings["warmstart"]["new_model"]
-        made_by = source_digest(episode, features, network, words, scorer_policy, imitation)
+        made_by = source_digest(episode, features, network, places, words, scorer_policy, imitation)
         folder = cache_dir() / "models" / content_key([made_by, settings, episodes_key])
         if not folder.exists():
             policy = self._imitated(

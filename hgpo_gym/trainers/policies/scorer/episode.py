@@ -6,6 +6,7 @@ from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 from hgpo_gym.trainers.policies.base import Moment
+from hgpo_gym.trainers.policies.scorer.places import Places
 from hgpo_gym.trainers.policies.scorer.words import (
     Action,
     Argument,
@@ -46,6 +47,7 @@ class Episode:
         seen: how often each observation was seen.
         mentioned: the step at which a word stood in an observation last.
         known: the things that actions were about.
+        places: where it is, if it says what its actions stand for.
     """
 
     def __init__(self, moment: Moment):
@@ -67,6 +69,7 @@ class Episode:
         self.seen: Counter[str] = Counter()
         self.mentioned: dict[str, int] = {}
         self.known: set[str] = set()
+        self.places = Places(self.task)
         self._things: dict[str, tuple[str, str]] = {}
         self._read(moment)
 
@@ -113,6 +116,8 @@ class Episode:
     def _read(self, moment: Moment) -> float:
         text = told(moment.observation, moment.task)
         self.seen[text] += 1
+        if moment.descriptions:
+            self.places.see(moment, text)
         for word in content_of(text):
             self.mentioned[word] = self.step
         for name, role in wanted_things(text, self.task):

@@ -6,6 +6,9 @@ was read about them, how well its words match, what was chosen on this page). Th
 conjunctions of each with the *context*: the words of the task, what was done with things of the task, what else can be
 done now, what was done last.
 
+Where an environment says what its actions stand for, the name of each, how it stands to what the task speaks of, and
+conjunctions of these with the place come with them, see `places.py`.
+
 Actions of equal features have one row between them: `go to drawer 2` and `go to drawer 3`, where nothing is known of
 either.
 """
@@ -18,10 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.trainers.policies.base import Moment, Request
 from hgpo_gym.trainers.policies.scorer.episode import NOTHING, Episode, Episodes, kind_of, roles_of, told
-from hgpo_gym.trainers.policies.scorer.words import Task, amounts, content_of, read_action
+from hgpo_gym.trainers.policies.scorer.places import nowhere, standing_of
+from hgpo_gym.trainers.policies.scorer.words import Task, amounts, content_of, key, read_action
 
 TASK_WORDS = 12
 """Words of the task that are conjoined; long instructions have no more."""
@@ -79,10 +82,12 @@ class Extractor:
         leaning = np.stack([np.minimum(numbers[:, 4], OFTEN), static[:, 4]], axis=1).astype(np.float32)
         state = np.array([one.state for one in seen], dtype=np.uint64)[of_request, None]
         views = np.concatenate([own[:, :3], _mix(own[:, 1:2], state)], axis=1)
-        crossed = _mix(views[:, :, None], context[:, None])
-        crossed *= context[:, None] != 0
-        wide = _places(np.concatenate([own, near, crossed.reshape(len(own), -1)], axis=1), self._wide)
-        deep = _places(np.concatenate([own, context], axis=1), self._deep)
+        beside = _padded([one.beside for one in seen])
+        placed = _padded([one.placed[None] for one in seen])[of_request]
+        wide = _places(
+            np.concatenate([own, near, _crossed(views, context), beside, _crossed(beside, placed)], axis=1), self._wide
+        )
+        deep = _places(np.concatenate([own, context, beside, placed], axis=1), self._deep)
         ends = np.cumsum(counts)
         return [
             Features(
@@ -106,15 +111,18 @@ class Extractor:
         episode = self._episodes.at(moment)
         acts = request.choices == moment.actions
         page = page_of(request.choices, moment.descriptions if acts else (), episode.task)
-        rows, row = _rows(episode, moment, page)
+        standing = standing_of(episode.places, moment) if acts and moment.descriptions else nowhere(request.choices)
+        rows, row = _rows(episode, moment, page, standing.row)
         classes = [kind for kind, *_ in rows]
+        beside = standing.own[[own for *_, own in rows]]
         context, state = _context(episode, moment, request, page)
-        return _Seen(rows, row, page.static[classes], page.near[classes], context, state)
+        return _Seen(rows, row, page.static[classes], page.near[classes], context, state, beside, standing.place)
 
 
 class _Seen(NamedTuple):
     """What a request comes to: the numbers of its rows (see `_own`), the row of each choice, what is always so of the
-    rows, uint64[R, 5] and [R, M], the context uint64[X], and its state."""
+    rows, uint64[R, 5] and [R, M], the context uint64[X], its state, and what `Standing` has
+    of the rows and the place."""
 
     rows: Sequence[tuple[int, ...]]
     row: list[int]
@@ -122,6 +130,8 @@ class _Seen(NamedTuple):
     near: np.ndarray
     context: np.ndarray
     state: int
+    beside: np.ndarray
+    placed: np.ndarray
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -151,7 +161,9 @@ class Page:
     near: np.ndarray
 
 
-def _rows(episode: Episode, moment: Moment, page: Page) -> tuple[Sequence[tuple[int, ...]], list[int]]:
+def _rows(
+    episode: Episode, moment: Moment, page: Page, standing: Sequence[int]
+) -> tuple[Sequence[tuple[int, ...]], list[int]]:
     """The numbers of the rows, and the row of each choice."""
     here = episode.here.get(moment.actions, _NONE)
     chosen = episode.chosen.get(moment.actions, _NONE)
@@ -159,7 +171,8 @@ def _rows(episode: Episode, moment: Moment, page: Page) -> tuple[Sequence[tuple[
     ages = _ages(episode, page)
     rows: dict[tuple[int, ...], int] = {}
     row = []
-    for text, description, names, kind in zip(page.texts, page.descriptions, page.names, page.classes, strict=True):
+    choices = zip(page.texts, page.descriptions, page.names, page.classes, standing, strict=True)
+    for text, description, names, kind, stands in choices:
         if text in times:
             now = (
                 kind,
@@ -168,12 +181,13 @@ def _rows(episode: Episode, moment: Moment, page: Page) -> tuple[Sequence[tuple[
                 _bucket(times[text]),
                 _bucket(episode.step - last_time[text] + 1),
                 4 * min(here[text], 2) + (min(chosen[description], 2) if description else 0),
+                stands,
             )
         elif chosen or not known.isdisjoint(names):
             group = min(chosen[description], 2) if description else 0
-            now = (kind, *_of_things(episode, names), ages[kind], 0, 0, group)
+            now = (kind, *_of_things(episode, names), ages[kind], 0, 0, group, stands)
         else:
-            now = (kind, 0, 0, ages[kind], 0, 0, 0)
+            now = (kind, 0, 0, ages[kind], 0, 0, 0, stands)
         row.append(rows.setdefault(now, len(rows)))
     return list(rows), row
 
@@ -183,11 +197,11 @@ def _own(static: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
     Args:
         static: uint64[R, 5], as in `Page`.
-        numbers: uint64[R, 7], class, what was done with the arguments, what is known of them, age of the words, how
-            often and how long ago it was taken, and what was taken on this page.
+        numbers: uint64[R, 8], class, what was done with the arguments, what is known of them, age of the words, how
+            often and how long ago it was taken, what was taken on this page, and its row in `Standing.own`.
     """
     kind, fine, frame, match, _ = static.T
-    _, state, about, age, taken, since, on_page = numbers.T
+    _, state, about, age, taken, since, on_page, _ = numbers.T
     once = np.minimum(taken, 1)
     before = _mix(_mix(kind, state), once)
     matching, about_kind = _mix(frame, match), _mix(kind, about)
@@ -376,12 +390,6 @@ def _keys(name: str, texts: Sequence[str]) -> np.ndarray:
     return np.array([key(name, text) for text in texts], dtype=np.uint64)
 
 
-@lru_cache(maxsize=1 << 18)
-def key(*parts: str | int) -> int:
-    """A 64-bit hash of names and whole numbers, never 0."""
-    return hash_text("\0".join(map(str, parts)))
-
-
 @lru_cache
 def _slots(count: int) -> np.ndarray:
     """uint64: a number for each of so many features that are about different things."""
@@ -404,6 +412,13 @@ def _mix(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     mixed ^= mixed >> np.uint64(32)
     mixed *= np.uint64(0xD6E8FEB86659FD93)
     return mixed
+
+
+def _crossed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """uint64[R, F * S]: each of the first with each of the second, 0 where either is."""
+    pairs = _mix(first[:, :, None], second[:, None])
+    pairs *= (first[:, :, None] != 0) & (second[:, None] != 0)
+    return pairs.reshape(len(first), -1)
 
 
 def _places(keys: np.ndarray, size: int) -> np.ndarray:

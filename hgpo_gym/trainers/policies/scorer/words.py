@@ -6,7 +6,10 @@ Nothing here knows an environment. The only words listed are English ones that s
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
+
+from hgpo_gym.memory.keys import hash_text
 
 LITTLE_WORDS = frozenset(
     """a an and any are as at be by can do for from has have i in into is it its me my no of off on onto or out over
@@ -54,6 +57,7 @@ class Task:
         content: those that are compared, with their position among them.
         before: the word before each of them.
         phrase: all words with spaces round them, to look up phrases in.
+        terms: see `terms_of`.
         amount: the largest amount of money; None if there is none.
     """
 
@@ -62,6 +66,7 @@ class Task:
     content: dict[str, int]
     before: dict[str, str]
     phrase: str
+    terms: frozenset[str]
     amount: float | None
 
 
@@ -78,6 +83,14 @@ def is_number(token: str) -> bool:
 def content_of(text: str) -> tuple[str, ...]:
     """The distinct words of a text that are compared: neither little words nor numbers."""
     return tuple(dict.fromkeys(word for word in tokens(text) if word not in LITTLE_WORDS and not is_number(word)))
+
+
+@lru_cache(maxsize=1 << 14)
+def terms_of(text: str) -> frozenset[str]:
+    """The words of a text that are compared, and its measures: numbers with the word behind."""
+    words = tokens(text)
+    measures = [f"{number} {unit}" for number, unit in pairwise(words) if is_number(number)]
+    return frozenset((*content_of(text), *measures))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -97,6 +110,7 @@ def read_task(text: str) -> Task:
         {word: index for index, word in enumerate(content)},
         {word: before[word] for word in content},
         f" {' '.join(words)} ",
+        terms_of(text),
         max(amounts(text), default=None),
     )
 
@@ -124,3 +138,9 @@ def read_action(text: str) -> Action:
                 close()
     close()
     return Action(" ".join(frame), tuple(arguments))
+
+
+@lru_cache(maxsize=1 << 18)
+def key(*parts: str | int) -> int:
+    """A 64-bit hash of names and whole numbers, never 0."""
+    return hash_text("\0".join(map(str, parts)))
