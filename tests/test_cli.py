@@ -177,7 +177,7 @@ def test_warmstart_train_eval_and_compare_work_together(capsys, tmp_path, monkey
     other = [*from_there, "algos=[grpo,hgpo]", "seeds=[0,1]", "out=runs/both", "trainer.learning_rate=0.5"]
     status, out, err = run(capsys, "compare", *other)
     assert status == 2
-    assert "trainer.learning_rate: 0.001 there, 0.5 now" in err
+    assert "trainer.learning_rate: 0.0005 there, 0.5 now" in err
 
 
 def test_a_person_can_play_and_sees_which_contexts_recur(monkeypatch):

@@ -42,7 +42,7 @@ def test_runs_that_differ_in_a_learning_rate_are_refused_by_name():
     assert str(refused.value).splitlines() == [
         "These runs differ in more than the algorithm and the seed:",
         "  memory.window: 2 in grpo-seed0, grpo-seed1, grpo-seed2 and 2 more; None in hgpo-seed0",
-        "  trainer.learning_rate: 0.001 in grpo-seed0, grpo-seed1, grpo-seed2 and 2 more; 0.5 in hgpo-seed0",
+        "  trainer.learning_rate: 0.0005 in grpo-seed0, grpo-seed1, grpo-seed2 and 2 more; 0.5 in hgpo-seed0",
     ]
     with pytest.raises(NotComparableError, match=r"model\.level: not set in tiny; None in table"):
         check_comparable({"tiny": load_config("config", []), "table": load_config("config", ["model=tabular"])})

@@ -89,11 +89,11 @@ def test_the_speed_is_that_of_all_tokens(written):
 
 
 def test_the_rate_of_the_last_optimiser_step_is_told(written):
-    """It rises to 1e-3 over 20 steps."""
+    """It rises to 5e-4 over 20 steps."""
     line = written["a language model"][0]
-    steps = round(line["learning_rate"] / (1e-3 / 20))
+    steps = round(line["learning_rate"] / (5e-4 / 20))
     assert 1 <= steps <= 20
-    assert line["learning_rate"] == pytest.approx(steps * 1e-3 / 20)
+    assert line["learning_rate"] == pytest.approx(steps * 5e-4 / 20)
 
 
 def test_a_group_is_silent_where_none_of_its_steps_has_an_advantage():

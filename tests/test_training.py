@@ -99,7 +99,7 @@ def test_a_run_directory_is_not_overwritten_and_settings_are_compared(tmp_path):
     train(tmp_path, "trainer.iterations=1")
     with pytest.raises(FileExistsError, match=r"already holds a run\. Go on with it by resume=auto"):
         open_run(settings(tmp_path))
-    with pytest.raises(ValueError, match=r"trainer.learning_rate: 0.001 there, 0.5 now"):
+    with pytest.raises(ValueError, match=r"trainer.learning_rate: 0.0005 there, 0.5 now"):
         open_run(settings(tmp_path, "resume=auto", "trainer.learning_rate=0.5"))
     with pytest.raises(FileNotFoundError, match="resume=must"):
         open_run(settings(tmp_path / "none", "resume=must"))
