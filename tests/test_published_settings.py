@@ -82,9 +82,9 @@ def settings(*overrides):
     return flatten(load_run(overrides).resolved)
 
 
-def test_there_are_eight_presets_beside_the_demo():
+def test_there_are_eight_presets_beside_those_for_a_cpu():
     assert len(PRESETS) == 8
-    assert set(choices()["experiment"]) == {"demo", *PRESETS}
+    assert set(choices()["experiment"]) == {"demo", "maze_smollm2", *PRESETS}
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -1,11 +1,13 @@
-"""Generated tokens and trained tokens a second: ours beside others', in one run, on the same tiny model and prompts.
+"""Generated tokens and trained tokens a second: ours beside others', in one run, on the same model and prompts.
 
     python -m benchmarks.throughput generate --engines naive ours vllm
+    python -m benchmarks.throughput generate --engines naive ours vllm --model models/smollm2 --precision bfloat16
     python -m benchmarks.throughput update
 
 One thread. The prompts are those of ALFWorld episodes (generated games, 8 tasks x 8 members, six in ten won) at every
-step; the model is made from scratch. Rates are tokens of answers to running environments, or tokens of prompts and
-answers that are trained on, a second of the processor: neighbours change them less than those of the clock.
+step; the model is made from scratch, or the one that --model names. Rates are tokens of answers to running
+environments, or tokens of prompts and answers that are trained on, a second of the processor: neighbours change them
+less than those of the clock.
 """
 
 import argparse
@@ -25,7 +27,8 @@ from benchmarks.throughput.update import OurUpdate, TrlUpdate, gradients_apart, 
 from benchmarks.throughput.workload import Step, make_model, record_steps
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.policies import Sampling, TokenRecord
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.trainers.policies.huggingface import load_model
+from hgpo_gym.trainers.policies.language_model import PRECISIONS, LanguageModelPolicy
 
 ENGINES = ("naive", "naive-running", "ours", "vllm")
 MINI_BATCH = 128
@@ -37,6 +40,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("generate", "update"))
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=["naive", "naive-running", "ours"])
+    parser.add_argument("--model", help="a folder or hub name (a tiny model, made from scratch)")
+    parser.add_argument("--precision", choices=PRECISIONS, default="float32", help="of generation and its cache")
     parser.add_argument("--steps", type=int, default=6, help="steps of the episodes, evenly spread (default 6)")
     parser.add_argument("--max-new-tokens", type=int, default=256)
     parser.add_argument("--rows", type=int, default=256, help="answers to train on (default 256)")
@@ -45,13 +50,14 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     steps = record_steps()
-    model, tokenizer = make_model(steps)
-    print(f"{sum(weights.numel() for weights in model.parameters()):,} parameters, vocabulary {len(tokenizer)}")
+    model, tokenizer = make_model(steps) if options.model is None else load_model(options.model, device="cpu")
+    print(f"{model.num_parameters():,} parameters, vocabulary {len(tokenizer)}, generation in {options.precision}")
     steps = [steps[index] for index in np.linspace(0, len(steps) - 1, options.steps).astype(int)]
     for constrain in CONSTRAINTS:
         print(f"\nconstrain={constrain}")
         sampling = Sampling(max_new_tokens=options.max_new_tokens)
-        policy = LanguageModelPolicy(model, tokenizer, **engine_settings("transformers", constrain))
+        settings = engine_settings("transformers", constrain, options.precision)
+        policy = LanguageModelPolicy(model, tokenizer, **settings)
         records = describe(policy, steps, sampling)
         if options.what == "update":
             compare_updates(policy, records[: options.rows], options.trl_rows, options.repeats)
@@ -61,21 +67,24 @@ def main() -> None:
         )
 
 
-def engine_settings(name: str, constrain: str) -> dict[str, Any]:
-    """Of `configs/engine`, but for the constraint and vLLM's size."""
-    settings = load_config("config", [f"engine={name}", f"engine.constrain={constrain}"])["engine"]
+def engine_settings(name: str, constrain: str, precision: str) -> dict[str, Any]:
+    """Of `configs/engine`, but for the constraint, the precision and vLLM's size."""
+    overrides = [f"engine={name}", f"engine.constrain={constrain}", f"trainer.precision={precision}"]
+    settings = load_config("config", overrides)["engine"]
     del settings["kind"]
-    return settings | ({"max_prompt_tokens": 1024} if name == "vllm" else {})
+    return settings | ({"max_prompt_tokens": 1024, "dtype": precision} if name == "vllm" else {})
 
 
 def make_engine(name: str, policy: LanguageModelPolicy, sampling: Sampling, constrain: str) -> Engine:
     if name.startswith("naive"):
         constrained, ended = constrain == "admissible", name == "naive"
-        return LockStep(policy.model, policy.tokenizer, sampling, constrained=constrained, ended=ended)
+        return LockStep(policy, sampling, constrained=constrained, ended=ended)
     if name == "vllm":
         from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
 
-        return Ours(VllmPolicy(policy.model, policy.tokenizer, **engine_settings(name, constrain)), sampling)
+        return Ours(
+            VllmPolicy(policy.model, policy.tokenizer, **engine_settings(name, constrain, policy.precision)), sampling
+        )
     return Ours(policy, sampling)
 
 

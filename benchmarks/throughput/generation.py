@@ -1,9 +1,10 @@
 """Engines that answer the prompts of recorded steps, and what they are charged for."""
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -11,11 +12,9 @@ import torch
 from benchmarks.throughput.workload import Step
 from hgpo_gym.trainers.policies import Sampling
 from hgpo_gym.trainers.policies.base import Policy, Stream
+from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.streams import open_stream
 from hgpo_gym.trainers.policies.trie import TokenTrie
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 class Engine(Protocol):
@@ -61,23 +60,24 @@ class LockStep:
     It gives no log-probabilities; such loops compute them in another pass, which is not counted here.
 
     Args:
+        policy: whose model, tokenizer and precision it takes; in bfloat16 it has a copy of the model with such weights.
         constrained: the answers are admissible ones, by transformers' own `prefix_allowed_tokens_fn`.
         ended: environments that have ended are asked too, for the batch to keep its shape.
     """
 
     def __init__(
         self,
-        model: "PreTrainedModel",
-        tokenizer: "PreTrainedTokenizerBase",
+        policy: LanguageModelPolicy,
         sampling: Sampling,
         *,
         constrained: bool,
         ended: bool,
     ):
-        self._model: Any = model  # whose generate has no type
-        self._tokenizer, self._sampling = tokenizer, sampling
+        model: Any = policy.model  # whose generate has no type
+        self._model = copy.deepcopy(model).to(torch.bfloat16) if policy.precision == "bfloat16" else model
+        self._tokenizer, self._sampling = policy.tokenizer, sampling
         self._constrained, self._ended = constrained, ended
-        self._end_of_text = int(tokenizer.eos_token_id)
+        self._end_of_text = policy.end_of_text
         self._trie = lru_cache(maxsize=None)(self._build_trie)
 
     def begin(self) -> None:
@@ -86,8 +86,9 @@ class LockStep:
     @torch.inference_mode()
     def answer(self, step: Step) -> list[int]:
         requests = step.requests if self._ended else step.asked
+        prompts = [self._put(request.prompt) for request in requests]
         inputs = self._tokenizer(
-            [request.prompt for request in requests], padding=True, padding_side="left", return_tensors="pt"
+            prompts, padding=True, padding_side="left", return_tensors="pt", add_special_tokens=False
         )
         width = inputs["input_ids"].shape[1]
         tries = [self._trie(request.answers) for request in requests]
@@ -117,6 +118,13 @@ class LockStep:
         ends = (answers == self._end_of_text).int()
         lengths = torch.where(ends.any(1), ends.argmax(1) + 1, answers.shape[1]).numpy()
         return (lengths[step.running] if self._ended else lengths).tolist()
+
+    def _put(self, prompt: str) -> str:
+        """As the policy puts it: the user's turn, where there is a chat template."""
+        if self._tokenizer.chat_template is None:
+            return prompt
+        turn = [{"role": "user", "content": prompt}]
+        return str(self._tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False))
 
     def _build_trie(self, answers: tuple[str, ...]) -> TokenTrie:
         sequences = [self._tokenizer(answer, add_special_tokens=False)["input_ids"] for answer in answers]

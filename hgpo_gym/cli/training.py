@@ -1,6 +1,7 @@
-"""`hgpo-gym train`, `compare`, `warmstart` and `export`."""
+"""`hgpo-gym train`, `compare`, `league`, `warmstart`, `export` and `import-gguf`."""
 
 import argparse
+import logging
 import os
 import sys
 import warnings
@@ -19,6 +20,7 @@ from hgpo_gym.plugins import load_plugins
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError
 from hgpo_gym.trainers.export import export as export_model
+from hgpo_gym.trainers.gguf import import_gguf as write_gguf
 from hgpo_gym.trainers.interrupts import StoppedAtOnceError, interrupts_raised
 from hgpo_gym.trainers.models.initial_weights import initial_weights
 from hgpo_gym.trainers.models.language_model import LanguageModel
@@ -135,6 +137,13 @@ def export(parsed: argparse.Namespace) -> None:
     print(f"{checkpoint.name} of {parsed.run} is in {parsed.to}: model.path={parsed.to} loads it.")
 
 
+def import_gguf(parsed: argparse.Namespace) -> None:
+    """`hgpo-gym import-gguf`"""
+    quiet_libraries(threads=None)
+    file = write_gguf(parsed.source, parsed.to)
+    print(f"{file.name} is in {parsed.to}: model=pretrained model.path={parsed.to} loads it.")
+
+
 FRAMEWORKS = "transformers|torch|peft|accelerate|bitsandbytes|tokenizers|huggingface_hub|vllm"
 
 
@@ -151,5 +160,6 @@ def quiet_libraries(threads: int | None) -> None:
     transformers.utils.logging.disable_progress_bar()
     if "TRANSFORMERS_VERBOSITY" not in os.environ:
         transformers.utils.logging.set_verbosity_error()
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     if threads is not None:
         torch.set_num_threads(threads)

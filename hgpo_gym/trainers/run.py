@@ -236,7 +236,8 @@ class Run:
         if not self.evaluations:
             vector: TextVectorEnv = self.evaluation_env.unwrapped  # type: ignore[assignment]
             episodes = len(spread(len(vector.task_ids), settings.tasks)) * settings.decoding_seeds
-            self.progress.line(f"Evaluating {episodes} episodes of {vector.split} before training")
+            counted = f"{episodes} episode{'s' if episodes != 1 else ''}"
+            self.progress.line(f"Evaluating {counted} of {vector.split} before training")
         with self.learner.acting():
             result = evaluate(
                 self.evaluation_env,

@@ -75,6 +75,8 @@ class LanguageModel(LanguageModelSettings):
         model, tokenizer = self._load(weights)
         if self.lora.rank:
             model = add_adapters(model, self.lora, self.seed, roles_with_adapters(run.team) or (DEFAULT,))
+        if weights == self.path:
+            progress.line(_size(model))
         return make_policy(run.engine, model, tokenizer)
 
     def load(self, run: "RunSettings", folder: Path) -> "TrainablePolicy":
@@ -88,6 +90,13 @@ class LanguageModel(LanguageModelSettings):
 
     def _load(self, path: str) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
         return load_model(path, device=self.device, dtype=self.dtype, quantization=self.quantization)
+
+
+def _size(model: "PreTrainedModel") -> str:
+    """What a user wants to see of a model before the first long wait: how large it is, what trains, and where."""
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    whole = model.num_parameters()
+    return f"{whole:,} parameters on {model.device}, {'all' if trained == whole else f'{trained:,}'} of which train"
 
 
 def _check_together(run: "RunSettings", model: LanguageModel, processes: int) -> None:

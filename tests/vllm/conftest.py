@@ -1,0 +1,5 @@
+"""The fixture of a real model."""
+
+from tests.smollm2 import smollm2
+
+__all__ = ["smollm2"]
