@@ -30,6 +30,8 @@ from hgpo_gym.trainers.settings import RunSettings
 ROOT = Path(__file__).resolve().parents[1]
 CHECKED_ONLY = ("benchmarks/",)
 """Pages whose commands take hours: as if each block were marked `not run`."""
+REAL_MODEL = "docs/tutorials/real_model.md"
+"""A page that needs weights of a real model: tests/pretrained follows it."""
 SHELL = ("sh", "bash")
 SHOWN = ("text", "yaml", "json", "toml", "math", "diff")
 FENCE = re.compile(
@@ -142,7 +144,8 @@ def _reader(folder: Path, cache: Path) -> dict[str, str]:
     """The variables of a reader with a Python environment of their own, in which all that is installed here is too."""
     venv.create(folder, with_pip=False)
     [site] = folder.glob("lib/python*/site-packages")
-    (site / "here.pth").write_text(f"{ROOT}\n{sysconfig.get_paths()['purelib']}\n")
+    here = [sysconfig.get_paths()["purelib"], *(path for path in sys.path if path.endswith("site-packages"))]
+    (site / "here.pth").write_text("".join(f"{path}\n" for path in [ROOT, *dict.fromkeys(here)]))
     python = folder / "bin" / "python"
     with_settings = 'case $1 in train|compare|eval|warmstart|diagnose|play) set -f; set -- "$@" $RUN_WITH;; esac\n'
     for name, module, prepare in (("hgpo-gym", "hgpo_gym", with_settings), ("pip", "pip", "")):

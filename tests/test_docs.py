@@ -9,7 +9,7 @@ import pytest
 
 from docs_site.hook import PICTURES
 from hgpo_gym.config.compose import load_config
-from tests.documents import ROOT, blocks, check_command, commands, pages, run_page
+from tests.documents import REAL_MODEL, ROOT, blocks, check_command, commands, pages, run_page
 from tests.serving import ServerProcess
 
 PAGES = pages()
@@ -31,7 +31,9 @@ def has_something_to_run(page):
     return any(block.kind != "shown" and not block.not_run for block in blocks(page, read(page)))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != SERVED and has_something_to_run(page)])
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page not in (SERVED, REAL_MODEL) and has_something_to_run(page)]
+)
 def test_a_page_can_be_followed(page, tmp_path, cache):
     """`run_page` raises where a block fails or prints something else than the page says."""
     run_page(page, tmp_path, cache)

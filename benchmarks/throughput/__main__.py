@@ -20,11 +20,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
 from benchmarks.throughput.generation import Engine, LockStep, Ours, Spent, answer_all, spend
 from benchmarks.throughput.update import OurUpdate, TrlUpdate, gradients_apart, update_settings
 from benchmarks.throughput.workload import Step, make_model, record_steps
+from hgpo_gym.cli.training import quiet_libraries
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.policies import Sampling, TokenRecord
 from hgpo_gym.trainers.policies.huggingface import load_model
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--trl-rows", type=int, nargs="+", default=[4, 8, 16, 32], help="answers in a pass of TRL's")
     parser.add_argument("--repeats", type=int, default=3, help="the best counts (default 3)")
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    quiet_libraries(threads=1)
     steps = record_steps()
     model, tokenizer = make_model(steps) if options.model is None else load_model(options.model, device="cpu")
     print(f"{model.num_parameters():,} parameters, vocabulary {len(tokenizer)}, generation in {options.precision}")

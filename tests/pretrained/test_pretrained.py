@@ -17,6 +17,7 @@ from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.settings import RunSettings
 from tests.commands import run as command
+from tests.documents import REAL_MODEL, run_page
 from tests.small_runs import numbers
 from tests.smollm2 import ACTIONS, QUESTIONS, requests
 
@@ -196,3 +197,9 @@ def test_what_cannot_be_imported_is_named(smollm2, tmp_path, capsys, monkeypatch
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'hgpo_gym\[gguf\]'"):
         import_gguf(str(tmp_path / "one.gguf"), tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_the_tutorial_can_be_followed(tmp_path):
+    """`run_page` raises where a block fails or prints something else than the page says."""
+    said = run_page(REAL_MODEL, tmp_path, tmp_path / "cache")
+    assert "Success 0.0% before" in said
