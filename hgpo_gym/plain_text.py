@@ -21,3 +21,8 @@ def for_spreadsheet(text: str) -> str:
 def for_markdown(text: str) -> str:
     """The same, no part of which is HTML, a link or a picture, on a line of its own."""
     return re.sub(r"<|\](?=[(\[])", lambda found: f"\\{found[0]}", for_terminal(text).replace("\n", " "))
+
+
+def counted(number: int, thing: str) -> str:
+    """How many there are of a regular noun: `1 episode`, `2,000 episodes`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -122,6 +122,17 @@ def test_eval_without_a_model(policy, least, most, capsys, tmp_path):
     assert least <= result["success"] <= most
 
 
+def test_eval_says_why_a_model_does_nothing(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path))
+    one = ["env.sections=1", "env.max_episode_steps=3", "evaluation.decoding_seeds=1"]
+    small = ["warmstart.source=none", "engine.constrain=none", "tiny.hidden_size=16", "rollout.max_new_tokens=4"]
+    status, out, _ = run(capsys, "eval", *one, *small)
+    assert status == 0
+    assert "success 0.0% of 1 episode\nvalid actions 0.0% (below 50.0%). Likely cause: the model does not know" in out
+    assert "Try: use engine.constrain=admissible, another prompt" in out
+    assert "Likely cause" not in run(capsys, "eval", "policy=random", *one)[1]
+
+
 def test_diagnose_writes_what_it_prints(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     small = ["diagnose.episodes=64", "diagnose.tasks=2", "diagnose.group_sizes=[4,32]", "diagnose.improvements=[0,3]"]

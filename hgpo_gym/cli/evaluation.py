@@ -15,20 +15,24 @@ from hgpo_gym.config.of_run import NOT_SET, changes_to
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.files import cache_dir, check_can_be_written, content_key
 from hgpo_gym.memory.prompts import UNEXPLAINED
+from hgpo_gym.plain_text import counted
 from hgpo_gym.progress import Progress
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.environments import make_evaluation_env
 from hgpo_gym.trainers.evaluation import evaluate as play_all
+from hgpo_gym.trainers.health import CHECKS, Sign
 from hgpo_gym.trainers.policies.base import MeteredPolicy, NoAnswerError, Policy
 from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run import make_learner
+from hgpo_gym.trainers.run_directory import flatten
 from hgpo_gym.trainers.section import parse_section
 from hgpo_gym.trainers.settings import RunSettings
 
+VALID_ACTIONS = next(check for check in CHECKS if check.metric == "valid_action_rate")
 EVALUATED_POLICIES = ("model", "expert", "random", "openai")
 
 
@@ -61,7 +65,7 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
                 policy,
                 evaluation.sampling(settings.rollout.max_new_tokens),
                 range(evaluation.decoding_seeds),
-                lambda done, total, steps: tick(done, total, f"episodes, {steps:,} steps"),
+                lambda done, total, steps: tick(done, total, f"episodes, {counted(steps, 'step')}"),
                 team=TEAMS.bind(settings.team)(),
                 tasks=evaluation.tasks,
                 keep=0 if transcripts is None else None,
@@ -76,11 +80,15 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
         env.close()
         if metered:
             progress.line(metered.describe_usage())
-    progress.line(f"{place}: success {result.success:.1%} of {sum(map(len, result.episodes)):,} episodes")
+    summary = result.summary()
+    progress.line(f"{place}: success {result.success:.1%} of {counted(summary['episodes'], 'episode')}")
+    if kind == "model" and summary["valid_action_rate"] < VALID_ACTIONS.limit:
+        few = Sign(VALID_ACTIONS, (), summary["valid_action_rate"], VALID_ACTIONS.limit, flatten(settings.resolved))
+        progress.line(str(few))
     if transcripts is not None:
         title = f"{kind} on {place}"
         progress.line(f"Transcripts: {write_transcripts(result.conversations, transcripts, title)}")
-    said = {"env": settings.env.id, **result.summary()}
+    said = {"env": settings.env.id, **summary}
     if config["run"] is not None:
         said |= {"run": str(config["run"]), "changed": changes}
     text = json.dumps(said | ({"usage": metered.usage()} if metered else {}), indent=2)

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.plain_text import counted
 from hgpo_gym.progress import Progress, Tick
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, read_state
 from hgpo_gym.trainers.environments import make_evaluation_env, try_environment
@@ -236,8 +237,7 @@ class Run:
         if not self.evaluations:
             vector: TextVectorEnv = self.evaluation_env.unwrapped  # type: ignore[assignment]
             episodes = len(spread(len(vector.task_ids), settings.tasks)) * settings.decoding_seeds
-            counted = f"{episodes} episode{'s' if episodes != 1 else ''}"
-            self.progress.line(f"Evaluating {counted} of {vector.split} before training")
+            self.progress.line(f"Evaluating {counted(episodes, 'episode')} of {vector.split} before training")
         with self.learner.acting():
             result = evaluate(
                 self.evaluation_env,
