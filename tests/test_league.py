@@ -54,7 +54,7 @@ def test_every_environment_has_each_seed_before_any_has_the_next_and_additions_p
 
 
 def test_some_of_the_environments_can_be_played_alone(tmp_path, capsys):
-    words = [f"out={tmp_path}", "league=headline", "only=[halls,plates]", "algos=[grpo]", "seeds=2", "jobs=0"]
+    words = [f"out={tmp_path}", "league=headline", "only=[halls,plates]", "algos=[grpo]", "seeds=[3,5]", "jobs=0"]
     main(["league", *words])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("env_name=")[1].split(" ")[0] for line in lines] == ["halls", "plates"] * 2
