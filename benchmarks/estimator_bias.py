@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from hgpo_gym.analysis.estimator_bias.run import TRUE_BASELINE, DiagnoseSettings, run_diagnosis
+from hgpo_gym.analysis.estimator_bias.run import TRUE_BASELINE, BiasSettings, measure_bias
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.section import parse_section
@@ -30,7 +30,7 @@ SETTINGS = {
 }
 """By name: halls that look alike; the same with signposts two corridors away; every room says where it is; three
 actions in ten are replaced by a random one."""
-SMALL = ["diagnose.tasks=2", "diagnose.episodes=256"]
+SMALL = ["bias.tasks=2", "bias.episodes=256"]
 STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 8: 2.36, 10: 2.26}
 """By the number of seeds, the 97.5 % quantile of Student's t."""
 
@@ -42,11 +42,11 @@ def measure_grid(seeds: int) -> dict[Cell, dict[str, list[float]]]:
     cosines: dict[Cell, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for setting, overrides in SETTINGS.items():
         for seed in range(1, seeds + 1):
-            config = load_config("diagnose", [*SMALL, *overrides, f"seed={seed}"])
-            settings = parse_section(DiagnoseSettings, config["diagnose"], "diagnose.")
+            config = load_config("estimator-bias", [*SMALL, *overrides, f"seed={seed}"])
+            settings = parse_section(BiasSettings, config["bias"], "bias.")
             with tempfile.TemporaryDirectory() as folder:
                 quiet = Progress(Console(file=io.StringIO()))
-                findings = run_diagnosis(RunSettings.parse(config), settings, Path(folder), quiet)
+                findings = measure_bias(RunSettings.parse(config), settings, Path(folder), quiet)
             for found in findings:
                 if found.steps == "all" and found.estimator != TRUE_BASELINE:
                     cell = setting, found.stage, found.group_size

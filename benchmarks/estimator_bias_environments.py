@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from hgpo_gym.analysis.estimator_bias.measure import STUDENT
-from hgpo_gym.analysis.estimator_bias.run import TRUE_BASELINE, DiagnoseSettings, run_diagnosis
+from hgpo_gym.analysis.estimator_bias.run import TRUE_BASELINE, BiasSettings, measure_bias
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.section import parse_section
@@ -37,15 +37,15 @@ ENVIRONMENTS = {
     "webshop": ([GENERATED], ["random_actions=[0.6]", "random_actions=[0.4]", "random_actions=[0.2]"]),
 }
 """By name: settings, and the stages of training, from rarely to mostly successful."""
-EXACT = ["diagnose.tasks=4", "diagnose.episodes=512"]
+EXACT = ["bias.tasks=4", "bias.episodes=512"]
 SAMPLED = [
-    "diagnose.tasks=12",
-    "diagnose.episodes=24",
-    "diagnose.probes=6",
-    "diagnose.continuations=64",
-    "diagnose.groups=6",
+    "bias.tasks=12",
+    "bias.episodes=24",
+    "bias.probes=6",
+    "bias.continuations=64",
+    "bias.groups=6",
 ]
-SIZES = "diagnose.group_sizes=[4,8,16]"
+SIZES = "bias.group_sizes=[4,8,16]"
 COLUMNS = (
     *("environment", "stage", "success", "group_size", "estimator", "error", "error_low", "error_high"),
     *("cosine", "cosine_ci95", "truth_noise"),
@@ -62,12 +62,12 @@ def measure(name: str) -> Iterator[Line]:
     own, stages = ENVIRONMENTS[name]
     size = EXACT if name == "signpost_maze" else SAMPLED
     for stage in stages:
-        config = load_config("diagnose", [f"env={name}", SIZES, *size, *own, f"diagnose.{stage}"])
-        settings = parse_section(DiagnoseSettings, config["diagnose"], "diagnose.")
+        config = load_config("estimator-bias", [f"env={name}", SIZES, *size, *own, f"bias.{stage}"])
+        settings = parse_section(BiasSettings, config["bias"], "bias.")
         with tempfile.TemporaryDirectory() as folder:
             quiet = Progress(Console(file=io.StringIO()))
             try:
-                run_diagnosis(RunSettings.parse(config), settings, Path(folder), quiet)
+                measure_bias(RunSettings.parse(config), settings, Path(folder), quiet)
             except ValueError as error:
                 print(f"{name}, left out: {error}", flush=True)
                 continue

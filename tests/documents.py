@@ -147,7 +147,9 @@ def _reader(folder: Path, cache: Path) -> dict[str, str]:
     here = [sysconfig.get_paths()["purelib"], *(path for path in sys.path if path.endswith("site-packages"))]
     (site / "here.pth").write_text("".join(f"{path}\n" for path in [ROOT, *dict.fromkeys(here)]))
     python = folder / "bin" / "python"
-    with_settings = 'case $1 in train|compare|eval|warmstart|diagnose|play) set -f; set -- "$@" $RUN_WITH;; esac\n'
+    with_settings = (
+        'case $1 in train|compare|eval|warmstart|estimator-bias|play) set -f; set -- "$@" $RUN_WITH;; esac\n'
+    )
     for name, module, prepare in (("hgpo-gym", "hgpo_gym", with_settings), ("pip", "pip", "")):
         script = folder / "bin" / name
         script.write_text(f'#!/bin/sh\n{prepare}exec {python} -m {module} "$@"\n')

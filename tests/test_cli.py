@@ -27,7 +27,7 @@ def test_envs_lists_every_id_with_a_line(capsys):
     assert "hgpo_gym/SignpostMaze-v0" in out
 
 
-@pytest.mark.parametrize("command", ["train", "compare", "eval", "warmstart", "diagnose", "play"])
+@pytest.mark.parametrize("command", ["train", "compare", "eval", "warmstart", "estimator-bias", "play"])
 def test_help_names_the_choices_and_shows_an_example(command, capsys):
     status, out, _ = run(capsys, command, "--help")
     assert status == 0
@@ -80,12 +80,15 @@ def test_the_version_is_said(capsys):
         (["eval", "run=/no/such/run"], "run=/no/such/run is no run: expected /no/such/run/config.yaml."),
         (["warmstart"], "Set out=..."),
         (["compare", "algos=[hgpo,gipo]"], "Did you mean 'gigpo'?"),
-        (["diagnose", "diagnose.estimators.hgpo_k2.estimator=hpgo"], "Unknown estimator 'hpgo'. Did you mean 'hgpo'?"),
-        (["diagnose", "+diagnose.estimators.hgpo_k2.alpha=2"], "Unknown option of hgpo 'alpha'"),
-        (["diagnose", "+diagnose.estimators.mine={gamma: 1}"], "diagnose.estimators.mine needs estimator="),
-        (["diagnose", "diagnose.group_sizes=[1,8]"], "diagnose.group_sizes[0]=1: must be at least 2"),
-        (["diagnose", "diagnose.norm=std"], "Unknown diagnose.norm 'std'"),
-        (["diagnose", "memory.window=null"], "memory.window=None: exact values need"),
+        (
+            ["estimator-bias", "bias.estimators.hgpo_k2.estimator=hpgo"],
+            "Unknown estimator 'hpgo'. Did you mean 'hgpo'?",
+        ),
+        (["estimator-bias", "+bias.estimators.hgpo_k2.alpha=2"], "Unknown option of hgpo 'alpha'"),
+        (["estimator-bias", "+bias.estimators.mine={gamma: 1}"], "bias.estimators.mine needs estimator="),
+        (["estimator-bias", "bias.group_sizes=[1,8]"], "bias.group_sizes[0]=1: must be at least 2"),
+        (["estimator-bias", "bias.norm=std"], "Unknown bias.norm 'std'"),
+        (["estimator-bias", "memory.window=null"], "memory.window=None: exact values need"),
     ],
 )
 def test_mistakes_are_named_with_a_remedy_and_exit_2(arguments, message, capsys, tmp_path, monkeypatch):
@@ -133,18 +136,18 @@ def test_eval_says_why_a_model_does_nothing(capsys, tmp_path, monkeypatch):
     assert "Likely cause" not in run(capsys, "eval", "policy=random", *one)[1]
 
 
-def test_diagnose_writes_what_it_prints(capsys, tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "160")
-    small = ["diagnose.episodes=64", "diagnose.tasks=2", "diagnose.group_sizes=[4,32]", "diagnose.improvements=[0,3]"]
+def test_estimator_bias_writes_what_it_prints_and_names_all_in_full(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    small = ["bias.episodes=64", "bias.tasks=2", "bias.group_sizes=[4,32]", "bias.improvements=[0,3]"]
     status, out, err = run(
-        capsys, "diagnose", *small, "env.sections=2", f"out={tmp_path}", "diagnose.norm=mean_std_norm"
+        capsys, "estimator-bias", *small, "env.sections=2", f"out={tmp_path}", "bias.norm=mean_std_norm"
     )
     assert status == 0, err
     assert "3 improvements, success" in out
     with (tmp_path / "findings.csv").open() as file:
         lines = list(csv.DictReader(file))
     overall = [line for line in lines if line["steps"] == "all"]
-    labels = list(load_config("diagnose", [])["diagnose"]["estimators"])
+    labels = list(load_config("estimator-bias", [])["bias"]["estimators"])
     assert len(overall) == 2 * 2 * (len(labels) + 1)
     for label in (*labels, "true_baseline"):
         assert label in out

@@ -99,7 +99,7 @@ def test_every_environment_has_a_page_with_its_picture_and_its_options(site):
 
 def flat(section, prefix=""):
     for key, value in section.items():
-        if isinstance(value, dict) and value and prefix + key != "diagnose.estimators":
+        if isinstance(value, dict) and value and prefix + key != "bias.estimators":
             yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
@@ -113,8 +113,8 @@ def test_every_key_of_a_configuration_is_listed_with_its_value_and_explained(pat
     group = "" if path.parent == FOLDER or "_global_" in path.read_text() else f"{path.parent.name}."
     listed = {key.path: yaml.safe_load(key.default) for key in file.keys}
     expected = dict(flat(values, group))
-    estimators = expected.pop("diagnose.estimators", {})
-    expected |= {f"diagnose.estimators.{label}": value for label, value in estimators.items()}
+    estimators = expected.pop("bias.estimators", {})
+    expected |= {f"bias.estimators.{label}": value for label, value in estimators.items()}
     nested = {key for key, value in listed.items() if isinstance(value, dict)}
     expected = {key: value for key, value in expected.items() if key.rpartition(".")[0] not in nested}
     expected |= {key: listed[key] for key in nested}

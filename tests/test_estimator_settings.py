@@ -53,5 +53,5 @@ def test_every_estimator_has_a_page_that_names_its_options(name):
 @pytest.mark.parametrize(
     ("options", "fitted"), [({}, True), ({"norm": "mean_std_norm"}, True), ({"norm": "mean_norm"}, False)]
 )
-def test_a_diagnosis_fits_a_scale_unless_the_estimator_has_the_rewards_unit(options, fitted):
+def test_a_measurement_fits_a_scale_unless_the_estimator_has_the_rewards_unit(options, fitted):
     assert Measured("mine", options).without_unit is fitted

@@ -146,7 +146,7 @@ def test_every_setting_is_read():
                 names.add(node.value)
     choices = [["env=signpost_maze"], ["env=alfworld"], ["model=tabular"], ["engine=vllm"]]
     estimators = [[f"algo={algo}"] for algo in ESTIMATORS]
-    for command in ("config", "eval", "warmstart", "play", "compare", "diagnose"):
+    for command in ("config", "eval", "warmstart", "play", "compare", "estimator-bias"):
         for choice in [*choices, *(estimators if command == "config" else [])]:
             extra = ["out=x"] if command == "warmstart" else []
             keys = load_config(command, [*choice, *extra])

@@ -1,4 +1,4 @@
-"""`hgpo-gym report`, `health`, `inspect` and `diagnose`: what there is to see of runs and estimators."""
+"""`hgpo-gym report`, `health`, `inspect` and `estimator-bias`: what there is to see of runs and estimators."""
 
 import argparse
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from hgpo_gym.analysis.estimator_bias.run import DiagnoseSettings, run_diagnosis
+from hgpo_gym.analysis.estimator_bias.run import BiasSettings, measure_bias
 from hgpo_gym.analysis.health import health_of_run
 from hgpo_gym.analysis.inspection import inspect_evaluation, inspect_run
 from hgpo_gym.analysis.report import write_report
@@ -43,8 +43,8 @@ def inspect(parsed: argparse.Namespace) -> None:
         inspect_run(parsed.run, step=parsed.step, **shown)
 
 
-def diagnose(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
-    """`hgpo-gym diagnose`"""
+def estimator_bias(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
+    """`hgpo-gym estimator-bias`"""
     with mistakes_explained():
-        settings = parse_section(DiagnoseSettings, config["diagnose"], "diagnose.")
-        run_diagnosis(PlaySettings.parse(config), settings, Path(config["out"]), Progress())
+        settings = parse_section(BiasSettings, config["bias"], "bias.")
+        measure_bias(PlaySettings.parse(config), settings, Path(config["out"]), Progress())

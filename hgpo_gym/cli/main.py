@@ -18,7 +18,7 @@ COMMANDS = {
     "league": "the same comparison in several environments; one report on all of them",
     "eval": "evaluate a model, an endpoint, the expert or random actions on every task of a split",
     "warmstart": "make a model that imitates episodes, and save it",
-    "diagnose": "measure bias and variance of the advantage estimators where true advantages can be known",
+    "estimator-bias": "measure bias and variance of the advantage estimators where true advantages can be known",
     "play": "act in an environment by hand and see the context keys",
     "report": "compare finished runs: a page of curves, tables and how sure they are",
     "health": "say what went wrong in a run, the likely cause and the setting to try",
@@ -58,10 +58,10 @@ EXAMPLES = {
         "hgpo-gym eval policy=expert env=alfworld env.data=/data/alfworld evaluation.split=valid_seen",
     ],
     "warmstart": ["hgpo-gym warmstart env=signpost_maze warmstart.source=expert out=models/signpost"],
-    "diagnose": [
-        "hgpo-gym diagnose",
-        "hgpo-gym diagnose env.plates=true env.max_episode_steps=200",
-        "hgpo-gym diagnose env=alfworld env.split=generated 'diagnose.group_sizes=[4,8,16]' diagnose.episodes=256",
+    "estimator-bias": [
+        "hgpo-gym estimator-bias",
+        "hgpo-gym estimator-bias env.plates=true env.max_episode_steps=200",
+        "hgpo-gym estimator-bias env=alfworld env.split=generated 'bias.group_sizes=[4,8,16]' bias.episodes=256",
     ],
     "report": ["hgpo-gym report runs/compare-signpost_maze", "hgpo-gym report runs/first runs/second --out runs/both"],
     "health": ["hgpo-gym health runs/signpost_maze-hgpo-seed0"],
@@ -166,7 +166,7 @@ SETTINGS = {
     "league": "hgpo_gym.cli.training:league",
     "warmstart": "hgpo_gym.cli.training:warmstart",
     "eval": "hgpo_gym.cli.evaluation:evaluate",
-    "diagnose": "hgpo_gym.cli.looking:diagnose",
+    "estimator-bias": "hgpo_gym.cli.looking:estimator_bias",
     "play": "hgpo_gym.cli.play:play",
 }
 """Commands that take settings, key=value: what acts on (the composed configuration, the arguments)."""

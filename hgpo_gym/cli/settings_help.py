@@ -41,9 +41,9 @@ OWN_SETTINGS = {
         "openai.model=NAME": "of policy=openai, as the endpoint openai.base_url=URL names it",
     },
     "warmstart": {"out=FOLDER": "where the model is saved; has to be given"},
-    "diagnose": {
-        "diagnose.group_sizes=[8]": "episodes in a group; diagnose.tasks=6, diagnose.episodes=2048 how many are played",
-        "diagnose.norm=mean_norm": "and diagnose.gamma=0.95, of the estimators",
+    "estimator-bias": {
+        "bias.group_sizes=[8]": "episodes in a group; bias.tasks=6, bias.episodes=2048 how many are played",
+        "bias.norm=mean_norm": "and bias.gamma=0.95, of the estimators",
         "out=FOLDER": "for findings.csv, context_bias.csv and errors.png",
     },
     "play": {"task_id=ID": "the task to begin with"},

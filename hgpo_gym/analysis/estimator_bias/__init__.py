@@ -1,1 +1,1 @@
-"""How far advantage estimates are from the true advantages, where those can be known: `hgpo-gym diagnose`."""
+"""How far advantage estimates are from the true advantages, where those can be known: `hgpo-gym estimator-bias`."""

@@ -172,7 +172,7 @@ def sampled_stages(
             collect(collected, actor, task_id, settings, restarting)
             on_progress(number * len(task_ids) + done + 1, len(settings.random_actions) * len(task_ids), task_id)
         if not collected.own:
-            raise ValueError(f"No step was probed: raise diagnose.episodes={settings.episodes}.")
+            raise ValueError(f"No step was probed: raise bias.episodes={settings.episodes}.")
         groups = _Groups(collected, settings)
         won = np.mean([collected.trajectories[episode].won for pool in collected.pool for episode in pool])
         stages.append(Stage(f"{share:.0%} random", float(won), groups.compare))
@@ -259,7 +259,7 @@ class _Groups:
     def compare(self, group_size: int) -> Comparison:
         """The independent groups of each probe, whose step is measured."""
         if group_size > self.settings.episodes:
-            raise ValueError(f"Groups of {group_size} need diagnose.episodes={group_size} or more.")
+            raise ValueError(f"Groups of {group_size} need bias.episodes={group_size} or more.")
         generator = np.random.default_rng((Stream.SAMPLED_GROUP, self.settings.seed, group_size))
         members = np.concatenate(
             [self._members(probe, group_size, generator) for probe in range(len(self.collected.own))]

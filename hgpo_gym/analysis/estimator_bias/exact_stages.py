@@ -127,7 +127,7 @@ class _Rollouts:
 def _compare(rollouts: _Rollouts, group_size: int, *, settings: ExactSettings) -> Comparison:
     """The same episodes in groups of any size that divides their number."""
     if settings.episodes % group_size:
-        raise ValueError(f"diagnose.episodes={settings.episodes} is not a multiple of the group size {group_size}.")
+        raise ValueError(f"bias.episodes={settings.episodes} is not a multiple of the group size {group_size}.")
     batch = replace(rollouts.batch, group=rollouts.batch.trajectory // group_size)
     generator = np.random.default_rng((Stream.EXACT_BATCH, settings.seed))
     rows = list(split_rows(batch.group, settings.groups_a_batch, generator))

@@ -1,4 +1,4 @@
-"""What `hgpo-gym diagnose` found, as tables, CSV and a picture."""
+"""What `hgpo-gym estimator-bias` found, as tables, CSV and a picture."""
 
 import csv
 from collections.abc import Collection, Sequence
@@ -56,7 +56,8 @@ def show(
         )
         columns = ["estimator", "bias²", "variance", "error", "sign", "cosine"]
         for column in columns + [f"in {sizes[-1]}s"] * (shown != sizes[-1]):
-            table.add_column(column, justify="left" if column == "estimator" else "right", no_wrap=True)
+            label = column == "estimator"  # never shortened: in a narrow terminal the numbers take two lines
+            table.add_column(column, justify="left" if label else "right", no_wrap=label)
         overall = {
             (found.estimator, found.group_size): found.errors
             for found in findings

@@ -1,4 +1,4 @@
-"""`hgpo-gym diagnose`: every configured estimator, group size and stage of training, measured."""
+"""`hgpo-gym estimator-bias`: every configured estimator, group size and stage of training, measured."""
 
 import inspect
 from collections.abc import Mapping
@@ -27,8 +27,8 @@ TRUE_BASELINE = "true_baseline"
 """The label of G_t - V(h_t) with the exact V: what no other baseline can better."""
 
 
-class DiagnoseSettings(Section):
-    """See `configs/diagnose.yaml`."""
+class BiasSettings(Section):
+    """See `configs/estimator-bias.yaml`."""
 
     estimators: dict[str, dict[str, Any]]
     gamma: Annotated[float, Field(ge=0, le=1)]
@@ -57,7 +57,7 @@ class Measured:
         return self.options.get("norm") != "mean_norm"
 
 
-def run_diagnosis(run: PlaySettings, settings: DiagnoseSettings, out: Path, progress: Progress) -> list[Finding]:
+def measure_bias(run: PlaySettings, settings: BiasSettings, out: Path, progress: Progress) -> list[Finding]:
     """Measure, print the tables, write `findings.csv`, `context_bias.csv` and `errors.png` into `out`.
 
     Raises:
@@ -82,24 +82,24 @@ def run_diagnosis(run: PlaySettings, settings: DiagnoseSettings, out: Path, prog
     return findings
 
 
-def _complete(label: str, entry: Mapping[str, Any], settings: DiagnoseSettings) -> Measured:
+def _complete(label: str, entry: Mapping[str, Any], settings: BiasSettings) -> Measured:
     """An entry of the configuration with the common options filled in. Raises ValueError if it cannot be."""
     if "estimator" not in entry:
-        raise ValueError(f"diagnose.estimators.{label} needs estimator=..., one of {', '.join(ESTIMATORS)}.")
+        raise ValueError(f"bias.estimators.{label} needs estimator=..., one of {', '.join(ESTIMATORS)}.")
     name = entry["estimator"]
     own = {option: value for option, value in entry.items() if option not in ("estimator", "restarts")}
     ESTIMATORS.check_options(name, own)
     restarts = entry.get("restarts", 0)
     if not isinstance(restarts, int) or restarts < 0:
-        raise ValueError(f"diagnose.estimators.{label}.restarts={restarts}: choose a whole number, 0 or more.")
+        raise ValueError(f"bias.estimators.{label}.restarts={restarts}: choose a whole number, 0 or more.")
     if restarts and "value" not in needed_by(ESTIMATORS[name]):
-        raise ValueError(f"diagnose.estimators.{label}.restarts={restarts}: {name} reads no column 'value'.")
+        raise ValueError(f"bias.estimators.{label}.restarts={restarts}: {name} reads no column 'value'.")
     common = {"gamma": settings.gamma, "norm": settings.norm}
     known = inspect.signature(ESTIMATORS[name]).parameters
     return Measured(name, {option: value for option, value in common.items() if option in known} | own, restarts)
 
 
-def _stages(run: PlaySettings, settings: DiagnoseSettings, progress: Progress, restarts: int) -> list[Stage]:
+def _stages(run: PlaySettings, settings: BiasSettings, progress: Progress, restarts: int) -> list[Stage]:
     """Exact ones where the rules are at hand, else by continuations; their batches have so many restarts."""
     env = make(run.env.id, **run.env.options)
     assert env.spec is not None
@@ -137,8 +137,8 @@ def _measure(stage: Stage, group_size: int, estimators: Mapping[str, Measured]) 
     comparison = stage.compare(group_size)
     if comparison.truth.signal <= 0:
         raise ValueError(
-            f"{stage.name}: the true advantages are lost in the noise of their estimates. Raise diagnose.probes and "
-            "diagnose.continuations."
+            f"{stage.name}: the true advantages are lost in the noise of their estimates. Raise bias.probes and "
+            "bias.continuations."
         )
     findings = []
     for label, estimator in estimators.items():

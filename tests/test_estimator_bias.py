@@ -13,7 +13,7 @@ from hgpo_gym.analysis.estimator_bias.decision_process import Situations, unfold
 from hgpo_gym.analysis.estimator_bias.exact import baseline, context_bias, solve, success_rate
 from hgpo_gym.analysis.estimator_bias.measure import Truth, measure
 from hgpo_gym.analysis.estimator_bias.policies import improved, stages_of_training, uniform_policy
-from hgpo_gym.analysis.estimator_bias.run import DiagnoseSettings, run_diagnosis
+from hgpo_gym.analysis.estimator_bias.run import BiasSettings, measure_bias
 from hgpo_gym.analysis.estimator_bias.simulate import roll_out
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs.registration import make
@@ -207,7 +207,7 @@ def test_restarts_sample_the_exact_values():
 def test_the_exact_maze_measures_every_configured_estimator():
     (stage,) = maze_stages(episodes=64, restarts=9, history_length=4, slip=0.1)
     comparison = stage.compare(8)
-    entries = parse_section(DiagnoseSettings, load_config("diagnose", [])["diagnose"], "diagnose.").estimators
+    entries = parse_section(BiasSettings, load_config("estimator-bias", [])["bias"], "bias.").estimators
     for entry in entries.values():
         own = {"restarts": 0, **entry}
         assert np.isfinite(comparison.estimates(own.pop("estimator"), **own)).all()
@@ -504,20 +504,20 @@ def test_where_a_block_holds_all_there_is_no_interval():
     assert np.isnan([errors.bias2_se, errors.error_se, errors.cosine_se]).all()
 
 
-def diagnose(tmp_path, *overrides):
-    """The findings of a small diagnosis, over all steps, by estimator; and what was printed."""
-    small = ["diagnose.group_sizes=[4]", "diagnose.tasks=4", "diagnose.episodes=16", "diagnose.probes=16"]
-    config = load_config("diagnose", [*small, "diagnose.continuations=8", *overrides])
-    settings = parse_section(DiagnoseSettings, config["diagnose"], "diagnose.")
-    findings = run_diagnosis(RunSettings.parse(config), settings, tmp_path, Progress())
+def measured(tmp_path, *overrides):
+    """The findings of a small measurement, over all steps, by estimator; and what was printed."""
+    small = ["bias.group_sizes=[4]", "bias.tasks=4", "bias.episodes=16", "bias.probes=16"]
+    config = load_config("estimator-bias", [*small, "bias.continuations=8", *overrides])
+    settings = parse_section(BiasSettings, config["bias"], "bias.")
+    findings = measure_bias(RunSettings.parse(config), settings, tmp_path, Progress())
     return {found.estimator: found.errors for found in findings if found.steps == "all"}
 
 
 @pytest.mark.parametrize("overrides", [["env=secret_word", "env.consonants=2"], ["env=sokoban", "env.levels=12"]])
 def test_environments_with_snapshots_are_measured_by_restarts(tmp_path, capsys, overrides):
     """Every configured estimator has an interval; where no action is listed, a random one is somebody else's guess."""
-    found = diagnose(tmp_path, *overrides, "diagnose.random_actions=[0.5]")
-    assert found.keys() == load_config("diagnose", [])["diagnose"]["estimators"].keys()
+    found = measured(tmp_path, *overrides, "bias.random_actions=[0.5]")
+    assert found.keys() == load_config("estimator-bias", [])["bias"]["estimators"].keys()
     assert all(0 < errors.error_se < np.inf for label, errors in found.items() if label != "pass_at_k")
     assert all(errors.truth_noise > 0 for errors in found.values())
     printed = capsys.readouterr().out
@@ -538,21 +538,21 @@ def test_an_unlimited_memory_has_no_exact_values():
 
 def test_groups_must_divide_the_episodes():
     (stage,) = maze_stages(episodes=100)
-    with pytest.raises(ValueError, match=r"diagnose\.episodes=100 is not a multiple of the group size 8"):
+    with pytest.raises(ValueError, match=r"bias\.episodes=100 is not a multiple of the group size 8"):
         stage.compare(8)
 
 
-WITHOUT_RESTARTS = [f"~diagnose.estimators.vineppo_{count}" for count in (1, 3, 9)]
+WITHOUT_RESTARTS = [f"~bias.estimators.vineppo_{count}" for count in (1, 3, 9)]
 
 
 def test_alfworld_is_measured_by_continuations(alfworld_data, tmp_path, monkeypatch):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
-    small = ["diagnose.group_sizes=[4,8]", "diagnose.tasks=2", "diagnose.episodes=60", "diagnose.probes=15"]
-    less = ["diagnose.random_actions=[0.5]", "diagnose.continuations=16", *WITHOUT_RESTARTS]
+    small = ["bias.group_sizes=[4,8]", "bias.tasks=2", "bias.episodes=60", "bias.probes=15"]
+    less = ["bias.random_actions=[0.5]", "bias.continuations=16", *WITHOUT_RESTARTS]
     env = ["env=alfworld", f"env.data={alfworld_data}", "env.split=valid_seen", "env.max_episode_steps=30"]
-    config = load_config("diagnose", [*env, *small, *less])
-    settings = parse_section(DiagnoseSettings, config["diagnose"], "diagnose.")
-    findings = run_diagnosis(RunSettings.parse(config), settings, tmp_path / "out", Progress())
+    config = load_config("estimator-bias", [*env, *small, *less])
+    settings = parse_section(BiasSettings, config["bias"], "bias.")
+    findings = measure_bias(RunSettings.parse(config), settings, tmp_path / "out", Progress())
     overall = {found.estimator: found.errors for found in findings if (found.steps, found.group_size) == ("all", 8)}
     assert overall["hgpo_k2"].coverage == 1
     assert 0 < overall["hgpo_gae"].error < overall["gigpo"].error
