@@ -2,14 +2,16 @@
 
 import io
 import json
+import re
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from hgpo_gym.analysis.report import write_report
+from hgpo_gym.config.compose import load_config
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.health import CHECKS, signs
+from hgpo_gym.trainers.health import CHECKS, Sign, signs
 from hgpo_gym.trainers.metric_table import METRICS
 from hgpo_gym.trainers.run_directory import flatten, read_config, read_metrics
 from tests.commands import run as command
@@ -129,8 +131,21 @@ def test_success_that_falls_is_told_from_chance():
 def test_a_remedy_says_what_the_setting_is_now_and_whose_it_is():
     sign = found({"kl_behaviour": 3.0})["kl_behaviour"]
     assert "lower trainer.learning_rate (now 0.5) tenfold" in sign.remedy
-    theirs = {"learner.name": "sb3", "algo.learning_rate": 1}
-    assert "lower algo.learning_rate (now 1) tenfold" in found({"kl_behaviour": 3.0}, **theirs)["kl_behaviour"].remedy
+
+
+@pytest.mark.parametrize("algorithm", ["sb3_ppo", "sb3_dqn"])
+def test_a_remedy_names_only_settings_that_the_learner_reads(algorithm):
+    settings = flatten(load_config("config", [f"algo={algorithm}"]))
+    for check in CHECKS:
+        remedy = Sign(check, (1,), 3.0, 1.0, settings).remedy
+        assert not re.search(r"\b(trainer|warmstart)\.|sampler=", remedy)
+        named = re.findall(r"algo\.\w+", remedy)
+        assert all(setting in settings for setting in named)
+        assert named or "rollout." in remedy or "other options of algo" in remedy
+    if algorithm == "sb3_ppo":
+        assert Sign(CHECKS[0], (1,), 3.0, 1.0, settings).remedy == (
+            "Try: lower algo.learning_rate (now 0.001) tenfold; take algo.n_epochs=1."
+        )
 
 
 def test_healthy_runs_are_not_warned(runs):

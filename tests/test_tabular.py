@@ -213,7 +213,10 @@ def test_the_kl_loss_holds_the_policy_to_the_uniform_one(tmp_path):
         (["train", "model.level=3"], "model.level=3: memory.history_length=2 makes levels 0 to 2."),
         (["train", "model.capacity=0"], "model.capacity=0: must be above 0."),
         (["train", "model.capacity=3", "run_dir=runs/full"], "The table is full: model.capacity=3 logits"),
-        (["warmstart", "out=models/table"], "model.kind=tabular: only a language model has a warm start."),
+        (
+            ["warmstart", "out=models/table"],
+            "model.kind=tabular: this command saves a language model, for model.path to load: set model=tiny.",
+        ),
     ],
 )
 def test_mistakes_are_named_with_a_remedy(arguments, message, capsys, tmp_path, monkeypatch):

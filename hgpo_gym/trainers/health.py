@@ -30,7 +30,7 @@ class Check:
         kind: `above` or `below` the limit; `fallen` below that share of the best mean of `WINDOW` iterations.
         limit: see `kind`; times the setting `of`, where that is given.
         cause: the likely one.
-        remedy: settings to try; names of settings get the run's values beside them.
+        remedy: settings to try, `; ` between them; names of settings get the run's values beside them.
         in_a_row: iterations that it must hold for; those that have no value of the metric do not hold.
         while_success_below: it is no sign in a run that is as good as this.
         of: a setting.
@@ -60,7 +60,7 @@ CHECKS = (
         "above",
         3.0,
         "the policy has left the weights that it began with",
-        "raise trainer.kl_coef, or lower trainer.learning_rate",
+        "lower trainer.learning_rate; raise trainer.kl_coef",
         in_a_row=3,
     ),
     Check(
@@ -68,7 +68,7 @@ CHECKS = (
         "above",
         0.6,  # objective=gspo has a tight bound, and about 0.5 in runs that learn
         "updates go so far that the objective's bound leaves most tokens without a gradient",
-        "lower trainer.learning_rate, take trainer.update_epochs=1 or a larger trainer.mini_batch_size",
+        "lower trainer.learning_rate; take trainer.update_epochs=1; take a larger trainer.mini_batch_size",
         in_a_row=2,
     ),
     Check(
@@ -95,7 +95,7 @@ CHECKS = (
         "below",
         0.02,
         "the policy has settled on one answer before it was a good one",
-        "raise trainer.entropy_coef or trainer.clip_high; lower trainer.learning_rate",
+        "raise trainer.entropy_coef; raise trainer.clip_high; lower trainer.learning_rate",
         in_a_row=2,
         while_success_below=0.8,
     ),
@@ -243,13 +243,29 @@ def _after_the_best(success: np.ndarray, share: float, episodes: int) -> tuple[n
     return means, np.where(best >= LEAST_BEST, limits, 0.0)
 
 
+SB3_NAMES = {
+    "trainer.learning_rate": "algo.learning_rate",
+    "trainer.update_epochs": "algo.n_epochs",
+    "trainer.mini_batch_size": "algo.batch_size",
+    "trainer.entropy_coef": "algo.ent_coef",
+    "trainer.clip_high": "algo.clip_range",
+}
+"""What algorithms of Stable-Baselines3 call a setting, where they have it."""
+POLICY_GRADIENT_ALONE = re.compile(r"\b(?:trainer|warmstart|engine)\.|\b(?:sampler|prompt|shaping)=|\balgo\.norm\b")
+"""Settings that another learner does not read."""
+
+
 def _with_values(text: str, settings: Mapping[str, Any]) -> str:
-    """The text, with the run's value after each setting that it names; an algorithm with a learner of its own has the
-    learning rate among its options."""
+    """The text, with the run's value after each setting that it names; for an algorithm with a learner of its own, with
+    the names of its options, and without what it does not read."""
     if settings.get("learner.name", "policy_gradient") != "policy_gradient":
-        text = text.replace("trainer.learning_rate", "algo.learning_rate")
+        for ours, theirs in SB3_NAMES.items():
+            if theirs in settings:
+                text = text.replace(ours, theirs)
+        kept = [part for part in text.split("; ") if not POLICY_GRADIENT_ALONE.search(part)]
+        text = "; ".join(kept) or "other options of algo"
     return re.sub(
-        r"\b[a-z]+(?:\.[a-z_]+)+\b(?!=)",
+        r"\b[a-z]+(?:\.[a-z_0-9]+)+\b(?!=)",
         lambda name: f"{name[0]} (now {settings[name[0]]})" if name[0] in settings else name[0],
         text,
     )

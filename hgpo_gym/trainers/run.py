@@ -266,7 +266,7 @@ class Run:
         """Save a checkpoint. Returns False, or at last raises CheckpointNotSavedError, if the disk is full."""
         state = {
             "evaluations": self.evaluations,
-            "metrics": self.directory.metrics(),
+            "metrics": self.metrics,
             "learner": self.learner.state(),
         }
         try:
@@ -285,7 +285,7 @@ class Run:
         return best_evaluation(self.evaluations)["iteration"]
 
     def _summary(self) -> dict[str, Any]:
-        metrics = self.directory.metrics()
+        metrics = self.metrics
         seconds = {name: sum(line[f"seconds_{name}"] for line in metrics) for name in PARTS}
         seconds["evaluation"] = sum(result["seconds"] for result in self.evaluations)
         return {

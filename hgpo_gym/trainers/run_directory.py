@@ -107,9 +107,6 @@ class RunDirectory:
             for logger in self._loggers:
                 logger.log(numbers)
 
-    def metrics(self) -> list[dict[str, Any]]:
-        return read_metrics(self.path)
-
     def restore_metrics(self, metrics: list[dict[str, Any]]) -> None:
         """Put metrics.jsonl in the state of a checkpoint: what came after it is about to be made again."""
         write_whole(self.metrics_path, "".join(json.dumps(line) + "\n" for line in metrics))

@@ -56,8 +56,8 @@ def show(
         )
         columns = ["estimator", "bias²", "variance", "error", "sign", "cosine"]
         for column in columns + [f"in {sizes[-1]}s"] * (shown != sizes[-1]):
-            label = column == "estimator"  # never shortened: in a narrow terminal the numbers take two lines
-            table.add_column(column, justify="left" if label else "right", no_wrap=label)
+            name = column == "estimator"  # never shortened: in a narrow terminal the numbers take two lines
+            table.add_column(column, justify="left" if name else "right", no_wrap=name)
         overall = {
             (found.estimator, found.group_size): found.errors
             for found in findings
