@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.throughput.generation import Engine, LockStep, Ours, Spent, answer_all, spend
 from benchmarks.throughput.update import OurUpdate, TrlUpdate, gradients_apart, update_settings
-from benchmarks.throughput.workload import Step, make_model, record_steps
+from benchmarks.throughput.workload import TASKS, Step, make_model, record_steps
 from hgpo_gym.cli.training import quiet_libraries
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.policies import Sampling, TokenRecord
@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=["naive", "naive-running", "ours"])
     parser.add_argument("--model", help="a folder or hub name (a tiny model, made from scratch)")
     parser.add_argument("--precision", choices=PRECISIONS, default="float32", help="of generation and its cache")
+    parser.add_argument("--tasks", type=int, default=TASKS, help="of eight episodes each (default 8)")
     parser.add_argument("--steps", type=int, default=6, help="steps of the episodes, evenly spread (default 6)")
     parser.add_argument("--max-new-tokens", type=int, default=256)
     parser.add_argument("--rows", type=int, default=256, help="answers to train on (default 256)")
@@ -49,7 +50,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="the best counts (default 3)")
     options = parser.parse_args()
     quiet_libraries(threads=1)
-    steps = record_steps()
+    steps = record_steps(options.tasks)
     model, tokenizer = make_model(steps) if options.model is None else load_model(options.model, device="cpu")
     print(f"{model.num_parameters():,} parameters, vocabulary {len(tokenizer)}, generation in {options.precision}")
     steps = [steps[index] for index in np.linspace(0, len(steps) - 1, options.steps).astype(int)]

@@ -54,11 +54,11 @@ class _Recorder:
         return self._expert.generate(requests, sampling)
 
 
-def record_steps(seed: int = 0) -> list[Step]:
-    """The prompts of episodes in ALFWorld's generated games, which need no download."""
+def record_steps(tasks: int = TASKS, seed: int = 0) -> list[Step]:
+    """The prompts of episodes of so many tasks in ALFWorld's generated games, which need no download."""
     vector = TextVectorEnv(
         "hgpo_gym/ALFWorld-v0",
-        TASKS,
+        tasks,
         GROUP_SIZE,
         split="generated_test",
         max_episode_steps=EPISODE_STEPS,
@@ -66,14 +66,14 @@ def record_steps(seed: int = 0) -> list[Step]:
     )
     env, recorder = ContextWrapper(vector, "bare", window=2, history_length=2), _Recorder()
     task_ids = [vector.task_ids[index] for index in np.random.default_rng(seed).permutation(len(vector.task_ids))]
-    seeds = [(seed, group) for group in range(TASKS)]
-    collect(env, recorder, Sampling(), task_ids=task_ids[:TASKS], seeds=seeds)
+    seeds = [(seed, group) for group in range(tasks)]
+    collect(env, recorder, Sampling(), task_ids=task_ids[:tasks], seeds=seeds)
     env.close()
     last: dict[int, Request] = {}
     steps = []
     for call in recorder.calls:
         last |= call
-        rows = range(TASKS * GROUP_SIZE)
+        rows = range(tasks * GROUP_SIZE)
         steps.append(Step([last[row] for row in rows], np.array([row in call for row in rows])))
     return steps
 
