@@ -127,7 +127,9 @@ def test_a_given_model_is_told_of_before_the_first_silence(dtype, warned, chat_m
     short = ["evaluation.decoding_seeds=1", "env.max_episode_steps=1", "rollout.max_new_tokens=2"]
     train(tmp_path, f"model.dtype={dtype}", base=[*maze, *short], progress=Progress(Console(file=said)))
     lines = said.getvalue().splitlines()
-    expected = [f"Loading {chat_model}", UNEXPLAINED, *warned, "Evaluating ", "Before training: evaluation of test "]
+    size = f"{load_model(str(chat_model), device='cpu')[0].num_parameters():,} parameters on "
+    loaded = [f"Loading {chat_model}", UNEXPLAINED, *warned, size]
+    expected = [*loaded, "Evaluating 9 episodes of test", "Before training: evaluation of test "]
     for line, beginning in zip(lines, expected, strict=True):
         assert line.startswith(beginning)
 
