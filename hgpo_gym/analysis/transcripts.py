@@ -6,6 +6,7 @@ from pathlib import Path
 from hgpo_gym.analysis.report.blocks import Block, Chapter, Code, Column, Paragraph, Section, Table, Value
 from hgpo_gym.analysis.report.write import write_html
 from hgpo_gym.trainers.rollouts.conversations import Conversation, Exchange, write
+from hgpo_gym.trainers.rollouts.failures import ToldFailure
 
 NO_ACTION = "no action was found in it"
 
@@ -58,6 +59,43 @@ def conversation(one: Conversation, number: int, *, folded: bool = True) -> Sect
         blocks += exchanged(exchange, f"{number}.{step}")
     result = "won" if one.won else "not won"
     return Section(f"Episode {number}: {one.task_id}, {result}", blocks, folded=folded)
+
+
+def failed_episodes(told: Sequence[tuple[int, str, ToldFailure]]) -> Section:
+    """A line an attempt at an episode whose environment failed: iteration, phase, what happened."""
+    rows: list[tuple[Value, ...]] = [
+        (
+            number,
+            iteration,
+            phase,
+            failure.conversation.task_id,
+            failure.attempt,
+            len(failure.conversation.exchanges),
+            "given up" if failure.given_up else "played again",
+            failure.error,
+        )
+        for number, (iteration, phase, failure) in enumerate(told, start=1)
+    ]
+    columns = (
+        Column("number", "whole"),
+        Column("iteration", "whole"),
+        Column("in"),
+        Column("task"),
+        Column("attempt", "whole"),
+        Column("answers", "whole"),
+        Column("then"),
+        Column("error"),
+    )
+    caption = "Given up: the task's group was left out, or the episode of an evaluation counted as not won."
+    return Section("Episodes whose environment failed", [Table("failures", caption, columns, tuple(rows))])
+
+
+def failed_episode(iteration: int, phase: str, failure: ToldFailure, number: int, *, folded: bool = True) -> Section:
+    """What was said in it, and the error."""
+    said = conversation(failure.conversation, number)
+    blocks: list[Block] = [*said.blocks, Paragraph(failure.error), Code(failure.traceback)]
+    title = f"Failure {number}: {failure.conversation.task_id}, {phase} of iteration {iteration}"
+    return Section(title, blocks, folded=folded)
 
 
 def exchanged(exchange: Exchange, name: str) -> list[Block]:

@@ -26,6 +26,7 @@ from hgpo_gym.trainers.policies.base import MeteredPolicy, NoAnswerError, Policy
 from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
+from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import flatten
@@ -69,8 +70,10 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
                 team=TEAMS.bind(settings.team)(),
                 tasks=evaluation.tasks,
                 keep=0 if transcripts is None else None,
+                replays=settings.rollout.replays or 0,
+                max_failed=settings.rollout.max_failed,
             )
-    except NoAnswerError as error:
+    except (NoAnswerError, EpisodesFailedError) as error:
         raise CommandFailed(str(error), 1) from None
     except KeyboardInterrupt:
         if not metered:
@@ -85,6 +88,13 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
     if kind == "model" and summary["valid_action_rate"] < VALID_ACTIONS.limit:
         few = Sign(VALID_ACTIONS, (), summary["valid_action_rate"], VALID_ACTIONS.limit, flatten(settings.resolved))
         progress.line(str(few))
+    if result.failures:
+        last = result.failures[-1]
+        progress.line(
+            f"Environments failed in {len(result.failures)} attempts at an episode; of those that failed each time "
+            f"({summary['failed']}) none counts as won. The last error, in task {last.outcome.task_id!r}: "
+            f"{last.error}"
+        )
     if transcripts is not None:
         title = f"{kind} on {place}"
         progress.line(f"Transcripts: {write_transcripts(result.conversations, transcripts, title)}")

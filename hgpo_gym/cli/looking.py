@@ -9,7 +9,7 @@ from rich.console import Console
 
 from hgpo_gym.analysis.estimator_bias.run import BiasSettings, measure_bias
 from hgpo_gym.analysis.health import health_of_run
-from hgpo_gym.analysis.inspection import inspect_evaluation, inspect_run
+from hgpo_gym.analysis.inspection import inspect_evaluation, inspect_failures, inspect_run
 from hgpo_gym.analysis.report import write_report
 from hgpo_gym.analysis.report.write import show
 from hgpo_gym.cli.errors import mistakes_explained
@@ -39,6 +39,8 @@ def inspect(parsed: argparse.Namespace) -> None:
     shown = {"iteration": parsed.iteration, "task": parsed.task, "html": parsed.html, "console": Console()}
     if parsed.evaluation:
         inspect_evaluation(parsed.run, **shown)
+    elif parsed.failures:
+        inspect_failures(parsed.run, **shown)
     else:
         inspect_run(parsed.run, step=parsed.step, **shown)
 

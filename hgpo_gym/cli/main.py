@@ -121,6 +121,11 @@ def add_inspect_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--evaluation", action="store_true", help="what was said in an evaluation; --task is an episode's number"
     )
+    command.add_argument(
+        "--failures",
+        action="store_true",
+        help="episodes whose environment raised an error or hung, and what was said; --task is a number in the list",
+    )
     command.add_argument("--step", help="episode.step, both from 1 (the step on which the estimators differ most)")
     command.add_argument("--html", type=Path, metavar="FILE", help="write the same as a page, with the graph drawn")
     command.add_argument(

@@ -26,6 +26,7 @@ from hgpo_gym.trainers.models.initial_weights import initial_weights
 from hgpo_gym.trainers.models.language_model import LanguageModel
 from hgpo_gym.trainers.policies.huggingface import load_model, save_model
 from hgpo_gym.trainers.policies.tabular import TableFullError
+from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
 from hgpo_gym.trainers.rollouts.player import NotRecordedError
 from hgpo_gym.trainers.run import Run, processes_of
 from hgpo_gym.trainers.settings import RunSettings
@@ -56,6 +57,12 @@ def _train(settings: RunSettings) -> bool:
         raise CommandFailed(
             f"iteration {run.iteration + 1}: {error} Stopped. The last good checkpoint is "
             f"{run.checkpoints.newest()}; a smaller trainer.learning_rate may help.",
+            1,
+        ) from None
+    except EpisodesFailedError as error:
+        raise CommandFailed(
+            f"after iteration {run.iteration}: {error} Stopped. With resume=auto the same command goes on from "
+            f"{run.checkpoints.newest()}.",
             1,
         ) from None
     except (CheckpointNotSavedError, NotWrittenError) as error:

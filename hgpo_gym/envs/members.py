@@ -1,15 +1,17 @@
 """The sub-environments of a TextVectorEnv: what an episode starts from, how it is brought back, and those that live in
 this process. `workers` has those in processes of their own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import gymnasium
 import numpy as np
 
 ResetResult = tuple[str, dict[str, Any]]
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
+_Answer = TypeVar("_Answer")
 
 
 class EpisodeStart(NamedTuple):
@@ -54,39 +56,47 @@ class EpisodeReplay:
 
 
 class Members(Protocol):
-    """Sub-environments by row number. Requests name the rows they are for; answers come by row.
+    """Sub-environments by row number. Requests name the rows they are for; answers come by row. Where a sub-environment
+    has failed, the answer is the exception, and its row has to begin anew.
 
     A step is sent and its result received. `receive` waits until there are results of `at_least` so many rows that were
     sent an action, and returns all that there are.
     """
 
-    def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening]: ...
+    def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening | Exception]: ...
 
     def send(self, actions: Mapping[int, str]) -> None: ...
 
-    def receive(self, at_least: int) -> dict[int, StepResult]: ...
+    def receive(self, at_least: int) -> dict[int, StepResult | Exception]: ...
 
     def close(self) -> None: ...
 
 
 class LocalMembers:
-    """Sub-environments in this process."""
+    """Sub-environments in this process. One that raises an error is made anew, brought back to where it was and asked
+    once more; what it raises then is its answer.
 
-    def __init__(self, envs: Mapping[int, gymnasium.Env[str, str]]):
-        self._envs = dict(envs)
-        self._results: dict[int, StepResult] = {}
+    Args:
+        envs: by row.
+        make: makes another one.
+    """
 
-    def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening]:
+    def __init__(self, envs: Mapping[int, gymnasium.Env[str, str]], make: Callable[[], gymnasium.Env[str, str]]):
+        self._envs, self._make = dict(envs), make
+        self._episodes: dict[int, EpisodeReplay] = {}
+        self._results: dict[int, StepResult | Exception] = {}
+
+    def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening | Exception]:
         self._results.clear()
-        return {row: begin_episode(self._envs[row], start) for row, start in starts.items()}
+        return {row: self._begin(row, start) for row, start in starts.items()}
 
-    def step(self, actions: Mapping[int, str]) -> dict[int, StepResult]:
-        return {row: self._envs[row].step(action) for row, action in actions.items()}  # type: ignore[misc]
+    def step(self, actions: Mapping[int, str]) -> dict[int, StepResult | Exception]:
+        return {row: self._step(row, action) for row, action in actions.items()}
 
     def send(self, actions: Mapping[int, str]) -> None:
         self._results |= self.step(actions)
 
-    def receive(self, at_least: int) -> dict[int, StepResult]:  # noqa: ARG002 - all results are there already
+    def receive(self, at_least: int) -> dict[int, StepResult | Exception]:  # noqa: ARG002 - all are there already
         results, self._results = self._results, {}
         return results
 
@@ -94,13 +104,55 @@ class LocalMembers:
         for env in self._envs.values():
             env.close()
 
-    def replay(self, episodes: Mapping[int, EpisodeReplay]) -> dict[int, None]:
+    def replay(self, episodes: Mapping[int, EpisodeReplay]) -> dict[int, Exception | None]:
         """Bring rows to where their episodes had come."""
-        self.begin({row: episode.start for row, episode in episodes.items()})
+        answers: dict[int, Exception | None] = {}
         for row, episode in episodes.items():
-            for action in episode.actions:
-                self._envs[row].step(action)
-        return dict.fromkeys(episodes)
+            self._episodes[row] = episode
+            try:
+                self._bring_back(row)
+                answers[row] = None
+            except Exception as error:  # noqa: BLE001 - whatever an environment raises is its answer
+                answers[row] = error
+        return answers
+
+    def _begin(self, row: int, start: EpisodeStart) -> Opening | Exception:
+        self._episodes[row] = EpisodeReplay(start)
+        try:
+            return begin_episode(self._envs[row], start)
+        except Exception:  # noqa: BLE001 - likewise
+            return self._once_more(row, lambda: begin_episode(self._envs[row], start))
+
+    def _step(self, row: int, action: str) -> StepResult | Exception:
+        def step() -> StepResult:
+            return self._envs[row].step(action)  # type: ignore[return-value]
+
+        def step_from_there() -> StepResult:
+            self._bring_back(row)
+            return step()
+
+        try:
+            result: StepResult | Exception = step()
+        except Exception:  # noqa: BLE001 - likewise
+            result = self._once_more(row, step_from_there)
+        self._episodes[row].actions.append(action)
+        return result
+
+    def _once_more(self, row: int, ask: Callable[[], _Answer]) -> _Answer | Exception:
+        """The answer of an environment made anew, or what it raises."""
+        try:
+            with suppress(Exception):  # it is broken already
+                self._envs[row].close()
+            self._envs[row] = self._make()
+            return ask()
+        except Exception as error:  # noqa: BLE001 - likewise
+            return error
+
+    def _bring_back(self, row: int) -> None:
+        """To where its episode had come."""
+        begin_episode(self._envs[row], self._episodes[row].start)
+        for action in self._episodes[row].actions:
+            self._envs[row].step(action)
 
 
 def begin_episode(env: gymnasium.Env[str, str], start: EpisodeStart) -> Opening:

@@ -31,6 +31,9 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         num_tasks: groups, each with a task of its own.
         group_size: members of a group.
         workers: worker processes; 0 runs everything in this one.
+        contain_failures: a sub-environment that raises an error (twice: it is made anew and asked once more), or whose
+            worker dies or hangs twice, ends its own episode and no other: truncated, with reward 0, its info's
+            `failure` in words, and the error in `failures`. Otherwise the error is raised.
         worker_timeout: seconds that a reset or a step may take in a worker before it counts as hung; a worker that has
             several to do gets as many times that. None: as long as it takes.
         options: keyword options of the environment, `max_episode_steps` included.
@@ -46,6 +49,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         *,
         workers: int = 0,
         worker_timeout: float | None = None,
+        contain_failures: bool = False,
         **options: Any,
     ):
         for name, value, least in (("num_tasks", num_tasks, 1), ("group_size", group_size, 1), ("workers", workers, 0)):
@@ -74,13 +78,16 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
             )
         else:
             rest = {row: make(id, **options) for row in range(1, self.num_envs)}
-            self._members = LocalMembers({0: first, **rest})
+            self._members = LocalMembers({0: first, **rest}, lambda: make(id, **options))
         self._observations = [""] * self.num_envs
         self._terminations = np.ones(self.num_envs, dtype=np.bool_)
         self._truncations = np.zeros(self.num_envs, dtype=np.bool_)
         self._env_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         self.starts: dict[int, EpisodeStart] = {}
         """By row, what its episode started from."""
+        self._contain_failures = contain_failures
+        self.failures: dict[int, Exception] = {}
+        """By row, what ended its episode, until it begins anew; empty unless `contain_failures`."""
         self.stepping: set[int] = set()
         """The sub-environments that were sent an action whose result was not received yet."""
 
@@ -139,7 +146,8 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
                 that episode's actions up to the branch, from its reset on; and the number of the new member, from whom
                 chance is from there on. Without actions, an ordinary episode of this member begins.
 
-        Returns what was observed on the way to where the row's own steps begin, by row. The step limit counts that way.
+        Returns what was observed on the way to where the row's own steps begin, by row; rows of
+        `failures` are left out. The step limit counts that way.
 
         Raises:
             ValueError: an unknown task, an episode that ends before the branch, or results that were not received yet.
@@ -158,13 +166,29 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
                 raise ValueError(unknown_name("task_id", task_id, self.task_ids))
 
     def _begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening]:
-        openings = self._members.begin(starts)
-        for row, (reset, steps) in openings.items():
+        openings: dict[int, Opening] = {}
+        for row, opening in self._members.begin(starts).items():
             self.starts[row] = starts[row]
+            self.failures.pop(row, None)
+            if isinstance(opening, Exception):
+                self._observations[row], self._env_infos[row] = "", {}
+                self._fail(row, opening)
+                continue
+            openings[row] = opening
+            reset, steps = opening
             last = steps[-1] if steps else reset
             self._observations[row], self._env_infos[row] = last[0], last[-1]
             self._terminations[row] = self._truncations[row] = False
         return openings
+
+    def _fail(self, row: int, error: Exception) -> StepResult:
+        """End the episode of a sub-environment that has failed; raises the error unless failures are contained."""
+        if not self._contain_failures:
+            raise error
+        self.failures[row] = error
+        self._env_infos[row] = {**self._env_infos[row], "failure": f"{type(error).__name__}: {error}"}
+        self._terminations[row], self._truncations[row] = False, True
+        return self._observations[row], 0.0, False, True, self._env_infos[row]
 
     def step(
         self, actions: Sequence[str]
@@ -209,9 +233,12 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
 
         Waits for `at_least` so many rows, or all that are stepping, and returns these and what else there is.
         """
-        results = self._members.receive(min(at_least, len(self.stepping)))
-        self.stepping -= results.keys()
-        for row, (observation, _, terminated, truncated, info) in results.items():
+        answers = self._members.receive(min(at_least, len(self.stepping)))
+        self.stepping -= answers.keys()
+        results: dict[int, StepResult] = {}
+        for row, answer in answers.items():
+            results[row] = self._fail(row, answer) if isinstance(answer, Exception) else answer
+            observation, _, terminated, truncated, info = results[row]
             self._observations[row], self._env_infos[row] = observation, info
             self._terminations[row], self._truncations[row] = terminated, truncated
         return results

@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 import signal
 import time
+import traceback
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from multiprocessing.connection import Connection, wait
@@ -30,8 +31,11 @@ class WorkerDiedError(RuntimeError):
     """
 
     def __init__(self, message: str, row: int, task_id: str):
-        super().__init__(message)
+        super().__init__(message, row, task_id)
         self.row, self.task_id = row, task_id
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class _LostError(Exception):
@@ -90,7 +94,7 @@ class _Worker:
         self._patience *= 2
 
     def receive(self) -> Any:
-        """The answer to the last request: by row, or an exception that the environment raised.
+        """The answer to the last request, by row.
 
         Raises:
             _LostError: the process has ended, or did not answer in time, in which case it was killed.
@@ -122,7 +126,8 @@ class _Worker:
 
 
 class WorkerMembers:
-    """Sub-environments in `workers` processes. A worker that dies is replaced and its episodes are replayed.
+    """Sub-environments in `workers` processes. A worker that dies is replaced and its episodes are replayed; what it
+    dies of again has failed, and the others go on without it.
 
     Args:
         spec: of the environments.
@@ -139,24 +144,31 @@ class WorkerMembers:
         # A worker has one request at a time: two pipes that are both full would wait for each other.
         self._stepping: list[dict[int, str]] = [{} for _ in self._rows]
         self._waiting: list[dict[int, str]] = [{} for _ in self._rows]
+        self._failed: dict[int, Exception] = {}  # rows that could not be brought back, until they are asked for
+        self._results: dict[int, StepResult | Exception] = {}
 
-    def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening]:
+    def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening | Exception]:
         self._waiting = [{} for _ in self._rows]
         while any(self._stepping):  # of a rollout that was broken off
             self.receive(1)
+        self._results.clear()
         for row in starts:
             self._episodes.pop(row, None)
-        answers = self._request("begin", starts)
-        self._episodes.update({row: EpisodeReplay(start) for row, start in starts.items()})
-        return answers
+            self._failed.pop(row, None)
+        parts = self._by_worker(starts)
+        for worker, part in parts.items():
+            self._workers[worker].send("begin", part)
+        return {
+            row: answer for worker, part in parts.items() for row, answer in self._answer(worker, "begin", part).items()
+        }
 
     def send(self, actions: Mapping[int, str]) -> None:
         for worker, part in self._by_worker(actions).items():
             self._waiting[worker] |= part
             self._send_waiting(worker)
 
-    def receive(self, at_least: int) -> dict[int, StepResult]:
-        results: dict[int, StepResult] = {}
+    def receive(self, at_least: int) -> dict[int, StepResult | Exception]:
+        results = self._taken()
         while busy := [worker for worker, part in enumerate(self._stepping) if part]:
             connections = {self._workers[worker].connection: worker for worker in busy}
             enough = len(results) >= at_least
@@ -166,7 +178,8 @@ class WorkerMembers:
                 break
             late = [worker for worker in busy if not self._workers[worker].seconds_left]
             for worker in sorted({*(connections[connection] for connection in ready), *late}):
-                results |= self._step_results(worker)
+                self._step_results(worker)
+            results |= self._taken()
         return results
 
     def close(self) -> None:
@@ -181,15 +194,6 @@ class WorkerMembers:
     def _start(self, worker: int) -> _Worker:
         return _Worker(self._spec, self._rows[worker], self._timeout)
 
-    def _request(self, kind: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
-        """Send each worker its rows' part, then gather the answers."""
-        parts = self._by_worker(arguments)
-        for worker, part in parts.items():
-            self._workers[worker].send(kind, part)
-        # All of them are taken before one is raised: what is left in a pipe would be taken for another's answer.
-        answers = [self._answer(worker, kind, part) for worker, part in parts.items()]
-        return {row: answer for part in map(_raised, answers) for row, answer in part.items()}
-
     def _by_worker(self, arguments: Mapping[int, Any]) -> dict[int, dict[int, Any]]:
         return {
             worker: part
@@ -199,52 +203,91 @@ class WorkerMembers:
 
     def _send_waiting(self, worker: int) -> None:
         """Give a worker that is free the steps that wait for it."""
-        if self._waiting[worker] and not self._stepping[worker]:
-            self._stepping[worker], self._waiting[worker] = self._waiting[worker], {}
-            self._workers[worker].send("step", self._stepping[worker])
+        if not self._stepping[worker]:
+            waiting, self._waiting[worker] = self._waiting[worker], {}
+            failed = waiting.keys() & self._failed.keys()
+            self._results |= {row: self._failed.pop(row) for row in failed}
+            if part := {row: action for row, action in waiting.items() if row not in failed}:
+                self._stepping[worker] = part
+                self._workers[worker].send("step", part)
 
-    def _step_results(self, worker: int) -> dict[int, StepResult]:
-        """What the worker's environments say, which are through with their steps or whose worker died."""
-        part, self._stepping[worker] = self._stepping[worker], {}
-        results = _raised(self._answer(worker, "step", part))
-        for row, action in part.items():
-            self._episodes[row].actions.append(action)
-        self._send_waiting(worker)
+    def _taken(self) -> dict[int, StepResult | Exception]:
+        """The results that are there."""
+        results, self._results = self._results, {}
         return results
 
-    def _answer(self, worker: int, kind: str, part: Mapping[int, Any]) -> dict[int, Any] | Exception:
-        """The answer to a request that was sent, from another process if this one died at it."""
+    def _step_results(self, worker: int) -> None:
+        """Take what the worker's environments say, which are through with their steps or whose worker died."""
+        part, self._stepping[worker] = self._stepping[worker], {}
+        self._results |= self._answer(worker, "step", part)
+        self._send_waiting(worker)
+
+    def _answer(self, worker: int, kind: str, part: Mapping[int, Any]) -> dict[int, Any]:
+        """The answers to a request that was sent, from another process if this one died at it."""
         try:
-            return self._workers[worker].receive()
+            answers = self._workers[worker].receive()
+            for row, answer in answers.items():
+                self._note(kind, row, part[row], answer)
+            return answers
         except _LostError:
             self._replace(worker)
-        answers: dict[int, Any] = {}
+        answers = {}
         for row, argument in part.items():  # one by one, to see which it is
+            if row in self._failed:
+                answers[row] = self._failed.pop(row)
+                continue
             task_id = argument.task_id if kind == "begin" else self._episodes[row].start.task_id
-            answer = self._ask_alone(worker, kind, row, argument, task_id, f"twice at the same {kind}")
-            if isinstance(answer, Exception):
-                return answer
-            answers |= answer
+            # Among others it may not have been reached before, and has two tries of its own.
+            for last in (False, True) if len(part) > 1 else (True,):
+                answer = self._ask_alone(worker, kind, row, argument, task_id, f"twice at the same {kind}")
+                if not isinstance(answer, WorkerDiedError):
+                    break
+                if last:
+                    self._episodes.pop(row, None)
+                self._replace(worker)
+                if row in self._failed:  # it could not be brought back
+                    answer = self._failed.pop(row)
+                    break
+            self._note(kind, row, argument, answer)
+            answers[row] = answer
         return answers
 
+    def _note(self, kind: str, row: int, argument: Any, answer: Any) -> None:
+        """How far the row's episode has come."""
+        if isinstance(answer, Exception):
+            self._episodes.pop(row, None)
+        elif kind == "begin":
+            self._episodes[row] = EpisodeReplay(argument)
+        else:
+            self._episodes[row].actions.append(argument)
+
     def _replace(self, worker: int) -> None:
-        """A new process for a worker that died, its running episodes replayed to where they were."""
+        """A new process for a worker that died, its running episodes replayed to where they were; those that cannot be
+        have failed."""
         self._workers[worker] = self._start(worker)
         for row in self._rows[worker]:
             if (episode := self._episodes.get(row)) is not None:
-                _raised(self._ask_alone(worker, "replay", row, episode, episode.start.task_id, "during its replay"))
+                task_id = episode.start.task_id
+                answer = self._ask_alone(worker, "replay", row, episode, task_id, "during its replay")
+                if isinstance(answer, Exception):
+                    del self._episodes[row]
+                    self._failed[row] = answer
+                if isinstance(answer, WorkerDiedError):
+                    self._replace(worker)
+                    return
 
     def _ask_alone(self, worker: int, kind: str, row: int, argument: Any, task_id: str, when: str) -> Any:
+        """The row's answer; a WorkerDiedError if the process has died at it."""
         self._workers[worker].send(kind, {row: argument})
         try:
-            return self._workers[worker].receive()
+            return self._workers[worker].receive()[row]
         except _LostError as lost:
-            raise WorkerDiedError(
+            return WorkerDiedError(
                 f"Worker process {worker} {lost} {when}: sub-environment {row}, task {task_id!r}. Out of memory? Try "
                 "fewer workers. Too slow? Set a longer worker_timeout. workers=0 shows the error.",
                 row,
                 task_id,
-            ) from None
+            )
 
 
 def _wait_for(workers: Collection[_Worker], seconds: float) -> list[Any]:
@@ -269,9 +312,17 @@ def _moves(argument: EpisodeStart | EpisodeReplay | str) -> int:
     return 1 + len(argument.prefix) if isinstance(argument, EpisodeStart) else 1
 
 
-def _raised(answer: dict[int, Any] | Exception) -> dict[int, Any]:
-    if isinstance(answer, Exception):
-        raise answer
+def _to_be_sent(answer: Any) -> Any:
+    """An exception with its traceback as a note, and as something that the other side can unpack."""
+    if not isinstance(answer, Exception):
+        return answer
+    answer.add_note("".join(["In a worker process:\n", *traceback.format_exception(answer)]))
+    try:
+        pickle.loads(pickle.dumps(answer))
+    except Exception:  # noqa: BLE001 - anything can happen in somebody's exception
+        other = RuntimeError(f"{type(answer).__name__}: {answer}")
+        other.add_note(answer.__notes__[-1])
+        return other
     return answer
 
 
@@ -279,15 +330,14 @@ def _serve(connection: Connection, pickled_spec: bytes, rows: list[int]) -> None
     """A worker process: answers requests until the parent hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     spec = pickle.loads(pickled_spec)
-    members = LocalMembers({row: gymnasium.make(spec, disable_env_checker=True) for row in rows})
-    answer: dict[int, Any] | Exception
+
+    def make() -> gymnasium.Env[str, str]:
+        return gymnasium.make(spec, disable_env_checker=True)
+
+    members = LocalMembers({row: make() for row in rows}, make)
     with contextlib.suppress(EOFError, ConnectionError):
         connection.send("made")
         while True:
             kind, part = connection.recv()
-            try:
-                answer = getattr(members, kind)(part)
-            except Exception as error:  # noqa: BLE001 - the parent raises it
-                answer = error
-            connection.send(answer)
+            connection.send({row: _to_be_sent(answer) for row, answer in getattr(members, kind)(part).items()})
     members.close()

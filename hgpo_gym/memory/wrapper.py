@@ -1,6 +1,6 @@
 """ContextWrapper: memory for any Gymnasium vector environment with text observations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -61,8 +61,10 @@ class ContextWrapper(VectorWrapper):
     ) -> tuple[tuple[str, ...], dict[str, Any]]:
         mask = (options or {}).get("reset_mask")
         observations, infos = self.env.reset(seed=seed, options=options)
+        failed = self._failed()
         for row in range(self.num_envs) if mask is None else np.flatnonzero(mask).tolist():
-            self._begin(row, observations, infos)
+            if row not in failed:
+                self._begin(row, observations, infos)
         return tuple(self._prompts), self._with_context(observations, infos)
 
     def step(
@@ -70,12 +72,12 @@ class ContextWrapper(VectorWrapper):
     ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         mode = self.metadata.get("autoreset_mode")
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
-        ended = terminations | truncations
+        ended, failed = terminations | truncations, self._failed()
         for row in range(self.num_envs):
             began_anew = self._ended[row] if mode == AutoresetMode.NEXT_STEP else ended[row]
             if mode != AutoresetMode.DISABLED and began_anew:
                 self._begin(row, observations, infos)
-            elif not self._ended[row] or mode == AutoresetMode.SAME_STEP:
+            elif row not in failed and (not self._ended[row] or mode == AutoresetMode.SAME_STEP):
                 self._memories[row].record(actions[row])
                 self._observe(row, observations[row], {name: infos[name][row] for name in _SHOWN if name in infos})
         self._ended = ended
@@ -92,8 +94,9 @@ class ContextWrapper(VectorWrapper):
         results = cast("TextVectorEnv", self.env).receive(at_least)
         for row, (observation, reward, terminated, truncated, info) in results.items():
             self._ended[row] = terminated or truncated
-            prompt, info = self._seen(row, observation, info)
-            results[row] = (prompt, reward, terminated, truncated, info)
+            if row not in self._failed():
+                prompt, info = self._seen(row, observation, info)
+                results[row] = (prompt, reward, terminated, truncated, info)
         return results
 
     def begin_at(self, starts: Mapping[int, tuple[EpisodeStart, Sequence[str], int]]) -> dict[int, Opening]:
@@ -113,6 +116,10 @@ class ContextWrapper(VectorWrapper):
                 opening.steps.append((prompt, reward, terminated, truncated, info))
             openings[row] = opening
         return openings
+
+    def _failed(self) -> Collection[int]:
+        """The sub-environments of a `TextVectorEnv` that have failed, and say nothing."""
+        return getattr(self.env, "failures", ())
 
     def _seen(self, row: int, observation: str, info: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Observe, and return the prompt and the info with the observation and its keys."""

@@ -9,7 +9,9 @@ from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.settings import RunSettings
 
 
-def make_env(run: RunSettings, *, num_tasks: int, group_size: int, **changes: Any) -> ContextWrapper:
+def make_env(
+    run: RunSettings, *, num_tasks: int, group_size: int, contain_failures: bool = False, **changes: Any
+) -> ContextWrapper:
     """As many groups of the run's environment; `changes` replace options of it."""
     options = {**run.env.options, **changes}
     vector = TextVectorEnv(
@@ -18,6 +20,7 @@ def make_env(run: RunSettings, *, num_tasks: int, group_size: int, **changes: An
         group_size=group_size,
         workers=run.rollout.workers,
         worker_timeout=run.rollout.worker_timeout,
+        contain_failures=contain_failures,
         **options,
     )
     return ContextWrapper(vector, run.prompt, **run.memory.model_dump())
@@ -26,7 +29,8 @@ def make_env(run: RunSettings, *, num_tasks: int, group_size: int, **changes: An
 def make_training_env(run: RunSettings, processes: Processes = ALONE) -> ContextWrapper:
     """The training split: this process' share of `rollout.num_tasks` groups of `rollout.group_size`."""
     groups = len(processes.share(range(run.rollout.num_tasks)))
-    return make_env(run, num_tasks=groups, group_size=run.rollout.group_size)
+    contain = run.rollout.replays is not None
+    return make_env(run, num_tasks=groups, group_size=run.rollout.group_size, contain_failures=contain)
 
 
 def try_environment(run: RunSettings) -> None:
@@ -39,4 +43,5 @@ def make_evaluation_env(run: RunSettings, processes: Processes = ALONE, **change
     if run.evaluation.split is not None:
         changes["split"] = run.evaluation.split
     share = len(processes.share(range(run.evaluation.num_envs)))
-    return make_env(run, num_tasks=max(1, share), group_size=1, **changes)
+    contain = run.rollout.replays is not None
+    return make_env(run, num_tasks=max(1, share), group_size=1, contain_failures=contain, **changes)

@@ -14,7 +14,8 @@ from hgpo_gym.trainers.policies.base import Policy, Sampling
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.conversations import Conversation, conversations
-from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
+from hgpo_gym.trainers.rollouts.failures import check_failures
+from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout
 from hgpo_gym.trainers.rollouts.teams import Team
 
 
@@ -26,11 +27,13 @@ class Evaluation:
         split: its name.
         episodes: for each decoding seed, one episode a task, in the order of the split.
         conversations: what was said in the first of them.
+        failures: attempts at an episode whose environment failed. Those that were given up count as not won.
     """
 
     split: str
     episodes: tuple[tuple[EpisodeOutcome, ...], ...]
     conversations: tuple[Conversation, ...] = ()
+    failures: tuple[FailedEpisode, ...] = ()
 
     @property
     def success(self) -> float:
@@ -64,6 +67,7 @@ class Evaluation:
             "won_episode_length": sum(won) / len(won) if won else None,
             "episode_return": float(np.mean([episode.episode_return for episode in everything])),
             "valid_action_rate": sum(episode.valid_steps for episode in everything) / steps,
+            "failed": sum(episode.given_up for episode in self.failures),
         }
 
 
@@ -77,6 +81,8 @@ def evaluate(
     team: Team | None = None,
     tasks: int | None = None,
     keep: int | None = 0,
+    replays: int = 0,
+    max_failed: float = 1.0,
 ) -> Evaluation:
     """Play every task of the environment's split under every decoding seed, or some of them.
 
@@ -92,6 +98,11 @@ def evaluate(
         team: who answers; None is an agent by itself.
         tasks: how many, evenly spread over the split, the same in every evaluation; None plays all.
         keep: of how many episodes what was said is kept; None keeps all.
+        replays: how often an episode is played again whose environment fails; after that it is not won.
+        max_failed: the largest share of the episodes that may come to that.
+
+    Raises:
+        EpisodesFailedError: more do.
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     if vector.group_size != 1:
@@ -102,6 +113,7 @@ def evaluate(
     own = processes.share(jobs)
     played: list[EpisodeOutcome] = []
     said: list[Conversation] = []
+    failed: list[FailedEpisode] = []
     steps = ended = 0
 
     def watch(more_steps: int, more_ended: int) -> None:
@@ -120,12 +132,22 @@ def evaluate(
             seeds=[(Stream.EVALUATION, seed, task) for task, seed in part],
             team=team,
             watch=watch,
+            replays=replays,
         )
-        played += rollout.episodes
+        played += _outcomes(rollout, len(part))
+        failed += rollout.failures
         said += conversations(rollout, None if keep is None else max(0, keep - len(said)))
-    episodes = processes.gather(played)
+    episodes, failures = processes.gather(played), processes.gather(failed)
+    check_failures(failures, sum(one.given_up for one in failures), len(jobs), max_failed, "episodes of an evaluation")
     by_seed = (tuple(episodes[start : start + len(chosen)]) for start in range(0, len(episodes), len(chosen)))
-    return Evaluation(vector.split, tuple(by_seed), tuple(processes.gather(said)[:keep]))
+    return Evaluation(vector.split, tuple(by_seed), tuple(processes.gather(said)[:keep]), tuple(failures))
+
+
+def _outcomes(rollout: Rollout, count: int) -> list[EpisodeOutcome]:
+    """Of groups of one, those that were given up in their places."""
+    given_up = {episode.group: episode.outcome for episode in rollout.failures if episode.given_up}
+    ended = iter(rollout.episodes)
+    return [given_up[place] if place in given_up else next(ended) for place in range(count)]
 
 
 def spread(count: int, wanted: int | None) -> list[int]:

@@ -48,6 +48,13 @@ class Check:
 
 CHECKS = (
     Check(
+        "failed_episodes",
+        "above",
+        0,
+        "an environment raises errors, or takes longer than rollout.worker_timeout",
+        "hgpo-gym inspect RUN --failures shows which and what was said; mend it, or raise rollout.worker_timeout",
+    ),
+    Check(
         "kl_behaviour",
         "above",
         0.2,

@@ -59,6 +59,14 @@ ROLLOUT = {
         "As many as the sampler allows: most groups teach nothing.",
     ),
     "groups_kept": Metric("groups kept", COUNT, "Task groups that were learned from."),
+    "failed_episodes": Metric(
+        "failed episodes",
+        COUNT,
+        "Attempts at an episode whose environment raised an error or hung, in all rounds. They are played again, "
+        "rollout.replays times; then their group is left out.",
+        "0.",
+        "Above 0: hgpo-gym inspect RUN --failures shows what was said and what went wrong.",
+    ),
     "prompt_tokens": Metric(
         "prompt tokens",
         "tokens",

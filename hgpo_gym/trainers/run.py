@@ -1,7 +1,7 @@
 """The run loop: collect, learn, log, evaluate, checkpoint. It knows no algorithm: a learner does the first two."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -20,8 +20,10 @@ from hgpo_gym.trainers.learners import LEARNERS, Learned, Learner, Saving
 from hgpo_gym.trainers.loggers import find_loggers
 from hgpo_gym.trainers.metrics import LEGEND, PARTS, describe_iteration
 from hgpo_gym.trainers.processes import ALONE, Processes, check_seen_by_all, join_processes, launched
+from hgpo_gym.trainers.rollouts import failures as kept_failures
 from hgpo_gym.trainers.rollouts import saved as saved_rollouts
 from hgpo_gym.trainers.rollouts.conversations import write as write_conversations
+from hgpo_gym.trainers.rollouts.rollout import FailedEpisode
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run_directory import flatten, open_run
 from hgpo_gym.trainers.settings import RunSettings
@@ -102,6 +104,7 @@ class Run:
                 iteration. During an update, an evaluation or a checkpoint after that; a line says so.
             StoppedAtOnceError: Ctrl-C for the second time; no checkpoint is saved.
             NonFiniteError: the checkpoints stay as they were.
+            EpisodesFailedError: likewise; what failed is in the run directory.
             CheckpointNotSavedError: the last one, or that of an interrupted run.
             NotWrittenError: metrics, rollouts or the summary, because the disk is full.
         """
@@ -164,6 +167,7 @@ class Run:
             self.directory.begin(self.settings.resolved, self.learner.packages)
             self.directory.restore_metrics(state["metrics"])
             saved_rollouts.forget_after(self.directory.rollout_path, self.iteration)
+            kept_failures.forget_after(self.directory.failures_path, self.iteration)
             self.checkpoints.tidy(self.iteration, self.progress.line)
             if newest is None:
                 self.checkpoints.save(0, self.learner.saving(), state)
@@ -180,7 +184,8 @@ class Run:
 
     def _iterate(self) -> dict[str, Any]:
         began, self.interrupts.doing = time.perf_counter(), f"the rollout of iteration {self.iteration + 1}"
-        collected = self.learner.collect(self.iteration)
+        with self._keeping_failures("training", self.iteration + 1):
+            collected = self.learner.collect(self.iteration)
         self.interrupts.doing = f"the update of iteration {self.iteration + 1}"
         with self._finishing():
             learned = self.learner.learn(self.iteration, collected, time.perf_counter() - began)
@@ -199,6 +204,19 @@ class Run:
             if last or self.unsaved or due or self._best() == self.iteration:
                 self._save(last)
         return metrics
+
+    @contextmanager
+    def _keeping_failures(self, phase: str, iteration: int) -> Iterator[None]:
+        """Keep what failed where it stops the block."""
+        try:
+            yield
+        except kept_failures.EpisodesFailedError as error:
+            self._keep_failures(error.failures, phase, iteration)
+            raise
+
+    def _keep_failures(self, failures: Sequence[FailedEpisode], phase: str, iteration: int) -> None:
+        if self.processes.main:
+            kept_failures.write(failures, kept_failures.path_of(self.directory.failures_path, phase, iteration))
 
     @contextmanager
     def _finishing(self) -> Iterator[None]:
@@ -221,6 +239,7 @@ class Run:
 
     def _log(self, metrics: dict[str, Any], learned: Learned) -> None:
         self.directory.log(metrics)
+        self._keep_failures(learned.failures, "training", self.iteration)
         every = self.settings.checkpoint.rollouts_every
         if learned.rollout and every and self.iteration % every == 0:
             saved_rollouts.keep(
@@ -238,7 +257,7 @@ class Run:
             vector: TextVectorEnv = self.evaluation_env.unwrapped  # type: ignore[assignment]
             episodes = len(spread(len(vector.task_ids), settings.tasks)) * settings.decoding_seeds
             self.progress.line(f"Evaluating {counted(episodes, 'episode')} of {vector.split} before training")
-        with self.learner.acting():
+        with self.learner.acting(), self._keeping_failures("evaluation", self.iteration):
             result = evaluate(
                 self.evaluation_env,
                 self.learner.policy,
@@ -251,7 +270,10 @@ class Run:
                 team=TEAMS.bind(self.settings.team)(),
                 tasks=settings.tasks,
                 keep=self.settings.checkpoint.transcripts,
+                replays=self.settings.rollout.replays or 0,
+                max_failed=self.settings.rollout.max_failed,
             )
+        self._keep_failures(result.failures, "evaluation", self.iteration)
         if self.processes.main and result.conversations:
             write_conversations(result.conversations, self.directory.evaluation_path(self.iteration))
         seconds = time.perf_counter() - began

@@ -30,6 +30,8 @@ NUMBERS_UNCHANGED = (
     "evaluation.num_envs",
     "rollout.workers",
     "rollout.worker_timeout",
+    "rollout.replays",
+    "rollout.max_failed",
     "distributed",
     "trainer.max_batch_tokens",
     "trainer.gradient_checkpointing",
@@ -40,6 +42,7 @@ NUMBERS_UNCHANGED = (
     "engine.kv_cache_gib",
     "engine.enforce_eager",
     "engine.sleep_level",
+    "engine.tensor_parallel_size",
     "engine.server",
     "model.device",
     "model.threads",
@@ -66,6 +69,7 @@ class RunDirectory:
         self.checkpoint_path = path / "checkpoints"
         self.rollout_path = path / "rollouts"
         self.evaluations_path = path / "evaluations"
+        self.failures_path = path / "failures"
         self._loggers: list[Logger] = []
         self._lock: TextIO | None = None
 

@@ -55,6 +55,8 @@ class RolloutSettings(Section):
     group_size: PositiveInt
     workers: NonNegativeInt
     worker_timeout: PositiveFloat | None
+    replays: NonNegativeInt | None
+    max_failed: Annotated[float, Field(ge=0, le=1)]
     staleness: NonNegativeInt
     temperature: PositiveFloat
     max_new_tokens: PositiveInt

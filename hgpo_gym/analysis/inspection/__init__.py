@@ -1,4 +1,5 @@
-"""Looking at one group of one iteration: `inspect_run`; at what was said in an evaluation: `inspect_evaluation`."""
+"""Looking at one group of one iteration: `inspect_run`; at what was said in an evaluation: `inspect_evaluation`; at
+episodes whose environment failed: `inspect_failures`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +11,8 @@ from hgpo_gym.analysis.inspection.group import find_group, open_group
 from hgpo_gym.analysis.inspection.view import all_groups, group_sections
 from hgpo_gym.analysis.report.blocks import Chapter, Section
 from hgpo_gym.analysis.report.write import show, write_html
-from hgpo_gym.analysis.transcripts import conversation, transcript_sections
-from hgpo_gym.trainers.rollouts import conversations
+from hgpo_gym.analysis.transcripts import conversation, failed_episode, failed_episodes, transcript_sections
+from hgpo_gym.trainers.rollouts import conversations, failures
 from hgpo_gym.trainers.rollouts import saved as kept_rollouts
 from hgpo_gym.trainers.run_directory import RunDirectory, read_config
 from hgpo_gym.trainers.run_files import damage_named
@@ -105,6 +106,42 @@ def inspect_evaluation(
     _show(title, sections, run_dir, html, console)
 
 
+def inspect_failures(
+    run_dir: Path, *, iteration: int | None, task: str | None, html: Path | None, console: Console
+) -> None:
+    """Show the attempts at an episode of a run whose environment raised an error or hung: all of them, or one with its
+    traceback and all that was said.
+
+    Args:
+        run_dir: the run, finished or not.
+        iteration: of the training, and of the evaluation after it; None is all.
+        task: the number of one in the list; None lists them.
+        html: a file to write the same to, with all that was said.
+        console: where it is shown.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: no such number, or a file is damaged.
+    """
+    folder = RunDirectory(run_dir).failures_path
+    told = [
+        (number, phase, failure)
+        for number, phase, path in failures.kept(folder)
+        if iteration in (None, number)
+        for failure in failures.read(path)
+    ]
+    if not told:
+        when = "" if iteration is None else f" of iteration {iteration}"
+        raise FileNotFoundError(f"No failures{when} in {folder}: no environment has raised an error or hung.")
+    if task is None:
+        sections = [failed_episodes(told), *(failed_episode(*one, place) for place, one in enumerate(told, start=1))]
+    elif task in map(str, range(1, len(told) + 1)):
+        sections = [failed_episode(*told[int(task) - 1], int(task), folded=False)]
+    else:
+        raise ValueError(f"--task {task}: there are the failures 1 to {len(told)}.")
+    _show(f"{run_dir.name}, failures", sections, run_dir, html, console)
+
+
 def _show(title: str, sections: Sequence[Section], run_dir: Path, html: Path | None, console: Console) -> None:
     chapters = [Chapter("", "", sections)]
     show(title, chapters, console)
@@ -112,4 +149,4 @@ def _show(title: str, sections: Sequence[Section], run_dir: Path, html: Path | N
         write_html(title, chapters, f"Made by hgpo-gym inspect from {run_dir}.", html)
 
 
-__all__ = ["inspect_evaluation", "inspect_run"]
+__all__ = ["inspect_evaluation", "inspect_failures", "inspect_run"]

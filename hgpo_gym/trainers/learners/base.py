@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, Protocol
 
 from hgpo_gym.advantages import StepBatch
 from hgpo_gym.trainers.policies.base import Policy
-from hgpo_gym.trainers.rollouts.rollout import Rollout
+from hgpo_gym.trainers.rollouts.rollout import FailedEpisode, Rollout
 
 
 class Learned(NamedTuple):
     """What an iteration gave: its metrics, the rollout that it learned from, where that is kept, and what credit
-    assignment saw of it, where that was something else.
+    assignment saw of it, where that was something else, and the attempts at an episode whose environment failed.
 
     The metrics have `success`, `episode_return`, `episode_length`, `valid_action_rate`, `steps` (environment steps
     played), and `seconds_rollout`, `seconds_advantage` and `seconds_update`.
@@ -21,6 +21,7 @@ class Learned(NamedTuple):
     metrics: dict[str, Any]
     rollout: Rollout | None
     batch: StepBatch | None = None
+    failures: tuple[FailedEpisode, ...] = ()
 
 
 class Saving(NamedTuple):

@@ -138,6 +138,7 @@ class PolicyGradientLearner:
                 num_tasks=self.run.rollout.num_tasks,
                 outcomes=self.outcomes[:iteration],
                 assign=lambda rollout: self._credit(rollout)[1].values,
+                max_failed=self.run.rollout.max_failed,
             )
 
     def learn(self, iteration: int, collected: Rounds, seconds: float) -> Learned:
@@ -163,6 +164,7 @@ class PolicyGradientLearner:
             "tokens": collected.tokens,
             "rounds": collected.rounds,
             "groups_kept": collected.groups_kept,
+            "failed_episodes": len(collected.failures),
             "group_sizes": batch.group_sizes(),
             **answer_metrics(rollout),
             **credit_metrics(batch, credit.values),
@@ -175,7 +177,7 @@ class PolicyGradientLearner:
             "tokens_per_second": sum(map(len, rollout.tokens)) / (seconds + ended - began),  # type: ignore[arg-type]
             "memory_gib": memory_gib(),
         }
-        return Learned(metrics, rollout, batch)
+        return Learned(metrics, rollout, batch, collected.failures)
 
     def saving(self) -> Saving:
         """See `Learner`."""
@@ -223,6 +225,7 @@ class PolicyGradientLearner:
             invalid_action_penalty=self.run.trainer.invalid_action_penalty,
             team=self.team,
             record=steps_to_record(self.run.rollout.record, self.needs),
+            replays=self.run.rollout.replays or 0,
         )
         if self.run.prompt.subgoals is not None:
             own = with_plan_tokens(own, self.policy)

@@ -1,6 +1,6 @@
 """Rollouts: a policy acts in a vector of environments until every episode has ended."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,14 +9,11 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers.policies.base import Policy, Sampling
-from hgpo_gym.trainers.policies.streams import open_stream
 from hgpo_gym.trainers.rollouts.plans import plan_columns
 from hgpo_gym.trainers.rollouts.player import ENTROPY, Player, Row
+from hgpo_gym.trainers.rollouts.playing import Watch, beginnings, play, without_failed
 from hgpo_gym.trainers.rollouts.rollout import Rollout
 from hgpo_gym.trainers.rollouts.teams.base import Solo, Team
-
-Watch = Callable[[int, int], None]
-"""Told, again and again while episodes are played, how many steps were taken and how many episodes have ended since."""
 
 
 def collect(
@@ -30,6 +27,7 @@ def collect(
     team: Team | None = None,
     record: Sequence[str] = (),
     watch: Watch | None = None,
+    replays: int = 0,
 ) -> Rollout:
     """Run one episode in every sub-environment; nothing is asked of the policy for episodes that have ended.
 
@@ -50,67 +48,27 @@ def collect(
             rows after which the environment did not step. `entropy` is the policy's: the mean of -log p over the
             answer's choices.
         watch: see `Watch`.
+        replays: how often an episode is played again whose environment fails, where the environments contain failures.
+            After that its group is left out; the rollout's `failures` have it all.
 
     Raises:
         ValueError: the environment or the policy does not say what is to be recorded.
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-    players = begin(env, task_ids, seeds, team or Solo(), record)
-    play(env, policy, sampling, players, watch)
-    return rollout_of(list(players.values()), env, vector.group_size, invalid_action_penalty, record)
-
-
-def begin(
-    env: ContextWrapper, task_ids: Sequence[str], seeds: Sequence[tuple[int, ...]], team: Team, record: Sequence[str]
-) -> dict[int, Player]:
-    """The first turn of an episode in every sub-environment of the first groups; see `collect`."""
-    if not task_ids:
-        return {}
-    vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     size = vector.group_size
-    prompts, infos = env.reset(
-        options={
-            "task_ids": list(task_ids),
-            "group_seeds": [int(np.random.SeedSequence(seed).generate_state(1)[0]) for seed in seeds],
-            "reset_mask": np.arange(vector.num_envs) < len(task_ids) * size,
-        }
-    )
-    return {
-        row: Player((*seeds[row // size], row % size), prompts[row], _info(infos, row), team, record)
-        for row in np.flatnonzero(vector.active).tolist()
-    }
+    wanted = beginnings(task_ids, seeds, size, size)
+    played = play(env, policy, sampling, wanted, team or Solo(), record, replays=replays, watch=watch)
+    kept, dropped = kept_and_dropped(played.players, played.groups_given_up, size)
+    rollout = rollout_of(list(kept.values()), env, size, invalid_action_penalty, record)
+    return without_failed(rollout, played.failed, dropped)
 
 
-def play(
-    env: ContextWrapper,
-    policy: Policy,
-    sampling: Sampling,
-    players: dict[int, Player],
-    watch: Watch | None = None,
-) -> None:
-    """Let the players, by sub-environment, answer and act until their episodes have ended."""
-    vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-    stream = open_stream(policy, sampling)
-    stream.ask({row: player.request(env.prompt) for row, player in players.items()})
-    while stream.unanswered or vector.stepping:
-        answers = stream.work() if stream.unanswered else {}
-        said = {row: players[row].hear(env.prompt, response) for row, response in answers.items()}
-        if more := {row: players[row].request(env.prompt) for row, action in said.items() if action is None}:
-            stream.ask(more)
-        env.send({row: action for row, action in said.items() if action is not None})
-        wanted = vector.num_envs if stream.in_step else int(not stream.unanswered)
-        seen = sorted(env.receive(wanted).items())
-        for row, (prompt, reward, _, truncated, info) in seen:
-            players[row].see(prompt, reward, truncated, info)
-            if vector.active[row]:
-                stream.ask({row: players[row].request(env.prompt)})
-        if watch and seen:
-            watch(len(seen), sum(not vector.active[row] for row, _ in seen))
-
-
-def _info(infos: dict[str, Any], row: int) -> dict[str, Any]:
-    """The info of one sub-environment. Gymnasium stacks a dictionary in it as a dictionary of arrays."""
-    return {name: _info(value, row) if isinstance(value, dict) else value[row] for name, value in infos.items()}
+def kept_and_dropped(
+    players: Mapping[int, Player], groups_given_up: set[int], group_size: int
+) -> tuple[dict[int, Player], list[Player]]:
+    """The players of whole groups, in order, and those of groups that were given up."""
+    kept = {row: player for row, player in sorted(players.items()) if row // group_size not in groups_given_up}
+    return kept, [player for row, player in players.items() if row not in kept]
 
 
 def rollout_of(

@@ -5,8 +5,9 @@ steps left are those of that moment, answers and chance are its own. The moment 
 branches of a tree are, so that worker processes and environments without snapshots have restarts too.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +18,10 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.randomness import Stream
 from hgpo_gym.trainers.policies.base import Policy, Sampling
-from hgpo_gym.trainers.rollouts.collect import begin, play, rollout_of, rows_in_order
+from hgpo_gym.trainers.rollouts.collect import kept_and_dropped, rollout_of, rows_in_order
 from hgpo_gym.trainers.rollouts.player import Player
-from hgpo_gym.trainers.rollouts.rollout import Rollout, answer_tokens
+from hgpo_gym.trainers.rollouts.playing import Beginning, Played, beginnings, given_up, play, without_failed
+from hgpo_gym.trainers.rollouts.rollout import FailedEpisode, Rollout, answer_tokens
 from hgpo_gym.trainers.rollouts.teams.base import Solo, Team
 
 
@@ -71,6 +73,7 @@ def collect_with_restarts(
     invalid_action_penalty: float = 0.0,
     team: Team | None = None,
     record: Sequence[str] = (),
+    replays: int = 0,
 ) -> Rollout:
     """What `collect` plays, and from where each of its rows began `restarts` continuations, the mean of whose
     discounted returns is the extra `value`. Rows of a task group with equal histories (all that was seen and said since
@@ -91,22 +94,26 @@ def collect_with_restarts(
     """
     check_restarts(restarts, share, gamma)
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-    players = begin(env, task_ids, seeds, team or Solo(), record)
-    starts = {episode: vector.starts[episode] for episode in players}
-    play(env, policy, sampling, players)
-    histories = [moments for own in _by_group(players, vector.group_size) for moments in _histories(own)]
-    wanted = list(_restarts(histories, seeds, vector.group_size, restarts, share))
-    played = _play_on(env, policy, sampling, starts, wanted, gamma)
-    rollout = rollout_of(list(players.values()), env, vector.group_size, invalid_action_penalty, record)
+    team, size = team or Solo(), vector.group_size
+    first = play(env, policy, sampling, beginnings(task_ids, seeds, size, size), team, record, replays=replays)
+    players, _ = kept_and_dropped(first.players, first.groups_given_up, size)
+    histories = [moments for own in _by_group(players, size) for moments in _histories(own)]
+    wanted = list(_restarts(histories, seeds, size, restarts, share))
+    play_part = partial(play, env, policy, sampling, team=team, record=record, replays=replays)
+    played, failed = _play_on(play_part, first.starts, wanted, gamma, vector)
+    failed = [*first.failed, *failed]
+    players, dropped = kept_and_dropped(first.players, given_up(failed), size)
+    rollout = rollout_of(list(players.values()), env, size, invalid_action_penalty, record)
     values = _values(histories, wanted, played)
     value = np.array([values[id(row)] for row, _ in rows_in_order(list(players.values()))], dtype=np.float64)
-    return replace(
+    rollout = replace(
         rollout,
         batch=replace(rollout.batch, extras={**rollout.batch.extras, "value": value}),
-        steps_left_out=sum(one.steps for one in played),
+        steps_left_out=sum(one.steps for one in played.values()),
         episodes_left_out=len(played),
-        tokens_left_out=sum(one.tokens for one in played),
+        tokens_left_out=sum(one.tokens for one in played.values()),
     )
+    return without_failed(rollout, failed, dropped)
 
 
 def check_restarts(restarts: int, share: float, gamma: float) -> None:
@@ -158,41 +165,30 @@ def _restarts(
 
 
 def _play_on(
-    env: ContextWrapper,
-    policy: Policy,
-    sampling: Sampling,
+    play_part: Callable[[dict[int, Beginning]], Played],
     starts: Mapping[int, EpisodeStart],
     wanted: Sequence[_Restart],
     gamma: float,
-) -> list[_Played]:
+    vector: TextVectorEnv,
+) -> tuple[dict[int, _Played], list[FailedEpisode]]:
     """Play each of them, as many at a time as there are sub-environments. Those that begin at the same turn go
-    together, since they have as many steps left."""
-    vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
+    together, since they have as many steps left. Returns those that ended, by number, and the attempts that failed."""
     order = sorted(range(len(wanted)), key=lambda number: wanted[number].moment.turn)
-    played: dict[int, _Played] = {}
+    ended: dict[int, _Played] = {}
+    failed: list[FailedEpisode] = []
     for first in range(0, len(order), vector.num_envs):
         part = dict(enumerate(order[first : first + vector.num_envs]))
-        players = _begin(env, {row: wanted[number] for row, number in part.items()}, starts)
-        play(env, policy, sampling, players)
-        for row, number in part.items():
-            played[number] = _of_restart(players[row], wanted[number].moment, gamma)
-    return [played[number] for number in range(len(wanted))]
+        played = play_part({row: _beginning(wanted[number], starts, vector) for row, number in part.items()})
+        failed += played.failed
+        for row, player in played.players.items():
+            ended[part[row]] = _of_restart(player, wanted[part[row]].moment, gamma)
+    return ended, failed
 
 
-def _begin(
-    env: ContextWrapper, restarts: Mapping[int, _Restart], starts: Mapping[int, EpisodeStart]
-) -> dict[int, Player]:
-    """By sub-environment, the players of continuations, each brought to its moment."""
-    ways = {
-        row: (starts[one.moment.episode], one.moment.player.actions[: one.moment.turn], one.member)
-        for row, one in restarts.items()
-    }
-    players = {}
-    for row, (reset, steps) in env.begin_at(ways).items():
-        prompt, info = (steps[-1][0], steps[-1][-1]) if steps else reset
-        moment = restarts[row].moment
-        players[row] = moment.player.branch(moment.turn, restarts[row].seed, prompt, info, answers=moment.answers)
-    return players
+def _beginning(restart: _Restart, starts: Mapping[int, EpisodeStart], vector: TextVectorEnv) -> Beginning:
+    moment = restart.moment
+    group, start = moment.episode // vector.group_size, starts[moment.episode]
+    return Beginning(group, start, restart.member, restart.seed, moment.player, moment.turn, moment.answers)
 
 
 def _of_restart(player: Player, moment: _Moment, gamma: float) -> _Played:
@@ -206,12 +202,12 @@ def _of_restart(player: Player, moment: _Moment, gamma: float) -> _Played:
 
 
 def _values(
-    histories: Sequence[list[_Moment]], wanted: Sequence[_Restart], played: Sequence[_Played]
+    histories: Sequence[list[_Moment]], wanted: Sequence[_Restart], played: Mapping[int, _Played]
 ) -> dict[int, float]:
     """By the identity of the row that began there, the mean of its history's restarts; NaN where there were none."""
     earned: list[list[float]] = [[] for _ in histories]
-    for restart, one in zip(wanted, played, strict=True):
-        earned[restart.history].append(one.earned)
+    for number, one in sorted(played.items()):
+        earned[wanted[number].history].append(one.earned)
     means = [float(np.mean(own)) if own else float("nan") for own in earned]
     return {
         id(moment.player.rows[moment.place]): mean

@@ -47,6 +47,33 @@ class StepText(NamedTuple):
     action_descriptions: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class FailedEpisode:
+    """An attempt at an episode whose environment raised an error, died or hung.
+
+    Attributes:
+        group: the place of its task among those that were played.
+        attempt: from 1.
+        given_up: there was no further one.
+        error: type and message.
+        traceback: where it comes from.
+        outcome: how far it came; not won, and of an unknown type where not even the reset was over.
+        texts, rewards: what was said up to there and what it earned, what was said last included.
+        steps, tokens: that were played in this attempt.
+    """
+
+    group: int
+    attempt: int
+    given_up: bool
+    error: str
+    traceback: str
+    outcome: EpisodeOutcome
+    texts: tuple[StepText, ...]
+    rewards: tuple[float, ...]
+    steps: int
+    tokens: int
+
+
 @dataclass(frozen=True)
 class Rollout:
     """Episodes, and a row for every answer that was given in them: a step, or what a role of a team said before one.
@@ -59,6 +86,7 @@ class Rollout:
         steps_left_out, episodes_left_out, tokens_left_out: that were played, and are not in it.
         chains: where episodes branch, those that were played from their start; else None. Others tell less of the
             policy's success: long episodes have more places to branch at.
+        failures: attempts whose environment failed; groups with an episode that was given up are not in it.
     """
 
     batch: StepBatch
@@ -69,6 +97,7 @@ class Rollout:
     episodes_left_out: int = 0
     tokens_left_out: int = 0
     chains: tuple[EpisodeOutcome, ...] | None = None
+    failures: tuple[FailedEpisode, ...] = ()
 
     @property
     def success(self) -> float:
@@ -106,8 +135,8 @@ def merge(rollouts: Sequence[Rollout]) -> Rollout:
 
     Those without groups are left out, unless there is no other.
     """
-    rollouts = [rollout for rollout in rollouts if rollout.episodes] or list(rollouts[:1])
-    if len(rollouts) == 1:
+    everything, rollouts = rollouts, [rollout for rollout in rollouts if rollout.episodes] or list(rollouts[:1])
+    if len(rollouts) == 1 and not any(rollout.failures for rollout in everything):
         return rollouts[0]
     batch = StepBatch.concatenate([rollout.batch for rollout in rollouts])
     order = np.lexsort((batch.trajectory, batch.step))
@@ -118,10 +147,11 @@ def merge(rollouts: Sequence[Rollout]) -> Rollout:
         tokens=tuple(tokens[row] for row in order),
         steps=tuple(steps[row] for row in order),
         episodes=tuple(episode for rollout in rollouts for episode in rollout.episodes),
-        steps_left_out=sum(rollout.steps_left_out for rollout in rollouts),
-        episodes_left_out=sum(rollout.episodes_left_out for rollout in rollouts),
-        tokens_left_out=sum(rollout.tokens_left_out for rollout in rollouts),
+        steps_left_out=sum(rollout.steps_left_out for rollout in everything),
+        episodes_left_out=sum(rollout.episodes_left_out for rollout in everything),
+        tokens_left_out=sum(rollout.tokens_left_out for rollout in everything),
         chains=None if rollouts[0].chains is None else tuple(one for own in rollouts for one in own.chains or ()),
+        failures=tuple(episode for rollout in everything for episode in rollout.failures),
     )
 
 

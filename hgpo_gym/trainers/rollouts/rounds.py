@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hgpo_gym.randomness import Stream
-from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, Rollout, merge, take_episodes
+from hgpo_gym.trainers.rollouts.failures import check_failures
+from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout, merge, take_episodes
 from hgpo_gym.trainers.rollouts.samplers.base import GroupOutcome, Outcomes, Sampler
 from hgpo_gym.trainers.rollouts.selection import checked, overrides
 
@@ -27,6 +28,7 @@ class Rounds:
         tokens: of all answers, in all rounds.
         rounds: how many.
         groups_kept: how many.
+        failures: attempts at an episode whose environment failed, in all rounds.
     """
 
     rollout: Rollout
@@ -37,6 +39,7 @@ class Rounds:
     tokens: int
     rounds: int
     groups_kept: int
+    failures: tuple[FailedEpisode, ...] = ()
 
 
 def collect_rounds(
@@ -47,8 +50,10 @@ def collect_rounds(
     num_tasks: int,
     outcomes: Outcomes,
     assign: Callable[[Rollout], np.ndarray],
+    max_failed: float = 1.0,
 ) -> Rounds:
-    """Play an iteration's groups, and others in place of those that the sampler does not find informative.
+    """Play an iteration's groups, and others in place of those that the sampler does not find informative, or that
+    failed.
 
     Everything is decided on the merged rollout, so that all processes decide alike. Round 0 plays the tasks that
     `sampler.tasks` names from the seeds (stream, seed, iteration, group); round k plays as many as are missing, from
@@ -61,8 +66,10 @@ def collect_rounds(
         num_tasks: groups to learn from.
         outcomes: of the iterations before.
         assign: the advantages float64[N] of a rollout; asked only where the sampler looks at groups.
+        max_failed: the largest share of a round's groups that may be lost to environments that fail.
 
     Raises:
+        EpisodesFailedError: more are.
         ValueError: the sampler names another number of tasks, or an unknown one, or answers in another shape.
     """
     most = sampler.most_rounds(iteration)
@@ -79,10 +86,12 @@ def collect_rounds(
             list(tasks), [(Stream.ROLLOUT, sampler.seed, iteration, first + group) for group in range(missing)]
         )
         parts.append(rollout)
-        chosen = np.ones(missing, dtype=np.bool_)
+        there = int(rollout.groups.max(initial=-1)) + 1
+        check_failures(rollout.failures, missing - there, missing, max_failed, "task groups")
+        chosen = np.ones(there, dtype=np.bool_)
         if len(parts) < most and overrides(sampler, "informative"):
             chosen = sampler.informative(rollout.batch, assign(rollout))
-            checked(chosen, missing, "group", sampler, "informative")
+            checked(chosen, there, "group", sampler, "informative")
         kept.append(take_episodes(rollout, chosen[rollout.groups]))
         missing -= int(chosen.sum())
     return Rounds(
@@ -94,6 +103,7 @@ def collect_rounds(
         tokens=sum(part.played_tokens for part in parts),
         rounds=len(parts),
         groups_kept=num_tasks - missing,
+        failures=tuple(episode for part in parts for episode in part.failures),
     )
 
 

@@ -17,9 +17,10 @@ from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.randomness import Stream
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.policies.base import Policy, Sampling
-from hgpo_gym.trainers.rollouts.collect import play, rollout_of, rows_in_order
+from hgpo_gym.trainers.rollouts.collect import rollout_of, rows_in_order
 from hgpo_gym.trainers.rollouts.player import Player
-from hgpo_gym.trainers.rollouts.rollout import Rollout, answer_tokens
+from hgpo_gym.trainers.rollouts.playing import Beginning, given_up, group_seed, play, without_failed
+from hgpo_gym.trainers.rollouts.rollout import FailedEpisode, Rollout, answer_tokens
 from hgpo_gym.trainers.rollouts.teams.base import Solo, Team
 
 BRANCH_AT = ("uniform", "entropy", "lone")
@@ -35,7 +36,7 @@ class _Path:
         origin: the path that it branches from, None for a chain.
         turn: at which it does.
         player: the episode, once it is played.
-        start: of the sub-environment.
+        start: of the sub-environment; before it is played, of the task.
     """
 
     group: int
@@ -56,6 +57,18 @@ class _Path:
         """The moment that it begins at: whose it is, and the turn; the start of the task is nobody's."""
         return (self.origin, self.turn) if self.turn else (None, 0)
 
+    def beginning(self, seeds: Sequence[tuple[int, ...]]) -> Beginning:
+        """Where it begins.
+
+        Args:
+            seeds: of the groups.
+        """
+        start = (self.origin or self).start
+        assert start is not None
+        seed = (*seeds[self.group], self.member)
+        origin = None if self.origin is None else self.origin.played
+        return Beginning(self.group, start, self.member, seed, origin, self.turn)
+
 
 def collect_tree(
     env: ContextWrapper,
@@ -73,6 +86,7 @@ def collect_tree(
     invalid_action_penalty: float = 0.0,
     team: Team | None = None,
     record: Sequence[str] = (),
+    replays: int = 0,
 ) -> Rollout:
     """Play `trees` chains of every task; `rounds` times, draw `nodes` moments of each tree, with replacement, and play
     each to the end; then draw `leaves` of the tree's ends. A group has trees * leaves episodes. Tree-GRPO
@@ -99,26 +113,38 @@ def collect_tree(
     if level is not None and not 0 <= level <= env.history_length:
         raise ValueError(f"level={level}: the context keys have levels 0 to {env.history_length}.")
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-    group_seeds = [int(np.random.SeedSequence(seed).generate_state(1)[0]) for seed in seeds]
     level = env.history_length if level is None else level
     paths: list[list[_Path]] = [[_Path(group, tree, tree) for tree in range(trees)] for group in range(len(task_ids))]
     for path in _flat(paths):
-        path.start = EpisodeStart(task_ids[path.group], group_seeds[path.group], path.member)
+        path.start = EpisodeStart(task_ids[path.group], group_seed(seeds[path.group]), path.member)
+    failed: list[FailedEpisode] = []
+    dropped: list[Player] = []
 
     def play_all(new: Sequence[_Path]) -> None:
         for first in range(0, len(new), vector.num_envs):
             part = dict(enumerate(new[first : first + vector.num_envs]))
-            _begin(env, part, seeds, team or Solo(), record)
-            play(env, policy, sampling, {row: path.played for row, path in part.items()})
+            wanted = {row: path.beginning(seeds) for row, path in part.items()}
+            played = play(env, policy, sampling, wanted, team or Solo(), record, replays=replays)
+            failed.extend(played.failed)
+            for row, player in played.players.items():
+                part[row].player, part[row].start = player, played.starts[row]
+
+    def whole(groups: Sequence[list[_Path]]) -> list[list[_Path]]:
+        """Those that were not given up; of the others the players are dropped."""
+        lost = given_up(failed)
+        dropped.extend(path.player for own in groups for path in own if own[0].group in lost and path.player)
+        return [own for own in groups if own[0].group not in lost]
 
     play_all(list(_flat(paths)))
+    paths = whole(paths)
     for round in range(rounds):
         branches = [_branches(own, nodes, branch_at, level, _generator(seeds[own[0].group], round)) for own in paths]
         play_all(list(_flat(branches)))
-        paths = [own + new for own, new in zip(paths, branches, strict=True)]
+        paths = whole([own + new for own, new in zip(paths, branches, strict=True)])
     drawn = [_draw_leaves(own, trees, leaves, _generator(seeds[own[0].group], rounds)) for own in paths]
     rollout = rollout_of([path.played for path in _flat(drawn)], env, trees * leaves, invalid_action_penalty, record)
-    return _with_trees(rollout, list(_flat(drawn)), list(_flat(paths)), branched=rounds > 0)
+    rollout = _with_trees(rollout, list(_flat(drawn)), list(_flat(paths)), branched=rounds > 0)
+    return without_failed(rollout, failed, dropped)
 
 
 def check_shape(trees: int, nodes: int, rounds: int, leaves: int, branch_at: str) -> None:
@@ -133,32 +159,6 @@ def check_shape(trees: int, nodes: int, rounds: int, leaves: int, branch_at: str
         )
     if branch_at not in BRANCH_AT:
         raise ValueError(unknown_name("branch_at", branch_at, BRANCH_AT))
-
-
-def _begin(
-    env: ContextWrapper,
-    paths: dict[int, _Path],
-    seeds: Sequence[tuple[int, ...]],
-    team: Team,
-    record: Sequence[str],
-) -> None:
-    """Bring the sub-environments to where the paths begin, and give these their players."""
-    vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-    starts = {}
-    for row, path in paths.items():
-        source = path.origin or path
-        assert source.start is not None
-        actions = source.played.actions[: path.turn] if path.origin else []
-        starts[row] = (source.start, actions, path.member)
-    for row, (reset, steps) in env.begin_at(starts).items():
-        path = paths[row]
-        path.start = vector.starts[row]
-        seed = (*seeds[path.group], path.member)
-        if path.origin is None:
-            path.player = Player(seed, *reset, team, record)
-        else:
-            prompt, info = (steps[-1][0], steps[-1][-1]) if steps else reset
-            path.player = path.origin.played.branch(path.turn, seed, prompt, info)
 
 
 def _branches(

@@ -6,6 +6,7 @@ A plan is what a team says before its first action. It stands in the trajectory 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +16,9 @@ from hgpo_gym.envs.members import EpisodeStart
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers.policies.base import Policy, Sampling
-from hgpo_gym.trainers.rollouts.collect import play, rollout_of, rows_in_order
+from hgpo_gym.trainers.rollouts.collect import rollout_of, rows_in_order
 from hgpo_gym.trainers.rollouts.player import Player, Row
+from hgpo_gym.trainers.rollouts.playing import Beginning, beginnings, given_up, play, without_failed
 from hgpo_gym.trainers.rollouts.rollout import Rollout
 from hgpo_gym.trainers.rollouts.teams.base import Solo, Team
 
@@ -45,6 +47,7 @@ def collect_under_best_plan(
     invalid_action_penalty: float = 0.0,
     team: Team | None = None,
     record: Sequence[str] = (),
+    replays: int = 0,
 ) -> Rollout:
     """Play `trials` episodes of every task, and as many more as the groups have, the executions, under the plan whose
     trials earned most on average, the earliest of equals.
@@ -62,30 +65,39 @@ def collect_under_best_plan(
     check_episodes(trials, size - trials)
     if not task_ids:
         return rollout_of([], env, size, invalid_action_penalty, record)
-    team = team or Solo()
-    group_seeds = [int(np.random.SeedSequence(seed).generate_state(1)[0]) for seed in seeds]
-    of_trials = [row for row in range(len(task_ids) * size) if row % size < trials]
-    starts = {row: EpisodeStart(task_ids[row // size], group_seeds[row // size], row % size) for row in of_trials}
-    begun = env.begin_at({row: (start, [], row % size) for row, start in starts.items()})
-    players = {
-        row: Player((*seeds[row // size], row % size), *reset, team, record) for row, (reset, _) in begun.items()
+    play_all = partial(play, env, policy, sampling, team=team or Solo(), record=record, replays=replays)
+    first = play_all(beginnings(task_ids, seeds, trials, size))
+    tried = {
+        row: _Trial(player, first.starts[row], _answers_before_action(player, team or Solo()))
+        for row, player in first.players.items()
     }
-    starts = {row: vector.starts[row] for row in of_trials}
-    play(env, policy, sampling, players)
-    tried = {row: _Trial(players[row], starts[row], _answers_before_action(players[row], team)) for row in of_trials}
-    best = [_best(tried, range(first, first + trials)) for first in range(0, len(task_ids) * size, size)]
-    plan_of = [row if row in tried else best[row // size] for row in range(len(task_ids) * size)]
-    begun = env.begin_at({row: (tried[own].start, [], row % size) for row, own in enumerate(plan_of) if row != own})
-    executions = {
-        row: tried[plan_of[row]].player.branch(
-            0, (*seeds[row // size], row % size), *reset, answers=tried[plan_of[row]].answers
-        )
-        for row, (reset, _) in begun.items()
-    }
-    play(env, policy, sampling, executions)
-    everybody = [player for _, player in sorted({**players, **executions}.items())]
+    groups = [group for group in range(len(task_ids)) if group not in first.groups_given_up]
+    plan_of: dict[int, int] = {}
+    for group in groups:
+        own = range(group * size, group * size + trials)
+        plan_of |= {row: row for row in own}
+        plan_of |= dict.fromkeys(range(own.stop, (group + 1) * size), _best(tried, own))
+    second = play_all({row: _execution(row, tried[own], seeds, size) for row, own in plan_of.items() if row != own})
+    failed = [*first.failed, *second.failed]
+    players, lost = {**first.players, **second.players}, given_up(failed)
+    kept = [row for row in sorted(plan_of) if row // size not in lost]
+    number = {row: episode for episode, row in enumerate(kept)}
+    everybody = [players[row] for row in kept]
     rollout = rollout_of(everybody, env, size, invalid_action_penalty, record)
-    return _with_plans(rollout, rows_in_order(everybody), tried, np.array(plan_of))
+    rollout = _with_plans(
+        rollout,
+        rows_in_order(everybody),
+        {number[row]: trial for row, trial in tried.items() if row in number},
+        np.array([number[plan_of[row]] for row in kept], dtype=np.int64),
+    )
+    return without_failed(rollout, failed, [player for row, player in players.items() if row not in number])
+
+
+def _execution(row: int, trial: _Trial, seeds: Sequence[tuple[int, ...]], size: int) -> Beginning:
+    """Under the plan of a trial."""
+    group, member = divmod(row, size)
+    seed = (*seeds[group], member)
+    return Beginning(group, trial.start, member, seed, trial.player, turn=0, answers=trial.answers)
 
 
 def check_episodes(trials: int, executions: int) -> None:

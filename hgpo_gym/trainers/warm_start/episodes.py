@@ -13,7 +13,7 @@ from hgpo_gym.trainers.policies import scripted
 from hgpo_gym.trainers.policies.base import Policy, Sampling
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.trainers.rollouts import collect as rollout
-from hgpo_gym.trainers.rollouts import player, transcripts
+from hgpo_gym.trainers.rollouts import player, playing, transcripts
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.rollouts.transcripts import Transcript
@@ -40,7 +40,7 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
     env = make_env(run, num_tasks=num_tasks, group_size=1, **({"expert": True} if expert else {}))
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     behaviour = ["expert", settings.random_actions] if expert else ["random"]
-    made_by = source_digest(transcripts, rollout, player, scripted)
+    made_by = source_digest(transcripts, rollout, playing, player, scripted)
     key = content_key([made_by, vector.texts_key, list(vector.task_ids), behaviour, settings.episodes, seed])
 
     def collect_them(folder: Path) -> None:

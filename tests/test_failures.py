@@ -1,0 +1,268 @@
+"""Environments that raise errors and hang: their episodes are played again or given up, and the others go on."""
+
+import json
+
+import pytest
+
+from hgpo_gym.cli.main import main
+from hgpo_gym.envs import TextVectorEnv
+from hgpo_gym.memory import ContextWrapper
+from hgpo_gym.progress import Progress
+from hgpo_gym.registry import Choice
+from hgpo_gym.trainers.evaluation import evaluate
+from hgpo_gym.trainers.policies import RandomPolicy, Sampling
+from hgpo_gym.trainers.rollouts import failures
+from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
+from hgpo_gym.trainers.rollouts.rollout import merge
+from hgpo_gym.trainers.rollouts.samplers import make_sampler
+from hgpo_gym.trainers.rollouts.teams.planner_actor import PlannerActor
+from hgpo_gym.trainers.run import Run
+from tests.breaking import BREAKING
+from tests.small_models import make_policy
+from tests.small_runs import numbers, settings, train
+
+SECONDS = 1.5
+"""What a worker has for a move of microseconds."""
+
+
+def breaking(folder, groups=3, size=4, workers=0, timeout=None, **options):
+    vector = TextVectorEnv(
+        BREAKING, groups, size, workers=workers, worker_timeout=timeout, contain_failures=True, folder=str(folder),
+        split="all", **{"sections": 1, **options},
+    )  # fmt: skip
+    return ContextWrapper(vector, "bare", window=2, history_length=2)
+
+
+def play(env, groups=3, replays=2, how=collect, **options):
+    seeds = [(7, 0, 0, group) for group in range(groups)]
+    tasks = env.unwrapped.task_ids[:groups]
+    return how(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds, replays=replays, **options)
+
+
+def said(rollout):
+    return [(step.task, step.observation, step.action) for step in rollout.steps]
+
+
+@pytest.mark.parametrize(
+    ("workers", "how"), [(0, "raise"), (2, "raise"), (2, "stop"), (2, "die")], ids=lambda value: str(value)
+)
+def test_a_failure_that_passes_leaves_no_trace(tmp_path, workers, how):
+    sound = play(breaking(tmp_path))
+    env = breaking(tmp_path, workers=workers, timeout=SECONDS if how == "stop" else None, once=True, how=how)
+    passed = play(env)
+    env.close()
+    assert len(list(tmp_path.iterdir())) == 3  # it did fail
+    assert said(passed) == said(sound)
+    assert passed.episodes == sound.episodes
+    assert not passed.failures
+
+
+@pytest.mark.parametrize(
+    ("workers", "how", "words"),
+    [
+        (0, "raise", "ConnectionResetError: the backend hung up"),
+        (2, "raise", "ConnectionResetError: the backend hung up"),
+        (2, "stop", f"no answer within {SECONDS:g} s twice at the same begin"),
+        (2, "die", "exit code -9"),
+    ],
+)
+def test_a_task_that_cannot_begin_costs_its_group_and_no_other(tmp_path, workers, how, words):
+    sound = play(breaking(tmp_path, size=2))
+    task = sound.episodes[2].task_id
+    env = breaking(tmp_path, size=2, workers=workers, timeout=SECONDS if how == "stop" else None, broken=task, how=how)
+    rollout = play(env, replays=1)
+    env.close()
+    assert rollout.episodes == sound.episodes[:2] + sound.episodes[4:]
+    assert rollout.groups.tolist() == [0, 0, 1, 1]
+    failed = rollout.failures
+    assert [(one.group, one.attempt, one.given_up) for one in failed] == [(1, 1, False)] * 2 + [(1, 2, True)] * 2
+    assert all(one.outcome.task_id == task and words in one.error for one in failed)
+    assert (rollout.episodes_left_out, rollout.steps_left_out) == (4, 0)
+
+
+def test_an_unlucky_episode_is_played_again_with_other_chance_and_what_was_said_is_kept(tmp_path):
+    sound, rollout = play(breaking(tmp_path)), play(breaking(tmp_path, unlucky=0.3), replays=5)
+    failed = rollout.failures
+    assert failed
+    assert not any(one.given_up for one in failed)
+    assert len(rollout.episodes) == 12
+    assert all(one.steps == 1 and [len(one.texts), len(one.rewards)] == [2, 2] for one in failed)
+    assert all("take_action" in one.traceback for one in failed)
+    # Those that were not struck are as they were, but for the draw that decided it.
+    once = {(one.group, one.outcome.task_id) for one in failed}
+    assert 0 < len(once) < 12
+    assert rollout.steps_left_out == len(failed)
+    assert rollout.played_episodes == 12 + len(failed)
+    assert sum(one == other for one, other in zip(rollout.episodes, sound.episodes, strict=True)) >= 12 - len(failed)
+
+
+def test_a_group_with_an_episode_that_always_fails_is_left_out_whole_and_counted(tmp_path):
+    rollout = play(breaking(tmp_path, unlucky=0.1), replays=0)
+    lost = {one.group for one in rollout.failures}
+    assert 0 < len(lost) < 3
+    assert len(rollout.episodes) == 4 * (3 - len(lost))
+    assert rollout.played_episodes == 12
+    whole = play(breaking(tmp_path, unlucky=0.1), replays=5)
+    assert rollout.episodes == tuple(
+        one for one, group in zip(whole.episodes, whole.groups, strict=True) if group not in lost
+    )
+
+
+SAMPLERS = {
+    "tree": ({"trees": 2, "nodes": 2, "rounds": 2, "leaves": 3}, {}),
+    "restarts": ({"restarts": 2, "gamma": 0.9}, {}),
+    "best_plan": ({"trials": 3, "executions": 3}, {"team": PlannerActor()}),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_samplers_that_branch_leave_out_a_group_that_failed(tmp_path, name):
+    own, options = SAMPLERS[name]
+    policy = make_policy(constrain="none" if name == "best_plan" else "admissible")
+
+    def played(env, replays):
+        sampler = make_sampler(Choice(name, own), env.unwrapped.task_ids, 0)
+        seeds = [(7, 0, 0, group) for group in range(3)]
+        tasks = env.unwrapped.task_ids[:3]
+        return sampler.collect(env, policy, Sampling(), task_ids=tasks, seeds=seeds, replays=replays, **options)
+
+    sound = played(breaking(tmp_path, size=6), 0)
+    task = sound.episodes[6].task_id
+    rollout = played(breaking(tmp_path, size=6, broken=task), 0)
+    assert rollout.episodes == sound.episodes[:6] + sound.episodes[12:]
+    unlucky = played(breaking(tmp_path, size=6, unlucky=0.2), 4)  # at branches too
+    assert unlucky.failures
+    assert len(unlucky.episodes) == 18
+    none = played(breaking(tmp_path, size=6, broken="*"), 0)
+    assert none.episodes == ()
+    assert none.failures
+
+
+def test_failures_of_processes_come_together_even_if_one_has_nothing_else(tmp_path):
+    nothing, something = play(breaking(tmp_path, broken="*"), replays=0), play(breaking(tmp_path))
+    merged = merge([nothing, something])
+    assert merged.episodes == something.episodes
+    assert len(merged.failures) == 12
+    assert merged.episodes_left_out == 12
+
+
+def test_an_evaluation_counts_as_not_won_what_always_fails(tmp_path):
+    env = breaking(tmp_path, groups=4, size=1, sections=2)
+    sound = evaluate(env, RandomPolicy(), Sampling(), [0, 1], tasks=6)
+    struck = sound.episodes[0][4].task_id
+    result = evaluate(
+        breaking(tmp_path, groups=4, size=1, sections=2, broken=struck), RandomPolicy(), Sampling(), [0, 1],
+        tasks=6, replays=1, max_failed=0.2,
+    )  # fmt: skip
+    for before, after in zip(sound.episodes, result.episodes, strict=True):
+        assert [one for one in before if one.task_id != struck] == [one for one in after if one.task_id != struck]
+        assert (after[4].task_id, after[4].won, after[4].steps) == (struck, False, 0)
+    assert result.summary()["failed"] == 2
+    assert result.summary()["episodes"] == 12
+    with pytest.raises(EpisodesFailedError, match=r"so that 2 of 12 episodes of an evaluation are lost; .*=0.1 is"):
+        evaluate(
+            breaking(tmp_path, groups=4, size=1, sections=2, broken=struck), RandomPolicy(), Sampling(), [0, 1],
+            tasks=6, max_failed=0.1,
+        )  # fmt: skip
+
+
+RUN = [
+    "model=tabular",
+    f"env.id={BREAKING}",
+    "env.sections=1",
+    "env.max_episode_steps=8",
+    "env.split=all",
+    "evaluation.split=all",
+    "evaluation.tasks=6",
+    "rollout.num_tasks=3",
+    "rollout.group_size=4",
+    "trainer.iterations=2",
+    "evaluation.every=2",
+    "evaluation.decoding_seeds=1",
+]
+
+
+def run(folder, *overrides):
+    return train(folder / "run", f"+env.folder={folder}", *overrides, base=RUN)
+
+
+def test_a_run_with_failures_that_pass_has_the_numbers_of_one_without(tmp_path):
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    train(tmp_path / "sound", f"+env.folder={marks}", base=RUN)
+    train(tmp_path / "passed", f"+env.folder={marks}", "+env.once=true", base=RUN)
+    assert list(marks.iterdir())
+    assert numbers(tmp_path / "passed") == numbers(tmp_path / "sound")
+    assert {line["failed_episodes"] for line in numbers(tmp_path / "sound")} == {0}
+    assert not (tmp_path / "sound" / "failures").exists()
+
+
+def test_a_run_goes_on_past_failures_and_shows_them(tmp_path, capsys):
+    summary = run(tmp_path, "+env.unlucky=0.2", "rollout.max_failed=1")
+    lines = numbers(tmp_path / "run")
+    assert len(lines) == 2
+    assert lines[0]["failed_episodes"] > 0
+    assert lines[0]["groups_kept"] == 3
+    folder = tmp_path / "run" / "failures"
+    told = [failure for _, _, path in failures.kept(folder) for failure in failures.read(path)]
+    assert told
+    assert all("the backend hung up" in failure.error for failure in told)
+    assert all(failure.conversation.exchanges[-1].answer for failure in told)
+    lost = sum(failure.given_up for _, phase, path in failures.kept(folder) if phase == "evaluation"
+               for failure in failures.read(path))  # fmt: skip
+    assert sum(result["failed"] for result in summary["evaluations"]) == lost
+    capsys.readouterr()
+    main(["inspect", str(tmp_path / "run"), "--failures"])
+    shown = capsys.readouterr().out
+    assert "hung up" in shown
+    main(["inspect", str(tmp_path / "run"), "--failures", "--task", "1"])
+    shown = capsys.readouterr().out
+    assert "take_action" in shown
+    assert told[0].conversation.exchanges[0].answer.split()[0] in shown
+    main(["health", str(tmp_path / "run")])
+    assert "failed episodes" in capsys.readouterr().out
+
+
+def test_a_group_that_is_given_up_is_replaced_by_another_task(tmp_path):
+    task = breaking(tmp_path).unwrapped.task_ids[1]
+    run(tmp_path, f"+env.broken={task}", "rollout.max_failed=0.5", "trainer.iterations=3", "evaluation.tasks=2")
+    lines = numbers(tmp_path / "run")
+    struck = [line for line in lines if line["failed_episodes"]]
+    assert struck
+    assert all(line["groups_kept"] == 3 and line["rounds"] > 1 for line in struck)
+
+
+def test_a_run_that_loses_too_much_stops_and_keeps_what_failed(tmp_path):
+    with pytest.raises(EpisodesFailedError, match="the backend hung up"):
+        run(tmp_path, "+env.broken='*'")
+    assert [phase for _, phase, _ in failures.kept(tmp_path / "run" / "failures")] == ["evaluation"]
+    with pytest.raises(SystemExit) as ended:
+        main(["train", *RUN, f"run_dir={tmp_path / 'other'}", f"+env.folder={tmp_path}", "+env.broken=*"])
+    assert ended.value.code == 1
+
+
+def test_without_replays_the_first_error_ends_the_run(tmp_path):
+    with pytest.raises(ConnectionResetError, match="the backend hung up"):
+        run(tmp_path, "+env.unlucky=0.3", "rollout.replays=null")
+
+
+def test_a_resumed_run_forgets_failures_that_are_to_be_made_again(tmp_path):
+    run(tmp_path, "+env.unlucky=0.1", "rollout.max_failed=1")
+    folder = tmp_path / "run" / "failures"
+    late = failures.path_of(folder, "training", 9)
+    late.write_bytes(b"")
+    now = settings(
+        tmp_path / "run", f"+env.folder={tmp_path}", "+env.unlucky=0.1", "rollout.max_failed=1", "resume=must", base=RUN
+    )
+    with Run(now, Progress()):
+        assert not late.exists()
+
+
+def test_a_step_of_a_failed_row_says_so_and_ends_it(tmp_path):
+    env = TextVectorEnv(BREAKING, 1, 2, contain_failures=True, folder=str(tmp_path), broken="*", sections=1)
+    observations, infos = env.reset()
+    assert observations == ("", "")
+    assert not env.active.any()
+    assert set(env.failures) == {0, 1}
+    assert json.dumps(list(infos["failure"])) == json.dumps(["ConnectionResetError: the backend hung up"] * 2)
