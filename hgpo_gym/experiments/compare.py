@@ -1,16 +1,19 @@
 """Comparisons: one run for each algorithm and seed, everything else equal."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hgpo_gym.analysis.report import write_report
+from hgpo_gym.experiments.jobs import train_all_by_submitit
 from hgpo_gym.experiments.plan import PlannedRun, of_every_run, plan
 from hgpo_gym.experiments.pool import Train, train_all, visible_gpus
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import read_metrics
+from hgpo_gym.trainers.settings import RunSettings
 
 
 class RunFailedError(RuntimeError):
@@ -34,16 +37,22 @@ def run_comparison(config: Mapping[str, Any], overrides: Sequence[str], train: T
         RunFailedError: runs ended with an error; the others have gone on to their end.
     """
     runs = plan(config["algos"], config["seeds"], Path(config["out"]), of_every_run(overrides))
-    train_and_report(runs, Path(config["out"]), config["jobs"], train, progress)
+    train_and_report(runs, config, train, progress)
 
 
-def train_and_report(runs: Sequence[PlannedRun], out: Path, jobs: int | None, train: Train, progress: Progress) -> None:
+def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], train: Train, progress: Progress) -> None:
     """Train those that are not done, in order, `jobs` at a time, then report on all; with `jobs=0` see above.
+
+    Args:
+        runs: all of them.
+        config: `out`, `jobs` and `launcher` of the command.
+        train, progress: see above.
 
     Raises:
         ValueError: a run of several processes, which is not trained here.
         RunFailedError: see above.
     """
+    out, jobs = Path(config["out"]), config["jobs"]
     if jobs != 0 and (several := next((run for run in runs if run.in_several_processes), None)):
         raise ValueError(
             f"distributed={several.settings.distributed}: a comparison trains every run in one process. Set "
@@ -54,8 +63,8 @@ def train_and_report(runs: Sequence[PlannedRun], out: Path, jobs: int | None, tr
         if jobs == 0:
             print("\n".join(run.command for run in waiting))
             return
-        gpus = visible_gpus() if all(map(_takes_any_gpu, waiting)) else []
-        _train(waiting, _jobs(jobs, waiting, gpus), gpus, train, progress)
+        launch, at_a_time = _launch(config["launcher"], jobs, waiting, out)
+        _train(waiting, launch, at_a_time, train, progress)
     page = write_report([run.settings.run_dir for run in runs], out, console=progress.console)
     progress.line(f"Report: {page}")
 
@@ -77,9 +86,7 @@ def _takes_any_gpu(run: PlannedRun) -> bool:
 def _jobs(jobs: int | None, runs: Collection[PlannedRun], gpus: Collection[str]) -> int:
     """`jobs`, or one for each GPU that they can take, or as many as fit on the cores."""
     if jobs is not None:
-        if jobs < 1:
-            raise ValueError(f"jobs={jobs}: must be 0 or more, or null for as many as fit.")
-        return jobs
+        return _at_least_one(jobs)
     if gpus:
         return min(len(runs), len(gpus))
     cores = os.cpu_count() or 1
@@ -87,7 +94,30 @@ def _jobs(jobs: int | None, runs: Collection[PlannedRun], gpus: Collection[str])
     return max(1, min(len(runs), cores // threads))
 
 
-def _train(runs: Sequence[PlannedRun], jobs: int, gpus: Sequence[str], train: Train, progress: Progress) -> None:
+def _at_least_one(jobs: int) -> int:
+    if jobs < 1:
+        raise ValueError(f"jobs={jobs}: must be 0 or more, or null for as many as fit.")
+    return jobs
+
+
+Launch = Callable[[Mapping[Path, RunSettings], Train, Callable[[Sequence[Path]], None]], dict[Path, str]]
+"""Trains runs; see `pool.train_all`."""
+
+
+def _launch(
+    launcher: Mapping[str, Any], jobs: int | None, waiting: Sequence[PlannedRun], out: Path
+) -> tuple[Launch, int]:
+    """What trains the runs, and how many at a time."""
+    if launcher["name"] == "submitit":
+        most = len(waiting) if jobs is None else _at_least_one(jobs)
+        options = {key: value for key, value in launcher.items() if key != "name"}
+        return partial(train_all_by_submitit, jobs=most, folder=out / ".jobs", **options), most
+    gpus = visible_gpus() if all(map(_takes_any_gpu, waiting)) else []
+    most = _jobs(jobs, waiting, gpus)
+    return lambda runs, train, watch: train_all(runs, most, train, watch, gpus), most
+
+
+def _train(runs: Sequence[PlannedRun], launch: Launch, jobs: int, train: Train, progress: Progress) -> None:
     """Train the runs, with a progress bar over the iterations of all."""
     iterations = {run.settings.run_dir: run.settings.trainer.iterations for run in runs}
     begun: set[Path] = set()
@@ -100,7 +130,7 @@ def _train(runs: Sequence[PlannedRun], jobs: int, gpus: Sequence[str], train: Tr
             words = [f"{run.name}: {own[-1]['success']:.0%}" for run, own in lines.items() if own]
             tick(done, sum(iterations.values()), "  ".join(words))
 
-        failed = train_all({run.settings.run_dir: run.settings for run in runs}, jobs, train, watch, gpus)
+        failed = launch({run.settings.run_dir: run.settings for run in runs}, train, watch)
     if failed:
         raise RunFailedError(
             f"{len(failed)} of {len(runs)} runs failed; the same command tries them again, and keeps the others.\n"

@@ -33,7 +33,7 @@ def run_league(config: Mapping[str, Any], overrides: Sequence[str], train: Train
     for name, own in environments(config["environments"], config["only"]).items():
         runs += plan(config["algos"], config["seeds"], out / name, [*own, f"env_name={name}", *shared])
     runs.sort(key=lambda run: run.settings.seed)
-    train_and_report(runs, out, config["jobs"], train, progress)
+    train_and_report(runs, config, train, progress)
 
 
 def environments(listed: Sequence[Mapping[str, Any]], only: Sequence[str] | None = None) -> dict[str, list[str]]:

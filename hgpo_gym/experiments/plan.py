@@ -18,7 +18,7 @@ from hgpo_gym.trainers.run_directory import (
 )
 from hgpo_gym.trainers.settings import RunSettings
 
-OWN_KEYS = ("algos", "seeds", "jobs", "out", "league", "environments", "only")
+OWN_KEYS = ("algos", "seeds", "jobs", "out", "league", "environments", "only", "launcher")
 SET_HERE = ("algo", "recipe", "seed", "run_dir", "resume")
 
 
@@ -95,7 +95,8 @@ def of_every_run(overrides: Sequence[str]) -> list[str]:
     for name in SET_HERE:
         if name in names:
             raise ValueError(f"{name}=... is set for every run: choose by algos=, seeds= and out=.")
-    return [override for override, name in zip(overrides, names, strict=True) if name not in OWN_KEYS]
+    own = [name.lstrip("+~").split(".")[0] in OWN_KEYS for name in names]
+    return [override for override, of_command in zip(overrides, own, strict=True) if not of_command]
 
 
 def _on_a_command_line(value: Any) -> str:

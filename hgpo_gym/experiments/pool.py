@@ -133,7 +133,7 @@ def _serve(connection: Connection, train: Train) -> None:
     try:
         while True:
             run, settings = connection.recv()
-            _log_to(run / "log.txt")
+            log_to(run / "log.txt")
             status: object = 0
             try:
                 train(settings)
@@ -144,7 +144,7 @@ def _serve(connection: Connection, train: Train) -> None:
         return
 
 
-def _log_to(path: Path) -> None:
+def log_to(path: Path) -> None:
     """From now on what this process and its libraries print is appended to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as log:

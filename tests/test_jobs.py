@@ -1,0 +1,91 @@
+"""Runs as jobs of submitit, by its executor of local processes: the same numbers, failures by name, resubmission."""
+
+import os
+import re
+import sys
+
+import pytest
+
+from hgpo_gym.cli.main import main
+from hgpo_gym.config.compose import load_run
+from hgpo_gym.experiments.jobs import TrainingJob, train_all_by_submitit
+from tests.small_runs import numbers
+
+SMALL = [
+    "model=tabular",
+    "env.sections=1",
+    "env.max_episode_steps=8",
+    "trainer.iterations=2",
+    "rollout.num_tasks=2",
+    "evaluation.every=0",
+    "evaluation.decoding_seeds=1",
+]
+LOCAL = ["launcher=submitit", "launcher.cluster=local", "launcher.parameters={mem_gb: 1}"]
+
+
+def test_jobs_give_the_numbers_that_processes_give_and_a_report(tmp_path):
+    for name, launcher in (("jobs", LOCAL), ("processes", [])):
+        main(["compare", *SMALL, *launcher, "algos=[grpo,hgpo]", "jobs=2", f"out={tmp_path / name}"])
+    for algorithm in ("grpo", "hgpo"):
+        ours, theirs = (numbers(tmp_path / name / f"{algorithm}-seed0") for name in ("jobs", "processes"))
+        assert ours == theirs
+    assert "Success" in (tmp_path / "jobs" / "hgpo-seed0" / "log.txt").read_text()
+    assert (tmp_path / "jobs" / "report.md").exists()
+
+
+def end_as_told(settings):
+    how = WAYS[settings.run_dir.name]
+    print(f"This is {settings.run_dir.name}")
+    if how == "exit":
+        os._exit(7)
+    if how == "raise":
+        raise RuntimeError("the sky fell")
+    sys.exit(how)
+
+
+WAYS = {"fine": 0, "gone": "exit", "raised": "raise", "refused": 2}
+
+
+def test_jobs_that_fail_are_named_and_the_others_go_on(tmp_path):
+    some = load_run(SMALL)
+    runs = {tmp_path / name: some.changed(run_dir=str(tmp_path / name)) for name in WAYS}
+    watched = []
+    options = {"jobs": 3, "cluster": "local", "parameters": {}, "folder": tmp_path / "jobs"}
+    ended = train_all_by_submitit(runs, end_as_told, watched.append, **options)
+    failed = {run.name: how for run, how in ended.items()}
+    assert set(failed) == {"gone", "raised", "refused"}
+    assert failed["refused"] == "it ended with status 2"
+    assert all(re.fullmatch(r"its job \d+ failed", failed[name]) for name in ("gone", "raised"))
+    assert (tmp_path / "raised" / "log.txt").read_text().endswith("RuntimeError: the sky fell\n")
+    assert max(map(len, watched)) == 3
+    assert (tmp_path / "fine" / "log.txt").read_text() == "This is fine\n"
+
+
+def test_a_job_that_slurm_stops_is_queued_again_as_it_was(tmp_path):
+    settings = load_run(SMALL).changed(run_dir=str(tmp_path))
+    job = TrainingJob(end_as_told)
+    again = job.checkpoint(settings)
+    assert (again.function, again.args) == (job, (settings,))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["launcher.cluster=moon"], "launcher.cluster=moon"),
+        (["launcher.cluster=local", "launcher.parameters.minutes=4"], "minutes"),
+        (["launcher.cluster=local", "jobs=-1"], "jobs=-1: must be 0 or more"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_trained(options, message, capsys, tmp_path):
+    words = ["launcher=submitit", *options[:1], *(f"+{one}" if "minutes" in one else one for one in options[1:])]
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", *SMALL, *words, "algos=[grpo]", f"out={tmp_path}"])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_what_is_missing_is_named(capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(SystemExit):
+        main(["compare", *SMALL, *LOCAL, "algos=[grpo]", f"out={tmp_path}"])
+    assert 'pip install "hgpo_gym[submitit]"' in capsys.readouterr().err
