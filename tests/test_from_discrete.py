@@ -172,7 +172,7 @@ def test_an_environment_that_cannot_be_copied_says_so():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"size": 1}, "size=1: choose 2 or more rows"), ({"frozen": 0.1}, r"frozen=0.1: choose 0.3 to 1")],
+    [({"size": 1}, "size=1: choose 2 to 100 rows"), ({"frozen": 0.1}, r"frozen=0.1: choose 0.3 to 1")],
 )
 def test_lakes_that_hardly_exist_are_refused(options, message):
     with pytest.raises(ValueError, match=message):

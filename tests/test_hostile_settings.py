@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks.attack import settings as hostile
+from hgpo_gym.envs.making import make
 from tests.commands import run as run_command
 
 
@@ -48,6 +49,16 @@ def test_no_line_ends_in_a_traceback():
         ("prompt.first=abc", "leaves out {observation}"),
         ("trainer.off_policy_limit=-1", "must be at least 0"),
         ("trainer.gradient_checkpointing=true", "set it to false"),
+        ("rollout.num_tasks=20261121", "must be at most 65536"),
+        ("rollout.group_size=60000", "makes 120,000 episodes side by side: choose at most 65,536"),
+        ("evaluation.num_envs=20261121", "must be at most 65536"),
+        ("evaluation.decoding_seeds=1000000000", "must be at most 1000"),
+        ("memory.history_length=1000000000", "must be at most 1000"),
+        ("rollout.max_new_tokens=1000000000", "must be at most 131072"),
+        ("model.capacity=1000000000000", "weights take 14,901 GiB to train, this machine has"),
+        ("model.threads=1000000000", "must be at most 1024"),
+        ("critic.hidden_size=1000000000", "must be at most 65536"),
+        ("env.sections=20261121", "sections=20261121 with colours=3: that is more than 1,000,000 tasks; choose fewer"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_remedy(setting, reason, tmp_path, monkeypatch, capsys):
@@ -57,3 +68,28 @@ def test_what_cannot_work_is_refused_with_the_remedy(setting, reason, tmp_path, 
     assert (status, list(tmp_path.iterdir())) == (2, [])
     assert reason in err
     assert setting.partition("=")[0].rpartition(".")[2] in err
+
+
+@pytest.mark.parametrize("setting", ["model.hidden_size=1000000000", "tiny.layers=1000000000"])
+def test_a_model_that_does_not_fit_the_machine_is_refused_before_it_is_made(setting, tmp_path, capsys):
+    status, _, err = run_command(capsys, "train", *hostile.LANGUAGE_MODEL, setting, f"run_dir={tmp_path / 'run'}")
+    assert (status, list(tmp_path.iterdir())) == (2, [])
+    assert setting.partition(".")[2] in err
+    assert "GiB. Choose a smaller one." in err
+
+
+@pytest.mark.parametrize(
+    ("id", "options"),
+    [
+        ("SecretWord", {"syllables": 10**12}),
+        ("Sokoban", {"levels": 10**12}),
+        ("Sokoban", {"size": 10**6}),
+        ("FrozenLake", {"maps": 10**12}),
+        ("FrozenLake", {"size": 10**6}),
+        ("Taxi", {"starts": 10**12}),
+    ],
+)
+def test_more_tasks_than_can_be_listed_are_refused(id, options):
+    [(name, value)] = options.items()
+    with pytest.raises(ValueError, match=f"{name}={value}.*choose"):
+        make(f"hgpo_gym/{id}-v0", **options)

@@ -39,6 +39,8 @@ BASE = [
 LANGUAGE_MODEL = [setting for setting in BASE if setting != "model=tabular"] + ["warmstart.episodes=2"]
 VALUES = ("null", "-1", "0", "1.5", "1e400", "abc", "''", "true", "[]", "[a,1]", "{a: 1}", "nan")
 """Each of which cannot be for most keys."""
+HUGE = ("20261121", "1000000000000")
+"""Refused, or no reason to run out of memory before the first rollout."""
 
 
 class Outcome(NamedTuple):
@@ -140,7 +142,7 @@ def main(random_count: int) -> list[tuple[str, int, int]]:
     rows = []
     sweeps = {
         "settings of a table, trained": sweep(BASE, train=True),
-        "settings of a language model": sweep(LANGUAGE_MODEL),
+        "settings of a language model": sweep(LANGUAGE_MODEL, (*VALUES, *HUGE)),
         "random lines": random_lines(BASE, random_count),
     }
     for name, outcomes in sweeps.items():

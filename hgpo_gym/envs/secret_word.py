@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import product
 
 from hgpo_gym.envs.base import TextEnv, Turn
-from hgpo_gym.envs.splits import SUCCESS_REWARD, check_split, in_split
+from hgpo_gym.envs.splits import SUCCESS_REWARD, check_number_of_tasks, check_split, in_split
 
 CONSONANTS = "bdklmnrst"
 VOWELS = "aeiou"
@@ -167,6 +167,9 @@ class SecretWordEnv(TextEnv):
         for name, value, letters in (("consonants", consonants, CONSONANTS), ("vowels", vowels, VOWELS)):
             if not 2 <= value <= len(letters):
                 raise ValueError(f"{name}={value}: choose 2 to {len(letters)}.")
+        check_number_of_tasks(
+            f"syllables={syllables} with consonants={consonants} and vowels={vowels}", consonants * vowels, syllables
+        )
         self.split = split
         self._language = Language(syllables, CONSONANTS[:consonants], VOWELS[:vowels])
         self._max_guesses = guesses

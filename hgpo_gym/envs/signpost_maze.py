@@ -16,7 +16,7 @@ from itertools import product
 from typing import NamedTuple
 
 from hgpo_gym.envs.base import TextEnv, Turn
-from hgpo_gym.envs.splits import SUCCESS_REWARD, check_split, in_split
+from hgpo_gym.envs.splits import SUCCESS_REWARD, check_number_of_tasks, check_split, in_split
 from hgpo_gym.suggest import unknown_name
 
 COLOURS = ("red", "blue", "green", "white", "black", "yellow")
@@ -144,6 +144,7 @@ class SignpostMazeEnv(TextEnv):
             raise ValueError(f"sections={sections}: a maze needs at least one section.")
         if not 2 <= colours <= len(COLOURS):
             raise ValueError(f"colours={colours}: choose 2 to {len(COLOURS)}.")
+        check_number_of_tasks(f"sections={sections} with colours={colours}", colours, sections)
         if distance < 0:
             raise ValueError(f"distance={distance}: choose 0 or more corridors.")
         if not 0 <= slip <= 1:

@@ -1,16 +1,26 @@
 """What the environments share: the names of the splits, which tasks are for testing, and what success earns."""
 
+import math
+
 from hgpo_gym.files import content_key
 from hgpo_gym.suggest import unknown_name
 
 SPLITS = ("train", "test", "all")
 SUCCESS_REWARD = 10.0
+MOST_TASKS = 1_000_000
+"""Of an environment that lists its tasks one by one."""
 
 
 def check_split(split: str) -> None:
     """Raises ValueError where there is no such split."""
     if split not in SPLITS:
         raise ValueError(unknown_name("split", split, SPLITS))
+
+
+def check_number_of_tasks(options: str, choices: int, places: int = 1) -> None:
+    """Raises ValueError, naming the options that `options` quotes, where `choices ** places` is above `MOST_TASKS`."""
+    if choices > 1 and places * math.log10(choices) > math.log10(MOST_TASKS):
+        raise ValueError(f"{options}: that is more than {MOST_TASKS:,} tasks; choose fewer.")
 
 
 def in_split(split: str, number: int, *, one_in: int = 3) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hgpo_gym.envs.base import TextEnv, Turn
-from hgpo_gym.envs.splits import check_split, in_split
+from hgpo_gym.envs.splits import check_number_of_tasks, check_split, in_split
 from hgpo_gym.envs.turns import ONE_AT_A_TIME
 from hgpo_gym.suggest import unknown_name
 
@@ -63,6 +63,7 @@ class TextArenaEnv(TextEnv):
             raise ValueError(unknown_name("game of textarena", game, games))
         if tasks < 3:
             raise ValueError(f"tasks={tasks}: take at least 3, so that each split has one.")
+        check_number_of_tasks(f"tasks={tasks}", tasks)
         self.split, self.texts_key = split, f"textarena {version('textarena')}"
         self._seeds = {f"{game} {seed}": seed for seed in range(tasks) if in_split(split, seed + 1)}
         self.task_ids = tuple(self._seeds)

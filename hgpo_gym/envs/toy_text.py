@@ -7,7 +7,7 @@ from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 from gymnasium.envs.toy_text.taxi import TaxiEnv
 
 from hgpo_gym.envs.from_discrete import DiscreteTask, TextFromDiscrete
-from hgpo_gym.envs.splits import check_split, hashed, in_split
+from hgpo_gym.envs.splits import check_number_of_tasks, check_split, hashed, in_split
 
 WAYS = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 """FrozenLake's actions in their order: what each adds to row and column."""
@@ -24,7 +24,7 @@ class FrozenLakeText(TextFromDiscrete):
 
     Args:
         split: `test` (a third of the maps, by a hash), `train` (the others) or `all`.
-        size: rows and columns, 2 or more.
+        size: rows and columns, 2 to 100.
         frozen: the share of tiles that are no holes, 0.3 or more: with fewer, hardly a map has a way.
         slippery: two moves of three go to the left or the right of where they should.
         maps: seeds that maps are drawn from; the same map counts once.
@@ -44,8 +44,9 @@ class FrozenLakeText(TextFromDiscrete):
         maps: int = 100,
         render_mode: str | None = None,
     ):
-        if size < 2:
-            raise ValueError(f"size={size}: choose 2 or more rows.")
+        if not 2 <= size <= 100:
+            raise ValueError(f"size={size}: choose 2 to 100 rows.")
+        check_number_of_tasks(f"maps={maps}", maps)
         if not 0.3 <= frozen <= 1:
             raise ValueError(f"frozen={frozen}: choose 0.3 to 1.")
         drawn = [tuple(map(str, generate_random_map(size, frozen, seed))) for seed in range(maps)]
@@ -89,6 +90,7 @@ class TaxiText(TextFromDiscrete):
     """
 
     def __init__(self, *, split: str = "train", starts: int = 300, render_mode: str | None = None):
+        check_number_of_tasks(f"starts={starts}", starts)
         taxi = TaxiEnv()
         seeds = {describe_taxi(taxi.reset(seed=seed)[0], taxi): seed for seed in reversed(range(starts))}
         super().__init__(

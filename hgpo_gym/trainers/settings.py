@@ -19,6 +19,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     create_model,
+    model_validator,
 )
 
 from hgpo_gym.memory.keys import KEY_FUNCTIONS
@@ -41,9 +42,14 @@ class EnvSettings(Section):
     options: dict[str, Any]
 
 
+MOST_EPISODES = 65_536
+"""Side by side: each has an environment, and a place in every batch."""
+Episodes = Annotated[int, Field(gt=0, le=MOST_EPISODES)]
+
+
 class MemorySettings(Section):
     window: NonNegativeInt | None
-    history_length: NonNegativeInt
+    history_length: Annotated[int, Field(ge=0, le=1000)]
     key: Annotated[str, AfterValidator(one_of(KEY_FUNCTIONS))]
 
     def make(self) -> Memory:
@@ -51,17 +57,26 @@ class MemorySettings(Section):
 
 
 class RolloutSettings(Section):
-    num_tasks: PositiveInt
-    group_size: PositiveInt
-    workers: NonNegativeInt
+    num_tasks: Episodes
+    group_size: Episodes
+    workers: Annotated[int, Field(ge=0, le=1024)]
     worker_timeout: PositiveFloat | None
     replays: NonNegativeInt | None
     max_failed: Annotated[float, Field(ge=0, le=1)]
-    staleness: NonNegativeInt
+    staleness: Annotated[int, Field(ge=0, le=1000)]
     temperature: PositiveFloat
-    max_new_tokens: PositiveInt
+    max_new_tokens: Annotated[int, Field(gt=0, le=131_072)]
     record: list[str]
     rewards: Annotated[list[Annotated[str, AfterValidator(one_of(REWARDS))]], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _check_size(self) -> Self:
+        if (episodes := self.num_tasks * self.group_size) > MOST_EPISODES:
+            raise ValueError(
+                f"rollout.num_tasks={self.num_tasks} with rollout.group_size={self.group_size} makes {episodes:,} "
+                f"episodes side by side: choose at most {MOST_EPISODES:,}."
+            )
+        return self
 
     @property
     def sampling(self) -> Sampling:
@@ -72,10 +87,10 @@ class EvaluationSettings(Section):
     every: NonNegativeInt
     split: str | list[str] | None
     tasks: PositiveInt | None
-    decoding_seeds: PositiveInt
+    decoding_seeds: Annotated[int, Field(gt=0, le=1000)]
     temperature: NonNegativeFloat
     top_p: Annotated[float, Field(gt=0, le=1)]
-    num_envs: PositiveInt
+    num_envs: Episodes
 
     def sampling(self, max_new_tokens: int) -> Sampling:
         return Sampling(temperature=self.temperature, top_p=self.top_p, max_new_tokens=max_new_tokens)

@@ -8,7 +8,7 @@ from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.sokoban.generator import generate_levels
 from hgpo_gym.envs.sokoban.rules import LEGEND, Level, State
 from hgpo_gym.envs.sokoban.solver import Solver
-from hgpo_gym.envs.splits import SUCCESS_REWARD, check_split, hashed, in_split
+from hgpo_gym.envs.splits import SUCCESS_REWARD, check_number_of_tasks, check_split, hashed, in_split
 
 TASK = f"Push every box onto a goal. You cannot pull. The map: {LEGEND}."
 
@@ -22,7 +22,7 @@ class SokobanEnv(TextEnv):
 
     Args:
         split: `test` (a third of the levels, by a hash of what they look like), `train` (the others) or `all`.
-        size: rows and columns, the walls around included.
+        size: rows and columns, the walls around included, at most 100.
         boxes: boxes, and goals.
         inner_walls: wall cells inside.
         min_moves: the shortest solution has at least as many moves.
@@ -57,6 +57,9 @@ class SokobanEnv(TextEnv):
         for name, (value, bound) in {**least, "levels": (levels, 1), "levels_seed": (levels_seed, 0)}.items():
             if value < bound:
                 raise ValueError(f"{name}={value}: must be at least {bound}.")
+        check_number_of_tasks(f"levels={levels}", levels)
+        if size > 100:
+            raise ValueError(f"size={size}: choose at most 100 rows.")
         if (room := (size - 2) ** 2) < inner_walls + 2 * boxes + 1 or size < 3:
             raise ValueError(
                 f"size={size}: {room} cells inside are too few for the walls, boxes, goals and the player."

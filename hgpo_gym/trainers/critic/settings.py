@@ -1,6 +1,8 @@
 """The settings of a critic."""
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from typing import Annotated
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from hgpo_gym.trainers.section import Section
 
@@ -11,6 +13,6 @@ class CriticSettings(Section):
     learning_rate: NonNegativeFloat
     epochs: NonNegativeInt
     mini_batch_size: PositiveInt
-    hidden_size: NonNegativeInt
+    hidden_size: Annotated[int, Field(ge=0, le=65_536)]
     clip: PositiveFloat | None
     max_grad_norm: PositiveFloat

@@ -3,11 +3,12 @@ moment. Small, and quick to train."""
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, model_validator
 
 from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest
+from hgpo_gym.trainers.models.sizes import Threads, check_fits
 from hgpo_gym.trainers.policies.base import Request, TokenRecord
 from hgpo_gym.trainers.policies.scorer import episode, features, network, places, words
 from hgpo_gym.trainers.policies.scorer import policy as scorer_policy
@@ -33,7 +34,13 @@ class ScorerModel(Section):
     novelty: float
     relevance: float
     seed: NonNegativeInt
-    threads: PositiveInt | None
+    threads: Threads | None
+
+    @model_validator(mode="after")
+    def _check_size(self) -> Self:
+        shape = f"model.wide={self.wide} with model.deep={self.deep} and model.hidden_size={self.hidden_size}"
+        check_fits(self.wide + self.deep * self.hidden_size, shape)
+        return self
 
     @property
     def imitates(self) -> bool:

@@ -1,10 +1,11 @@
 """`model=tabular`: a table of logits, for environments that name their admissible actions."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt, PositiveInt, model_validator
 
+from hgpo_gym.trainers.models.sizes import Threads, check_fits
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.rollouts.teams import roles_with_adapters
 from hgpo_gym.trainers.section import Section
@@ -19,7 +20,12 @@ class TableModel(Section):
 
     level: NonNegativeInt | None
     capacity: PositiveInt
-    threads: PositiveInt | None
+    threads: Threads | None
+
+    @model_validator(mode="after")
+    def _check_size(self) -> Self:
+        check_fits(self.capacity, f"model.capacity={self.capacity}")
+        return self
 
     @property
     def imitates(self) -> bool:
