@@ -80,7 +80,7 @@ def test_pages_have_what_is_generated(site):
         assert "<!-- generated" not in page.read_text(), page
     assert 'href="../reference/configuration/trainer.html#trainer-default"' not in (site / "update.html").read_text()
     assert 'href="reference/configuration/trainer.html#trainer-default"' in (site / "update.html").read_text()
-    assert "../images/signpost_maze_demo_5_seeds.png" in (site / "benchmarks/index.html").read_text()
+    assert "../images/signpost_maze_20_seeds.png" in (site / "benchmarks/index.html").read_text()
     for command in COMMANDS:
         assert f'id="{command}"' in (site / "reference/commands.html").read_text()
     assert "<mfrac>" in (site / "environments/webshop.html").read_text()
