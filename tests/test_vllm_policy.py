@@ -22,6 +22,7 @@ class Engine:
     """Writes down what it is told; every answer is the end of text at once."""
 
     max_model_len = 10_000
+    takes_adapter = False
 
     def __init__(self, level):
         self.told, self.level, self.asleep, self.asked = [], level, set(), []

@@ -117,6 +117,30 @@ def merge(model: Any) -> "PreTrainedModel":
     return model.merge_and_unload()
 
 
+def adapter_rank(model: Any) -> int | None:
+    """The rank of the one adapter that the model has for everybody; None where it has none, or one for each role."""
+    own = getattr(model, "peft_config", {})
+    return own[DEFAULT].r if set(own) == {DEFAULT} else None
+
+
+def save_adapter(model: Any, folder: Path) -> None:
+    """Write the one adapter that the model has for everybody, and nothing of the model."""
+    model.save_pretrained(folder, save_embedding_layers=False)
+
+
+def base_weights(model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
+    """The weights under a model's adapter, as `plain_weights` names them."""
+    from peft.utils.integrations import dequantize_module_weight
+
+    base = model.get_base_model()
+    modules = dict(base.named_modules())
+    for own_name, weight in base.named_parameters(remove_duplicate=False):
+        if ".lora_" not in own_name:
+            own = modules[own_name.rpartition(".")[0]]
+            whole = dequantize_module_weight(own) if own_name.endswith(".base_layer.weight") else weight
+            yield own_name.replace(".base_layer.", "."), whole
+
+
 def plain_weights(model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
     """The weights of a plain model that computes the same, by their names in a checkpoint, a tied one under each of its
     names. The model stays as it is; its own weights come without a copy.

@@ -9,18 +9,25 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import save_file
 
 from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.policies.lora import DEFAULT, adapter_rank, plain_weights
 from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Completion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+ADAPTERS = ("merged", "requests")
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The ranks that vLLM makes room for."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 CPU_KV_CACHE_GIB = 1.0
+SHARED_MEMORY = Path("/dev/shm")  # a folder that is no disk
 SLEEP_LEVELS = (0, 1, 2)
 PARTS = ("weights", "kv_cache")
 """What vLLM gives back when it sleeps, by its names for them."""
@@ -38,10 +45,16 @@ class VllmOptions:
     kv_cache_gib: float | None = None
     enforce_eager: bool = False
     sleep_level: int = 0
+    adapter: str = "merged"
+    tensor_parallel_size: int = 1
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise ValueError(unknown_name("engine.dtype", self.dtype, DTYPES))
+        if self.adapter not in ADAPTERS:
+            raise ValueError(unknown_name("engine.adapter", self.adapter, ADAPTERS))
+        if self.tensor_parallel_size < 1:
+            raise ValueError(f"engine.tensor_parallel_size={self.tensor_parallel_size}: choose 1 or more.")
         if not 0 < self.gpu_memory_utilization <= 1:
             raise ValueError(f"engine.gpu_memory_utilization={self.gpu_memory_utilization}: choose a share in (0, 1].")
         if self.sleep_level not in SLEEP_LEVELS:
@@ -57,10 +70,12 @@ class VllmEngine:
         constrained: whether answers can be held to tries.
 
     Raises:
-        ValueError: vLLM's attention on a CPU cannot compute the model, or it is to sleep there.
+        ValueError: vLLM's attention on a CPU cannot compute the model, or it is to sleep there; the model cannot be
+            divided as it is to be, or has no adapter that vLLM could take.
     """
 
     def __init__(self, model: "PreTrainedModel", options: VllmOptions, *, constrained: bool):
+        self._divided = options.tensor_parallel_size > 1
         # In this process, so that weights and callables get there as they are. The other model runner, which vLLM takes
         # where there is Triton, has another interface for logits processors.
         os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_USE_V2_MODEL_RUNNER": "0"}
@@ -74,14 +89,20 @@ class VllmEngine:
             _check_head_size(model)
             if options.sleep_level:
                 raise ValueError(f"engine.sleep_level={options.sleep_level}: vLLM sleeps on GPUs alone. Set it to 0.")
+        _check_division(model, options, on_cpu)
+        platform = _platform_arguments(model, options, on_cpu)
+        rank = _adapter_rank(model, options)
+        self.takes_adapter = rank is not None
         # Its complaint about positions, which are computed and not loaded, would come with every update.
         logging.getLogger("vllm.model_executor.model_loader.reload.layerwise").setLevel(logging.ERROR)
         with tempfile.TemporaryDirectory() as folder:
             _engine_config(model).save_pretrained(folder)
+            if self._divided:  # vLLM reads weights anew from a file only where it has read them from one
+                _save_weights(plain_weights(model), Path(folder))
             arguments = EngineArgs(
                 model=folder,
                 skip_tokenizer_init=True,
-                load_format="dummy",
+                load_format="auto" if self._divided else "dummy",
                 generation_config="vllm",
                 seed=0,
                 logprobs_mode="processed_logprobs",
@@ -92,7 +113,9 @@ class VllmEngine:
                 enforce_eager=options.enforce_eager,
                 enable_sleep_mode=options.sleep_level > 0,
                 logits_processors=[CONSTRAINT] if constrained else None,
-                **_platform_arguments(model, options, on_cpu),
+                tensor_parallel_size=options.tensor_parallel_size,
+                **platform,
+                **({} if rank is None else {"enable_lora": True, "max_loras": 1, "max_lora_rank": rank}),
             )
             self._engine = LLMEngine.from_engine_args(arguments)
         _end_with_the_process(self._engine)
@@ -100,6 +123,7 @@ class VllmEngine:
         self._open: set[str] = set()
         self._sleep_level = options.sleep_level
         self._asleep: set[str] = set()
+        self._adapter: Any = None
 
     def submit(self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any]) -> None:
         """See `InferenceEngine`."""
@@ -109,7 +133,7 @@ class VllmEngine:
 
         self._open.add(name)
         options = SamplingParams(**parameters, output_kind=RequestOutputKind.FINAL_ONLY)
-        self._engine.add_request(name, tokens_input(prompt_ids), options)
+        self._engine.add_request(name, tokens_input(prompt_ids), options, lora_request=self._adapter)
 
     def step(self) -> list[Completion]:
         """See `InferenceEngine`: one forward pass, a token for every answer."""
@@ -118,8 +142,21 @@ class VllmEngine:
 
     @torch.no_grad()
     def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """See `InferenceEngine`: they are copied in place and cast to the engine's format."""
-        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
+        """See `InferenceEngine`: they are copied in place and cast to the engine's format. Where the model is divided,
+        its parts are in processes of their own, which read a file."""
+        if not self._divided:
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
+            return
+        with tempfile.TemporaryDirectory(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None) as folder:
+            _save_weights(weights, Path(folder))
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_path": folder})
+
+    def load_adapter(self, folder: Path) -> None:
+        """See `InferenceEngine`."""
+        from vllm.lora.request import LoRARequest
+
+        self._engine.add_lora(LoRARequest(DEFAULT, 1, str(folder), load_inplace=True))
+        self._adapter = LoRARequest(DEFAULT, 1, str(folder))
 
     def wake(self, part: str) -> None:
         """See `InferenceEngine`."""
@@ -148,6 +185,11 @@ class VllmEngine:
         (answer,) = output.outputs
         logprobs = [by_token[token].logprob for by_token, token in zip(answer.logprobs, answer.token_ids, strict=True)]
         return Completion(output.request_id, list(answer.token_ids), logprobs)
+
+
+def _save_weights(weights: Iterable[tuple[str, torch.Tensor]], folder: Path) -> None:
+    """As a checkpoint. Copies: an output head may share its memory with an embedding, which the file cannot."""
+    save_file({name: weight.detach().cpu().clone() for name, weight in weights}, folder / "model.safetensors")
 
 
 def _end_with_the_process(engine: Any) -> None:
@@ -196,6 +238,35 @@ def _platform_arguments(model: "PreTrainedModel", options: VllmOptions, on_cpu: 
             "max_num_batched_tokens": max(options.max_batch_tokens, max_model_len),
         }
     return arguments
+
+
+def _adapter_rank(model: "PreTrainedModel", options: VllmOptions) -> int | None:
+    """The rank to make room for, where vLLM is to compute the adapter apart; None where it gets merged weights."""
+    if options.adapter == "merged":
+        return None
+    if (own := adapter_rank(model)) is None:
+        raise ValueError(
+            "engine.adapter=requests needs one adapter for everybody: set model.lora.rank and team.weights=shared, or "
+            "engine.adapter=merged."
+        )
+    fitting = [rank for rank in LORA_RANKS if rank >= own]
+    if not fitting:
+        raise ValueError(f"model.lora.rank={own}: vLLM takes at most {LORA_RANKS[-1]}. Set engine.adapter=merged.")
+    return fitting[0]
+
+
+def _check_division(model: "PreTrainedModel", options: VllmOptions, on_cpu: bool) -> None:
+    """Check that the model can be divided over as many devices."""
+    size, heads = options.tensor_parallel_size, model.config.num_attention_heads
+    if size == 1:
+        return
+    setting = f"engine.tensor_parallel_size={size}"
+    if _one_of_several():
+        raise ValueError(f"{setting}: each process of a run of several has an engine on its own GPU. Set it to 1.")
+    if heads % size:
+        raise ValueError(f"{setting}: it has to divide the model's {heads} attention heads.")
+    if not on_cpu and size > torch.cuda.device_count():
+        raise ValueError(f"{setting}: there are {torch.cuda.device_count()} GPUs.")
 
 
 def _one_of_several() -> bool:

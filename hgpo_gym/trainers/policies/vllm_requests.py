@@ -8,6 +8,8 @@ import numpy as np
 from hgpo_gym.trainers.policies.base import Request, Sampling
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
 
     from hgpo_gym.trainers.policies.generation import GeneratedSequence
@@ -32,9 +34,11 @@ class InferenceEngine(Protocol):
 
     Attributes:
         max_model_len: the most tokens of a prompt with its answer.
+        takes_adapter: it computes a LoRA adapter beside its weights; otherwise it is given weights with its product.
     """
 
     max_model_len: int
+    takes_adapter: bool
 
     def submit(self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any]) -> None:
         """Ask for an answer, under a name that no open one has, with `sampling_parameters`."""
@@ -44,6 +48,9 @@ class InferenceEngine(Protocol):
 
     def load(self, weights: "Iterable[tuple[str, torch.Tensor]]") -> None:
         """Put weights in place of the engine's, by their names in a checkpoint, those of the output head among them."""
+
+    def load_adapter(self, folder: "Path") -> None:
+        """Answer by a saved adapter from now on, in place of the last one, where it `takes_adapter`."""
 
     def wake(self, part: str) -> None:
         """Make room again for a part, `weights` or `kv_cache`, of what it gave back when it was put to sleep; nothing

@@ -52,6 +52,7 @@ class VllmServer:
     """
 
     def __init__(self, url: str, folder: str | None, connections: int, *, timeout: float, constrained: bool):
+        self.takes_adapter = False
         self._url, self._timeout = url.rstrip("/"), timeout
         self._temporary = tempfile.TemporaryDirectory(prefix="hgpo_gym-weights-") if folder is None else None
         self._folder = Path(self._temporary.name if self._temporary else folder)  # type: ignore[arg-type]
@@ -78,6 +79,10 @@ class VllmServer:
         save_file({name: tensor.detach().cpu().clone() for name, tensor in weights}, folder / "model.safetensors")
         self._ask("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(folder.resolve())}})
         shutil.rmtree(folder)
+
+    def load_adapter(self, folder: Path) -> None:
+        """See `InferenceEngine`: it takes none."""
+        raise NotImplementedError
 
     def forget(self) -> None:
         """See `InferenceEngine`; waits for what is under way."""

@@ -1,0 +1,363 @@
+"""What a machine with a GPU does with the published settings, in at most ten minutes: checks, seconds, memory.
+
+    python -m benchmarks.gpu                                # everything that can be run without downloads
+    python -m benchmarks.gpu --weights FOLDER               # and three iterations of a small pretrained model
+    python -m benchmarks.gpu --device cpu --tiny            # the same code with sizes for a CPU, in a minute
+
+1. checks: bfloat16 against float32, a checkpoint that goes to the CPU and back, an adapter, and vLLM's answers, sleep
+   and waking where it is installed.
+2. preset: `experiment=alfworld_qwen2.5_1.5b_hgpo` with random weights of that size, two iterations of short episodes.
+   Random answers are as long as they may be.
+3. pretrained: where weights are given.
+
+The share of peak arithmetic is of what a large product of bfloat16 matrices reaches on the same device. A parameter and
+token cost 2 operations in a rollout and in scoring, 8 in an update: 6 to learn from it and 2 for the reference policy;
+what a KV cache spares and what gradient checkpointing computes twice is not counted. Memory is the peak of the part,
+beside the formula of docs/gpu_memory.md. The results are printed as tables and, with --out, written as JSON.
+"""
+
+import argparse
+import gc
+import importlib.util
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from benchmarks.resident_memory import forget_peak, peak_mib
+from benchmarks.update_memory import QWEN
+from hgpo_gym.cli.training import quiet_libraries
+from hgpo_gym.config.compose import load_run
+from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.policies import Request, Sampling
+from hgpo_gym.trainers.policies.huggingface import make_tiny_model, save_model, train_tokenizer
+from hgpo_gym.trainers.policies.likelihood import score
+from hgpo_gym.trainers.run import Run
+from hgpo_gym.trainers.run_directory import read_metrics
+from tests.checks.memory_formula import Setting, formula
+
+MAZE = [
+    "env.sections=1", "env.max_episode_steps=4", "rollout.num_tasks=2", "rollout.group_size=4", "evaluation.every=0",
+    "evaluation.tasks=4", "evaluation.decoding_seeds=1", "checkpoint.every=1", "trainer.iterations=2",
+    "warmstart.source=none", "trainer.zero_advantage=keep",
+]  # fmt: skip
+TINY = {"hidden": 64, "intermediate": 128, "layers": 2, "heads": 2, "kv_heads": 2, "vocabulary": 2048}
+WORDS = ["You are in a hall. There are doors: go left, go right, open the red door. <think></think> <action>"] * 3
+ACTIONS = ("go left", "go right", "open the red door")
+Row = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:1, or cpu with --tiny")
+    parser.add_argument("--tiny", action="store_true", help="a model of 0.2 million parameters in place of 1.5 billion")
+    parser.add_argument("--weights", type=Path, help="a small pretrained model, as transformers saves it")
+    parser.add_argument("--out", type=Path, help="a file for the results as JSON")
+    options = parser.parse_args()
+    if refusal := refused(options.device, options.tiny):
+        parser.exit(2, f"{refusal}\n")
+    quiet_libraries(threads=None)
+    results: dict[str, list[Row]] = {}
+    with tempfile.TemporaryDirectory(prefix="hgpo_gym-gpu-") as folder:
+        parts: dict[str, Callable[[], list[Row]]] = {
+            "device": lambda: [device_row(options.device)],
+            "checks": lambda: checks(options.device, Path(folder)),
+            "preset": lambda: preset(options.device, options.tiny, Path(folder)),
+        }
+        if options.weights:
+            parts["pretrained"] = lambda: pretrained(options.device, options.weights, Path(folder))
+        for name, part in parts.items():
+            results[name] = part()
+            print(f"\n## {name}\n\n{table(results[name])}", flush=True)
+            if options.out:
+                options.out.write_text(json.dumps(results, indent=2) + "\n")
+    sys.exit(any(row.get("result") == "FAILED" for row in results["checks"]))
+
+
+def refused(device: str, tiny: bool) -> str | None:
+    """Why nothing is run here."""
+    if device == "cpu":
+        return None if tiny else "--device cpu is for a model of its size: add --tiny."
+    if not torch.cuda.is_available():
+        return (
+            f"--device {device}: torch {torch.__version__} sees no CUDA GPU here. Look at nvidia-smi and at "
+            "https://pytorch.org for a build with CUDA, or try the code by --device cpu --tiny."
+        )
+    return None
+
+
+def table(rows: list[Row]) -> str:
+    """Of Markdown; the columns are those of the first row."""
+    names = list(rows[0])
+    lines = [names, ["---"] * len(names), *([_shown(row.get(name, "")) for name in names] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def device_row(device: str) -> Row:
+    on_cpu = device == "cpu"
+    return {
+        "device": "CPU" if on_cpu else torch.cuda.get_device_name(device),
+        "memory GiB": "" if on_cpu else torch.cuda.get_device_properties(device).total_memory / 2**30,
+        "TFLOP/s of a bfloat16 product": peak_flops(device) / 1e12,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "vllm": "installed" if importlib.util.find_spec("vllm") else "not installed",
+    }
+
+
+def peak_flops(device: str) -> float:
+    """Operations a second of a large product of bfloat16 matrices."""
+    size = 512 if device == "cpu" else 8192
+    left, right = (torch.randn(size, size, dtype=torch.bfloat16, device=device) for _ in range(2))
+    best = 0.0
+    for _ in range(5):
+        _wait(device)
+        began = time.perf_counter()
+        for _ in range(10):
+            left @ right
+        _wait(device)
+        best = max(best, 10 * 2 * size**3 / (time.perf_counter() - began))
+    return best
+
+
+def checks(device: str, folder: Path) -> list[Row]:
+    """Each a line; one that fails says why and ends no other."""
+    named: dict[str, Callable[[str, Path], str]] = {
+        "bfloat16 passes": check_bfloat16,
+        "checkpoint to the CPU and back": check_checkpoint,
+        "LoRA": check_lora,
+    }
+    if importlib.util.find_spec("vllm"):
+        named |= {"vLLM": check_vllm, "vLLM, an adapter by requests": check_vllm_adapter}
+        if device != "cpu":
+            named["vLLM sleeps and wakes"] = check_vllm_sleep
+    rows = []
+    for name, check in named.items():
+        try:
+            seen = check(device, folder / name.replace(" ", "_"))
+            rows.append({"check": name, "result": "passed", "seen": seen})
+        except Exception as error:  # noqa: BLE001 - the others are to be run all the same
+            rows.append({"check": name, "result": "FAILED", "seen": f"{type(error).__name__}: {error}"})
+    return rows
+
+
+def _small(device: str) -> Any:
+    tokenizer = train_tokenizer(WORDS, 400)
+    return make_tiny_model(tokenizer, hidden_size=64, layers=2, heads=2, seed=0, device=device), tokenizer
+
+
+def _asked(count: int = 24) -> list[Request]:
+    return [Request(f"You are in hall {n % 5}.", ACTIONS, seed=(n,)) for n in range(count)]
+
+
+def check_bfloat16(device: str, _folder: Path) -> str:
+    from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+
+    policy = LanguageModelPolicy(*_small(device), constrain="admissible")
+    records: Any = [response.tokens for response in policy.generate(_asked(), Sampling())]
+    recorded = np.concatenate([record.logprobs[record.choices] for record in records])
+    exact, rough = (
+        np.concatenate(
+            [
+                np.asarray(own)
+                for own in score(policy, records, temperature=1.0, max_batch_tokens=4096, precision=precision)
+            ]
+        )
+        for precision in ("float32", "bfloat16")
+    )
+    _expect(np.abs(exact - recorded).max(), 1e-3, "float32 from what was recorded")
+    return f"{_expect(np.abs(exact - rough).max(), 0.05, 'bfloat16 from float32'):.1e} apart in log-probability"
+
+
+def check_checkpoint(device: str, folder: Path) -> str:
+    """Two iterations in one go; and one here, one on the CPU; and one on the CPU, one here."""
+
+    def train(name: str, iterations: int, on: str) -> list[dict[str, Any]]:
+        own = [f"run_dir={folder / name}", f"trainer.iterations={iterations}", f"model.device={on}", "resume=auto"]
+        with Run(load_run([*MAZE, *own]), _quiet()) as run:
+            run.train()
+        return read_metrics(folder / name)
+
+    whole = train("whole", 2, device)
+    for name, places in {"there": (device, "cpu"), "back": ("cpu", device)}.items():
+        train(name, 1, places[0])
+        moved = train(name, 2, places[1])
+        _expect(abs(moved[1]["kl_behaviour"] - whole[1]["kl_behaviour"]), 1e-3, "the KL after a move")
+    return f"loss {whole[1]['loss']:.4f} in one go, {moved[1]['loss']:.4f} from the CPU"
+
+
+def check_lora(device: str, folder: Path) -> str:
+    own = [f"run_dir={folder}", f"model.device={device}", "model.lora.rank=4", "trainer.precision=bfloat16"]
+    with Run(load_run([*MAZE, *own]), _quiet()) as run:
+        run.train()
+    last = read_metrics(folder)[-1]
+    _expect(last.get("mismatch_mean", 0.0), 0.05, "the trainer from the engine")
+    return f"KL {last['kl_behaviour']:.1e} in an update"
+
+
+def check_vllm(device: str, _folder: Path) -> str:
+    return f"{_vllm_gap(device):.1e} apart in log-probability"
+
+
+def check_vllm_adapter(device: str, _folder: Path) -> str:
+    return f"{_vllm_gap(device, lora=True, adapter='requests'):.1e} apart in log-probability"
+
+
+def check_vllm_sleep(device: str, _folder: Path) -> str:
+    free = [_vllm_gap(device, sleep_level=level) for level in (1, 2)]
+    return f"{free[0]:.1e} and {free[1]:.1e} apart after waking from levels 1 and 2"
+
+
+def _vllm_gap(device: str, *, lora: bool = False, sleep_level: int = 0, **options: Any) -> float:
+    """The largest difference of vLLM's log-probabilities from the trainer's, before and after an update."""
+    from contextlib import nullcontext
+
+    from hgpo_gym.trainers.policies.lora import LoraSettings, add_adapters
+    from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
+
+    model, tokenizer = _small(device)
+    if lora:
+        model = add_adapters(model, LoraSettings(rank=4, alpha=8, dropout=0.0, target_modules="all-linear"), seed=0)
+    own = {"enforce_eager": True, "kv_cache_gib": 0.1, "dtype": "float32", "sleep_level": sleep_level, **options}
+    policy = VllmPolicy(model, tokenizer, constrain="admissible", **own)
+    gaps = []
+    for _ in range(2):
+        with policy.acting(nullcontext):
+            records: Any = [response.tokens for response in policy.generate(_asked(), Sampling())]
+        recorded = np.concatenate([record.logprobs[record.choices] for record in records])
+        scored = np.concatenate(score(policy, records, temperature=1.0, max_batch_tokens=4096))
+        gaps.append(float(np.abs(recorded - scored).max()))
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if weight.requires_grad and "lora_A" not in name:
+                    weight += 0.05 * torch.randn_like(weight)
+        policy.updated()
+    return _expect(max(gaps), 1e-2, "vLLM from the trainer")
+
+
+def preset(device: str, tiny: bool, folder: Path) -> list[Row]:
+    """A line for each part of the second iteration, in which everything has its memory."""
+    shape = TINY if tiny else QWEN["Qwen2.5-1.5B"]
+    weights = folder / "weights"
+    tokenizer = train_tokenizer(WORDS, min(400, shape["vocabulary"]))
+    with torch.device(device):
+        model: Any = transformers.Qwen2ForCausalLM(Setting(**shape).model_config())
+    parameters = sum(weight.numel() for weight in model.parameters())
+    save_model(model, tokenizer, weights)
+    del model
+    gc.collect()
+    tokens, answer = (2048, 8) if tiny else (32768, 128)
+    settings = [
+        "experiment=alfworld_qwen2.5_1.5b_hgpo",
+        f"run_dir={folder / 'preset'}",
+        f"model.path={weights}",
+        f"model.device={device}",
+        "env.split=generated",
+        "evaluation.split=generated_test",
+        "env.max_episode_steps=2",
+        f"rollout.max_new_tokens={answer}",
+        f"trainer.max_batch_tokens={tokens}",
+        "trainer.learning_rate=1e-9",  # what is random stays random
+        *(["rollout.num_tasks=2", "rollout.group_size=2", "engine.max_prompt_tokens=512"] if tiny else []),
+    ]
+    peak = peak_flops(device)
+    with Run(load_run(settings), _quiet()) as run:
+        learner: Any = run.learner
+        for iteration in range(2):
+            with timed(device) as rollout:
+                collected = learner.collect(iteration)
+            records = collected.rollout.tokens
+            with timed(device) as scoring:
+                score(learner.policy, records, temperature=1.0, max_batch_tokens=tokens, precision="bfloat16")
+            with timed(device) as update:
+                learned = learner.learn(iteration, collected, rollout["seconds"])
+    read = sum(len(record) for record in records)
+    share = sum(len(record.token_ids) for record in records) / read
+    setting = Setting(
+        **shape, tokens=min(tokens, read), length=read // len(records), answer=share,
+        precision="bfloat16", checkpointing=True,
+    )  # fmt: skip
+    predicted = {"update": formula(setting).total + 4 * parameters}  # and the reference policy
+    rows = []
+    for name, part, operations in (("rollout", rollout, 2), ("log-probabilities", scoring, 2), ("update", update, 8)):
+        achieved = operations * parameters * read / part["seconds"]
+        rows.append(
+            {
+                "part": name,
+                "seconds": part["seconds"],
+                "tokens a second": read / part["seconds"],
+                "share of peak arithmetic": achieved / peak,
+                "peak memory GiB": part["gib"],
+                "formula GiB": predicted[name] / 2**30 if name in predicted else "",
+                "what": f"{parameters:,} parameters, {len(records)} answers, {read:,} tokens",
+            }
+        )
+    if not np.isfinite(learned.metrics["loss"]):
+        raise FloatingPointError(f"The loss is {learned.metrics['loss']}.")
+    return rows
+
+
+def pretrained(device: str, weights: Path, folder: Path) -> list[Row]:
+    """Three iterations on the maze."""
+    settings = [
+        "model=pretrained", f"model.path={weights}", f"model.device={device}", f"run_dir={folder / 'pretrained'}",
+        "engine.constrain=admissible", "trainer.learning_rate=1e-5", "trainer.iterations=3", "evaluation.tasks=9",
+        "evaluation.decoding_seeds=1", "env.sections=1", "env.max_episode_steps=6", "rollout.max_new_tokens=64",
+    ]  # fmt: skip
+    with Run(load_run(settings), _quiet()) as run:
+        run.train()
+    shown = ("iteration", "success", "kl_behaviour", "mismatch_mean", "tokens_per_second", "memory_gib")
+    seconds = ("seconds_rollout", "seconds_update")
+    return [{name: line.get(name, "") for name in (*shown, *seconds)} for line in read_metrics(folder / "pretrained")]
+
+
+@contextmanager
+def timed(device: str) -> Iterator[dict[str, float]]:
+    """Has `seconds` and `gib`, the peak of the block, when it is over."""
+    found: dict[str, float] = {}
+    on_cpu = device == "cpu"
+    gc.collect()
+    if on_cpu:
+        forget_peak()
+    else:
+        torch.cuda.reset_peak_memory_stats(device)
+    _wait(device)
+    began = time.perf_counter()
+    yield found
+    _wait(device)
+    found["seconds"] = time.perf_counter() - began
+    found["gib"] = peak_mib() / 1024 if on_cpu else torch.cuda.max_memory_allocated(device) / 2**30
+
+
+def _wait(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+
+
+def _quiet() -> Progress:
+    from rich.console import Console
+
+    return Progress(Console(quiet=True))
+
+
+def _expect(value: float, most: float, what: str) -> float:
+    """The value. Raises ArithmeticError where it is too large."""
+    if not value <= most:
+        raise ArithmeticError(f"{what}: {value:.3g} apart, {most:g} is the most that it may be")
+    return float(value)
+
+
+if __name__ == "__main__":
+    main()

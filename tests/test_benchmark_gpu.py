@@ -1,0 +1,46 @@
+"""benchmarks.gpu on a CPU: the same code with small sizes, and a refusal where there is no GPU."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.small_models import make_policy
+
+
+def benchmark(*arguments):
+    command = [sys.executable, "-m", "benchmarks.gpu", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so():
+    ended = benchmark()
+    assert ended.returncode == 2
+    assert "sees no CUDA GPU here" in ended.stderr
+    assert "--device cpu --tiny" in ended.stderr
+    assert benchmark("--device", "cpu").returncode == 2
+
+
+def test_everything_runs_with_small_sizes_on_a_cpu(tmp_path):
+    make_policy().save(tmp_path / "weights")
+    out = tmp_path / "out.json"
+    ended = benchmark("--device", "cpu", "--tiny", "--weights", str(tmp_path / "weights"), "--out", str(out))
+    assert ended.returncode == 0, ended.stderr + ended.stdout
+    results = json.loads(out.read_text())
+    assert list(results) == ["device", "checks", "preset", "pretrained"]
+    assert {row["result"] for row in results["checks"]} == {"passed"}
+    assert len(results["checks"]) >= 3
+    assert [row["part"] for row in results["preset"]] == ["rollout", "log-probabilities", "update"]
+    for row in results["preset"]:
+        assert 0 < row["share of peak arithmetic"] < 1
+        assert row["seconds"] > 0
+    assert results["preset"][2]["formula GiB"] > 0
+    assert [row["iteration"] for row in results["pretrained"]] == [1, 2, 3]
+    assert all(math.isfinite(row["kl_behaviour"]) for row in results["pretrained"] if row["kl_behaviour"] != "")
+    assert "## preset" in ended.stdout
