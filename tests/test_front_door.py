@@ -1,6 +1,10 @@
 """What strangers meet first: workflows that call what was run here, one version, a package that says it has types."""
 
 import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
 
@@ -56,3 +60,22 @@ def test_others_may_use_the_types():
 def test_links_of_the_front_door_lead_somewhere(name):
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / name).read_text())
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_command_starts_where_no_extra_is_installed():
+    """`pip install hgpo_gym` alone: whatever only extras bring cannot be imported."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    def names(requirements):
+        return {re.match(r"[\w.-]+", requirement)[0].lower().replace("_", "-") for requirement in requirements}
+
+    extras = set().union(*map(names, project["optional-dependencies"].values()))
+    missing = extras - names(project["dependencies"]) - {"hgpo-gym"}
+    distributions = metadata.packages_distributions()
+    modules = [name for name, of in distributions.items() if missing & {one.lower().replace("_", "-") for one in of}]
+    assert "torch" in modules
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({modules})); from hgpo_gym.cli.main import main; main(['envs'])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, "hgpo_gym/ALFWorld-v0" in result.stdout) == (0, True), result.stderr
