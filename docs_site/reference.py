@@ -18,6 +18,7 @@ GROUPS = {
     "algo": "How credit is assigned.",
     "objective": "What the policy update maximises, or the loss that it minimises.",
     "league": "The environments that `hgpo-gym league` plays.",
+    "launcher": "Where the runs of `hgpo-gym compare` and `league` are started.",
     "sampler": "Which tasks are played, and which of their episodes and steps are learned from.",
     "shaping": "Which rewards credit assignment sees.",
     "team": "Who answers, and which answer is the action.",
