@@ -41,14 +41,15 @@ def lines(comparison: Comparison, cost: str, baseline: str | None = None) -> lis
     told = [f"{comparison.title}: up to {budget:,.0f} {COSTS[cost]}"]
     for label, runs in comparison.runs.items():
         own = mean([mean_success(run, cost, budget) for run in runs])
-        told.append(f"{label}: {_in_percent(own)}")
+        told.append(f"{label}: {in_percent(own)}")
         if label != first:
             less = mean(comparison.differences(label, first, lambda run: mean_success(run, cost, budget)))
-            told[-1] += f"; less {first}, points: {_in_percent(less)}"
+            told[-1] += f"; less {first}, points: {in_percent(less)}"
     return told
 
 
-def _in_percent(estimate: Estimate) -> str:
+def in_percent(estimate: Estimate) -> str:
+    """The value, and its interval where there is one."""
     interval = "" if estimate.low is None else f" ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
     return f"{100 * estimate.value:.1f}{interval}"
 

@@ -5,7 +5,7 @@
 
 Runs that have come to their end count, and of each environment the seeds that all its algorithms have. Success in the
 rollouts over all iterations, and in the last evaluation: means, and mean differences in points, with 95 % bootstrap
-intervals over seeds.
+intervals over seeds. `--table` prints success in the rollouts alone, as a table in Markdown.
 """
 
 import argparse
@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hgpo_gym.analysis.report.intervals import Estimate, mean
+from benchmarks.equal_cost import in_percent
+from hgpo_gym.analysis.report.intervals import mean
 from hgpo_gym.analysis.report.load import Comparison, comparisons, load_runs
 from hgpo_gym.analysis.report.outcome import SCORES
 from hgpo_gym.suggest import unknown_name
@@ -61,13 +62,24 @@ def lines(comparison: Comparison, less: str) -> list[str]:
         for label in sorted(comparison.runs, key=lambda label: -comparison.scores(label, score).mean()):
             own = mean(comparison.scores(label, score))
             difference = mean(comparison.differences(label, less, score))
-            told.append(f"{label}, {name}: {_in_percent(own)}; less {less} {_in_percent(difference)}")
+            told.append(f"{label}, {name}: {in_percent(own)}; less {less} {in_percent(difference)}")
     return told
 
 
-def _in_percent(estimate: Estimate) -> str:
-    interval = "" if estimate.low is None else f" ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
-    return f"{100 * estimate.value:.1f}{interval}"
+def table(found: Sequence[Comparison], less: str) -> list[str]:
+    """Of success in the rollouts: a line an algorithm, the best on average first, and two columns an environment."""
+    score = SCORES["while training"]
+    labels = [label for label in found[0].runs if all(label in comparison.runs for comparison in found)]
+    ranked = sorted(labels, key=lambda label: -sum(comparison.scores(label, score).mean() for comparison in found))
+    head = [cell for comparison in found for cell in (comparison.settings["env_name"], f"less {less}")]
+    rows = [["algorithm", *head], ["---"] * (1 + len(head))]
+    for label in ranked:
+        cells = [f"`{label}`"]
+        for comparison in found:
+            difference = "" if label == less else in_percent(mean(comparison.differences(label, less, score)))
+            cells += [f"{100 * comparison.scores(label, score).mean():.1f} %", difference]
+        rows.append(cells)
+    return [f"| {' | '.join(cells)} |" for cells in rows]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -75,12 +87,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="of the league")
     parser.add_argument("--less", default="grpo", help="the algorithm that others are compared with")
+    parser.add_argument("--table", action="store_true", help="print a table in Markdown instead of lines")
     parser.add_argument("--to", type=Path, help="the CSV file to write")
     parsed = parser.parse_args(arguments)
     found = [balanced(comparison) for comparison in comparisons(load_runs([parsed.folder])[0])]
     for comparison in found:
-        seeds = len(next(iter(comparison.runs.values())))
-        print("\n".join([f"{comparison.settings['env_name']}, {seeds} seeds", *lines(comparison, parsed.less)]))
+        print(f"{comparison.settings['env_name']}, {len(next(iter(comparison.runs.values())))} seeds")
+        print("\n".join([] if parsed.table else lines(comparison, parsed.less)))
+    if parsed.table:
+        print("\n".join(table(found, parsed.less)))
     if parsed.to:
         with parsed.to.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([COLUMNS, *(row for comparison in found for row in records(comparison))])
