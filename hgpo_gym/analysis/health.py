@@ -8,7 +8,7 @@ import numpy as np
 
 from hgpo_gym.analysis.report.blocks import Block, Chapter, Column, Items, Paragraph, Section, Table
 from hgpo_gym.analysis.report.health import COURSE, NOTHING_WRONG, course_of
-from hgpo_gym.trainers.health import signs
+from hgpo_gym.trainers.health import check_numbers, signs
 from hgpo_gym.trainers.metric_table import METRICS
 from hgpo_gym.trainers.run_directory import flatten, read_config, read_metrics
 from hgpo_gym.trainers.run_files import damage_named
@@ -28,6 +28,7 @@ def health_of_run(run_dir: Path) -> Chapter:
         raise FileNotFoundError(f"No run in {run_dir}: expected {run_dir / 'config.yaml'}.")
     settings, metrics = flatten(read_config(run_dir)), read_metrics(run_dir)
     with damage_named(run_dir / "config.yaml"):
+        check_numbers(settings)
         iterations = f"{len(metrics)} of {settings['trainer.iterations']} iterations"
         about = f"{settings['env_name']}, algo={settings['algo.name']}, seed {settings['seed']}: {iterations}"
     if not metrics:

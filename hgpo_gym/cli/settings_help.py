@@ -24,13 +24,16 @@ OWN_SETTINGS = {
         "seeds=5": "training seeds: how many, or a list, seeds=[0,7]",
         "out=runs/mine": "the folder of all runs and their report; another one for other settings",
         "jobs=2": "runs at a time; 0 prints the commands of the runs instead, for a scheduler",
+        "launcher=submitit": "runs are jobs of Slurm; launcher.parameters are submitit's",
     },
     "league": {
         "environments=[{name: maze}]": "what is played: a name and settings each, {name: maze, env.sections: 2}",
         "algos=[grpo,hgpo]": "what is compared, as in compare",
         "seeds=5": "training seeds: how many, or a list; all have one before any has the next",
         "out=runs/mine": "the folder of all runs and their report",
+        "only=[maze]": "some of the environments that the league lists",
         "jobs=2": "runs at a time; 0 prints the commands of the runs instead, for a scheduler",
+        "launcher=submitit": "runs are jobs of Slurm; launcher.parameters are submitit's",
     },
     "eval": {
         "policy=model": "what plays: model, expert, random, or openai, a model behind an endpoint",

@@ -222,6 +222,12 @@ def signs(metrics: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> 
     return found
 
 
+def check_numbers(settings: Mapping[str, Any]) -> None:
+    """Raise TypeError or ValueError where a setting of a run that `signs` counts with is no number."""
+    for name in ("rollout.num_tasks", "rollout.group_size", *(check.of for check in CHECKS)):
+        float(settings.get(name, 1.0))
+
+
 def _values(metrics: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
     """float64[iterations]: not a number where there is none, which is neither above nor below a limit."""
     return np.array([line.get(name, np.nan) for line in metrics], dtype=np.float64)

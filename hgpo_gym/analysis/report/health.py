@@ -10,7 +10,7 @@ from hgpo_gym.analysis.report.blocks import Column, Items, Paragraph, Picture, S
 from hgpo_gym.analysis.report.figures import Styles
 from hgpo_gym.analysis.report.intervals import typical
 from hgpo_gym.analysis.report.load import Comparison, Run
-from hgpo_gym.trainers.health import Check, Sign, signs
+from hgpo_gym.trainers.health import Check, Sign, check_numbers, signs
 from hgpo_gym.trainers.metric_table import METRICS, SHARE, UPDATE
 from hgpo_gym.trainers.run_files import damage_named
 
@@ -31,6 +31,8 @@ def warnings(comparison: Comparison) -> Section:
     shown: defaultdict[tuple[str, Check], list[tuple[Run, Sign]]] = defaultdict(list)
     for label, runs in comparison.runs.items():
         for run in runs:
+            with damage_named(run.path / "config.yaml"):
+                check_numbers(run.settings)
             with damage_named(run.path / "metrics.jsonl"):
                 found = signs(run.metrics, run.settings)
             for sign in found:
