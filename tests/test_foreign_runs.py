@@ -52,6 +52,7 @@ def refused(capsys, *arguments):
         ("a: " + "[" * 100 + "]" * 100, "nested too deep"),
         ("a: " + "x" * CONFIG_BYTES, "more than 262,144 bytes"),
         ("a: " + "9" * 5000, "digit"),
+        ("a: 1" + "0" * 400, "no mapping of names"),
         ("a: 2026-99-99", "month"),
         ("a: !!python/object/apply:os.system ['true']", "could not determine a constructor"),
         ("a: !!binary aGVsbG8=", "no mapping of names"),
@@ -127,6 +128,11 @@ def test_no_value_in_a_runs_files_ends_a_report_or_an_inspection_in_a_traceback(
             assert status == 0 or file.name in err or "No finished run" in err, err
         assert said, file  # some of them must be found out
         file.write_bytes(sound)
+
+
+def test_a_whole_number_that_no_float_holds_is_damage(run, capsys):
+    (run / "summary.json").write_text(json.dumps({"iterations": 10**400}))
+    assert "summary.json is damaged: int too large" in refused(capsys, "report", run)
 
 
 def test_a_rollout_that_unpacks_without_end_is_refused(run, capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -115,7 +116,14 @@ def _at_most(content: bytes, most: int, path: Path) -> bytes:
 
 def _parse_json(content: bytes, path: Path) -> Any:
     with damage_named(path):
-        return json.loads(content)
+        return json.loads(content, parse_int=_whole)
+
+
+def _whole(digits: str) -> int:
+    """Raises OverflowError where no number of a report could hold it."""
+    number = int(digits)
+    float(number)
+    return number
 
 
 def _check_extent(root: yaml.Node | None) -> None:
@@ -142,4 +150,6 @@ def _is_plain(value: Any) -> bool:
         return all(isinstance(name, str) and _is_plain(inner) for name, inner in value.items())
     if isinstance(value, list):
         return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str)
+    if isinstance(value, int):
+        return abs(value) <= sys.float_info.max  # larger ones no number of a report can hold
+    return value is None or isinstance(value, float | str)
