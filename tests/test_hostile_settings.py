@@ -32,6 +32,7 @@ def test_no_line_ends_in_a_traceback():
         ("algo.episode_statistics=abc", "trajectories"),
         ("algo.base_group=abc", "true or false"),
         ("algo.length_weight_alpha=nan", "a number"),
+        ("algo.length_weight_alpha=1000", "length_weight_alpha=1000: 2 to the power of it is more than 1e+100"),
         ("objective.clip_low=abc", "a number"),
         ("evaluation.top_p=0", "must be above 0"),
         ("rollout.max_new_tokens=0", "must be above 0"),

@@ -19,6 +19,8 @@ from hgpo_gym.suggest import unknown_name
 
 WEIGHTS = {"paper": 1.0, "released": 2.0}
 """What is added to the level before raising it to alpha: the paper's formula, and the code released with it."""
+LARGEST_WEIGHT = 1e100
+"""Of a level: sums of larger ones would not stay finite."""
 
 
 def hgpo(
@@ -51,7 +53,8 @@ def hgpo(
         base_group: the episode's value in its task group counts as one more level, of weight 1.
         episode_statistics: how the base group counts, see `episode_advantage`; the default is the released code's.
 
-    Returns float64[N]. Raises ValueError on an unknown name, a gamma outside [0, 1], or a `history_length` that the
+    Returns float64[N]. Raises ValueError on an unknown name, a gamma outside [0, 1], a weight above 1e100, or a
+    `history_length` that the
     batch has no keys for.
     """
     if weights not in WEIGHTS:
@@ -65,7 +68,7 @@ def hgpo(
     total, total_weight = np.zeros(len(batch)), np.zeros(len(batch))
     for level in range(1 + deepest):
         groups = batch.key_groups(level)
-        weight = (level + WEIGHTS[weights]) ** length_weight_alpha
+        weight = _weight(level + WEIGHTS[weights], length_weight_alpha)
         total += weight * counting_once(batch, relative, returns, groups)
         total_weight += weight * counting_once(batch, values_differ, returns, groups)
     if base_group:
@@ -73,3 +76,14 @@ def hgpo(
         total += episode_term
         total_weight += (episode_term != 0) | values_differ(episode_returns(batch), batch.group_labels)
     return total / (total_weight + EPSILON)
+
+
+def _weight(length: float, alpha: float) -> float:
+    with np.errstate(over="ignore"):
+        weight = float(np.float_power(length, alpha))
+    if weight > LARGEST_WEIGHT:
+        raise ValueError(
+            f"length_weight_alpha={alpha}: {length:g} to the power of it is more than {LARGEST_WEIGHT:g}. Set a smaller "
+            "one; the paper's is 1."
+        )
+    return weight

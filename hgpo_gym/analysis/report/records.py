@@ -23,7 +23,7 @@ class SettingsInReport(_Record):
     objective: str = Field(alias="objective.name")
     sampler: str = Field(alias="sampler.name")
     shaping: str = Field(alias="shaping.name")
-    team: str = Field(alias="team.name", default="solo")
+    team: str = Field(alias="team.name")
     iterations: NonNegativeInt = Field(alias="trainer.iterations")
     num_tasks: PositiveInt = Field(alias="rollout.num_tasks")
     group_size: PositiveInt = Field(alias="rollout.group_size")
