@@ -54,8 +54,7 @@ def hgpo(
         episode_statistics: how the base group counts, see `episode_advantage`; the default is the released code's.
 
     Returns float64[N]. Raises ValueError on an unknown name, a gamma outside [0, 1], a weight above 1e100, or a
-    `history_length` that the
-    batch has no keys for.
+    `history_length` that the batch has no keys for.
     """
     if weights not in WEIGHTS:
         raise ValueError(unknown_name("weights", weights, WEIGHTS))
@@ -83,7 +82,7 @@ def _weight(length: float, alpha: float) -> float:
         weight = float(np.float_power(length, alpha))
     if weight > LARGEST_WEIGHT:
         raise ValueError(
-            f"length_weight_alpha={alpha}: {length:g} to the power of it is more than {LARGEST_WEIGHT:g}. Set a smaller "
-            "one; the paper's is 1."
+            f"length_weight_alpha={alpha}: {length:g} to the power of it is more than {LARGEST_WEIGHT:g}. Set a "
+            "smaller one; the paper's is 1."
         )
     return weight
