@@ -1,4 +1,4 @@
-"""A line a run of a league as CSV, and how every algorithm differs from one of them at the same seed.
+"""A line a run of a league or comparison as CSV, and how every algorithm differs from one of them at the same seed.
 
     hgpo-gym league seeds=10 trainer.iterations=12 out=runs/league
     python -m benchmarks.league_runs runs/league --less hgpo --to benchmarks/results/league.csv
@@ -85,7 +85,7 @@ def table(found: Sequence[Comparison], less: str) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints the lines of every environment."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="of the league")
+    parser.add_argument("folder", type=Path, help="of the league or comparison")
     parser.add_argument("--less", default="grpo", help="the algorithm that others are compared with")
     parser.add_argument("--table", action="store_true", help="print a table in Markdown instead of lines")
     parser.add_argument("--to", type=Path, help="the CSV file to write")

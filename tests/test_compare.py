@@ -18,6 +18,7 @@ from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.plan import NotComparableError, check_comparable, seed_list
 from hgpo_gym.experiments.pool import train_all
 from hgpo_gym.trainers.run_directory import read_config, read_metrics, read_summary
+from tests.endings import WAYS, end_as_told
 from tests.small_runs import MACHINE
 
 SMALL = ["model=tabular", "env.sections=2", "env.max_episode_steps=12", "evaluation.decoding_seeds=1", "jobs=2"]
@@ -262,24 +263,11 @@ def test_a_run_that_another_process_holds_fails_alone_and_is_tried_again(capsys,
     assert snapshot(tmp_path).items() > before.items()
 
 
-def _end_as_told(settings):
-    how = WAYS[settings.run_dir.name]
-    print(f"This is {settings.run_dir.name} in process {os.getpid()}")
-    if how == "exit":
-        os._exit(7)
-    if how == "raise":
-        raise RuntimeError("the sky fell")
-    sys.exit(how)
-
-
-WAYS = {"fine": 0, "gone": "exit", "after": 0, "raised": "raise", "refused": 2, "last": 0}
-
-
 def test_runs_that_crash_are_named_and_the_others_go_on_in_few_processes(tmp_path):
     fine = load_run(SMALL[:-1])
     runs = {tmp_path / name: fine.changed(run_dir=str(tmp_path / name)) for name in WAYS}
     seen = []
-    failed = train_all(runs, 1, _end_as_told, seen.extend)
+    failed = train_all(runs, 1, end_as_told, seen.extend)
     assert {run.name: how for run, how in failed.items()} == {
         "gone": "its process ended with exit code 7",
         "raised": "its process ended with exit code 1",

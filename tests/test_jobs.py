@@ -1,6 +1,5 @@
 """Runs as jobs of submitit, by its executor of local processes: the same numbers, failures by name, resubmission."""
 
-import os
 import re
 import sys
 
@@ -9,6 +8,7 @@ import pytest
 from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.experiments.jobs import TrainingJob, train_all_by_submitit
+from tests.endings import end_as_told
 from tests.small_runs import numbers
 
 SMALL = [
@@ -33,22 +33,12 @@ def test_jobs_give_the_numbers_that_processes_give_and_a_report(tmp_path):
     assert (tmp_path / "jobs" / "report.md").exists()
 
 
-def end_as_told(settings):
-    how = WAYS[settings.run_dir.name]
-    print(f"This is {settings.run_dir.name}")
-    if how == "exit":
-        os._exit(7)
-    if how == "raise":
-        raise RuntimeError("the sky fell")
-    sys.exit(how)
-
-
-WAYS = {"fine": 0, "gone": "exit", "raised": "raise", "refused": 2}
+NAMES = ("fine", "gone", "raised", "refused")
 
 
 def test_jobs_that_fail_are_named_and_the_others_go_on(tmp_path):
     some = load_run(SMALL)
-    runs = {tmp_path / name: some.changed(run_dir=str(tmp_path / name)) for name in WAYS}
+    runs = {tmp_path / name: some.changed(run_dir=str(tmp_path / name)) for name in NAMES}
     watched = []
     options = {"jobs": 3, "cluster": "local", "parameters": {}, "folder": tmp_path / "jobs"}
     ended = train_all_by_submitit(runs, end_as_told, watched.append, **options)
@@ -58,7 +48,7 @@ def test_jobs_that_fail_are_named_and_the_others_go_on(tmp_path):
     assert all(re.fullmatch(r"its job \d+ failed", failed[name]) for name in ("gone", "raised"))
     assert (tmp_path / "raised" / "log.txt").read_text().endswith("RuntimeError: the sky fell\n")
     assert max(map(len, watched)) == 3
-    assert (tmp_path / "fine" / "log.txt").read_text() == "This is fine\n"
+    assert (tmp_path / "fine" / "log.txt").read_text().startswith("This is fine in process ")
 
 
 def test_a_job_that_slurm_stops_is_queued_again_as_it_was(tmp_path):

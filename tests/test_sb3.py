@@ -128,6 +128,8 @@ def test_mistakes_are_named(tmp_path):
         Run(without_list, Progress()),
     ):
         pass
+    with pytest.raises(ValueError, match=r"rollout\.staleness=1: algo=sb3_ppo plays by its present weights alone"):
+        Run(settings(tmp_path / "run", "algo=sb3_ppo", "rollout.staleness=1"), Progress())
     several = Processes()
     several.count = 2
     with pytest.raises(ValueError, match="algo=sb3_ppo trains in one process"):

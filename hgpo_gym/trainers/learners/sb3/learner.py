@@ -56,6 +56,11 @@ class Sb3Learner:
         ):
             if choice.name != only:
                 raise ValueError(f"{group}={choice.name}: algo={run.algo.name} knows {group}={only} alone.")
+        if run.rollout.staleness:
+            raise ValueError(
+                f"rollout.staleness={run.rollout.staleness}: algo={run.algo.name} plays by its present weights "
+                "alone. Set 0."
+            )
         self.run = run
 
     def start(self) -> None:

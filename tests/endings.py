@@ -1,0 +1,16 @@
+"""A stand-in for training that ends as the name of its run folder says."""
+
+import os
+import sys
+
+WAYS = {"fine": 0, "gone": "exit", "after": 0, "raised": "raise", "refused": 2, "last": 0}
+
+
+def end_as_told(settings):
+    how = WAYS[settings.run_dir.name]
+    print(f"This is {settings.run_dir.name} in process {os.getpid()}")
+    if how == "exit":
+        os._exit(7)
+    if how == "raise":
+        raise RuntimeError("the sky fell")
+    sys.exit(how)
