@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from benchmarks import league_runs
 from hgpo_gym.analysis.report.intervals import runs_to_tell
 from hgpo_gym.analysis.report.standings import mean_ranks
 from hgpo_gym.cli.main import main
@@ -51,6 +52,28 @@ def test_every_environment_has_each_seed_before_any_has_the_next_and_additions_p
     assert {path.parent.name for path in again[8:]} == {"gigpo-seed0", "gigpo-seed1"}
     assert {row["algorithm"] for row in tables(tmp_path, "ranks")} == {"gigpo", "grpo", "hgpo"}
     assert "What the runs tell: short, split test" in (tmp_path / "report.md").read_text()
+
+
+def test_runs_of_an_unfinished_league_are_compared_at_the_seeds_that_all_algorithms_have(tmp_path, capsys):
+    out, rows = tmp_path / "league", tmp_path / "rows.csv"
+    league(out, "algos=[grpo]", "seeds=2")
+    league(out, "algos=[grpo,hgpo]", "seeds=1")
+    capsys.readouterr()
+    league_runs.main([str(out), "--less", "grpo", "--table", "--to", str(rows)])
+    told = capsys.readouterr().out
+    assert "short, 1 seeds" in told
+    with rows.open() as file:
+        kept = list(csv.DictReader(file))
+    assert {(row["environment"], row["algorithm"], row["seed"]) for row in kept} == {
+        (name, algorithm, "0") for name in ("short", "long") for algorithm in ("grpo", "hgpo")
+    }
+    won = {row["environment"]: float(row["while_training"]) for row in kept if row["algorithm"] == "hgpo"}
+    cells = next(line for line in told.splitlines() if line.startswith("| `hgpo`")).split(" | ")
+    assert [float(cell.split(" ")[0]) for cell in (cells[1], cells[3])] == pytest.approx(
+        [100 * won["long"], 100 * won["short"]], abs=0.06
+    )
+    with pytest.raises(ValueError, match="gigpo"):
+        league_runs.main([str(out), "--less", "gigpo"])
 
 
 def test_some_of_the_environments_can_be_played_alone(tmp_path, capsys):
