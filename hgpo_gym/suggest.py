@@ -6,10 +6,14 @@ from collections.abc import Iterable
 _LISTED = 20
 
 
-def unknown_name(kind: str, name: object, valid: Iterable[str]) -> str:
-    """`Unknown <kind> 'name'. Did you mean 'nearest'? Valid: a, b, c.`"""
+def unknown_name(kind: str, name: object, valid: Iterable[str], *, meant: str | None = None) -> str:
+    """`Unknown <kind> 'name'. Did you mean 'nearest'? Valid: a, b, c.`
+
+    Args:
+        meant: of the valid names the one that is probably meant, however it is spelt.
+    """
     names = list(valid)
-    nearest = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    nearest = [meant] if meant in names else difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
     more = f", ... ({len(names)} in all)" if len(names) > _LISTED else ""
     valid_ones = f"Valid: {', '.join(names[:_LISTED])}{more}." if names else "There are none."

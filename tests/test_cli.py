@@ -14,8 +14,9 @@ from rich.console import Console
 import hgpo_gym
 from hgpo_gym.cli.play import play_in_terminal
 from hgpo_gym.cli.settings_help import OWN_SETTINGS, SET_BY_COMMAND
-from hgpo_gym.config.compose import load_config, load_partly, load_run
+from hgpo_gym.config.compose import NAMED_ELSEWHERE, load_config, load_partly, load_run
 from hgpo_gym.envs import TextEnv, Turn, register
+from hgpo_gym.trainers.run_directory import flatten
 from tests.commands import run
 from tests.packages import python
 
@@ -55,6 +56,11 @@ def test_help_keeps_to_the_width_of_the_terminal(capsys, monkeypatch):
     assert [line for line in choices.splitlines() if len(line) > 90] == []
 
 
+@pytest.mark.parametrize("meant", sorted(set(NAMED_ELSEWHERE.values())))
+def test_what_a_key_is_called_elsewhere_leads_to_one_that_there_is(meant):
+    assert meant in flatten(load_config("config", []))
+
+
 def test_the_version_is_said(capsys):
     assert run(capsys, "--version") == (0, f"hgpo-gym {hgpo_gym.__version__}\n", "")
 
@@ -66,6 +72,9 @@ def test_the_version_is_said(capsys):
         (["train", "algo=hpgo"], "Unknown algo 'hpgo'. Did you mean 'hgpo'?"),
         (["train", "trainer.learnin_rate=1"], "Did you mean 'trainer.learning_rate'?"),
         (["train", "algo.gama=1"], "Did you mean 'algo.gamma'?"),
+        (["train", "lr=1"], "Unknown config key 'lr'. Did you mean 'trainer.learning_rate'?"),
+        (["train", "out=runs/one"], "Unknown config key 'out'. Did you mean 'run_dir'?"),
+        (["eval", "run_dir=runs/one"], "run_dir=runs/one: eval trains nothing. The run to evaluate is run=..."),
         (["train", "a=b=c"], "Cannot read 'a=b=c': write key=value"),
         (["train", "rollout.group_size=0"], "rollout.group_size=0: must be above 0"),
         (["train", "rollout.group_size=many"], "rollout.group_size=many: expected a whole number"),

@@ -25,6 +25,25 @@ from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.run_directory import flatten
 from hgpo_gym.trainers.settings import RunSettings
 
+NAMED_ELSEWHERE = {
+    "out": "run_dir",
+    "output_dir": "run_dir",
+    "lr": "trainer.learning_rate",
+    "epochs": "trainer.update_epochs",
+    "ppo_epochs": "trainer.update_epochs",
+    "num_iterations": "trainer.update_epochs",
+    "steps": "trainer.iterations",
+    "max_steps": "trainer.iterations",
+    "total_epochs": "trainer.iterations",
+    "batch_size": "trainer.mini_batch_size",
+    "beta": "trainer.kl_coef",
+    "epsilon": "trainer.clip_low",
+    "rollout.n": "rollout.group_size",
+    "num_generations": "rollout.group_size",
+    "max_completion_length": "rollout.max_new_tokens",
+}
+"""What TRL, verl and verl-agent, or other commands of this one, call a key: for a hint where it is none here."""
+
 
 class ConfigError(ValueError):
     """A configuration that cannot be: unknown names, values of the wrong kind."""
@@ -156,7 +175,7 @@ def _check_keys(overrides: Sequence[Override], config: DictConfig) -> None:
         if key in choices.choices() or override.is_add():
             continue
         if key not in known:
-            raise ConfigError(unknown_name("config key", key, known))
+            raise ConfigError(unknown_name("config key", key, known, meant=NAMED_ELSEWHERE.get(key)))
         _check_kind(key, override.value(), OmegaConf.select(config, key))
 
 

@@ -25,12 +25,15 @@ def load_evaluation(overrides: Sequence[str]) -> dict[str, Any]:
     group's keys, and `experiment=NAME` all of them. The command's own settings are not the run's business.
 
     Raises:
-        ConfigError: as `load_config`; plugins of the run that were not given; what its checkpoints cannot be.
+        ConfigError: as `load_config`; plugins of the run that were not given; what its checkpoints cannot be; a
+            `run_dir`, which would be read by nothing.
         FileNotFoundError: there is no such run.
         ImportError: one of `plugins=[...]` cannot be imported.
         ValueError: the run's config.yaml is damaged.
     """
     named = {str(item.key_or_group): item for item in parse_overrides(overrides)}
+    if "run_dir" in named:
+        raise ConfigError(f"run_dir={named['run_dir'].value()}: eval trains nothing. The run to evaluate is run=...")
     if "run" not in named or named["run"].value() is None:
         return load_config("eval", overrides)
     run = str(named["run"].value())
