@@ -4,9 +4,11 @@ import csv
 import io
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 from rich.console import Console
@@ -18,7 +20,7 @@ from hgpo_gym.config.compose import NAMED_ELSEWHERE, load_config, load_partly, l
 from hgpo_gym.envs import TextEnv, Turn, register
 from hgpo_gym.trainers.run_directory import flatten
 from tests.commands import run
-from tests.packages import python
+from tests.packages import ROOT, python
 
 
 def test_envs_lists_every_id_with_a_line(capsys):
@@ -75,7 +77,13 @@ def test_the_version_is_said(capsys):
         (["train", "lr=1"], "Unknown config key 'lr'. Did you mean 'trainer.learning_rate'?"),
         (["train", "out=runs/one"], "Unknown config key 'out'. Did you mean 'run_dir'?"),
         (["eval", "run_dir=runs/one"], "run_dir=runs/one: eval trains nothing. The run to evaluate is run=..."),
-        (["train", "a=b=c"], "Cannot read 'a=b=c': write key=value"),
+        (["train", "env=my_game"], "One of your own is known once its package is installed."),
+        (["train", "a=b=c"], "Cannot read 'a=b=c': write key=value, without spaces round the =, and lists in quotes"),
+        (["train", "model", "=", "tabular"], "Cannot read 'model': write key=value, without spaces round the ="),
+        (["train", "--algo", "hgpo"], "There is no --algo. Settings are written key=value, without dashes"),
+        (["train", "algo=grpo,hgpo"], "algo takes one. hgpo-gym compare 'algos=[grpo,hgpo]' trains with several."),
+        (["compare", "algos=grpo,hgpo"], "in quotes for the shell: 'algos=[grpo,hgpo]'."),
+        (["trian"], "Unknown command 'trian'. Did you mean 'train'? Valid: train, compare,"),
         (["train", "rollout.group_size=0"], "rollout.group_size=0: must be above 0"),
         (["train", "rollout.group_size=many"], "rollout.group_size=many: expected a whole number"),
         (["train", "rollout.group_size=null"], "rollout.group_size=None: expected a whole number"),
@@ -110,10 +118,48 @@ def test_mistakes_are_named_with_a_remedy_and_exit_2(arguments, message, capsys,
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_missing_command_is_explained(capsys):
-    status, _, err = run(capsys, "trian")
+def test_without_a_command_the_help_is_shown(capsys):
+    assert run(capsys) == run(capsys, "--help")
+    assert run(capsys)[0] == 0
+
+
+def test_settings_may_follow_an_option(capsys):
+    assert "seed: 4" in run(capsys, "train", "algo=gigpo", "--show-config", "seed=4")[1]
+    status, _, err = run(capsys, "export", "runs/one", "--too", "models/one")
     assert status == 2
-    assert "train" in err
+    assert "--to" in err
+
+
+def test_a_run_in_place_of_a_setting_is_recognised(capsys, tmp_path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "config.yaml").write_text("seed: 0\n")
+    status, _, err = run(capsys, "eval", tmp_path / "one")
+    assert status == 2
+    assert f"{tmp_path / 'one'} is a run: write run={tmp_path / 'one'}." in err
+    for command in (["health"], ["inspect"], ["export", "--to", tmp_path / "model"]):
+        status, _, err = run(capsys, *command, tmp_path)
+        assert status == 2
+        assert f"No run in {tmp_path}: expected {tmp_path / 'config.yaml'}. Runs are in folders of it" in err
+
+
+def test_a_terminal_is_told_that_something_loads(tmp_path):
+    ours, theirs = pty.openpty()
+    refused = ["train", "run_dir=here", "rollout.group_size=0"]
+    loading = subprocess.Popen(
+        [sys.executable, "-m", "hgpo_gym", *refused],
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+    )
+    os.close(theirs)
+    said = b""
+    with suppress(OSError):  # what a terminal says whose last writer has left
+        while part := os.read(ours, 1000):
+            said += part
+    os.close(ours)
+    assert loading.wait() == 2
+    assert said.index(b"Loading") < said.index(b"must be above 0")
+    assert "Loading" not in python("-m", "hgpo_gym", *refused, cwd=tmp_path).stderr
 
 
 def test_show_config_prints_the_resolved_settings(capsys):
@@ -211,7 +257,8 @@ def test_a_person_can_play_and_sees_which_contexts_recur(monkeypatch):
     text = console.file.getvalue()
     assert "Task: Find the way through the castle to the garden." in text
     assert "1. walk on" in text
-    assert "not a valid action here" in text
+    assert "not a valid action here; /help" in text
+    assert "what is seen (level 0), also what was seen before (level 1)" in " ".join(text.split())
     assert "same context at" in text
     assert "1.2" in text
 

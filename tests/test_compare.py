@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import pkgutil
 import random
 import signal
 import subprocess
@@ -279,6 +280,29 @@ def test_runs_that_crash_are_named_and_the_others_go_on_in_few_processes(tmp_pat
     processes = {log.splitlines()[0].split()[-1] for log in logs.values()}
     assert len(processes) == 3
     assert list(dict.fromkeys(seen)) == list(runs)
+
+
+INTERRUPTED = """
+import os, signal
+if os.getpid() != {parent}:
+    os.kill(os.getpid(), signal.SIGINT)
+    print("imported in a worker")
+def train(settings):
+    print("trained")
+"""
+
+
+def test_ctrl_c_while_a_worker_imports_ends_it_without_a_traceback(tmp_path, monkeypatch, capfd):
+    (tmp_path / "interrupted_import.py").write_text(INTERRUPTED.format(parent=os.getpid()))
+    monkeypatch.syspath_prepend(tmp_path)
+    train_in_worker = pkgutil.resolve_name("interrupted_import:train")
+    runs = {tmp_path / "run": load_run(SMALL[:-1])}
+    assert train_all(runs, 1, train_in_worker, lambda _: None) == {
+        tmp_path / "run": "its process ended with exit code 0"
+    }
+    told = capfd.readouterr()
+    assert told.out == "imported in a worker\n"
+    assert told.err == ""
 
 
 def test_group_sizes_are_counted_by_level():

@@ -198,6 +198,29 @@ def test_the_command_lists_the_groups_then_shows_one(run, capsys, tmp_path):
     assert html.count('<td class="text">3.') >= rollout.episodes[2].steps, "every step is in the page"
 
 
+@pytest.mark.parametrize("width", [60, 100, 400])
+def test_numbers_are_whole_in_a_narrow_terminal_and_what_is_left_out_is_named(width, run, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    main(["inspect", str(run), "--task", "1", "--step", "1.1"])
+    lines = capsys.readouterr().out.split("Its companions")[1].splitlines()
+    assert max(map(len, lines)) <= width
+    rule = next(index for index, line in enumerate(lines) if line.startswith("━"))
+    shown = [title.strip() for title in lines[rule - 1].split("┃")][4:]
+    left_out = (
+        " ".join(" ".join(lines).split())
+        .partition("characters a line (COLUMNS=300: more): ")[2]
+        .strip(" .")
+        .split(", ")
+    )
+    group = open_group(kept_rollouts.load(run / "rollouts", 4), 1, {"name": "gigpo", "gamma": 0.9})
+    assert [*shown, *filter(None, left_out)] == list(group.advantages)
+    assert shown[0] == "gigpo", "the run's own comes first"
+    assert (shown == list(group.advantages)) == (width == 400)
+    values = [f"{values[group.row('1.1')]:+.3f}" for values in group.advantages.values()]
+    this = next(line for line in lines if line.startswith("1.1")).split("│")
+    assert [cell.strip() for cell in this[4:]] == ["0" if float(text) == 0 else text for text in values][: len(shown)]
+
+
 def test_mistakes_exit_2_and_name_the_remedy(run, tmp_path, capsys):
     for arguments, message in (
         ([str(tmp_path)], f"No run in {tmp_path}: expected {tmp_path / 'config.yaml'}"),

@@ -1,5 +1,7 @@
 """A package of one's own: hgpo-gym new-env writes it, pip installs it, the commands find it by its entry point."""
 
+import tomllib
+
 import pytest
 
 from hgpo_gym.cli.main import main
@@ -45,6 +47,9 @@ def test_what_is_written_is_clean_and_passes_its_own_test_at_once(package):
     assert python("-m", "ruff", "check", ".", cwd=package).returncode == 0
     assert python("-m", "ruff", "check", "--config", ROOT / "pyproject.toml", ".", cwd=package).returncode == 0
     assert python("-m", "ruff", "format", "--check", ".", cwd=package).returncode == 0
+    metadata = tomllib.loads((package / "pyproject.toml").read_text())
+    assert metadata["project"]["optional-dependencies"] == {"test": ["pytest>=8"]}
+    assert "pip install --editable '.[test]'\n" in (package / "README.md").read_text()
     tested = python("-m", "pytest", "-p", "no:xdist", cwd=package)
     assert "3 passed" in tested.stdout, tested.stdout + tested.stderr
     assert not [path for path in package.rglob("*") if "my_game" in path.name]

@@ -24,8 +24,6 @@ def health_of_run(run_dir: Path) -> Chapter:
         FileNotFoundError: there is no run.
         DamagedError: a file of it is not what a run writes.
     """
-    if not (run_dir / "config.yaml").exists():
-        raise FileNotFoundError(f"No run in {run_dir}: expected {run_dir / 'config.yaml'}.")
     settings, metrics = flatten(read_config(run_dir)), read_metrics(run_dir)
     with damage_named(run_dir / "config.yaml"):
         check_numbers(settings)

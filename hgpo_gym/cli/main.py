@@ -2,15 +2,19 @@
 
 import argparse
 import pkgutil
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from rich.console import Console
 
 from hgpo_gym import __version__
 from hgpo_gym.cli import data, new_env
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.server import serve
+from hgpo_gym.suggest import unknown_name
 
 COMMANDS = {
     "train": "train an agent with one algorithm",
@@ -178,8 +182,9 @@ SETTINGS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command. Exits with 2 on a user's mistake, 1 where it broke off, 130 on Ctrl-C."""
-    parsed = make_parser().parse_args(arguments)
+    """Run the command, or without one show the help. Exits with 2 on a user's mistake, 1 where it broke off, 130 on
+    Ctrl-C."""
+    parsed = _parse(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
     try:
         if parsed.command == "envs":
             list_environments()
@@ -190,6 +195,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _with_settings(parsed)
     except KeyboardInterrupt:
         raise CommandFailed("interrupted.", 130) from None
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        raise CommandFailed(unknown_name("command", arguments[0], COMMANDS), 2)
+    parser = make_parser()
+    parsed, others = parser.parse_known_args(arguments)
+    if parsed.command in SETTINGS:
+        parsed.overrides += [other for other in others if not other.startswith("-")]  # what follows an option
+        others = [other for other in others if other.startswith("-")]
+        if others:
+            raise CommandFailed(
+                f"There is no {others[0]}. Settings are written key=value, without dashes, such as algo=hgpo: "
+                f"hgpo-gym {parsed.command} --help lists them.",
+                2,
+            )
+    if others:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    return parsed
 
 
 def _with_settings(parsed: argparse.Namespace) -> None:
@@ -209,7 +233,8 @@ def _with_settings(parsed: argparse.Namespace) -> None:
         if parsed.show_config:
             print(to_yaml(config), end="")
             return
-        act = pkgutil.resolve_name(SETTINGS[parsed.command])
+        with Console(stderr=True, quiet=launched() > 1).status("Loading ..."):  # torch takes seconds
+            act = pkgutil.resolve_name(SETTINGS[parsed.command])
     act(config, parsed)
 
 

@@ -24,7 +24,7 @@ def new_env(parsed: argparse.Namespace) -> None:
     for path in write_package(parsed.name, folder):
         print(f"wrote {path}")
     print(
-        f"Next:\n  cd {folder}\n  pip install --editable .\n  python -m pytest\n"
+        f"Next:\n  cd {folder}\n  pip install --editable '.[test]'\n  python -m pytest\n"
         f"  hgpo-gym play env={parsed.name}\n  hgpo-gym train env={parsed.name} algo=hgpo\n"
         f"Your game goes into {parsed.name}/env.py there."
     )

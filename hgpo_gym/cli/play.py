@@ -19,7 +19,11 @@ from hgpo_gym.plain_text import for_terminal
 from hgpo_gym.trainers.settings import PlaySettings
 
 WEBSHOP = "hgpo_gym/WebShop-v0"
-HELP = "Type an action or its number; /reset begins a new episode, /help says this again, /quit (or Ctrl-D) ends."
+HELP = (
+    "Type an action or its number; /reset begins a new episode, /help says this again, /quit (or Ctrl-D) ends.\n"
+    "The table: earlier steps, as episode.step, that share this context: what is seen (level 0), also what was seen "
+    "before (level 1), and so on."
+)
 
 
 def play(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
@@ -65,7 +69,7 @@ def play_in_terminal(settings: PlaySettings, task_id: str | None = None, console
             memory.record(action)
             ended = terminated or truncated
             if not info["action_valid"]:
-                console.print("(not a valid action here)", style="yellow")
+                console.print("(not a valid action here; /help)", style="yellow")
             if ended:
                 console.print(for_terminal(observation), markup=False, highlight=False)
                 result = "won" if info["won"] else "out of steps" if truncated else "lost"

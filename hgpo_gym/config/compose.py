@@ -92,7 +92,11 @@ def parse_overrides(overrides: Sequence[str]) -> list[Override]:
     with _mistakes_named():
         parser = OverridesParser.create()
         _load_plugins(parser.parse_overrides([_env_by_name(override) for override in overrides]))
-        return parser.parse_overrides([_env_by_name(override) for override in overrides])
+        parsed = parser.parse_overrides([_env_by_name(override) for override in overrides])
+    for override in parsed:
+        if override.is_sweep_override():
+            raise ConfigError(_several_values(override))
+    return parsed
 
 
 def check_given(config: Mapping[str, Any]) -> None:
@@ -106,7 +110,10 @@ def _mistakes_named() -> Iterator[None]:
     try:
         yield
     except OverrideParseException as error:
-        raise ConfigError(f"Cannot read {error.override!r}: write key=value. ({error.message})") from error
+        raise ConfigError(
+            f"Cannot read {error.override!r}: write key=value, without spaces round the =, and lists in quotes: "
+            "'algos=[grpo,hgpo]'."
+        ) from error
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error)) from error
 
@@ -155,6 +162,14 @@ def _env_by_name(override: str) -> str:
     return f"env={ENVIRONMENTS[choice].name}" if group == "env" and choice in ENVIRONMENTS else override
 
 
+def _several_values(override: Override) -> str:
+    """A list without its brackets, which Hydra takes for values of one run each."""
+    key, _, values = str(override.input_line).partition("=")
+    if key in choices.choices():
+        return f"{key}={values}: {key} takes one. hgpo-gym compare 'algos=[grpo,hgpo]' trains with several."
+    return f"{key}={values}: write a list in brackets, and in quotes for the shell: '{key}=[{values}]'."
+
+
 def _folders_of_packages() -> list[str]:
     folders = [json.dumps(f"file://{folder}") for folder in choices.config_folders()[1:]]
     return [f"hydra.searchpath=[{','.join(folders)}]"] if folders else []
@@ -165,7 +180,8 @@ def _check_groups(overrides: Sequence[Override]) -> None:
     for override in overrides:
         group = override.key_or_group
         if group in known and override.value() is not None and override.value() not in known[group]:
-            raise ConfigError(unknown_name(group, override.value(), known[group]))
+            hint = " One of your own is known once its package is installed." if group == "env" else ""
+            raise ConfigError(unknown_name(group, override.value(), known[group]) + hint)
 
 
 def _check_keys(overrides: Sequence[Override], config: DictConfig) -> None:

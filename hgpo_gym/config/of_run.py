@@ -31,6 +31,9 @@ def load_evaluation(overrides: Sequence[str]) -> dict[str, Any]:
         ImportError: one of `plugins=[...]` cannot be imported.
         ValueError: the run's config.yaml is damaged.
     """
+    for override in overrides:
+        if (Path(override) / "config.yaml").is_file():
+            raise ConfigError(f"{override} is a run: write run={override}.")
     named = {str(item.key_or_group): item for item in parse_overrides(overrides)}
     if "run_dir" in named:
         raise ConfigError(f"run_dir={named['run_dir'].value()}: eval trains nothing. The run to evaluate is run=...")

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -78,7 +79,7 @@ class _Worker:
         self.gpu = gpu
         self.connection, theirs = context.Pipe()
         self.process: BaseProcess = context.Process(target=_serve, args=(theirs, train), name="hgpo_gym-run")
-        with _seeing(gpu):
+        with _seeing(gpu), _interrupts_held_back():
             self.process.start()
         theirs.close()
 
@@ -128,9 +129,22 @@ def _seeing(gpu: str | None) -> Iterator[None]:
             os.environ |= {} if before is None else {VISIBLE: before}
 
 
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Ctrl-C reaches processes that are started inside when they let it through: their imports would end in
+    tracebacks."""
+    resource_tracker.ensure_running()  # where it is not, start() starts it, and lets signals through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(connection: Connection, train: Train) -> None:
     """A worker process: trains what it is sent until the parent hangs up or interrupts it."""
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         while True:
             run, settings = connection.recv()
             log_to(run / "log.txt")

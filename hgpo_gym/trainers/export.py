@@ -25,8 +25,6 @@ def export(run: Path, to: Path, iteration: int | None = None) -> Path:
         FileExistsError: `to` exists.
         ValueError: the run trained no language model.
     """
-    if not (run / "config.yaml").exists():
-        raise FileNotFoundError(f"No run in {run}: expected config.yaml there.")
     if to.exists():
         raise FileExistsError(f"{to} exists: export to a new folder.")
     model_settings = _model_settings(run)

@@ -156,7 +156,11 @@ def read_config(run_dir: Path) -> dict[str, Any]:
         FileNotFoundError: there is none.
         ValueError: it is damaged.
     """
-    return read_yaml(run_dir / "config.yaml")
+    path = run_dir / "config.yaml"
+    if not path.exists():
+        several = f" Runs are in folders of it: {run_dir}/*." if any(run_dir.glob("*/config.yaml")) else ""
+        raise FileNotFoundError(f"No run in {run_dir}: expected {path}.{several}")
+    return read_yaml(path)
 
 
 def open_run(settings: "RunSettings") -> RunDirectory:

@@ -43,8 +43,6 @@ def inspect_run(
         ValueError: no such group or step, a damaged file of the run, or an estimator of a plugin that is not loaded.
     """
     config_path = run_dir / "config.yaml"
-    if not config_path.exists():
-        raise FileNotFoundError(f"No run in {run_dir}: expected {config_path}.")
     config = read_config(run_dir)
     if (name := config["algo"]["name"]) not in ESTIMATORS:
         brought = f", which plugins=[{','.join(plugins)}] brought" if (plugins := config.get("plugins")) else ""

@@ -134,12 +134,11 @@ def open_group(rollout: KeptRollout, number: int, settings: Any) -> Group:
 
 
 def estimator_options(settings: Any) -> dict[str, Options]:
-    """The options of each estimator that needs no column beside those of every run: its defaults, for the run's own
-    estimator those of the run."""
-    options: dict[str, Options] = {
+    """The options of the run's own estimator, then the defaults of each other one that needs no column beside those of
+    every run."""
+    own = {key: value for key, value in settings.items() if key != "name"}
+    return {settings["name"]: own} | {
         name: {option: parameter.default for option, parameter in ESTIMATORS.options(name).items()}
         for name in ESTIMATORS
-        if not needed_by(ESTIMATORS[name])
+        if name != settings["name"] and not needed_by(ESTIMATORS[name])
     }
-    own = {key: value for key, value in settings.items() if key != "name"}
-    return options | {settings["name"]: own}

@@ -234,6 +234,7 @@ def _options(group: Group) -> Items:
         tuple(
             f"{name}: " + ", ".join(f"{key}={json.dumps(value)}" for key, value in options.items())
             for name, options in group.options.items()
+            if options
         )
     )
 

@@ -3,24 +3,41 @@
 import base64
 import csv
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import rich.table
 import rich.tree
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from hgpo_gym.analysis.pages import render
-from hgpo_gym.analysis.report.blocks import Block, Chapter, Code, Items, Paragraph, Picture, Section, Table, Tree
+from hgpo_gym.analysis.report.blocks import (
+    Block,
+    Chapter,
+    Code,
+    Column,
+    Items,
+    Paragraph,
+    Picture,
+    Section,
+    Table,
+    Tree,
+)
 from hgpo_gym.plain_text import for_markdown, for_spreadsheet, for_terminal
 
 _FILES = ".report_files"
 """In the folder of a report: the names of its files."""
 _WORDS = ("text", "prose")
 """Forms of columns that are set left; numbers are set right."""
+_BETWEEN = 3
+"""Characters between two columns in a terminal."""
+_BREAKABLE = 16
+"""Characters beyond which a word of text is broken in a terminal."""
 
 
 def replace_earlier(out: Path, chapters: Sequence[Chapter]) -> None:
@@ -151,16 +168,45 @@ def _show(block: Block, console: Console) -> None:
             console.print(_text("\n".join(f"- {text}" for text in texts)))
         case Tree():
             console.print(_hang(block, rich.tree.Tree(_text(block.text))))
-        case Table(_, caption, columns):
-            console.print(_text(caption, style="dim"))
-            table = rich.table.Table(show_edge=False, pad_edge=False)
-            for column in columns:
-                table.add_column(
-                    _text(column.title), justify="left" if column.form in _WORDS else "right", overflow="fold"
-                )
-            for row in block.texts():
-                table.add_row(*map(_text, row))
-            console.print(table)
+        case Table():
+            _show_table(block, console)
+
+
+def _show_table(shown: Table, console: Console) -> None:
+    """As many of the columns, from the left, as there is room for without breaking numbers; the others' names."""
+    console.print(_text(shown.caption, style="dim"))
+    rows = shown.texts()
+    widths = _widths(shown.columns, rows, console.width)
+    table = rich.table.Table(show_edge=False, pad_edge=False)
+    for column, width in zip(shown.columns, widths, strict=False):
+        justify: Literal["left", "right"] = "left" if column.form in _WORDS else "right"
+        table.add_column(_text(column.title), justify=justify, overflow="fold", width=width)
+    for row in rows:
+        table.add_row(*map(_text, row[: len(widths)]))
+    console.print(table)
+    if left_out := shown.columns[len(widths) :]:
+        names = ", ".join(column.title for column in left_out)
+        console.print(
+            _text(f"Left out in {console.width} characters a line (COLUMNS=300: more): {names}.", style="dim")
+        )
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Characters of each column that fits into `room`: its longest word at least, and what is left to the others."""
+    least, wanted = [], []
+    for index, column in enumerate(columns):
+        cells = [for_terminal(text) for text in (column.title, *(row[index] for row in rows))]
+        word = max(cell_len(word) for text in cells for word in text.split() or [""])
+        least.append(min(word, _BREAKABLE) if column.form in _WORDS else word)
+        wanted.append(max(map(cell_len, cells)))
+    taken = list(accumulate(least, lambda before, own: before + _BETWEEN + own))
+    widths = least[: max(bisect_right(taken, room), 1)]
+    spare = room - taken[len(widths) - 1]
+    for index in sorted(range(len(widths)), key=lambda index: wanted[index] - least[index]):
+        more = min(wanted[index] - least[index], max(spare, 0))
+        widths[index] += more
+        spare -= more
+    return widths
 
 
 def _text(text: str, style: str = "") -> Text:
