@@ -34,9 +34,9 @@ import transformers
 
 from benchmarks.resident_memory import forget_peak, peak_mib
 from benchmarks.update_memory import QWEN
-from hgpo_gym.cli.training import quiet_libraries
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.huggingface import make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies.likelihood import score

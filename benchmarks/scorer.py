@@ -12,10 +12,10 @@ import time
 from functools import partial
 from pathlib import Path
 
-from hgpo_gym.cli.training import quiet_libraries
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.learners.policy_gradient import PolicyGradientLearner
+from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.processes import ALONE
 
 MODELS = ("tiny", "scorer")

@@ -338,7 +338,7 @@ def test_play_ends_with_the_input(monkeypatch):
 
 NOISY = """
 import logging, warnings
-from hgpo_gym.cli.training import quiet_libraries
+from hgpo_gym.trainers.libraries import quiet_libraries
 quiet_libraries(1)
 for module in ("transformers.modeling_utils", "torch.optim", "my_methods", "torchlike"):
     warnings.warn_explicit(f"{module} says old", FutureWarning, "file.py", 1, module=module)

@@ -24,8 +24,8 @@ import numpy as np
 from benchmarks.throughput.generation import Engine, LockStep, Ours, Spent, answer_all, spend
 from benchmarks.throughput.update import OurUpdate, TrlUpdate, gradients_apart, update_settings
 from benchmarks.throughput.workload import TASKS, Step, make_model, record_steps
-from hgpo_gym.cli.training import quiet_libraries
 from hgpo_gym.config.compose import load_config
+from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.policies import Sampling, TokenRecord
 from hgpo_gym.trainers.policies.huggingface import load_model
 from hgpo_gym.trainers.policies.language_model import PRECISIONS, LanguageModelPolicy

@@ -10,7 +10,6 @@ from typing import Any
 
 from hgpo_gym.analysis.transcripts import write_transcripts
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
-from hgpo_gym.cli.training import quiet_libraries
 from hgpo_gym.config.of_run import NOT_SET, changes_to
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.files import cache_dir, check_can_be_written, content_key
@@ -22,6 +21,7 @@ from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.environments import make_evaluation_env
 from hgpo_gym.trainers.evaluation import evaluate as play_all
 from hgpo_gym.trainers.health import CHECKS, Sign
+from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.policies.base import MeteredPolicy, NoAnswerError, Policy
 from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers

@@ -1,10 +1,6 @@
 """`hgpo-gym train`, `compare`, `league`, `warmstart`, `export` and `import-gguf`."""
 
 import argparse
-import logging
-import os
-import sys
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +18,8 @@ from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError
 from hgpo_gym.trainers.export import export as export_model
 from hgpo_gym.trainers.gguf import import_gguf as write_gguf
 from hgpo_gym.trainers.interrupts import StoppedAtOnceError, interrupts_raised
+from hgpo_gym.trainers.learners.ahead import AheadDiedError
+from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.models.initial_weights import initial_weights
 from hgpo_gym.trainers.models.language_model import LanguageModel
 from hgpo_gym.trainers.policies.huggingface import load_model, save_model
@@ -59,7 +57,7 @@ def _train(settings: RunSettings) -> bool:
             f"{run.checkpoints.newest()}; a smaller trainer.learning_rate may help.",
             1,
         ) from None
-    except EpisodesFailedError as error:
+    except (EpisodesFailedError, AheadDiedError) as error:
         raise CommandFailed(
             f"after iteration {run.iteration}: {error} Stopped. With resume=auto the same command goes on from "
             f"{run.checkpoints.newest()}.",
@@ -153,24 +151,3 @@ def import_gguf(parsed: argparse.Namespace) -> None:
     quiet_libraries(threads=None)
     file = write_gguf(parsed.source, parsed.to)
     print(f"{file.name} is in {parsed.to}: model=pretrained model.path={parsed.to} loads it.")
-
-
-FRAMEWORKS = "transformers|torch|peft|accelerate|bitsandbytes|tokenizers|huggingface_hub|vllm"
-
-
-def quiet_libraries(threads: int | None) -> None:
-    """Set torch's CPU threads, and keep out of our lines what frameworks tell those who write programs with them: bars,
-    what is deprecated, which kernels could be installed. TRANSFORMERS_VERBOSITY and PYTHONWARNINGS bring it back."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    if not sys.warnoptions:
-        for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):
-            warnings.filterwarnings("ignore", category=category, module=rf"({FRAMEWORKS})(\.|$)")
-    import torch
-    import transformers
-
-    transformers.utils.logging.disable_progress_bar()
-    if "TRANSFORMERS_VERBOSITY" not in os.environ:
-        transformers.utils.logging.set_verbosity_error()
-        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
-    if threads is not None:
-        torch.set_num_threads(threads)

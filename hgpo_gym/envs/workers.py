@@ -6,7 +6,6 @@ import multiprocessing
 import pickle
 import signal
 import time
-import traceback
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from multiprocessing.connection import Connection, wait
@@ -17,6 +16,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from hgpo_gym.envs.members import EpisodeReplay, EpisodeStart, LocalMembers, Opening, StepResult
+from hgpo_gym.sent_errors import to_be_sent
 
 PATIENCE = 60.0
 """Seconds after which a worker that says nothing is named in a warning; then after twice as many, and so on."""
@@ -312,20 +312,6 @@ def _moves(argument: EpisodeStart | EpisodeReplay | str) -> int:
     return 1 + len(argument.prefix) if isinstance(argument, EpisodeStart) else 1
 
 
-def _to_be_sent(answer: Any) -> Any:
-    """An exception with its traceback as a note, and as something that the other side can unpack."""
-    if not isinstance(answer, Exception):
-        return answer
-    answer.add_note("".join(["In a worker process:\n", *traceback.format_exception(answer)]))
-    try:
-        pickle.loads(pickle.dumps(answer))
-    except Exception:  # noqa: BLE001 - anything can happen in somebody's exception
-        other = RuntimeError(f"{type(answer).__name__}: {answer}")
-        other.add_note(answer.__notes__[-1])
-        return other
-    return answer
-
-
 def _serve(connection: Connection, pickled_spec: bytes, rows: list[int]) -> None:
     """A worker process: answers requests until the parent hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
@@ -339,5 +325,8 @@ def _serve(connection: Connection, pickled_spec: bytes, rows: list[int]) -> None
         connection.send("made")
         while True:
             kind, part = connection.recv()
-            connection.send({row: _to_be_sent(answer) for row, answer in getattr(members, kind)(part).items()})
+            answers = getattr(members, kind)(part).items()
+            connection.send(
+                {row: to_be_sent(answer) if isinstance(answer, Exception) else answer for row, answer in answers}
+            )
     members.close()

@@ -264,7 +264,15 @@ UPDATE = {
     },
 }
 TIME = {
-    "seconds_rollout": Metric("rollout", SECONDS, "Playing the iteration's episodes."),
+    "seconds_rollout": Metric(
+        "rollout", SECONDS, "Playing the iteration's episodes; with rollout.overlap, waiting until they are played."
+    ),
+    "seconds_played": Metric(
+        "rollout played ahead",
+        SECONDS,
+        "With rollout.overlap: what playing the episodes took, however much of it beside the update before.",
+        "As long as update and evaluation; what is longer is waited for (`seconds_rollout`).",
+    ),
     "seconds_advantage": Metric("advantages", SECONDS, "Credit assignment."),
     "seconds_update": Metric("update", SECONDS, "The policy update."),
     "tokens_per_second": Metric(

@@ -76,6 +76,7 @@ def describe_iteration(metrics: dict[str, Any], iterations: int) -> str:
         *([f"KL to reference {_number(metrics['kl_reference'], 4)}"] if "kl_reference" in metrics else []),
         f"entropy {_number(metrics.get('entropy'), 3)}",
         "seconds " + "+".join(f"{metrics[f'seconds_{part}']:.1f}" for part in PARTS),
+        *([f"played in {metrics['seconds_played']:.1f}"] if "seconds_played" in metrics else []),
     ]
     if "evaluation_success" in metrics:
         words.append(f"evaluation {metrics['evaluation_success']:.1%}")

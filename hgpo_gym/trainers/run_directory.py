@@ -32,6 +32,7 @@ NUMBERS_UNCHANGED = (
     "rollout.worker_timeout",
     "rollout.replays",
     "rollout.max_failed",
+    "rollout.overlap",
     "distributed",
     "trainer.max_batch_tokens",
     "trainer.gradient_checkpointing",

@@ -64,6 +64,7 @@ class RolloutSettings(Section):
     replays: NonNegativeInt | None
     max_failed: Annotated[float, Field(ge=0, le=1)]
     staleness: Annotated[int, Field(ge=0, le=1000)]
+    overlap: bool
     temperature: PositiveFloat
     max_new_tokens: Annotated[int, Field(gt=0, le=131_072)]
     record: list[str]
@@ -75,6 +76,15 @@ class RolloutSettings(Section):
             raise ValueError(
                 f"rollout.num_tasks={self.num_tasks} with rollout.group_size={self.group_size} makes {episodes:,} "
                 f"episodes side by side: choose at most {MOST_EPISODES:,}."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_overlap(self) -> Self:
+        if self.overlap and not self.staleness:
+            raise ValueError(
+                "rollout.overlap=true with rollout.staleness=0: while an update goes on there are older weights alone "
+                "to play by. Set rollout.staleness=1, or rollout.overlap=false."
             )
         return self
 

@@ -1,7 +1,7 @@
 """Policy gradients with group baselines: collect groups of episodes, assign credit to steps, update the policy."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -9,28 +9,27 @@ from typing import Any
 
 import torch
 
-from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, needed_by
-from hgpo_gym.advantages.statistics import mean_over_copies, means_of_copies
-from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.advantages import Advantages, StepBatch
 from hgpo_gym.progress import Progress
 from hgpo_gym.randomness import Stream
 from hgpo_gym.trainers.critic.critic import Critic, States
-from hgpo_gym.trainers.environments import make_env, make_training_env
+from hgpo_gym.trainers.environments import make_env
+from hgpo_gym.trainers.learners.ahead import Ahead, play_ahead
 from hgpo_gym.trainers.learners.base import Learned, Saving
-from hgpo_gym.trainers.learners.trial import check_critic, check_plans, check_values, try_estimator
+from hgpo_gym.trainers.learners.collector import Collector, assign_credit
+from hgpo_gym.trainers.learners.trial import check_critic, check_overlap, check_plans, check_values, try_estimator
 from hgpo_gym.trainers.metrics import answer_metrics, credit_metrics, episode_metrics, memory_gib
 from hgpo_gym.trainers.policies.base import CopyingPolicy, Scorer, TrainablePolicy
 from hgpo_gym.trainers.policies.lora import WithoutAdapter, has_adapter
 from hgpo_gym.trainers.policies.past_weights import PastWeights
 from hgpo_gym.trainers.processes import Processes
 from hgpo_gym.trainers.rollouts.measures import Measured, measure_tasks
-from hgpo_gym.trainers.rollouts.plans import plan_metrics, with_plan_tokens
-from hgpo_gym.trainers.rollouts.recording import REWARD_VECTOR, steps_to_record, with_reward_vector
-from hgpo_gym.trainers.rollouts.rollout import Rollout, merge
-from hgpo_gym.trainers.rollouts.rounds import Rounds, collect_rounds
-from hgpo_gym.trainers.rollouts.samplers import SAMPLERS, GroupOutcome, make_sampler
+from hgpo_gym.trainers.rollouts.plans import plan_metrics
+from hgpo_gym.trainers.rollouts.rollout import Rollout
+from hgpo_gym.trainers.rollouts.rounds import Rounds
+from hgpo_gym.trainers.rollouts.samplers import SAMPLERS, GroupOutcome
 from hgpo_gym.trainers.rollouts.selection import select_episodes, select_steps
-from hgpo_gym.trainers.rollouts.shaping import SHAPERS, shape
+from hgpo_gym.trainers.rollouts.shaping import SHAPERS
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.loss import Loss
@@ -55,7 +54,7 @@ class PolicyGradientLearner:
     Raises:
         ValueError: an unknown choice or option, a value that estimator or objective refuses, a column that the
             estimator needs and the run does not record, extras that an objective needs and its estimator does not give,
-            values by restarts that do not go with shaping or discount.
+            values by restarts that do not go with shaping or discount, rollouts that cannot be played ahead.
     """
 
     packages = ()
@@ -64,6 +63,7 @@ class PolicyGradientLearner:
     critic: Critic | None = None
     outcomes: list[list[GroupOutcome]] = []  # noqa: RUF012 - replaced, never changed
     measured: Measured | None = None
+    ahead: Ahead | None = None
 
     def __init__(self, run: RunSettings, processes: Processes, progress: Progress):
         run.model.check(run, processes.count)
@@ -79,9 +79,9 @@ class PolicyGradientLearner:
         self._predicted = tuple(trial.targets)
         SAMPLERS.check_options(*run.sampler)
         check_values(run)
+        check_overlap(run, trial.targets)
         SHAPERS.check_options(*run.shaping)
-        self.team = TEAMS.bind(run.team)()
-        self.needs = needed_by(ESTIMATORS.find(run.algo.name))
+        TEAMS.bind(run.team)()
         self.run, self.processes, self.progress = run, processes, progress
 
     def start(self) -> None:
@@ -94,9 +94,8 @@ class PolicyGradientLearner:
 
     def begin(self, checkpoint: Path, initial: Callable[[], Path], state: dict[str, Any]) -> None:
         """See `Learner`."""
-        self.env = make_training_env(self.run, self.processes)
-        vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
-        self.sampler = make_sampler(self.run.sampler, vector.task_ids, self.run.seed)
+        self.collector = Collector(self.run, self.policy, self.processes)
+        self.sampler = self.collector.sampler
         reference = self._reference(initial() / "model") if self.run.trainer.kl_coef > 0 else None
         self.update = PolicyUpdate(
             self.policy,
@@ -121,41 +120,45 @@ class PolicyGradientLearner:
         self.measured = Measured(*state["measured"]) if state.get("measured") else self._measured()
         if self.measured:
             self.sampler.begin(self.measured.values)
+        if self.run.rollout.overlap:
+            self.ahead = play_ahead(self.collector, checkpoint / "model", self.measured)
 
     def acting(self) -> AbstractContextManager[Any]:
         """See `Learner`."""
         assert self.update is not None
+        if self.ahead is not None:
+            self.ahead.release()
         gathered = self.update.weights.gathered
         return self.policy.acting(gathered) if isinstance(self.policy, CopyingPolicy) else gathered()
 
     def collect(self, iteration: int) -> Rounds:
         """See `Learner`: the merged episodes of all processes."""
+        if self.ahead is not None and self.ahead.iteration == iteration:
+            return self.ahead.take()
         with self.past.acting(), self.acting():
-            return collect_rounds(
-                self._play,
-                self.sampler,
-                iteration=iteration,
-                num_tasks=self.run.rollout.num_tasks,
-                outcomes=self.outcomes[:iteration],
-                assign=lambda rollout: self._credit(rollout)[1].values,
-                max_failed=self.run.rollout.max_failed,
+            return self.collector.collect(
+                iteration, self.outcomes[:iteration], lambda rollout: self._credit(rollout)[1].values
             )
 
     def learn(self, iteration: int, collected: Rounds, seconds: float) -> Learned:
         """See `Learner`."""
         assert self.update is not None
+        handed_on = time.perf_counter()
+        self.outcomes = [*self.outcomes[:iteration], list(collected.outcomes)]
+        self.past.keep()
+        if self.ahead is not None and iteration + 1 < self.run.trainer.iterations:
+            self.ahead.begin(iteration + 1, self.outcomes, self.past)
         began = time.perf_counter()
+        seconds += began - handed_on
         rollout = select_episodes(collected.rollout, self.sampler, iteration)
         batch, credit, states = self._credit(rollout)
         progress = iteration / self.run.trainer.iterations
         batch = replace(batch, trained=select_steps(batch, credit.values, self.sampler, iteration, progress))
         assigned = time.perf_counter()
         seed = (Stream.SHUFFLE, self.run.seed, iteration)
-        self.past.keep()
         updated = self.update(rollout.tokens, batch, credit, seed)  # type: ignore[arg-type]
         learned = self.critic.learn(states, batch, credit.targets, (self.run.seed, iteration)) if self.critic else {}
         ended = time.perf_counter()
-        self.outcomes = [*self.outcomes[:iteration], list(collected.outcomes)]
         before = self.measured.steps if self.measured and iteration == 0 else 0
         metrics = {
             **episode_metrics(collected.first_round),
@@ -176,6 +179,7 @@ class PolicyGradientLearner:
             "seconds_update": ended - assigned,
             "tokens_per_second": sum(map(len, rollout.tokens)) / (seconds + ended - began),  # type: ignore[arg-type]
             "memory_gib": memory_gib(),
+            **({} if self.ahead is None else {"seconds_played": collected.seconds}),
         }
         return Learned(metrics, rollout, batch, collected.failures)
 
@@ -206,32 +210,10 @@ class PolicyGradientLearner:
 
     def close(self) -> None:
         """See `Learner`."""
+        if self.ahead is not None:
+            self.ahead.close()
         if self.update is not None:
-            self.env.close()
-
-    def _play(self, task_ids: list[str], seeds: list[tuple[int, ...]]) -> Rollout:
-        """A group of each task, by all processes together."""
-        own_tasks, own_seeds = self.processes.share(task_ids), self.processes.share(seeds)
-        return merge(self.processes.each(lambda: self._play_own(own_tasks, own_seeds)))
-
-    def _play_own(self, task_ids: Sequence[str], seeds: Sequence[tuple[int, ...]]) -> Rollout:
-        """Those of this process."""
-        own = self.sampler.collect(
-            self.env,
-            self.policy,
-            self.run.rollout.sampling,
-            task_ids=task_ids,
-            seeds=seeds,
-            invalid_action_penalty=self.run.trainer.invalid_action_penalty,
-            team=self.team,
-            record=steps_to_record(self.run.rollout.record, self.needs),
-            replays=self.run.rollout.replays or 0,
-        )
-        if self.run.prompt.subgoals is not None:
-            own = with_plan_tokens(own, self.policy)
-        if REWARD_VECTOR in self.needs:
-            own = with_reward_vector(own, self.run.rollout.rewards, self.run.env.options["max_episode_steps"])
-        return own
+            self.collector.close()
 
     def _critic(self, checkpoint: Path) -> Critic | None:
         """What predicts the columns that the estimator has targets for, as it was at the checkpoint."""
@@ -251,15 +233,7 @@ class PolicyGradientLearner:
             with self.update.weights.gathered():
                 states = self.critic.states(rollout)
             rollout = replace(rollout, batch=self.critic.valued(rollout.batch, states))
-        batch = shape(self.run.shaping, rollout)
-        return batch, self._assign(batch), states
-
-    def _assign(self, batch: StepBatch) -> Advantages:
-        """Where episodes branch, an answer that several of them share has the mean of its advantages."""
-        credit = assign(self.run.algo.name, batch, **self.run.algo.options)
-        extras = {name: mean_over_copies(batch, values) for name, values in credit.extras.items()}
-        tokens = credit.tokens if credit.tokens is None else means_of_copies(batch, credit.tokens)
-        return credit._replace(values=mean_over_copies(batch, credit.values), extras=extras, tokens=tokens)
+        return *assign_credit(self.run, rollout), states
 
     def _measured(self) -> Measured | None:
         """What the sampler has to know of every task before training."""
@@ -269,7 +243,7 @@ class PolicyGradientLearner:
         with self.acting():
             return measure_tasks(
                 self.sampler,
-                self._play,
+                self.collector.play,
                 lambda: make_env(self.run, num_tasks=rollout.num_tasks, group_size=1, expert=True),
                 num_tasks=rollout.num_tasks,
                 group_size=rollout.group_size,

@@ -9,7 +9,7 @@ from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, neede
 from hgpo_gym.advantages.columns import missing_column
 from hgpo_gym.trainers.rollouts.plans import PLAN_COLUMNS
 from hgpo_gym.trainers.rollouts.recording import REWARD_VECTOR, steps_to_record
-from hgpo_gym.trainers.rollouts.samplers import SAMPLERS
+from hgpo_gym.trainers.rollouts.samplers import SAMPLERS, Sampler
 from hgpo_gym.trainers.settings import RunSettings
 
 RECORDED = ("agent", "turn", "truncated")
@@ -44,6 +44,23 @@ def check_critic(run: RunSettings, columns: Collection[str]) -> None:
         raise ValueError(
             f"model={kind} gives a critic no state to read, and algo={run.algo.name} needs one for "
             f"{', '.join(columns)}. Choose a language model or a table."
+        )
+
+
+def check_overlap(run: RunSettings, columns: Collection[str]) -> None:
+    """Raise ValueError where rollouts are to be played ahead and cannot. `columns`: those that a critic predicts."""
+    if not run.rollout.overlap:
+        return
+    if (level := run.engine.options.get("sleep_level")) is not None and level > 0:
+        raise ValueError(
+            f"engine.sleep_level={level}: an engine that plays the next rollout during an update cannot sleep then. "
+            "Set engine.sleep_level=0, or rollout.overlap=false."
+        )
+    draws_anew = getattr(SAMPLERS.find(run.sampler.name), "informative", None) is not Sampler.informative
+    if columns and draws_anew:
+        raise ValueError(
+            f"sampler={run.sampler.name}: it draws groups anew by their advantages, and those of algo={run.algo.name} "
+            "need the critic as the update leaves it. Set rollout.overlap=false, or another sampler."
         )
 
 

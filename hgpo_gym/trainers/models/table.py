@@ -37,6 +37,11 @@ class TableModel(Section):
             raise ValueError("model.kind=tabular trains in one process: launch one, or set another model=.")
         if run.warmstart.source != "none":
             raise ValueError(f"warmstart.source={run.warmstart.source}: a table starts uniform; set it to none.")
+        if run.rollout.overlap:
+            raise ValueError(
+                "rollout.overlap=true: a table makes room for what it meets while it learns, which is not seen where "
+                "rollouts are played ahead, and its updates take no time. Set rollout.overlap=false."
+            )
         if roles_with_adapters(run.team):
             raise ValueError(
                 "team.weights=adapter: a table has no adapters. Set team.weights=shared: keys tell who is asked, "

@@ -33,11 +33,16 @@ class PastWeights:
             yield
             return
         own = self._copies()
-        self._put(self._kept[0])
+        put_weights(self._policy, self._kept[0])
         try:
             yield
         finally:
-            self._put(own)
+            put_weights(self._policy, own)
+
+    @property
+    def oldest(self) -> list[torch.Tensor]:
+        """The weights that `acting` puts in place."""
+        return self._kept[0] if self._kept else self._copies()
 
     def state(self) -> list[list[torch.Tensor]]:
         """All that is kept, for `load`."""
@@ -47,13 +52,16 @@ class PastWeights:
         """Go on from a state."""
         self._kept.extend(state)
 
-    def _trained(self) -> list[torch.nn.Parameter]:
-        return [weight for weight in self._policy.model.parameters() if weight.requires_grad]
-
     def _copies(self) -> list[torch.Tensor]:
-        return [weight.detach().clone() for weight in self._trained()]
+        return [weight.detach().clone() for weight in _trained(self._policy)]
 
-    def _put(self, weights: list[torch.Tensor]) -> None:
-        for own, other in zip(self._trained(), weights, strict=True):
-            own.data.copy_(other)
-        self._policy.updated()
+
+def put_weights(policy: TrainablePolicy, weights: list[torch.Tensor]) -> None:
+    """Let a policy act by these trained weights."""
+    for own, other in zip(_trained(policy), weights, strict=True):
+        own.data.copy_(other)
+    policy.updated()
+
+
+def _trained(policy: TrainablePolicy) -> list[torch.nn.Parameter]:
+    return [weight for weight in policy.model.parameters() if weight.requires_grad]

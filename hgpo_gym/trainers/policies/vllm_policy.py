@@ -77,6 +77,7 @@ class VllmPolicy:
                 "merged weights, and divides the model itself: vllm serve --tensor-parallel-size."
             )
         self._stale = self._base_stale = True
+        self._acting = False
 
     @property
     def model(self) -> "PreTrainedModel":
@@ -108,7 +109,8 @@ class VllmPolicy:
                 "one of them, or raise engine.max_model_len as far as the model allows."
             )
         self._engine.forget()
-        self._wake(self._engine, nullcontext)
+        if not self._acting:
+            self._wake(self._engine, nullcontext)
         return VllmStream(self._engine, self._language_model, sampling)
 
     def _start(self) -> InferenceEngine:
@@ -125,9 +127,11 @@ class VllmPolicy:
         """See `CopyingPolicy`."""
         self._engine = self._engine or self._start()
         self._wake(self._engine, gathered)
+        self._acting = True  # by what it has now, even where the model is trained meanwhile
         try:
             yield
         finally:
+            self._acting = False
             if self._engine.sleep():
                 self._stale = self._base_stale = True
 

@@ -23,8 +23,11 @@ class EpisodesFailedError(RuntimeError):
     """
 
     def __init__(self, message: str, failures: Sequence[FailedEpisode]):
-        super().__init__(message)
+        super().__init__(message, failures)
         self.failures = tuple(failures)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 def check_failures(failures: Sequence[FailedEpisode], left_out: int, asked: int, most: float, what: str) -> None:

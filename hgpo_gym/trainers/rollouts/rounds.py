@@ -29,6 +29,7 @@ class Rounds:
         rounds: how many.
         groups_kept: how many.
         failures: attempts at an episode whose environment failed, in all rounds.
+        seconds: that all of it took.
     """
 
     rollout: Rollout
@@ -40,6 +41,7 @@ class Rounds:
     rounds: int
     groups_kept: int
     failures: tuple[FailedEpisode, ...] = ()
+    seconds: float = 0.0
 
 
 def collect_rounds(

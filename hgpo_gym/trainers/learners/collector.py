@@ -1,0 +1,101 @@
+"""Collector: plays the episodes of an iteration, wherever that is done."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, needed_by
+from hgpo_gym.advantages.statistics import mean_over_copies, means_of_copies
+from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.trainers.environments import make_training_env
+from hgpo_gym.trainers.policies.base import Policy
+from hgpo_gym.trainers.processes import ALONE, Processes
+from hgpo_gym.trainers.rollouts.plans import with_plan_tokens
+from hgpo_gym.trainers.rollouts.recording import REWARD_VECTOR, steps_to_record, with_reward_vector
+from hgpo_gym.trainers.rollouts.rollout import Rollout, merge
+from hgpo_gym.trainers.rollouts.rounds import Rounds, collect_rounds
+from hgpo_gym.trainers.rollouts.samplers import Outcomes, make_sampler
+from hgpo_gym.trainers.rollouts.shaping import shape
+from hgpo_gym.trainers.rollouts.teams import TEAMS
+from hgpo_gym.trainers.settings import RunSettings
+
+Assign = Callable[[Rollout], np.ndarray]
+"""The advantages float64[N] of a rollout, for samplers that look at them."""
+
+
+class Collector:
+    """The training environments of a run, and who plays in them.
+
+    Args:
+        run: the settings.
+        policy: answers.
+        processes: that play together, each its own groups.
+    """
+
+    def __init__(self, run: RunSettings, policy: Policy, processes: Processes = ALONE):
+        self.run, self.policy, self.processes = run, policy, processes
+        self.env = make_training_env(run, processes)
+        vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
+        self.sampler = make_sampler(run.sampler, vector.task_ids, run.seed)
+        self.team = TEAMS.bind(run.team)()
+        self.needs = needed_by(ESTIMATORS.find(run.algo.name))
+
+    def collect(self, iteration: int, outcomes: Outcomes, assign: Assign) -> Rounds:
+        """The merged episodes of all processes.
+
+        Args:
+            iteration: from 0.
+            outcomes: of the iterations before.
+            assign: see `Assign`.
+        """
+        began = time.perf_counter()
+        collected = collect_rounds(
+            self.play,
+            self.sampler,
+            iteration=iteration,
+            num_tasks=self.run.rollout.num_tasks,
+            outcomes=outcomes,
+            assign=assign,
+            max_failed=self.run.rollout.max_failed,
+        )
+        return replace(collected, seconds=time.perf_counter() - began)
+
+    def play(self, task_ids: list[str], seeds: list[tuple[int, ...]]) -> Rollout:
+        """A group of each task, by all processes together."""
+        own_tasks, own_seeds = self.processes.share(task_ids), self.processes.share(seeds)
+        return merge(self.processes.each(lambda: self._play_own(own_tasks, own_seeds)))
+
+    def close(self) -> None:
+        """Let go of the environments."""
+        self.env.close()
+
+    def _play_own(self, task_ids: Sequence[str], seeds: Sequence[tuple[int, ...]]) -> Rollout:
+        """Those of this process."""
+        own = self.sampler.collect(
+            self.env,
+            self.policy,
+            self.run.rollout.sampling,
+            task_ids=task_ids,
+            seeds=seeds,
+            invalid_action_penalty=self.run.trainer.invalid_action_penalty,
+            team=self.team,
+            record=steps_to_record(self.run.rollout.record, self.needs),
+            replays=self.run.rollout.replays or 0,
+        )
+        if self.run.prompt.subgoals is not None:
+            own = with_plan_tokens(own, self.policy)
+        if REWARD_VECTOR in self.needs:
+            own = with_reward_vector(own, self.run.rollout.rewards, self.run.env.options["max_episode_steps"])
+        return own
+
+
+def assign_credit(run: RunSettings, rollout: Rollout) -> tuple[StepBatch, Advantages]:
+    """What credit assignment sees of a rollout, and what it says. Where episodes branch, an answer that several of them
+    share has the mean of its advantages."""
+    batch = shape(run.shaping, rollout)
+    credit = assign(run.algo.name, batch, **run.algo.options)
+    extras = {name: mean_over_copies(batch, values) for name, values in credit.extras.items()}
+    tokens = credit.tokens if credit.tokens is None else means_of_copies(batch, credit.tokens)
+    return batch, credit._replace(values=mean_over_copies(batch, credit.values), extras=extras, tokens=tokens)

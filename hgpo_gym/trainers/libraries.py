@@ -1,0 +1,26 @@
+"""What frameworks say, kept out of a user's terminal."""
+
+import logging
+import os
+import sys
+import warnings
+
+FRAMEWORKS = "transformers|torch|peft|accelerate|bitsandbytes|tokenizers|huggingface_hub|vllm"
+
+
+def quiet_libraries(threads: int | None) -> None:
+    """Set torch's CPU threads, and keep out of our lines what frameworks tell those who write programs with them: bars,
+    what is deprecated, which kernels could be installed. TRANSFORMERS_VERBOSITY and PYTHONWARNINGS bring it back."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if not sys.warnoptions:
+        for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):
+            warnings.filterwarnings("ignore", category=category, module=rf"({FRAMEWORKS})(\.|$)")
+    import torch
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    if "TRANSFORMERS_VERBOSITY" not in os.environ:
+        transformers.utils.logging.set_verbosity_error()
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+    if threads is not None:
+        torch.set_num_threads(threads)

@@ -1,0 +1,161 @@
+"""rollout.overlap: what is played ahead is what would be played after the update; errors and Ctrl-C find their way."""
+
+import multiprocessing
+import os
+import signal
+
+import gymnasium
+import pytest
+
+from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.learners.ahead import AheadDiedError
+from hgpo_gym.trainers.learners.policy_gradient import PolicyGradientLearner
+from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
+from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
+from hgpo_gym.trainers.run import Run
+from hgpo_gym.trainers.run_directory import read_metrics
+from tests.breaking import BREAKING
+from tests.small_runs import numbers, settings, train
+
+SCORER = [
+    "model=scorer",
+    "warmstart.source=none",
+    "env.sections=1",
+    "env.max_episode_steps=24",
+    "trainer.learning_rate=0.05",
+    "trainer.warmup_steps=0",
+    "rollout.staleness=1",
+]
+"""Learns in a few steps, so that weights of other updates play otherwise."""
+AHEAD = [*SCORER, "rollout.overlap=true"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["rollout.staleness=2"],
+        ["sampler=gaussian", "sampler.episodes=3", "sampler.iterations=4"],
+        ["sampler=dynamic", "algo=grpo", "rollout.workers=1"],
+        [
+            "model=tiny",
+            "algo=gae",
+            "warmstart.source=random",
+            "warmstart.episodes=20",
+            "warmstart.epochs=1",
+            "trainer.learning_rate=1e-3",
+        ],
+    ],
+    ids=["older", "measured", "drawn anew", "critic"],
+)
+def test_the_numbers_are_those_without(tmp_path, options):
+    train(tmp_path / "after", *SCORER, *options)
+    train(tmp_path / "ahead", *AHEAD, *options)
+    train(tmp_path / "fresh", *SCORER, *options, "rollout.staleness=0")
+    assert numbers(tmp_path / "ahead") == numbers(tmp_path / "after")
+    assert numbers(tmp_path / "ahead") != numbers(tmp_path / "fresh")
+    assert all(line["seconds_played"] > 0 for line in read_metrics(tmp_path / "ahead"))
+
+
+def test_a_run_goes_on_to_the_same_numbers_with_and_without(tmp_path):
+    train(tmp_path / "whole", *SCORER)
+    for name, then in {"with": AHEAD, "without": SCORER}.items():
+        train(tmp_path / name, *AHEAD, "trainer.iterations=2")
+        train(tmp_path / name, *then, "resume=must")
+        assert numbers(tmp_path / name) == numbers(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("waiting", [False, True], ids=["in the update", "in the wait for the rollout"])
+def test_ctrl_c_leaves_no_process_and_loses_no_iteration(tmp_path, monkeypatch, waiting):
+    where = "collect" if waiting else "learn"
+    real = getattr(PolicyGradientLearner, where)
+
+    def interrupted(self, iteration, *arguments):
+        if iteration == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return real(self, iteration, *arguments)
+
+    monkeypatch.setattr(PolicyGradientLearner, where, interrupted)
+    with Run(settings(tmp_path / "run", *AHEAD), Progress()) as run, pytest.raises(KeyboardInterrupt):
+        run.train()
+    assert run.checkpoints.newest().name == f"iteration_{2 if waiting else 3:04d}"
+    assert not multiprocessing.active_children()
+    monkeypatch.undo()
+    train(tmp_path / "run", *AHEAD, "resume=must")
+    train(tmp_path / "whole", *SCORER)
+    assert numbers(tmp_path / "run") == numbers(tmp_path / "whole")
+
+
+SEED = 1
+
+
+def breaking(folder, *overrides):
+    """A run whose second iteration plays a task that cannot begin."""
+    run = [
+        *AHEAD,
+        "plugins=[tests.breaking]",
+        f"env.id={BREAKING}",
+        f"+env.folder={folder}",
+        "env.sections=2",
+        "env.split=all",
+        "evaluation.split=all",
+        "evaluation.tasks=1",
+        "evaluation.every=0",
+        "rollout.num_tasks=1",
+        "checkpoint.every=1",
+        f"seed={SEED}",
+    ]
+    tasks = gymnasium.make(BREAKING, folder=str(folder), sections=2, split="all").unwrapped.task_ids
+    (first,), (second,) = (tasks_in_order(tasks, SEED, iteration, 1) for iteration in (0, 1))
+    assert len({tasks[0], first, second}) == 3  # the first is evaluated
+    return Run(settings(folder / "run", *run, f"+env.broken={second}", *overrides), Progress())
+
+
+def test_an_error_of_an_environment_is_raised_where_its_rollout_is_wanted(tmp_path):
+    with breaking(tmp_path, "rollout.replays=null") as run:
+        with pytest.raises(ConnectionResetError, match="the backend hung up") as raised:
+            run.train()
+        assert run.iteration == 1
+    assert "in begin_episode" in "".join(raised.value.__notes__)
+    assert run.checkpoints.newest().name == "iteration_0001"
+
+
+def test_what_failed_ahead_is_kept(tmp_path):
+    with breaking(tmp_path, "rollout.replays=0") as run:
+        with pytest.raises(EpisodesFailedError, match="so that 1 of 1 task groups are lost"):
+            run.train()
+        assert [path.name for path in run.directory.failures_path.iterdir()] == ["training_0002.jsonl.gz"]
+
+
+def test_a_process_that_dies_is_told_of(tmp_path):
+    with Run(settings(tmp_path / "run", *AHEAD), Progress()) as run:
+        run.learner.learn(0, run.learner.collect(0), 0.0)
+        (process,) = multiprocessing.active_children()
+        process.kill()
+        process.join()
+        with pytest.raises(AheadDiedError, match=r"exit code -9.*Set rollout\.overlap=false, which changes no numbers"):
+            run.learner.collect(1)
+
+
+def test_what_keeps_the_process_from_being_there_is_told_before_anything_is_learned(tmp_path):
+    """The environment is registered here, and not there."""
+    run = Run(settings(tmp_path / "run", *AHEAD, f"env.id={BREAKING}", f"+env.folder={tmp_path}"), Progress())
+    with run, pytest.raises(Exception, match="hgpo_gym_tests") as raised:
+        run.train()
+    assert run.iteration == 0
+    assert "name that in plugins=[...]" in "".join(raised.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["rollout.staleness=0"], r"rollout\.overlap=true with rollout\.staleness=0: .* Set rollout\.staleness=1"),
+        (["model=tabular"], r"rollout\.overlap=true: a table makes room"),
+        (["model=tiny", "algo=gae", "sampler=dynamic"], r"sampler=dynamic: it draws groups anew .* algo=gae need"),
+        (["model=tiny", "engine=vllm", "engine.sleep_level=1"], r"engine\.sleep_level=1: an engine that plays"),
+        (["learner=sb3", "algo=sb3_ppo"], r"rollout\.staleness=1: algo=sb3_ppo plays by its present weights alone"),
+    ],
+)
+def test_what_cannot_be_played_ahead_is_refused_at_the_start(tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        Run(settings(tmp_path / "run", *AHEAD, *options), Progress())
+    assert not (tmp_path / "run").exists()
