@@ -3,7 +3,7 @@ the client of a server that does not answer. tests/vllm has the engine itself.""
 
 import socket
 import tomllib
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -109,6 +109,19 @@ def test_an_engine_that_sleeps_wakes_for_who_asks_outside_of_a_run(monkeypatch):
     policy = policy_with(engine, monkeypatch)
     policy.updated()
     assert [response.text for response in policy.generate([Request("Hall.")], Sampling())] == [""]
+
+
+def test_inside_of_acting_answers_stay_by_the_weights_it_began_with(monkeypatch):
+    """The model may be trained meanwhile."""
+    engine = Engine(0)
+    policy = policy_with(engine, monkeypatch)
+    with policy.acting(nullcontext):
+        policy.generate([Request("Hall.")], Sampling())
+        policy.updated()
+        policy.generate([Request("Hall.")], Sampling())
+        assert engine.told == ["load True"]
+    policy.generate([Request("Hall.")], Sampling())
+    assert engine.told == ["load True"] * 2
 
 
 def test_a_server_that_does_not_answer_is_given_up():

@@ -11,6 +11,8 @@ import torch
 
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
+from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.learners.ahead import NotWantedError
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
@@ -18,6 +20,7 @@ from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.lora import LoraSettings, add_adapters
 from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
 from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.run import Run
 from hgpo_gym.trainers.run_directory import read_metrics
 from tests import small_runs
 
@@ -334,3 +337,22 @@ def test_each_of_two_processes_has_an_engine_with_the_weights_that_they_share(tm
     assert len(lines) == 2
     assert all(0 < line["mismatch_max"] < 1e-4 for line in lines)
     assert lines[0]["loss"] != lines[1]["loss"]
+
+
+def test_rollouts_that_are_played_during_updates_have_the_numbers_of_those_after_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
+    options = ["rollout.staleness=1", "trainer.iterations=4", "trainer.learning_rate=1e-3", "trainer.warmup_steps=0"]
+    after = train(tmp_path / "after", *options)
+    ahead = train(tmp_path / "ahead", *options, "rollout.overlap=true")
+    assert ahead == after
+    assert after != train(tmp_path / "fresh", *options, "rollout.staleness=0")
+    assert all(line["seconds_played"] > 0 for line in read_metrics(tmp_path / "ahead"))
+
+
+def test_a_rollout_that_is_played_ahead_stops_with_the_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
+    options = ["rollout.staleness=1", "rollout.overlap=true", "rollout.group_size=64"]
+    with Run(small_runs.settings(tmp_path / "run", *options, base=SMALL), Progress()) as run:
+        run.learner.ahead.begin(0, [], run.learner.past)
+    with pytest.raises(NotWantedError):
+        run.learner.collect(0)

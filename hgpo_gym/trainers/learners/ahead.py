@@ -146,7 +146,7 @@ def _serve(
     """The process: plays what it is asked for until the parent hangs up or stops it."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # the parent's to handle
-    with ExitStack() as stack, suppress(EOFError, ConnectionError, _Stopped):
+    with ExitStack() as stack, suppress(EOFError, ConnectionError, NotWantedError):
         try:
             quiet_libraries(threads)
             load_plugins(resolved["plugins"])
@@ -174,12 +174,12 @@ _OWN = (
 )
 
 
-class _Stopped(BaseException):
+class NotWantedError(BaseException):
     """Nobody wants what is being played."""
 
 
 def _stop(_signal: int, _frame: object) -> None:
-    raise _Stopped
+    raise NotWantedError
 
 
 def _played(collector: Collector, iteration: int, outcomes: Outcomes) -> Rounds | Exception:
@@ -283,5 +283,5 @@ class _StoppableStream:
 
     def work(self) -> dict[int, Response]:
         if self._stopped.is_set():
-            raise _Stopped
+            raise NotWantedError
         return self._stream.work()
