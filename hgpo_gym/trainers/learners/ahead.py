@@ -119,9 +119,9 @@ class AheadInProcess:
 
     def close(self) -> None:
         """See `Ahead`."""
-        self._connection.close()
         if self.iteration is not None and self._process.is_alive():
             os.kill(self._process.pid or 0, STOP)
+        self._connection.close()  # its cue to leave, where it plays nothing
         self._process.join(STOP_SECONDS)
         self._process.kill()
         self._process.join()
@@ -145,7 +145,7 @@ def _serve(
 ) -> None:
     """The process: plays what it is asked for until the parent hangs up or stops it."""
     for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # the parent's to handle
+        signal.signal(number, _leave_to_parent)
     with ExitStack() as stack, suppress(EOFError, ConnectionError, NotWantedError):
         try:
             quiet_libraries(threads)
@@ -176,6 +176,10 @@ _OWN = (
 
 class NotWantedError(BaseException):
     """Nobody wants what is being played."""
+
+
+def _leave_to_parent(_signal: int, _frame: object) -> None:
+    """Not SIG_IGN, which the programs that environments start would inherit."""
 
 
 def _stop(_signal: int, _frame: object) -> None:

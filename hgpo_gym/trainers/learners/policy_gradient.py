@@ -75,13 +75,13 @@ class PolicyGradientLearner:
         check_plans(run)
         trial = try_estimator(run)
         check_critic(run, trial.targets)
-        Loss(run.trainer, run.objective, trial.extras)  # both refuse here what they would refuse later
+        Loss(run.trainer, run.objective, trial.extras)  # this and the team refuse here what they would refuse later
+        TEAMS.bind(run.team)()
         self._predicted = tuple(trial.targets)
         SAMPLERS.check_options(*run.sampler)
         check_values(run)
         check_overlap(run, trial.targets)
         SHAPERS.check_options(*run.shaping)
-        TEAMS.bind(run.team)()
         self.run, self.processes, self.progress = run, processes, progress
 
     def start(self) -> None:
