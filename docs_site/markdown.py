@@ -23,7 +23,16 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def settings(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of settings; on a phone its cells stand below each other (docs/assets/extra.css)."""
-    return f'<div class="settings" markdown>\n\n{table(columns, rows)}\n</div>\n'
+    return _of_class("settings", table(columns, rows))
+
+
+def explanations(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose cells are sentences; they break long names of settings, so that it fits a desk."""
+    return _of_class("explanations", table(columns, rows))
+
+
+def _of_class(name: str, text: str) -> str:
+    return f'<div class="{name}" markdown>\n\n{text}\n</div>\n'
 
 
 def _plain(text: str) -> str:

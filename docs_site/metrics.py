@@ -1,6 +1,6 @@
 """The metrics of a run and the signs that it goes wrong, from the tables that the code reads."""
 
-from docs_site.markdown import code, prose, table
+from docs_site.markdown import code, explanations, prose
 from hgpo_gym.trainers.health import CHECKS, WINDOW, Check
 from hgpo_gym.trainers.metric_table import SECTIONS
 
@@ -11,7 +11,7 @@ def metrics(section: str) -> str:
         (code(name), *map(prose, (metric.unit, metric.meaning, metric.good, metric.bad)))
         for name, metric in SECTIONS[section].items()
     ]
-    return table(("metric", "unit", "what it is", "good", "bad"), rows)
+    return explanations(("metric", "unit", "what it is", "good", "bad"), rows)
 
 
 def warnings(_: str = "") -> str:
@@ -20,7 +20,7 @@ def warnings(_: str = "") -> str:
         (code(check.metric), *map(prose, (_when(check), f"{check.cause.capitalize()}.", f"{check.remedy}.")))
         for check in CHECKS
     ]
-    return table(("metric", "warned of", "likely cause", "try"), rows)
+    return explanations(("metric", "warned of", "likely cause", "try"), rows)
 
 
 def _when(check: Check) -> str:

@@ -217,6 +217,25 @@ def test_a_page_that_is_read_from_the_disk_fits(site, browser, width, name):
     assert not [url for url in finding.requests if not url.startswith("file:")]
 
 
+BOXES = """() => [...document.querySelectorAll(".md-typeset__scrollwrap")].map(box => {
+    box.scrollLeft = box.scrollWidth;
+    const cell = box.querySelector("tr:last-child > :last-child").getBoundingClientRect();
+    return {shown: box.clientWidth, whole: box.scrollWidth, right: box.getBoundingClientRect().right, end: cell.right};
+})"""
+
+
+@pytest.mark.parametrize("name", ["index.html", "reading_a_run.html"])
+def test_tables_fit_a_desk_and_scroll_in_their_own_box_on_a_phone(site, browser, name):
+    for width in (1280, 390):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto((site / name).as_uri())
+        boxes = page.evaluate(BOXES)
+        page.close()
+        assert boxes
+        assert all(box["right"] <= width and box["end"] <= width for box in boxes)
+        assert all(box["whole"] <= box["shown"] for box in boxes) == (width == 1280)
+
+
 def test_formulas_show_and_the_search_finds_on_pages_that_are_read_from_the_disk(site, browser):
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto((site / "environments" / "webshop.html").as_uri())
