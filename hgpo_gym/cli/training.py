@@ -132,8 +132,8 @@ def warmstart(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
         if not isinstance(settings.model, LanguageModel):
             raise ValueError(
                 f"model.kind={config['model']['kind']}: this command saves a language model, for model.path to load: "
-                "set model=tiny. A scorer imitates when it begins to train (model=scorer warmstart.source=expert), a "
-                "table never does."
+                "set model=tiny. A scorer or a cnn imitates when it begins to train (model=scorer "
+                "warmstart.source=expert), a table never does."
             )
         save_model(*load_model(initial_weights(settings, settings.model, progress), device="cpu"), out)
     progress.line(f"Saved in {out}. Train it by: hgpo-gym train model.path={out}")

@@ -42,6 +42,7 @@ MODELS = Registry(
         "language_model": "hgpo_gym.trainers.models.language_model:LanguageModel",
         "tabular": "hgpo_gym.trainers.models.table:TableModel",
         "scorer": "hgpo_gym.trainers.models.scorer:ScorerModel",
+        "cnn": "hgpo_gym.trainers.models.cnn:CnnModel",
     },
     arguments=0,
     entry_points="hgpo_gym.models",

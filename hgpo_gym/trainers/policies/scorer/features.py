@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hgpo_gym.trainers.policies.base import Moment, Request
+from hgpo_gym.trainers.policies.choosing import moment_of
 from hgpo_gym.trainers.policies.scorer.episode import NOTHING, Episode, Episodes, kind_of, roles_of, told
 from hgpo_gym.trainers.policies.scorer.places import nowhere, standing_of
 from hgpo_gym.trainers.policies.scorer.words import Task, amounts, content_of, key, read_action
@@ -100,14 +101,7 @@ class Extractor:
         ]
 
     def _look(self, request: Request) -> "_Seen":
-        if not request.choices:
-            raise ValueError(
-                "A scorer chooses among admissible actions, and this environment names none: set model=tiny or "
-                "model=pretrained."
-            )
-        if request.moment is None:
-            raise ValueError("A scorer acts on the moments of an episode: ask it by a rollout.")
-        moment = request.moment
+        moment = moment_of(request, "scorer")
         episode = self._episodes.at(moment)
         acts = request.choices == moment.actions
         page = page_of(request.choices, moment.descriptions if acts else (), episode.task)

@@ -1,0 +1,108 @@
+"""What kinds of models have in common whose policies choose among admissible actions: one process, and imitation only
+where it is asked for."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import NonNegativeInt
+
+from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest
+from hgpo_gym.trainers.models.sizes import Threads
+from hgpo_gym.trainers.policies import choosing
+from hgpo_gym.trainers.policies.base import Request, TokenRecord
+from hgpo_gym.trainers.policies.choosing import ChoosingPolicy
+from hgpo_gym.trainers.rollouts.transcripts import Transcript
+from hgpo_gym.trainers.section import Section
+from hgpo_gym.trainers.warm_start import imitation
+from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
+from hgpo_gym.trainers.warm_start.imitation import imitate
+
+if TYPE_CHECKING:
+    from hgpo_gym.progress import Progress
+    from hgpo_gym.trainers.settings import RunSettings
+
+
+class ChoosingModel(Section):
+    """Settings of a kind whose policies choose.
+
+    Attributes:
+        kind: as `model.kind` has it.
+        made_by: the modules that its policies are made by, besides those that all of them are.
+    """
+
+    kind: ClassVar[str]
+    made_by: ClassVar[Sequence[ModuleType]]
+
+    seed: NonNegativeInt
+    threads: Threads | None
+
+    @abstractmethod
+    def new(self) -> ChoosingPolicy:
+        """A policy that has learned nothing."""
+
+    @abstractmethod
+    def saved(self, folder: Path) -> ChoosingPolicy:
+        """See `Model.load`."""
+
+    @property
+    def imitates(self) -> bool:
+        """Only where it is asked to."""
+        return False
+
+    def check(self, run: "RunSettings", processes: int) -> None:
+        if processes > 1:
+            raise ValueError(f"model.kind={self.kind} trains in one process: launch one, or set another model=.")
+        if run.engine.options.get("constrain") == "none":
+            raise ValueError(
+                f"engine.constrain=none: a {self.kind} chooses among admissible actions; set it to admissible."
+            )
+
+    def initial(self, run: "RunSettings", progress: "Progress") -> ChoosingPolicy:
+        """A new policy, or what has imitated episodes, kept in the cache under a key of all that it depends on."""
+        if run.warmstart.source == "none":
+            return self.new()
+        episodes, episodes_key = episodes_to_imitate(run, self.seed, progress)
+        settings = {name: dict(run.resolved[name]) for name in ("model", "warmstart")}
+        del settings["model"]["threads"], settings["warmstart"]["new_model"]
+        made_by = source_digest(choosing, imitation, *self.made_by)
+        folder = cache_dir() / "models" / content_key([made_by, settings, episodes_key])
+        if not folder.exists():
+            policy = self._imitated(
+                run, [one for one in episodes if one.won or run.warmstart.source == "random"], progress
+            )
+            make_whole(folder, policy.save)
+        progress.line(f"Initial weights: {folder}")
+        return self.saved(folder)
+
+    def load(self, run: "RunSettings", folder: Path) -> ChoosingPolicy:  # noqa: ARG002 - Model
+        return self.saved(folder)
+
+    def _imitated(self, run: "RunSettings", episodes: list[Transcript], progress: "Progress") -> ChoosingPolicy:
+        policy = self.new()
+        records = [record for one in episodes for record in _records(policy, one)]
+        with progress.stage(f"Warm start: imitating {len(records)} {run.warmstart.source} actions") as tick:
+            loss = imitate(
+                policy.model,
+                records,
+                run.warmstart,
+                likelihood=partial(policy.likelihood, temperature=1.0),
+                max_batch_tokens=run.trainer.max_batch_tokens,
+                seed=self.seed,
+                on_progress=lambda done, steps, loss: tick(done, steps, f"loss {loss:.3f}"),
+            )
+        progress.line(f"Warm start: {len(records)} actions, loss {loss:.4f} nats an action in the last epoch")
+        return policy
+
+
+def _records(policy: ChoosingPolicy, transcript: Transcript) -> list[TokenRecord]:
+    """What was done at every step that had a choice, where it was admissible."""
+    steps = list(transcript.moments())  # keeps them, and with them what the policy remembers of the episode
+    return [
+        policy.record(Request("", moment.actions, choices=moment.actions, moment=moment), action)
+        for moment, action in steps
+        if len(moment.actions) > 1 and action in moment.actions
+    ]
