@@ -22,7 +22,7 @@ from hgpo_gym.trainers.environments import make_evaluation_env
 from hgpo_gym.trainers.evaluation import evaluate as play_all
 from hgpo_gym.trainers.health import CHECKS, Sign
 from hgpo_gym.trainers.libraries import quiet_libraries
-from hgpo_gym.trainers.policies.base import MeteredPolicy, NoAnswerError, Policy
+from hgpo_gym.trainers.policies.base import CannotAnswerError, MeteredPolicy, NoAnswerError, Policy
 from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
@@ -75,6 +75,8 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
             )
     except (NoAnswerError, EpisodesFailedError) as error:
         raise CommandFailed(str(error), 1) from None
+    except CannotAnswerError as error:
+        raise CommandFailed(str(error), 2) from None
     except KeyboardInterrupt:
         if not metered:
             raise

@@ -22,6 +22,7 @@ from hgpo_gym.trainers.learners.ahead import AheadDiedError
 from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.models.initial_weights import initial_weights
 from hgpo_gym.trainers.models.language_model import LanguageModel
+from hgpo_gym.trainers.policies.base import CannotAnswerError
 from hgpo_gym.trainers.policies.huggingface import load_model, save_model
 from hgpo_gym.trainers.policies.tabular import TableFullError
 from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
@@ -69,7 +70,7 @@ def _train(settings: RunSettings) -> bool:
             f"goes on from {run.checkpoints.newest()}.",
             1,
         ) from None
-    except (TableFullError, NotRecordedError) as error:
+    except (TableFullError, NotRecordedError, CannotAnswerError) as error:
         raise CommandFailed(str(error), 2) from None
     except StoppedAtOnceError:
         raise CommandFailed(

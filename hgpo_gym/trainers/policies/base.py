@@ -149,6 +149,10 @@ class Answer(NamedTuple):
     cut_off: bool = False
 
 
+class CannotAnswerError(ValueError):
+    """What is asked is not for this kind of policy."""
+
+
 class NoAnswerError(RuntimeError):
     """A policy got no answer, and cannot go on without."""
 

@@ -13,7 +13,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hgpo_gym.memory.keys import hash_text
-from hgpo_gym.trainers.policies.base import Likelihood, Moment, Request, Response, Sampling, TokenRecord
+from hgpo_gym.trainers.policies.base import (
+    CannotAnswerError,
+    Likelihood,
+    Moment,
+    Request,
+    Response,
+    Sampling,
+    TokenRecord,
+)
 from hgpo_gym.trainers.policies.sampling import draw, likelihood_of_drawn, power_sums, uniform_numbers
 
 
@@ -48,7 +56,7 @@ class ChoosingPolicy(ABC):
         """What the model reads of each request. One by one they would be the same.
 
         Raises:
-            ValueError: a request that it cannot choose for.
+            CannotAnswerError: a request that it cannot choose for.
         """
 
     @abstractmethod
@@ -60,7 +68,7 @@ class ChoosingPolicy(ABC):
         """One response a request, in order; each depends on its own seed, not on what it is batched with.
 
         Raises:
-            ValueError: a request without admissible answers, or without a moment.
+            CannotAnswerError: see `look`.
         """
         self.model.eval()
         features = self.look(requests)
@@ -112,15 +120,15 @@ def moment_of(request: Request, kind: str) -> Moment:
     """What a request is about.
 
     Raises:
-        ValueError: it has no choices, or no moment.
+        CannotAnswerError: it has no choices, or no moment.
     """
     if not request.choices:
-        raise ValueError(
+        raise CannotAnswerError(
             f"A {kind} chooses among admissible actions, and this environment names none: set model=tiny or "
             "model=pretrained."
         )
     if request.moment is None:
-        raise ValueError(f"A {kind} acts on the moments of an episode: ask it by a rollout.")
+        raise CannotAnswerError(f"A {kind} acts on the moments of an episode: ask it by a rollout.")
     return request.moment
 
 

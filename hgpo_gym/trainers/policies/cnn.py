@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from hgpo_gym.trainers.policies.base import Request
+from hgpo_gym.trainers.policies.base import CannotAnswerError, Request
 from hgpo_gym.trainers.policies.choosing import ChoosingPolicy, choice_ids, moment_of
 
 SIGNS = 128
@@ -36,13 +36,13 @@ def read_map(text: str) -> np.ndarray:
     with or without spaces between them, at least two either way. Signs beyond ASCII count as the last of it.
 
     Raises:
-        ValueError: there is none.
+        CannotAnswerError: there is none.
     """
     rows = [_cells(line) for line in text.splitlines()]
     blocks = [list(same) for width, same in groupby(rows, key=len) if width > 1]
     largest = max(blocks, key=lambda block: len(block) * len(block[0]), default=[])
     if len(largest) < 2:
-        raise ValueError(
+        raise CannotAnswerError(
             f"model=cnn reads a map, lines of as many cells below one another, and there is none in {text!r}: set "
             "model=scorer or model=tiny."
         )

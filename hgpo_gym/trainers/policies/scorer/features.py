@@ -70,7 +70,7 @@ class Extractor:
         """The features of the choices of each request. One by one they would be the same but for empty columns.
 
         Raises:
-            ValueError: a request without choices, or without a moment.
+            CannotAnswerError: a request without choices, or without a moment.
         """
         seen = [self._look(request) for request in requests]
         counts = [len(one.rows) for one in seen]
