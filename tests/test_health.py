@@ -83,6 +83,12 @@ def test_a_metric_is_warned_of_beyond_its_limit_and_not_before(metric, good, bad
     assert "Try: " in str(sign)
 
 
+def test_a_mismatch_that_is_corrected_for_is_no_sign():
+    changes = [{"mismatch_kl": 0.1}] * 3
+    assert "mismatch_kl" in found(*changes, **{"trainer.importance_correction": "none"})
+    assert "mismatch_kl" not in found(*changes, **{"trainer.importance_correction": "token"})
+
+
 def test_every_check_is_of_a_metric_that_is_explained_and_each_metric_has_one():
     names = [check.metric for check in CHECKS]
     assert set(names) <= METRICS.keys()

@@ -9,7 +9,7 @@ import pytest
 
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.learners.ahead import AheadDiedError
-from hgpo_gym.trainers.learners.policy_gradient import PolicyGradientLearner
+from hgpo_gym.trainers.learners.policy_gradient import UNCORRECTED, PolicyGradientLearner
 from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
 from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.run import Run
@@ -143,6 +143,21 @@ def test_what_keeps_the_process_from_being_there_is_told_before_anything_is_lear
         run.train()
     assert run.iteration == 0
     assert "name that in plugins=[...]" in "".join(raised.value.__notes__)
+
+
+def test_a_run_without_correction_says_so(tmp_path):
+    said = []
+
+    class Lines(Progress):
+        def line(self, text):
+            said.append(text)
+
+    for correction in ("token", "none"):
+        assert not said
+        options = [*SCORER, f"trainer.importance_correction={correction}"]
+        with Run(settings(tmp_path / correction, *options), Lines()):
+            pass
+    assert said == [UNCORRECTED.format(1)]
 
 
 @pytest.mark.parametrize(

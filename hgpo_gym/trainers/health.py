@@ -34,6 +34,7 @@ class Check:
         in_a_row: iterations that it must hold for; those that have no value of the metric do not hold.
         while_success_below: it is no sign in a run that is as good as this.
         of: a setting.
+        unless: a setting; where that is anything but `none`, it is no sign.
     """
 
     metric: str
@@ -44,6 +45,7 @@ class Check:
     in_a_row: int = 1
     while_success_below: float = np.inf
     of: str = ""
+    unless: str = ""
 
 
 CHECKS = (
@@ -132,6 +134,7 @@ CHECKS = (
         "set the same precision in engine.precision and trainer.precision and rollout.staleness=0, or correct for "
         "it by trainer.importance_correction=token",
         in_a_row=2,
+        unless="trainer.importance_correction",
     ),
     Check(
         "success",
@@ -209,6 +212,8 @@ def signs(metrics: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> 
     success = _values(metrics, "success")
     iterations = [int(line["iteration"]) for line in metrics]
     for check in CHECKS:
+        if settings.get(check.unless, "none") != "none":
+            continue
         values = _values(metrics, check.metric)
         limits = np.full(len(values), check.limit * float(settings.get(check.of, 1.0)))
         if check.kind == "fallen":

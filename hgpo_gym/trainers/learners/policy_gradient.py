@@ -38,6 +38,10 @@ from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 _UPDATE_STATE = "update.pt"
 _CRITIC_STATE = "critic.pt"
 _PAST_WEIGHTS = "past_weights.pt"
+UNCORRECTED = (
+    "Rollouts by older weights (rollout.staleness={}) and no correction: with trainer.importance_correction=token they "
+    "cost less in learning."
+)
 
 
 class PolicyGradientLearner:
@@ -105,6 +109,9 @@ class PolicyGradientLearner:
             self.processes,
             self.run.objective,
         )
+        loss = self.update.loss
+        if self.run.rollout.staleness and not (loss.corrected or loss.objective.needs_old):
+            self.progress.line(UNCORRECTED.format(self.run.rollout.staleness))
         # To main memory, whichever device it came from; the optimiser takes it to its weights'. Several processes leave
         # tensors in the file until they are used, and then in memory that they share.
         path, several = checkpoint / _UPDATE_STATE, self.processes.count > 1
