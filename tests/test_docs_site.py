@@ -185,7 +185,7 @@ def test_an_unknown_part_or_command_of_a_formula_is_an_error():
     [
         ("update.md", "../hgpo_gym/configs/trainer/default.yaml", "reference/configuration/trainer.md#trainer-default"),
         ("environments/webshop.md", "../../benchmarks/README.md#experts", "../benchmarks/README.md#experts"),
-        ("benchmarks/README.md", "../docs/images/demo.png", "../images/demo.png"),
+        ("benchmarks/README.md", "../docs/images/group_desktop.png", "../images/group_desktop.png"),
         ("benchmarks/README.md", "results/webshop_20_iterations.csv", "results/webshop_20_iterations.csv"),
         ("update.md", "../hgpo_gym/files.py", "source/hgpo_gym/files.py.md"),
         ("update.md", "gpu_memory.md#the-formula", "gpu_memory.md#the-formula"),

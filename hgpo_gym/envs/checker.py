@@ -240,7 +240,9 @@ def _step(env: TextEnv, action: str) -> tuple[str, float, bool, bool, dict[str, 
             if listed
             else "Any string may come: answer what is not understood by a Turn with action_valid=False."
         )
-        raise AssertionError(f"The action {shown} raised {type(error).__name__}: {error}. {remedy}") from error
+        raise AssertionError(
+            f"The action {shown} raised {type(error).__name__}: {str(error).rstrip('.')}. {remedy}"
+        ) from error
     _check_said(env, observation, info)
     assert "action_valid" in info, "info lacks 'action_valid' after a step: write take_action, and leave step as it is."
     assert isinstance(reward, float), f"The reward must be a float, not {type(reward).__name__}."

@@ -24,12 +24,23 @@ try:
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
     from alfworld.agents.expert import HandCodedAgentFailed, HandCodedAgentTimeout, HandCodedTWAgent
     from textworld import EnvInfos
-    from textworld.envs.pddl import PddlEnv
+    from textworld.envs.pddl import PddlEnv, textgen
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         f'ALFWorld\'s engine needs the packages alfworld and textworld ({error}): pip install "hgpo_gym[alfworld]"',
         name=error.name,
     ) from error
+
+
+def _derive(symbol: Any, context: Any = None) -> list[Any]:
+    """The value of an expression of a grammar. TextWorld 1.7 puts the variables into `locals()`, where Python 3.13 does
+    not look."""
+    context = context or symbol.context
+    known = {"self": symbol, "context": context, **context["variables"]}
+    return [textgen.TerminalSymbol(eval(symbol.expression, vars(textgen), known))]
+
+
+textgen.EvalSymbol.derive = _derive
 
 P = ParamSpec("P")
 T = TypeVar("T")
