@@ -219,7 +219,7 @@ def test_export_takes_the_iteration_that_is_asked_for_and_overwrites_nothing(run
         export(run / "whole", tmp_path / "start")
     with pytest.raises(FileNotFoundError, match=r"No checkpoint of iteration 7 .* kept are 0, 1, 2"):
         export(run / "whole", tmp_path / "other", iteration=7)
-    with pytest.raises(FileNotFoundError, match=r"expected config\.yaml"):
+    with pytest.raises(FileNotFoundError, match=r"No run in .*: expected .*config\.yaml"):
         export(tmp_path, tmp_path / "other")
 
 
