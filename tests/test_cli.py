@@ -78,6 +78,8 @@ def test_the_version_is_said(capsys):
         (["train", "out=runs/one"], "Unknown config key 'out'. Did you mean 'run_dir'?"),
         (["eval", "run_dir=runs/one"], "run_dir=runs/one: eval trains nothing. The run to evaluate is run=..."),
         (["train", "env=my_game"], "One of your own is known once its package is installed."),
+        (["train", "launcher=submitit"], "launcher=...: it is for hgpo-gym compare and league alone."),
+        (["compare", "league=mazes"], "league=...: it is for hgpo-gym league alone."),
         (["train", "a=b=c"], "Cannot read 'a=b=c': write key=value, without spaces round the =, and lists in quotes"),
         (["train", "model", "=", "tabular"], "Cannot read 'model': write key=value, without spaces round the ="),
         (["train", "--algo", "hgpo"], "There is no --algo. Settings are written key=value, without dashes"),

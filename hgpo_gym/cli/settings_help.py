@@ -59,11 +59,12 @@ SET_BY_COMMAND = {"compare": ("seed", "run_dir"), "play": ("run_dir", "rollout",
 
 def settings_help(command: str) -> str:
     """The choices and settings of a command, as lines no longer than the terminal's."""
-    from hgpo_gym.config.choices import choices
+    from hgpo_gym.config.choices import choices, groups_of
 
-    lines = ["choices (group=choice):"]
+    own, lines = groups_of("config" if command == "train" else command), ["choices (group=choice):"]
     for group, names in choices().items():
-        lines += _wrapped(f"{group}=", " | ".join(names))
+        if group in own:
+            lines += _wrapped(f"{group}=", " | ".join(names))
     lines += ["", "settings that people change (key=value); all of them, with their values, by --show-config:"]
     for key, meaning in _settings(command).items():
         lines += _wrapped(key, meaning, 30)

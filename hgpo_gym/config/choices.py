@@ -8,6 +8,8 @@ from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.envs.registration import EnvRecord, option_defaults
@@ -50,6 +52,17 @@ def choices() -> dict[str, list[str]]:
         for path in folder.glob("*/*.yaml"):
             found.setdefault(path.parent.name, set()).add(path.stem)
     return {group: sorted(found[group]) for group in sorted(found)}
+
+
+def groups_of(command: str) -> set[str]:
+    """The groups that the configuration of a command has; `config` is that of `hgpo-gym train`."""
+    found: set[str] = set()
+    for item in yaml.safe_load((FOLDER / f"{command}.yaml").read_text(encoding="utf-8"))["defaults"]:
+        if isinstance(item, dict):
+            found |= {name.split()[-1] for name in item}
+        elif item != "_self_":
+            found |= groups_of(item)
+    return found
 
 
 def store_made_settings(store: "ConfigStore", env: str | None) -> None:

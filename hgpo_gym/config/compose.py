@@ -119,7 +119,7 @@ def _mistakes_named() -> Iterator[None]:
 
 
 def _compose(command: str, overrides: Sequence[Override]) -> DictConfig:
-    _check_groups(overrides)
+    _check_groups(command, overrides)
     env = next((str(item.value()) for item in reversed(overrides) if item.key_or_group == "env"), None)
     choices.store_made_settings(ConfigStore.instance(), env)
     folders = _folders_of_packages()
@@ -175,10 +175,13 @@ def _folders_of_packages() -> list[str]:
     return [f"hydra.searchpath=[{','.join(folders)}]"] if folders else []
 
 
-def _check_groups(overrides: Sequence[Override]) -> None:
-    known = choices.choices()
+def _check_groups(command: str, overrides: Sequence[Override]) -> None:
+    known, own = choices.choices(), choices.groups_of(command)
     for override in overrides:
         group = override.key_or_group
+        if group in known and group not in own:
+            others = [path.stem for path in choices.FOLDER.glob("*.yaml") if group in choices.groups_of(path.stem)]
+            raise ConfigError(f"{group}=...: it is for hgpo-gym {' and '.join(sorted(others))} alone.")
         if group in known and override.value() is not None and override.value() not in known[group]:
             hint = " One of your own is known once its package is installed." if group == "env" else ""
             raise ConfigError(unknown_name(group, override.value(), known[group]) + hint)
