@@ -62,29 +62,29 @@ def conversation(one: Conversation, number: int, *, folded: bool = True) -> Sect
 
 
 def failed_episodes(told: Sequence[tuple[int, str, ToldFailure]]) -> Section:
-    """A line an attempt at an episode whose environment failed: iteration, phase, what happened."""
+    """A line an attempt at an episode whose environment failed: what happened, and when."""
     rows: list[tuple[Value, ...]] = [
         (
             number,
-            iteration,
-            phase,
             failure.conversation.task_id,
+            failure.error,
+            "given up" if failure.given_up else "played again",
+            phase,
+            iteration,
             failure.attempt,
             len(failure.conversation.exchanges),
-            "given up" if failure.given_up else "played again",
-            failure.error,
         )
         for number, (iteration, phase, failure) in enumerate(told, start=1)
     ]
     columns = (
         Column("number", "whole"),
-        Column("iteration", "whole"),
-        Column("in"),
         Column("task"),
+        Column("error"),
+        Column("then"),
+        Column("in"),
+        Column("iteration", "whole"),
         Column("attempt", "whole"),
         Column("answers", "whole"),
-        Column("then"),
-        Column("error"),
     )
     caption = "Given up: the task's group was left out, or the episode of an evaluation counted as not won."
     return Section("Episodes whose environment failed", [Table("failures", caption, columns, tuple(rows))])
