@@ -36,7 +36,7 @@ _WORDS = ("text", "prose")
 """Forms of columns that are set left; numbers are set right."""
 _BETWEEN = 3
 """Characters between two columns in a terminal."""
-_BREAKABLE = 16
+_BREAKABLE = 8
 """Characters beyond which a word of text is broken in a terminal."""
 
 
