@@ -50,13 +50,7 @@ def records(comparison: Comparison) -> list[tuple[str | int | float, ...]]:
 
 
 def lines(comparison: Comparison, less: str) -> list[str]:
-    """A line an algorithm and kind of success, the best first.
-
-    Raises:
-        ValueError: it has no algorithm of the label `less`.
-    """
-    if less not in comparison.runs:
-        raise ValueError(unknown_name("algorithm", less, comparison.runs))
+    """A line an algorithm and kind of success, the best first."""
     told = []
     for name, score in SCORES.items():
         for label in sorted(comparison.runs, key=lambda label: -comparison.scores(label, score).mean()):
@@ -90,7 +84,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--table", action="store_true", help="print a table in Markdown instead of lines")
     parser.add_argument("--to", type=Path, help="the CSV file to write")
     parsed = parser.parse_args(arguments)
-    found = [balanced(comparison) for comparison in comparisons(load_runs([parsed.folder])[0])]
+    played = comparisons(load_runs([parsed.folder])[0])
+    found = [balanced(comparison) for comparison in played if parsed.less in comparison.runs]
+    if not found:
+        raise ValueError(
+            unknown_name("algorithm", parsed.less, sorted({label for one in played for label in one.runs}))
+        )
+    if without := [one.settings["env_name"] for one in played if parsed.less not in one.runs]:
+        print(f"Left out, without a run of {parsed.less} that has ended: {', '.join(without)}")
     for comparison in found:
         print(f"{comparison.settings['env_name']}, {len(next(iter(comparison.runs.values())))} seeds")
         print("\n".join([] if parsed.table else lines(comparison, parsed.less)))

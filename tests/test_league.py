@@ -72,8 +72,11 @@ def test_runs_of_an_unfinished_league_are_compared_at_the_seeds_that_all_algorit
     assert [float(cell.split(" ")[0]) for cell in (cells[1], cells[3])] == pytest.approx(
         [100 * won["long"], 100 * won["short"]], abs=0.06
     )
-    with pytest.raises(ValueError, match="gigpo"):
-        league_runs.main([str(out), "--less", "gigpo"])
+    league(out, "algos=[gigpo]", "seeds=1", "only=[long]")
+    league_runs.main([str(out), "--less", "gigpo"])
+    assert "Left out, without a run of gigpo that has ended: short" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"Unknown algorithm 'gpo'.*Valid: gigpo, grpo, hgpo"):
+        league_runs.main([str(out), "--less", "gpo"])
 
 
 def test_some_of_the_environments_can_be_played_alone(tmp_path, capsys):
