@@ -136,6 +136,7 @@ def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path):
         (["eval", "env=signpost_maze"], "model=cnn reads a map"),
         (["train", "env=sokoban", "engine.constrain=none"], "engine.constrain=none: a cnn chooses among admissible"),
         (["train", "env=sokoban", "model.channels=0"], "model.channels=0: must be above 0."),
+        (["train", "env=sokoban", "model.channels=1000000"], "weights take"),
         (["train", "env=sokoban", "algo=gae"], "model=cnn gives a critic no state to read"),
     ],
 )

@@ -4,6 +4,7 @@ A registered environment gets the options of its class as settings, anything els
 function or class, each with its default.
 """
 
+from functools import cache
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,8 @@ def choices() -> dict[str, list[str]]:
     return {group: sorted(found[group]) for group in sorted(found)}
 
 
-def groups_of(command: str) -> set[str]:
+@cache
+def groups_of(command: str) -> frozenset[str]:
     """The groups that the configuration of a command has; `config` is that of `hgpo-gym train`."""
     found: set[str] = set()
     for item in yaml.safe_load((FOLDER / f"{command}.yaml").read_text(encoding="utf-8"))["defaults"]:
@@ -62,7 +64,7 @@ def groups_of(command: str) -> set[str]:
             found |= {name.split()[-1] for name in item}
         elif item != "_self_":
             found |= groups_of(item)
-    return found
+    return frozenset(found)
 
 
 def store_made_settings(store: "ConfigStore", env: str | None) -> None:

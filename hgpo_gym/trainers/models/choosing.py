@@ -30,11 +30,11 @@ class ChoosingModel(Section):
     """Settings of a kind whose policies choose.
 
     Attributes:
-        kind: as `model.kind` has it.
+        policy: the class of its policies.
         made_by: the modules that its policies are made by, besides those that all of them are.
     """
 
-    kind: ClassVar[str]
+    policy: ClassVar[type[ChoosingPolicy]]
     made_by: ClassVar[Sequence[ModuleType]]
 
     seed: NonNegativeInt
@@ -44,10 +44,6 @@ class ChoosingModel(Section):
     def new(self) -> ChoosingPolicy:
         """A policy that has learned nothing."""
 
-    @abstractmethod
-    def saved(self, folder: Path) -> ChoosingPolicy:
-        """See `Model.load`."""
-
     @property
     def imitates(self) -> bool:
         """Only where it is asked to."""
@@ -55,10 +51,10 @@ class ChoosingModel(Section):
 
     def check(self, run: "RunSettings", processes: int) -> None:
         if processes > 1:
-            raise ValueError(f"model.kind={self.kind} trains in one process: launch one, or set another model=.")
+            raise ValueError(f"model.kind={self.policy.kind} trains in one process: launch one, or set another model=.")
         if run.engine.options.get("constrain") == "none":
             raise ValueError(
-                f"engine.constrain=none: a {self.kind} chooses among admissible actions; set it to admissible."
+                f"engine.constrain=none: a {self.policy.kind} chooses among admissible actions; set it to admissible."
             )
 
     def initial(self, run: "RunSettings", progress: "Progress") -> ChoosingPolicy:
@@ -76,10 +72,10 @@ class ChoosingModel(Section):
             )
             make_whole(folder, policy.save)
         progress.line(f"Initial weights: {folder}")
-        return self.saved(folder)
+        return self.policy.load(folder)
 
     def load(self, run: "RunSettings", folder: Path) -> ChoosingPolicy:  # noqa: ARG002 - Model
-        return self.saved(folder)
+        return self.policy.load(folder)
 
     def _imitated(self, run: "RunSettings", episodes: list[Transcript], progress: "Progress") -> ChoosingPolicy:
         policy = self.new()

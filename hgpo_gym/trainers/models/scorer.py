@@ -1,7 +1,6 @@
 """`model=scorer`: a softmax over scores of the admissible actions, from general features of how an action fits its
 moment. Small, and quick to train."""
 
-from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, NonNegativeInt, model_validator
@@ -17,7 +16,7 @@ from hgpo_gym.trainers.policies.scorer.policy import ScorerPolicy
 class ScorerModel(ChoosingModel):
     """See `configs/model/scorer.yaml`."""
 
-    kind = "scorer"
+    policy = ScorerPolicy
     made_by = (episode, features, network, places, words, scorer_policy)
 
     wide: Annotated[int, Field(ge=2)]
@@ -34,6 +33,3 @@ class ScorerModel(ChoosingModel):
 
     def new(self) -> ScorerPolicy:
         return ScorerPolicy(Network(self.wide, self.deep, self.hidden_size, (-self.novelty, self.relevance), self.seed))
-
-    def saved(self, folder: Path) -> ScorerPolicy:
-        return ScorerPolicy.load(folder)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -43,10 +43,12 @@ class ChoosingPolicy(ABC):
 
     Attributes:
         kind: as `model.kind` has it.
+        network: the class of the model, which `from_tensors` makes of its weights.
         model: gives the scores.
     """
 
     kind: ClassVar[str]
+    network: ClassVar[Any]
 
     def __init__(self, model: torch.nn.Module):
         self.model: Any = model
@@ -97,19 +99,19 @@ class ChoosingPolicy(ABC):
         """Nothing to do: it generates with the model itself."""
 
     def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
-        """One file; `read_weights` reads it."""
+        """One file; `load` reads it."""
         folder.mkdir(parents=True, exist_ok=True)
         save_file({**self.model.state_dict(), **(weights or {})}, folder / self._file())
 
     @classmethod
-    def read_weights(cls, folder: Path) -> dict[str, torch.Tensor]:
-        """What was saved in `folder`. Raises FileNotFoundError if there is nothing of this kind."""
+    def load(cls, folder: Path) -> Self:
+        """The policy that was saved in `folder`. Raises FileNotFoundError if there is none of this kind."""
         path = folder / cls._file()
         if not path.exists():
             raise FileNotFoundError(
                 f"No {cls.kind} in {folder}: expected {path.name}, as runs with model={cls.kind} leave it."
             )
-        return load_file(path)
+        return cls(cls.network.from_tensors(load_file(path)))
 
     @classmethod
     def _file(cls) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -100,16 +99,10 @@ class MapNetwork(torch.nn.Module):
 
 
 class CnnPolicy(ChoosingPolicy):
-    """See `ChoosingPolicy`; it reads the present observation alone.
-
-    Args:
-        model: gives the scores.
-    """
+    """See `ChoosingPolicy`; it reads the present observation alone."""
 
     kind = "cnn"
-
-    def __init__(self, model: MapNetwork):
-        super().__init__(model)
+    network = MapNetwork
 
     def look(self, requests: Sequence[Request]) -> list[Seen]:
         return [
@@ -123,11 +116,6 @@ class CnnPolicy(ChoosingPolicy):
         counts = torch.tensor([len(one.actions) for one in features])
         own = torch.arange(actions.shape[1]) < counts[:, None]
         return self.model(cells, actions).masked_fill(~own, float("-inf"))
-
-    @classmethod
-    def load(cls, folder: Path) -> "CnnPolicy":
-        """The policy that was saved in `folder`. Raises FileNotFoundError if there is none."""
-        return cls(MapNetwork.from_tensors(cls.read_weights(folder)))
 
 
 def _padded(arrays: Sequence[np.ndarray]) -> torch.Tensor:

@@ -1,7 +1,6 @@
 """The scorer as a policy: general features of each admissible action, and a softmax over their scores."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ class ScorerPolicy(ChoosingPolicy):
     """
 
     kind = "scorer"
+    network = Network
 
     def __init__(self, model: Network):
         super().__init__(model)
@@ -36,11 +36,6 @@ class ScorerPolicy(ChoosingPolicy):
         rows = np.concatenate([one.row + first for one, first in zip(features, firsts, strict=True)])
         logits = torch.full(own.shape, float("-inf"))
         return logits.masked_scatter(torch.from_numpy(own), scores[torch.from_numpy(rows)])
-
-    @classmethod
-    def load(cls, folder: Path) -> "ScorerPolicy":
-        """The policy that was saved in `folder`. Raises FileNotFoundError if there is none."""
-        return cls(Network.from_tensors(cls.read_weights(folder)))
 
 
 def _stacked(parts: Sequence[np.ndarray]) -> torch.Tensor:
