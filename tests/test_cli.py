@@ -144,6 +144,22 @@ def test_a_run_in_place_of_a_setting_is_recognised(capsys, tmp_path):
         assert f"No run in {tmp_path}: expected {tmp_path / 'config.yaml'}. Runs are in folders of it" in err
 
 
+@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize("command", ["envs", "train --help", "train --show-config"])
+def test_a_reader_that_has_had_enough_is_no_error(command, buffered):
+    ours, theirs = os.pipe()
+    os.close(ours)
+    left = subprocess.run(
+        [sys.executable, *([] if buffered else ["-u"]), "-m", "hgpo_gym", *command.split()],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        check=False,
+    )
+    os.close(theirs)
+    assert (left.returncode, left.stderr) == (0, b"")
+
+
 def test_a_terminal_is_told_that_something_loads(tmp_path):
     ours, theirs = pty.openpty()
     refused = ["train", "run_dir=here", "rollout.group_size=0"]

@@ -1,6 +1,7 @@
 """How commands end: with a message and an exit status, never with a traceback that a user could mend."""
 
 import os
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,9 +32,34 @@ def mistakes_explained(extra: str = "train") -> Iterator[None]:
         remedy = "" if "pip install" in str(error) else f". Install what is missing: pip install 'hgpo_gym[{extra}]'"
         raise CommandFailed(f"{error}{remedy}", 2) from None
     except (ValueError, OSError, ImportError) as error:
-        if _debugging():
+        if _debugging() or _nobody_reads(error):
             raise
         raise CommandFailed(str(error), 2) from None
+
+
+@contextmanager
+def readers_may_leave() -> Iterator[None]:
+    """End quietly where whoever read the output has had enough, as in `hgpo-gym ... | head`."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError as error:
+        if not _nobody_reads(error):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is written when Python ends
+        if isinstance(error.__context__, SystemExit):
+            raise error.__context__ from None
+
+
+def _nobody_reads(error: Exception) -> bool:
+    """Whether an error is that standard output has no reader any more."""
+    if not isinstance(error, BrokenPipeError):
+        return False
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)
+    return any(state & select.POLLERR for _, state in output.poll(0))
 
 
 def _debugging() -> bool:

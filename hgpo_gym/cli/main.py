@@ -11,7 +11,7 @@ from rich.console import Console
 
 from hgpo_gym import __version__
 from hgpo_gym.cli import data, new_env
-from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
+from hgpo_gym.cli.errors import CommandFailed, mistakes_explained, readers_may_leave
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.server import serve
 from hgpo_gym.suggest import unknown_name
@@ -184,17 +184,18 @@ SETTINGS = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command, or without one show the help. Exits with 2 on a user's mistake, 1 where it broke off, 130 on
     Ctrl-C."""
-    parsed = _parse(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
-    try:
-        if parsed.command == "envs":
-            list_environments()
-        elif parsed.command in OWN_ARGUMENTS:
-            with mistakes_explained():
-                pkgutil.resolve_name(OWN_ARGUMENTS[parsed.command].act)(parsed)
-        else:
-            _with_settings(parsed)
-    except KeyboardInterrupt:
-        raise CommandFailed("interrupted.", 130) from None
+    with readers_may_leave():
+        parsed = _parse(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
+        try:
+            if parsed.command == "envs":
+                list_environments()
+            elif parsed.command in OWN_ARGUMENTS:
+                with mistakes_explained():
+                    pkgutil.resolve_name(OWN_ARGUMENTS[parsed.command].act)(parsed)
+            else:
+                _with_settings(parsed)
+        except KeyboardInterrupt:
+            raise CommandFailed("interrupted.", 130) from None
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
