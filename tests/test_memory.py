@@ -222,9 +222,10 @@ def test_the_wrapper_serves_a_text_vector():
 
 
 def test_a_prompt_can_say_what_actions_stand_for():
-    template = replace(PromptTemplate.named("bare"), first="{described_actions}", admissible_separator=" | ")
+    template = PromptTemplate.named("described")
     memory = Memory()
     context = memory.observe("Results", ("click[a1]", "click[next]"), ("Red cup", ""))
-    assert template.render("buy", context) == "click[a1] (Red cup) | click[next]"
+    assert template.render("buy", context) == "buy\nResults\n(click[a1] (Red cup), click[next])\n>"
     memory.reset()
-    assert template.render("buy", memory.observe("Results", ("click[a1]", "click[next]"))) == "click[a1] | click[next]"
+    unexplained = memory.observe("Results", ("click[a1]", "click[next]"))
+    assert template.render("buy", unexplained) == PromptTemplate.named("bare").render("buy", unexplained)

@@ -106,7 +106,7 @@ class PromptTemplate:
     @property
     def unexplained(self) -> bool:
         """Whether it is one of the package's that do not say how to answer, for models that were trained on them."""
-        return self in (PromptTemplate.named("bare"), PromptTemplate.named("brief"))
+        return self in map(PromptTemplate.named, ("bare", "brief", "described"))
 
     def render(self, task: str, context: Context) -> str:
         """The prompt of one step."""
