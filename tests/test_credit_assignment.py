@@ -228,12 +228,21 @@ def test_nested_bellman_tells_aliased_halls_apart_as_far_as_visits_go():
         np.testing.assert_allclose(found(history_length=1, prior_visits=prior), 5 * weight * halls, atol=1e-12)
 
 
+def test_the_episodes_term_is_all_that_nested_bellman_has_where_nothing_comes_again():
+    batch = episodes("ab", "cd", rewards=[10, 0], action=["u", "v", "u", "v"], penalty=[0.5, 0, 0, 0])
+    for norm in ("mean_norm", "mean_std_norm"):
+        found = partial(estimate, "nested_bellman", batch, norm=norm)
+        np.testing.assert_array_equal(found(), [-0.5, 0, 0, 0])
+        np.testing.assert_allclose(found(episode_weight=0.5) - found(), 0.5 * estimate("grpo", batch, norm=norm))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"gamma": 0.0}, "gamma=0: choose a number above 0"),
         ({"own_share": 1.5}, "own_share=1.5: choose a number from 0 to 1"),
         ({"prior_visits": -1.0}, "prior_visits=-1.0: choose a number of 0 or more"),
+        ({"episode_weight": -0.5}, "episode_weight=-0.5: choose a number of 0 or more"),
         ({"history_length": 9}, "history_length=9: this batch has context keys for levels 0 to 2"),
     ],
 )

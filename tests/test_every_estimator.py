@@ -20,7 +20,11 @@ VARIANTS: dict[str, list[dict]] = {
     "graphgpo": [{"normalize_distance": True, "omega": 0.8}],
     "hiper_hae": [{"part": "low"}, {"part": "high", "bootstrap_truncated": True}],
     "gagpo": [{"norm": "mean_norm", "level": 1}],
-    "nested_bellman": [{"norm": "mean_norm", "prior_visits": 0.0}, {"history_length": 0, "own_share": 1.0}],
+    "nested_bellman": [
+        {"norm": "mean_norm", "prior_visits": 0.0},
+        {"history_length": 0, "own_share": 1.0},
+        {"episode_weight": 1.0},
+    ],
     "rtmc": [{"norm": "mean_std_norm"}],
     "salt": [{"base": "hgpo"}, {"base": "crbc", "base_options": {"depth": 0}}],
     "turn_rewards": [{"joint": False}],

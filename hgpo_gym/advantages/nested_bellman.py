@@ -11,6 +11,7 @@ from hgpo_gym.advantages.statistics import (
     ROUNDING,
     check_shares,
     counting_once,
+    episode_advantage,
     joint_labels,
     mean_of_group,
     scaled_to_group,
@@ -26,6 +27,7 @@ def nested_bellman(
     gamma: float = 0.95,
     prior_visits: float = 8.0,
     own_share: float = 0.25,
+    episode_weight: float = 0.0,
     success_reward: float = 10.0,
     norm: str = "mean_std_norm",
     history_length: int | None = None,
@@ -35,19 +37,22 @@ def nested_bellman(
 
         V_0 = Bellman_0(s),  V_k = V_{k-1} + w_k (Bellman_k(s) - V_{k-1}),  w_k = (n_k - 1) / (n_k - 1 + prior_visits)
         T = gamma V_K(next step),  a_k = mean of T over (s, a) - mean of T over s at level k,  shrunk in the same way
-        A = (1 - own_share) a_K + own_share (T - b_K) - p
+        A = (1 - own_share) a_K + own_share (T - b_K) - p + episode_weight * A_episode
 
     with Bellman_k the fixed point of the task group's transitions between contexts of level k (success_reward after a
     success, 0 after other ends), n_k the visits of the step's context at level k, b_k the means of T over s, shrunk in
-    the same way, and p the step's penalty. Where a context has seen one action only, its a_k is 0: a deep context gates
-    the credit of an aliased one as far as its visits go. own_share is that of the step's own successor: what the action
-    led to here, and not where else the context was met; in a world without chance it tells what the context hides.
+    the same way, p the step's penalty, and A_episode GRPO's advantage. Where a context has seen one action only, its
+    a_k is 0: a deep context gates the credit of an aliased one as far as its visits go. own_share is that of the step's
+    own successor: what the action led to here, and not where else the context was met; in a world without chance it
+    tells what the context hides.
 
     Args:
         batch: the steps, with the column `action`; `success`, where recorded, says which ends are worth anything.
         gamma: discount, above 0 and up to 1.
         prior_visits: so many visits a level needs, beyond the first, to count as much as all coarser ones; 0 or more.
         own_share: from 0 (the mean of equal actions in equal contexts) to 1 (the temporal difference of the step).
+        episode_weight: of the episode's advantage in its task group, which steps have as well whose context nobody
+            shares; 0 or more.
         success_reward: what a success is worth, so that `mean_norm` has the unit of the reward.
         norm: `mean_norm`, or `mean_std_norm`, which divides by the root mean square of the task group's advantages.
         history_length: K; None uses every level of the batch.
@@ -58,8 +63,9 @@ def nested_bellman(
     check_shares(gamma=gamma, own_share=own_share)
     if not gamma:
         raise ValueError("gamma=0: choose a number above 0.")
-    if prior_visits < 0:
-        raise ValueError(f"prior_visits={prior_visits}: choose a number of 0 or more.")
+    for name, number in (("prior_visits", prior_visits), ("episode_weight", episode_weight)):
+        if number < 0:
+            raise ValueError(f"{name}={number}: choose a number of 0 or more.")
     deepest = batch.history_length if history_length is None else history_length
     batch.check_level(deepest, "history_length")
     chains = [Chain.of(batch, level) for level in range(deepest + 1)]
@@ -81,4 +87,7 @@ def nested_bellman(
     of_action = shrunk([by_action - of_state for by_action, of_state in zip(taken, means, strict=True)])
     advantages = of_action + own_share * (target - shrunk(means) - of_action)
     advantages[np.abs(advantages) <= ROUNDING * max(1.0, abs(success_reward))] = 0.0
-    return scaled_to_group(advantages, batch.group_labels, norm) - batch.penalty
+    advantages = scaled_to_group(advantages, batch.group_labels, norm) - batch.penalty
+    if episode_weight:
+        advantages += episode_weight * episode_advantage(batch, norm, "trajectories")
+    return advantages
