@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hgpo_gym.analysis.report import intervals, write_report
+from hgpo_gym.analysis.report import figures, intervals, write_report
 from hgpo_gym.analysis.report.load import comparisons, load_runs
 from hgpo_gym.analysis.report.outcome import who_is_better
 from hgpo_gym.cli.main import main
@@ -164,6 +164,11 @@ def test_an_open_verdict_beside_an_interval_without_one_half_says_why():
     six = told([0.7, 0.8, 0.9, 0.75, 0.85, 0.95], [0.1, 0.2, 0.3, 0.15, 0.25, 0.35])
     assert six.startswith("hgpo is better (probability 1.00")
     assert why not in six
+
+
+def test_the_lines_of_twenty_algorithms_differ():
+    looks = figures.styles(f"algorithm {number}" for number in range(20)).values()
+    assert len({tuple(look.values()) for look in looks}) == 20
 
 
 def test_every_format_is_written(runs):

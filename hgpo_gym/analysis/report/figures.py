@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle
+from math import ceil
 from typing import Any
 
 import matplotlib as mpl
@@ -32,16 +32,21 @@ GRID = 40
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Told apart with every common colour vision (Okabe & Ito, 2008)."""
 MARKERS = "osD^vPX"
+LINES = ("-", "--", ":")
+"""Of the labels that have the same colour and marker."""
 
 Styles = Mapping[str, Mapping[str, Any]]
-"""Colour and marker of each label, the same in every picture of a report."""
+"""Colour, marker and line of each label, the same in every picture of a report."""
 
 
 def styles(labels: Iterable[str]) -> Styles:
-    distinct = dict.fromkeys(labels)
     return {
-        label: {"color": colour, "marker": marker}
-        for label, colour, marker in zip(distinct, cycle(COLOURS), cycle(MARKERS), strict=False)
+        label: {
+            "color": COLOURS[number % len(COLOURS)],
+            "marker": MARKERS[number % len(MARKERS)],
+            "linestyle": LINES[number // len(COLOURS) % len(LINES)],
+        }
+        for number, label in enumerate(dict.fromkeys(labels))
     }
 
 
@@ -95,7 +100,8 @@ def final_success(estimates: Mapping[str, Estimate], scores: Mapping[str, np.nda
     figure, axes = _panel("success in the final evaluation", "", rows=len(estimates))
     for row, (label, estimate) in enumerate(estimates.items()):
         own = style[label]
-        axes.plot(scores[label], np.full(len(scores[label]), row + 0.2), linestyle="", alpha=0.45, markersize=5, **own)
+        height = np.full(len(scores[label]), row + 0.2)
+        axes.plot(scores[label], height, alpha=0.45, markersize=5, **{**own, "linestyle": ""})
         _interval(axes, row - 0.1, estimate, own["color"])
     everything = np.concatenate(list(scores.values()))
     axes.set_xlim(max(-0.01, everything.min() - 0.05), min(1.01, everything.max() + 0.05))
@@ -154,7 +160,7 @@ def _panel(horizontal: str, vertical: str, rows: int = 0) -> tuple[Figure, Axes]
 
 def _finished(figure: Figure, axes: Axes, *, share: bool) -> Figure:
     if share:
-        axes.set_ylim(-0.03, 1.03)
+        axes.set_ylim(-0.03, 1.03 if axes.dataLim.ymax > 0.5 else ceil(10 * axes.dataLim.ymax + 0.1) / 10 + 0.03)
         axes.yaxis.set_major_formatter(_percent)
     _legend(figure, axes)
     return figure
