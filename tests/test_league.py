@@ -1,12 +1,11 @@
 """Leagues: one comparison an environment, seeds in turn, additions that play what is missing, one report."""
 
 import csv
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from benchmarks import league_runs
+from benchmarks import league_page, league_runs
 from hgpo_gym.analysis.report.intervals import runs_to_tell
 from hgpo_gym.analysis.report.standings import mean_ranks
 from hgpo_gym.cli.main import main
@@ -79,6 +78,43 @@ def test_runs_of_an_unfinished_league_are_compared_at_the_seeds_that_all_algorit
         league_runs.main([str(out), "--less", "gpo"])
 
 
+def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
+    rows, page = tmp_path / "rows.csv", tmp_path / "page.md"
+    of_both = {"shop": {"grpo": (0.2, 0.4), "hgpo": (0.3, 0.5)}, "maze": {"grpo": (0.6, 0.6), "hgpo": (0.9, 0.9)}}
+    with rows.open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [
+                league_runs.COLUMNS,
+                *(
+                    (environment, name, seed, 4, 100, 2.0, 0.0, 1.0, success)
+                    for environment, own in of_both.items()
+                    for name, successes in own.items()
+                    for seed, success in enumerate(successes)
+                ),
+                ("maze", "only_here", 0, 4, 100, 2.0, 0.0, 1.0, 0.99),
+            ]
+        )
+    page.write_text(
+        "# Found\n\n<!-- league: while training -->\n<!-- end -->\n\n<!-- league: maze -->\nold\n<!-- end -->\nEnd.\n"
+    )
+    league_page.main([str(page), str(rows)])
+    told = page.read_text()
+    assert "| algorithm | mean rank | shop, 2 seeds, % | maze, 2 seeds, % |" in told
+    assert "| `hgpo` | 1.0 (1.0 to 1.5) | 40.0 (30.0 to 50.0) | 90.0 (90.0 to 90.0) |\n| `grpo` | 2.0 " in told
+    assert "- While training, 2 seeds do not tell hgpo and grpo apart" in told
+    assert "only_here" not in told
+    assert "old" not in told
+    assert told.startswith("# Found\n")
+    assert told.endswith("\nEnd.\n")
+    league_page.main([str(page), str(rows)])
+    assert page.read_text() == told
+    page.write_text("<!-- league: mase -->\n<!-- end -->\n")
+    with pytest.raises(
+        ValueError, match="league: mase -->: choose one of while training, in the end, cost, shop, maze"
+    ):
+        league_page.main([str(page), str(rows)])
+
+
 def test_some_of_the_environments_can_be_played_alone(tmp_path, capsys):
     words = [f"out={tmp_path}", "league=headline", "only=[halls,plates]", "algos=[grpo]", "seeds=[3,5]", "jobs=0"]
     main(["league", *words])
@@ -114,9 +150,7 @@ def test_environments_that_cannot_be_are_refused(tmp_path, override, message):
 
 
 def test_ranks_are_those_of_the_means_and_equal_ones_share_theirs():
-    scores = {"a": ([0.9, 0.9], [0.5, 0.5]), "b": ([0.1, 0.1], [0.5, 0.5]), "c": ([0.5, 0.5], [0.2, 0.2])}
-    comparisons = [SimpleNamespace(scores=lambda label, _, at=at: np.array(scores[label][at])) for at in range(2)]
-    estimate = mean_ranks(comparisons, list(scores), None)
+    estimate = mean_ranks(np.array([[[0.9, 0.9], [0.1, 0.1], [0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5], [0.2, 0.2]]]))
     np.testing.assert_allclose(estimate.value, [(1 + 1.5) / 2, (3 + 1.5) / 2, (2 + 3) / 2])
     assert estimate.no_spread
 

@@ -393,9 +393,9 @@ def _by_label(runs: list[Run]) -> dict[str, tuple[Run, ...]]:
         telling = _telling(run.options for run in own)
         for run in own:
             options = (
-                f"{SYMBOLS.get(key, key)}={run.options.get(key)}"
+                f"{SYMBOLS.get(key, key)}={run.options[key]}"
                 for key in telling
-                if (key in run.options or ":" not in key) and run.options.get(key) != USUAL.get(key, _NOTHING)
+                if key in run.options and run.options[key] != USUAL.get(key, _NOTHING)
             )
             labelled.setdefault(" ".join([name, *options]), []).append(run)
     for label, group in labelled.items():

@@ -1,6 +1,6 @@
 """Several comparisons together: how algorithms rank over all of them, what that is sure of, and what it cost."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -48,7 +48,10 @@ def ranks(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Secti
     """The mean rank over the comparisons of each algorithm that is in all of them."""
     if len(everywhere) < 2:
         return Section("Ranks", [])
-    by_score = {name: mean_ranks(comparisons, everywhere, score) for name, score in SCORES.items()}
+    by_score = {
+        name: mean_ranks([[comparison.scores(label, score) for label in everywhere] for comparison in comparisons])
+        for name, score in SCORES.items()
+    }
     order = sorted(range(len(everywhere)), key=lambda row: by_score["while training"].value[row])
     rows: tuple[tuple[Value, ...], ...] = tuple(
         (everywhere[row], *(_entry(estimate, row) for estimate in by_score.values())) for row in order
@@ -80,15 +83,11 @@ def verdicts(comparison: Comparison) -> Section:
     title = f"What the runs tell: {comparison.title}"
     if len(comparison.runs) < 2:
         return Section(title, [])
-    sentences = []
-    for name, score in SCORES.items():
-        scores = {label: comparison.scores(label, score) for label in comparison.runs}
-        best = max(scores, key=lambda label: float(interquartile_mean(scores[label])))
-        sentences += [
-            f"{name[0].upper()}{name[1:]}, {_sentence(best, scores[best], label, scores[label])}"
-            for label in scores
-            if label != best
-        ]
+    sentences = [
+        f"{name[0].upper()}{name[1:]}, {sentence}"
+        for name, score in SCORES.items()
+        for sentence in best_against_each({label: comparison.scores(label, score) for label in comparison.runs})
+    ]
     return Section(title, [Items(tuple(sentences))], headline=True)
 
 
@@ -114,16 +113,29 @@ def cost(comparisons: Sequence[Comparison]) -> Section:
     return Section("Cost", [Table("overview_cost", caption, columns, rows)])
 
 
-def mean_ranks(comparisons: Sequence[Comparison], labels: Sequence[str], score: Callable[[Run], float]) -> Estimate:
-    """float64[labels]: the mean over the comparisons of the rank of each one's interquartile mean."""
-    samples = [comparison.scores(label, score) for comparison in comparisons for label in labels]
+def mean_ranks(scores: Sequence[Sequence[np.ndarray]]) -> Estimate:
+    """float64[algorithms]: the mean over the comparisons of the rank of each one's interquartile mean.
+
+    Args:
+        scores: for each comparison, for each algorithm, a number for each run.
+    """
 
     def statistic(*resampled: np.ndarray) -> np.ndarray:
         means = np.stack([interquartile_mean(sample) for sample in resampled])
-        means = means.reshape(len(comparisons), len(labels), *means.shape[1:])
+        means = means.reshape(len(scores), -1, *means.shape[1:])
         return _ranks(means).mean(axis=0)
 
-    return bootstrap(samples, statistic)
+    return bootstrap([sample for own in scores for sample in own], statistic)
+
+
+def best_against_each(scores: Mapping[str, np.ndarray]) -> list[str]:
+    """Whether the algorithm with the highest interquartile mean is better than each of the others, a sentence each.
+
+    Args:
+        scores: of each algorithm, a number for each run.
+    """
+    best = max(scores, key=lambda label: float(interquartile_mean(scores[label])))
+    return [_sentence(best, scores[best], label, scores[label]) for label in scores if label != best]
 
 
 def _ranks(scores: np.ndarray) -> np.ndarray:

@@ -1,0 +1,132 @@
+"""What a league found, as the tables and sentences of a page: docs/league.md, from the lines a run that
+`benchmarks.league_runs` writes.
+
+    python -m benchmarks.league_page docs/league.md benchmarks/results/league_headline.csv
+
+Replaces what stands in the page between `<!-- league: NAME -->` and `<!-- end -->`. NAME is `while training` or `in the
+end` (success of every algorithm in every environment, and its mean rank), `cost`, or the name of an environment (what
+its runs tell). Algorithms that are not in every environment are left out.
+"""
+
+import argparse
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.equal_cost import in_percent
+from docs_site.markdown import table
+from hgpo_gym.analysis.report.intervals import typical
+from hgpo_gym.analysis.report.standings import best_against_each, mean_ranks
+
+BLOCK = re.compile(r"(?<=<!-- league: )(.+?)( -->\n).*?(?=<!-- end -->)", flags=re.DOTALL)
+COLUMNS = {"while training": "while_training", "in the end": "final"}
+"""Of the CSV, by the name of a score."""
+
+Numbers = Mapping[str, Mapping[str, np.ndarray]]
+"""By environment, by algorithm: a number for each run."""
+
+
+class League:
+    """The runs of some CSV files: the environments in their order, the algorithms that all of these have.
+
+    Raises:
+        ValueError: no algorithm is in every environment.
+    """
+
+    def __init__(self, files: Sequence[Path]):
+        runs: dict[str, dict[str, list[dict[str, str]]]] = defaultdict(lambda: defaultdict(list))
+        for path in files:
+            with path.open(newline="", encoding="utf-8") as file:
+                for run in csv.DictReader(file):
+                    runs[run["environment"]][run["algorithm"]].append(run)
+        self._runs = runs
+        self.algorithms = [name for name in next(iter(runs.values())) if all(name in own for own in runs.values())]
+        if not self.algorithms:
+            raise ValueError(f"No algorithm has runs in each of {', '.join(runs)}.")
+
+    def numbers(self, column: str) -> Numbers:
+        """A column of the CSV."""
+        return {
+            environment: {name: np.array([float(run[column]) for run in own[name]]) for name in self.algorithms}
+            for environment, own in self._runs.items()
+        }
+
+    def block(self, name: str) -> str:
+        """The Markdown that a name stands for.
+
+        Raises:
+            ValueError: there is no such block.
+        """
+        if name in COLUMNS:
+            return self._success(self.numbers(COLUMNS[name]))
+        if name == "cost":
+            return self._cost()
+        if name in self._runs:
+            return self._told(name)
+        raise ValueError(f"<!-- league: {name} -->: choose one of {', '.join((*COLUMNS, 'cost', *self._runs))}.")
+
+    def _success(self, numbers: Numbers) -> str:
+        """Interquartile means, and mean ranks, by which the rows stand."""
+        ranks = mean_ranks([list(own.values()) for own in numbers.values()])
+        sure = ranks.low is not None
+        head = ["algorithm", "mean rank", *(f"{name}, {_seeds(own)}, %" for name, own in numbers.items())]
+        return table(
+            head,
+            (
+                [
+                    f"`{self.algorithms[row]}`",
+                    f"{ranks.value[row]:.1f}" + (f" ({ranks.low[row]:.1f} to {ranks.high[row]:.1f})" if sure else ""),
+                    *(in_percent(typical(own[self.algorithms[row]])) for own in numbers.values()),
+                ]
+                for row in np.argsort(ranks.value, kind="stable")
+            ),
+        )
+
+    def _cost(self) -> str:
+        """Environment steps and seconds of a run, the mean over seeds."""
+        steps, seconds = self.numbers("steps"), self.numbers("seconds")
+        return table(
+            ["algorithm", *steps],
+            (
+                [
+                    f"`{name}`",
+                    *(f"{steps[one][name].mean():,.0f} steps, {seconds[one][name].mean():,.0f} s" for one in steps),
+                ]
+                for name in self.algorithms
+            ),
+        )
+
+    def _told(self, environment: str) -> str:
+        lines = []
+        for name, column in COLUMNS.items():
+            scores = self.numbers(column)[environment]
+            lines += [f"- {name[0].upper()}{name[1:]}, {sentence}" for sentence in best_against_each(scores)]
+        return "\n".join(lines) + "\n"
+
+
+def rewritten(page: str, league: League) -> str:
+    """The page with its blocks as the league has them."""
+    return BLOCK.sub(lambda block: f"{block[1]}{block[2]}\n{league.block(block[1])}\n", page)
+
+
+def _seeds(own: Mapping[str, np.ndarray]) -> str:
+    counts = sorted({len(numbers) for numbers in own.values()})
+    return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))) + (" seed" if counts == [1] else " seeds")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Rewrites the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("runs", type=Path, nargs="+", help="CSV files of benchmarks.league_runs")
+    parsed = parser.parse_args(arguments)
+    page = parsed.page.read_text(encoding="utf-8")
+    parsed.page.write_text(rewritten(page, League(parsed.runs)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
