@@ -230,6 +230,7 @@ def test_the_sampler_comes_with_the_algorithm_and_has_its_discount():
             r"shaping=cost: sampler=restarts samples values of the environment's rewards",
         ),
         (["sampler.gamma=0.5"], r"algo\.gamma=1\.0, sampler\.gamma=0\.5: .*one discount"),
+        (["algo=gae", "sampler=restarts", "sampler.share=0.5"], r"'gae' needs the column 'value' at every step, row 1"),
     ],
 )
 def test_what_does_not_go_together_is_refused_before_anything_is_written(tmp_path, overrides, message):

@@ -110,6 +110,7 @@ class Run:
         """
         with self.progress.stage(f"{self.settings.algo.name} seed {self.settings.seed}", lines=False) as tick:
             self.tick = tick
+            tick(self.iteration, self.settings.trainer.iterations, "")
             if not self.evaluations:
                 with interrupts_raised():
                     before = self._evaluate()

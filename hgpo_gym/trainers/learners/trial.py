@@ -94,6 +94,8 @@ def try_estimator(run: RunSettings) -> Advantages:
     predicted = tuple(name for name in PREDICTED if name not in recorded)
     steps = range(8)
     extras: dict[str, Any] = {name: [0] * len(steps) for name in (*recorded, *predicted)}
+    if "value" in recorded and run.sampler.options.get("share", 1.0) < 1.0:
+        extras["value"] = [None if step % 2 else 0.0 for step in steps]  # first steps alone all have one
     extras[REWARD_VECTOR] = [[0.0] * len(run.rollout.rewards)] * len(steps)
     batch = StepBatch.from_records(
         group=[step // 4 for step in steps],
