@@ -3,9 +3,10 @@
     hgpo-gym league seeds=10 trainer.iterations=12 out=runs/league
     python -m benchmarks.league_runs runs/league --less hgpo --to benchmarks/results/league.csv
 
-Runs that have come to their end count, and of each environment the seeds that all its algorithms have. Success in the
-rollouts over all iterations, and in the last evaluation: means, and mean differences in points, with 95 % bootstrap
-intervals over seeds. `--table` prints success in the rollouts alone, as a table in Markdown.
+Runs that have come to their end count, and of each environment the seeds that all its algorithms have; with `--all` the
+others too, and a difference is over the seeds that both have. Success in the rollouts over all iterations, and in the
+last evaluation: means, and mean differences in points, with 95 % bootstrap intervals over seeds. `--table` prints success
+in the rollouts alone, as a table in Markdown.
 """
 
 import argparse
@@ -76,16 +77,22 @@ def table(found: Sequence[Comparison], less: str) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in rows]
 
 
+def _seeds(comparison: Comparison) -> str:
+    counts = sorted(set(map(len, comparison.runs.values())))
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints the lines of every environment."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="of the league or comparison")
+    parser.add_argument("folders", type=Path, nargs="+", help="of leagues or comparisons")
     parser.add_argument("--less", default="grpo", help="the algorithm that others are compared with")
+    parser.add_argument("--all", action="store_true", help="seeds that only some algorithms have count as well")
     parser.add_argument("--table", action="store_true", help="print a table in Markdown instead of lines")
     parser.add_argument("--to", type=Path, help="the CSV file to write")
     parsed = parser.parse_args(arguments)
-    played = comparisons(load_runs([parsed.folder])[0])
-    found = [balanced(comparison) for comparison in played if parsed.less in comparison.runs]
+    played = comparisons(load_runs(parsed.folders)[0])
+    found = [one if parsed.all else balanced(one) for one in played if parsed.less in one.runs]
     if not found:
         raise ValueError(
             unknown_name("algorithm", parsed.less, sorted({label for one in played for label in one.runs}))
@@ -93,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if without := [one.settings["env_name"] for one in played if parsed.less not in one.runs]:
         print(f"Left out, without a run of {parsed.less} that has ended: {', '.join(without)}")
     for comparison in found:
-        print(f"{comparison.settings['env_name']}, {len(next(iter(comparison.runs.values())))} seeds")
+        print(f"{comparison.settings['env_name']}, {_seeds(comparison)} seeds")
         print("\n".join([] if parsed.table else lines(comparison, parsed.less)))
     if parsed.table:
         print("\n".join(table(found, parsed.less)))

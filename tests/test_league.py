@@ -66,6 +66,10 @@ def test_runs_of_an_unfinished_league_are_compared_at_the_seeds_that_all_algorit
     assert {(row["environment"], row["algorithm"], row["seed"]) for row in kept} == {
         (name, algorithm, "0") for name in ("short", "long") for algorithm in ("grpo", "hgpo")
     }
+    league_runs.main([str(out), "--all", "--less", "grpo", "--to", str(rows)])
+    assert "short, 1 to 2 seeds" in capsys.readouterr().out
+    with rows.open() as file:
+        assert len(list(csv.DictReader(file))) == 6
     won = {row["environment"]: float(row["while_training"]) for row in kept if row["algorithm"] == "hgpo"}
     cells = next(line for line in told.splitlines() if line.startswith("| `hgpo`")).split(" | ")
     assert [float(cell.split(" ")[0]) for cell in (cells[1], cells[3])] == pytest.approx(
