@@ -5,8 +5,8 @@
 
 Runs that have come to their end count, and of each environment the seeds that all its algorithms have; with `--all` the
 others too, and a difference is over the seeds that both have. Success in the rollouts over all iterations, and in the
-last evaluation: means, and mean differences in points, with 95 % bootstrap intervals over seeds. `--table` prints success
-in the rollouts alone, as a table in Markdown.
+last evaluation: means, and mean differences in points, with 95 % bootstrap intervals over seeds. `--table` prints
+success in the rollouts alone, as a table in Markdown.
 """
 
 import argparse
