@@ -278,53 +278,94 @@ def task_keys(task: Task) -> np.ndarray:
     return np.array([key("task", word) for word in task.words[:TASK_WORDS]], dtype=np.uint64)
 
 
-class _Static(NamedTuple):
-    """What classes are made of, see `Page`."""
+class _Choice(NamedTuple):
+    """What can be said of a choice by itself.
 
-    kind: str
-    fine: str
-    frame: str
-    match: str
-    points: int
+    Attributes:
+        names: of its arguments.
+        words: those that are compared.
+        match: see `match_of`.
+        matching: its kind, and a mark where it stands in the task as a phrase; empty where it has nothing to do with it.
+        alike: equal for choices that differ in nothing here but their numbers.
+        frame: as text.
+        keys: of kind, fine and frame, see `Page`.
+        shares, price: how it matches, as parts of a text.
+        points: see `Features`, but for the description's.
+        near: uint64[M], features of the words.
+    """
+
+    names: tuple[str, ...]
     words: tuple[str, ...]
-    described: bool
+    match: tuple[float, ...]
+    matching: str
+    alike: tuple[str | int | bool | tuple[str, ...], ...]
+    frame: str
+    keys: tuple[int, int, int]
+    shares: str
+    price: str
+    points: int
+    near: np.ndarray
 
 
 @lru_cache(maxsize=1 << 13)
 def page_of(choices: tuple[str, ...], descriptions: tuple[str, ...], task: Task) -> Page:
     """Choices taken apart."""
     descriptions = descriptions or ("",) * len(choices)
-    matches = [match_of(choice, description, task) for choice, description in zip(choices, descriptions, strict=True)]
-    frames = [read_action(choice).frame for choice in choices]
+    known = [_choice(choice, description, task) for choice, description in zip(choices, descriptions, strict=True)]
     best: dict[str, tuple[float, ...]] = {}
-    for frame, match in zip(frames, matches, strict=True):
-        best[frame] = tuple(map(max, best.get(frame, match), match))
-    statics = [
-        _static(choice, description, task, match, best[frame])
-        for choice, description, frame, match in zip(choices, descriptions, frames, matches, strict=True)
-    ]
-    distinct = {static: index for index, static in enumerate(dict.fromkeys(statics))}
-    number = {frame: index for index, frame in enumerate(dict.fromkeys(frames))}
+    for one in known:
+        if one.matching:
+            best[one.frame] = tuple(map(max, best.get(one.frame, one.match), one.match))
+    classes: dict[tuple[object, ...], int] = {}
+    rows, distinct = [], list[tuple[_Choice, str, int]]()
+    for one in known:
+        top = best.get(one.frame, one.match)
+        tops = "".join("!" if value and value == most else "." for value, most in zip(one.match, top, strict=True))
+        points = one.points + (one.match[1] > 0 and one.match[2] == top[2])
+        row = classes.setdefault((one.alike, tops, points), len(classes))
+        if row == len(distinct):
+            distinct.append((one, tops, points))
+        rows.append(row)
+    number = {frame: index for index, frame in enumerate(dict.fromkeys(one.frame for one in known))}
     return Page(
         texts=choices,
         descriptions=descriptions,
-        names=tuple(tuple(argument.name for argument in read_action(choice).arguments) for choice in choices),
-        classes=tuple(distinct[static] for static in statics),
-        words=tuple(static.words for static in distinct),
-        frames=tuple(number[static.frame] for static in distinct),
-        matching=tuple(
-            (choice, f"{static.kind} {'=' if match[3] else ''}")
-            for choice, static, match in zip(choices, statics, matches, strict=True)
-            if any(value > 0 for value in match)
-        ),
+        names=tuple(one.names for one in known),
+        classes=tuple(rows),
+        words=tuple(one.words for one, _, _ in distinct),
+        frames=tuple(number[one.frame] for one, _, _ in distinct),
+        matching=tuple((choice, one.matching) for choice, one in zip(choices, known, strict=True) if one.matching),
         static=np.array(
-            [
-                [*(key(name, getattr(static, name)) for name in ("kind", "fine", "frame", "match")), static.points]
-                for static in distinct
-            ],
+            [(*one.keys, key("match", f"{one.shares} {tops} {one.price}"), points) for one, tops, points in distinct],
             dtype=np.uint64,
         ),
-        near=_padded([_words(static, task)[None] for static in distinct]),
+        near=_padded([one.near[None] for one, _, _ in distinct]),
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def _choice(choice: str, description: str, task: Task) -> _Choice:
+    action = read_action(choice)
+    match = match_of(choice, description, task)
+    befores = [next((task.before[word] for word in one.words if word in task.content), "") for one in action.arguments]
+    shares = " ".join((*(str(int(4 * value)) for value in match[:2]), *(str(int(min(value, 4))) for value in match[2:])))
+    own = amounts(f"{choice} {description}") if task.amount is not None else ()
+    price = ("<" if min(own) <= task.amount else ">") if own and task.amount is not None else ""
+    kind, fine = kind_of(action, task), " ".join((action.frame, *befores))
+    words = content_of(" ".join(argument.name for argument in action.arguments))
+    points = (action.frame.split(" ", 1)[0] in task.content) + sum(role != NOTHING for role in roles_of(action, task))
+    return _Choice(
+        names=tuple(argument.name for argument in action.arguments),
+        words=words,
+        match=match,
+        matching=f"{kind} {'=' if match[3] else ''}" if any(value > 0 for value in match) else "",
+        alike=(kind, fine, action.frame, shares, price, points, words, bool(description)),
+        frame=action.frame,
+        keys=(key("kind", kind), key("fine", fine), key("frame", action.frame)),
+        shares=shares,
+        price=price,
+        points=points,
+        near=_words(action.frame, words, described=bool(description), task=task),
     )
 
 
@@ -343,31 +384,10 @@ def _share(words: Sequence[str], task: Task) -> float:
     return sum(word in task.content for word in words) / len(words) if words else 0.0
 
 
-def _static(choice: str, description: str, task: Task, match: tuple[float, ...], best: tuple[float, ...]) -> _Static:
-    action = read_action(choice)
-    befores = [next((task.before[word] for word in one.words if word in task.content), "") for one in action.arguments]
-    shares = [str(int(4 * value)) for value in match[:2]]
-    counts = [str(int(min(value, 4))) for value in match[2:]]
-    tops = "".join("!" if value and value == top else "." for value, top in zip(match, best, strict=True))
-    own = amounts(f"{choice} {description}") if task.amount is not None else ()
-    price = ("<" if min(own) <= task.amount else ">") if own and task.amount is not None else ""
-    return _Static(
-        kind=kind_of(action, task),
-        fine=" ".join((action.frame, *befores)),
-        frame=action.frame,
-        match=" ".join((*shares, *counts, tops, price)),
-        points=(action.frame.split(" ", 1)[0] in task.content)
-        + sum(role != NOTHING for role in roles_of(action, task))
-        + (match[1] > 0 and match[2] == best[2]),
-        described=bool(description),
-        words=content_of(" ".join(argument.name for argument in action.arguments)),
-    )
-
-
-def _words(static: _Static, task: Task) -> np.ndarray:
-    """uint64: the words of a class, and where they are few also with those of the task."""
-    own = _keys(f"word {static.frame}", static.words[:OWN_WORDS])
-    if static.described or not 0 < len(own) <= 2:
+def _words(frame: str, words: tuple[str, ...], *, described: bool, task: Task) -> np.ndarray:
+    """uint64: words of an action, and where they are few also with those of the task."""
+    own = _keys(f"word {frame}", words[:OWN_WORDS])
+    if described or not 0 < len(own) <= 2:
         return own
     return np.concatenate([own, _mix(own[:, None], task_keys(task)[None]).ravel()])
 
