@@ -348,7 +348,9 @@ def _choice(choice: str, description: str, task: Task) -> _Choice:
     action = read_action(choice)
     match = match_of(choice, description, task)
     befores = [next((task.before[word] for word in one.words if word in task.content), "") for one in action.arguments]
-    shares = " ".join((*(str(int(4 * value)) for value in match[:2]), *(str(int(min(value, 4))) for value in match[2:])))
+    shares = " ".join(
+        (*(str(int(4 * value)) for value in match[:2]), *(str(int(min(value, 4))) for value in match[2:]))
+    )
     own = amounts(f"{choice} {description}") if task.amount is not None else ()
     price = ("<" if min(own) <= task.amount else ">") if own and task.amount is not None else ""
     kind, fine = kind_of(action, task), " ".join((action.frame, *befores))
