@@ -15,22 +15,18 @@ either.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from hgpo_gym.trainers.policies.base import Moment, Request
 from hgpo_gym.trainers.policies.choosing import moment_of
-from hgpo_gym.trainers.policies.scorer.episode import NOTHING, Episode, Episodes, kind_of, roles_of, told
+from hgpo_gym.trainers.policies.scorer.episode import Episode, Episodes, told
+from hgpo_gym.trainers.policies.scorer.hashing import crossed, mix, padded, places_of, slots
+from hgpo_gym.trainers.policies.scorer.page import Page, page_of, task_keys
 from hgpo_gym.trainers.policies.scorer.places import nowhere, standing_of
-from hgpo_gym.trainers.policies.scorer.words import Task, amounts, content_of, key, read_action
+from hgpo_gym.trainers.policies.scorer.words import amounts, key
 
-TASK_WORDS = 12
-"""Words of the task that are conjoined; long instructions have no more."""
-OWN_WORDS = 6
-"""Words of an action that are."""
 OFTEN = 4
 """An action that was taken more often counts as if it was taken so often."""
 NEVER = 1000
@@ -74,7 +70,7 @@ class Extractor:
         """
         seen = [self._look(request) for request in requests]
         counts = [len(one.rows) for one in seen]
-        near, context = _padded([one.near for one in seen]), _padded([one.context[None] for one in seen])
+        near, context = padded([one.near for one in seen]), padded([one.context[None] for one in seen])
         of_request = np.repeat(np.arange(len(seen)), counts)
         context = context[of_request]
         static = np.concatenate([one.static for one in seen])
@@ -82,13 +78,13 @@ class Extractor:
         own = _own(static, numbers)
         leaning = np.stack([np.minimum(numbers[:, 4], OFTEN), static[:, 4]], axis=1).astype(np.float32)
         state = np.array([one.state for one in seen], dtype=np.uint64)[of_request, None]
-        views = np.concatenate([own[:, :3], _mix(own[:, 1:2], state)], axis=1)
-        beside = _padded([one.beside for one in seen])
-        placed = _padded([one.placed[None] for one in seen])[of_request]
-        wide = _places(
-            np.concatenate([own, near, _crossed(views, context), beside, _crossed(beside, placed)], axis=1), self._wide
+        views = np.concatenate([own[:, :3], mix(own[:, 1:2], state)], axis=1)
+        beside = padded([one.beside for one in seen])
+        placed = padded([one.placed[None] for one in seen])[of_request]
+        wide = places_of(
+            np.concatenate([own, near, crossed(views, context), beside, crossed(beside, placed)], axis=1), self._wide
         )
-        deep = _places(np.concatenate([own, context, beside, placed], axis=1), self._deep)
+        deep = places_of(np.concatenate([own, context, beside, placed], axis=1), self._deep)
         ends = np.cumsum(counts)
         return [
             Features(
@@ -126,33 +122,6 @@ class _Seen(NamedTuple):
     state: int
     beside: np.ndarray
     placed: np.ndarray
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Page:
-    """What can be said of choices whatever came before. Choices that differ in nothing here are of one class.
-
-    Attributes:
-        texts, descriptions, names: of each choice; names are those of its arguments.
-        classes: the class of each choice.
-        words: of each class, those that are compared.
-        frames: of each class, a number for its frame.
-        matching: (choice, kind) of those that have to do with the task, marked where they stand in it as a phrase.
-        static: uint64[C, 5] of the classes: the frame with the roles of the arguments (kind), the frame with the words
-            of the task before those that match (fine), the frame, how words and amounts match and whether others match
-            better (match), and how much the task speaks of it, see `Features` (points).
-        near: uint64[C, M], features of the words themselves, 0 for none.
-    """
-
-    texts: tuple[str, ...]
-    descriptions: tuple[str, ...]
-    names: tuple[tuple[str, ...], ...]
-    classes: tuple[int, ...]
-    words: tuple[tuple[str, ...], ...]
-    frames: tuple[int, ...]
-    matching: tuple[tuple[str, str], ...]
-    static: np.ndarray
-    near: np.ndarray
 
 
 def _rows(
@@ -197,29 +166,29 @@ def _own(static: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     kind, fine, frame, match, _ = static.T
     _, state, about, age, taken, since, on_page, _ = numbers.T
     once = np.minimum(taken, 1)
-    before = _mix(_mix(kind, state), once)
-    matching, about_kind = _mix(frame, match), _mix(kind, about)
+    before = mix(mix(kind, state), once)
+    matching, about_kind = mix(frame, match), mix(kind, about)
     own = np.stack(
         [
             kind,
             before,
-            _mix(_mix(before, about), _mix(match, on_page)),
+            mix(mix(before, about), mix(match, on_page)),
             fine,
-            _mix(fine, state),
-            _mix(frame, state),
+            mix(fine, state),
+            mix(frame, state),
             about_kind,
-            _mix(about_kind, state),
-            _mix(kind, taken),
-            _mix(kind, since),
-            _mix(kind, on_page),
+            mix(about_kind, state),
+            mix(kind, taken),
+            mix(kind, since),
+            mix(kind, on_page),
             matching,
-            _mix(matching, on_page),
-            _mix(frame, age),
-            _mix(_mix(kind, age), once),
+            mix(matching, on_page),
+            mix(frame, age),
+            mix(mix(kind, age), once),
         ],
         axis=1,
     )
-    return _mix(own, _slots(own.shape[1]))
+    return mix(own, slots(own.shape[1]))
 
 
 _NONE: Counter[str] = Counter()
@@ -272,173 +241,9 @@ def _context(episode: Episode, moment: Moment, request: Request, page: Page) -> 
     return np.concatenate([task_keys(episode.task), context]), state
 
 
-@lru_cache(maxsize=1 << 12)
-def task_keys(task: Task) -> np.ndarray:
-    """uint64: the words of a task."""
-    return np.array([key("task", word) for word in task.words[:TASK_WORDS]], dtype=np.uint64)
-
-
-class _Choice(NamedTuple):
-    """What can be said of a choice by itself.
-
-    Attributes:
-        names: of its arguments.
-        words: those that are compared.
-        match: see `match_of`.
-        matching: its kind, and a mark where it stands in the task as a phrase; empty where it has nothing to do with it.
-        alike: equal for choices that differ in nothing here but their numbers.
-        frame: as text.
-        keys: of kind, fine and frame, see `Page`.
-        shares, price: how it matches, as parts of a text.
-        points: see `Features`, but for the description's.
-        near: uint64[M], features of the words.
-    """
-
-    names: tuple[str, ...]
-    words: tuple[str, ...]
-    match: tuple[float, ...]
-    matching: str
-    alike: tuple[str | int | bool | tuple[str, ...], ...]
-    frame: str
-    keys: tuple[int, int, int]
-    shares: str
-    price: str
-    points: int
-    near: np.ndarray
-
-
-@lru_cache(maxsize=1 << 13)
-def page_of(choices: tuple[str, ...], descriptions: tuple[str, ...], task: Task) -> Page:
-    """Choices taken apart."""
-    descriptions = descriptions or ("",) * len(choices)
-    known = [_choice(choice, description, task) for choice, description in zip(choices, descriptions, strict=True)]
-    best: dict[str, tuple[float, ...]] = {}
-    for one in known:
-        if one.matching:
-            best[one.frame] = tuple(map(max, best.get(one.frame, one.match), one.match))
-    classes: dict[tuple[object, ...], int] = {}
-    rows, distinct = [], list[tuple[_Choice, str, int]]()
-    for one in known:
-        top = best.get(one.frame, one.match)
-        tops = "".join("!" if value and value == most else "." for value, most in zip(one.match, top, strict=True))
-        points = one.points + (one.match[1] > 0 and one.match[2] == top[2])
-        row = classes.setdefault((one.alike, tops, points), len(classes))
-        if row == len(distinct):
-            distinct.append((one, tops, points))
-        rows.append(row)
-    number = {frame: index for index, frame in enumerate(dict.fromkeys(one.frame for one in known))}
-    return Page(
-        texts=choices,
-        descriptions=descriptions,
-        names=tuple(one.names for one in known),
-        classes=tuple(rows),
-        words=tuple(one.words for one, _, _ in distinct),
-        frames=tuple(number[one.frame] for one, _, _ in distinct),
-        matching=tuple((choice, one.matching) for choice, one in zip(choices, known, strict=True) if one.matching),
-        static=np.array(
-            [(*one.keys, key("match", f"{one.shares} {tops} {one.price}"), points) for one, tops, points in distinct],
-            dtype=np.uint64,
-        ),
-        near=_padded([one.near[None] for one, _, _ in distinct]),
-    )
-
-
-@lru_cache(maxsize=1 << 16)
-def _choice(choice: str, description: str, task: Task) -> _Choice:
-    action = read_action(choice)
-    match = match_of(choice, description, task)
-    befores = [next((task.before[word] for word in one.words if word in task.content), "") for one in action.arguments]
-    shares = " ".join(
-        (*(str(int(4 * value)) for value in match[:2]), *(str(int(min(value, 4))) for value in match[2:]))
-    )
-    own = amounts(f"{choice} {description}") if task.amount is not None else ()
-    price = ("<" if min(own) <= task.amount else ">") if own and task.amount is not None else ""
-    kind, fine = kind_of(action, task), " ".join((action.frame, *befores))
-    words = content_of(" ".join(argument.name for argument in action.arguments))
-    points = (action.frame.split(" ", 1)[0] in task.content) + sum(role != NOTHING for role in roles_of(action, task))
-    return _Choice(
-        names=tuple(argument.name for argument in action.arguments),
-        words=words,
-        match=match,
-        matching=f"{kind} {'=' if match[3] else ''}" if any(value > 0 for value in match) else "",
-        alike=(kind, fine, action.frame, shares, price, points, words, bool(description)),
-        frame=action.frame,
-        keys=(key("kind", kind), key("fine", fine), key("frame", action.frame)),
-        shares=shares,
-        price=price,
-        points=points,
-        near=_words(action.frame, words, described=bool(description), task=task),
-    )
-
-
-@lru_cache(maxsize=1 << 16)
-def match_of(choice: str, description: str, task: Task) -> tuple[float, ...]:
-    """How a choice matches the task: the share of its words that the task has, the same of its description, how many
-    of the task's words both have, and how many words of it stand in the task as a phrase."""
-    arguments = read_action(choice).arguments
-    own, told_of = [word for argument in arguments for word in argument.words], content_of(description)
-    both = {word for word in (*own, *told_of) if word in task.content}
-    phrases = [argument.name for argument in arguments if f" {argument.name} " in task.phrase]
-    return _share(own, task), _share(told_of, task), float(len(both)), float(sum(len(one.split()) for one in phrases))
-
-
-def _share(words: Sequence[str], task: Task) -> float:
-    return sum(word in task.content for word in words) / len(words) if words else 0.0
-
-
-def _words(frame: str, words: tuple[str, ...], *, described: bool, task: Task) -> np.ndarray:
-    """uint64: words of an action, and where they are few also with those of the task."""
-    own = _keys(f"word {frame}", words[:OWN_WORDS])
-    if described or not 0 < len(own) <= 2:
-        return own
-    return np.concatenate([own, _mix(own[:, None], task_keys(task)[None]).ravel()])
-
-
 def _bucket(number: int) -> int:
     """0, 1, 2, 3, 4 and 5, 6 to 9, 10 to 19, and more, as 0 to 7."""
     return _BUCKETS[number] if number < len(_BUCKETS) else 7
 
 
 _BUCKETS = (0, 1, 2, 3, 4, 4, *[5] * 4, *[6] * 10)
-
-
-def _keys(name: str, texts: Sequence[str]) -> np.ndarray:
-    return np.array([key(name, text) for text in texts], dtype=np.uint64)
-
-
-@lru_cache
-def _slots(count: int) -> np.ndarray:
-    """uint64: a number for each of so many features that are about different things."""
-    return np.array([key("slot", index) for index in range(count)], dtype=np.uint64)
-
-
-def _padded(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """uint64: arrays of different width below one another, filled up with 0."""
-    padded = np.zeros((sum(map(len, parts)), max(part.shape[1] for part in parts)), dtype=np.uint64)
-    first = 0
-    for part in parts:
-        padded[first : first + len(part), : part.shape[1]] = part
-        first += len(part)
-    return padded
-
-
-def _mix(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """uint64: a number for each pair, in this order; broadcast."""
-    mixed = first * np.uint64(0x9E3779B97F4A7C15) + second
-    mixed ^= mixed >> np.uint64(32)
-    mixed *= np.uint64(0xD6E8FEB86659FD93)
-    return mixed
-
-
-def _crossed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """uint64[R, F * S]: each of the first with each of the second, 0 where either is."""
-    pairs = _mix(first[:, :, None], second[:, None])
-    pairs *= (first[:, :, None] != 0) & (second[:, None] != 0)
-    return pairs.reshape(len(first), -1)
-
-
-def _places(keys: np.ndarray, size: int) -> np.ndarray:
-    """int32: places from 1 to size - 1, 0 for the key 0."""
-    places = (keys >> np.uint64(33)).astype(np.int32) % np.int32(size - 1)
-    places += keys != 0
-    return places
