@@ -1,14 +1,18 @@
 """A stand-in for training that ends as the name of its run folder says."""
 
 import os
+import signal
 import sys
 
-WAYS = {"fine": 0, "gone": "exit", "after": 0, "raised": "raise", "refused": 2, "last": 0}
+WAYS = {"fine": 0, "gone": "exit", "after": 0, "raised": "raise", "refused": 2, "last": 0, "lost": 0}
 
 
 def end_as_told(settings):
     how = WAYS[settings.run_dir.name]
     print(f"This is {settings.run_dir.name} in process {os.getpid()}")
+    if settings.run_dir.name == "lost" and not (been_here := settings.run_dir / "been_here").exists():
+        been_here.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
     if how == "exit":
         os._exit(7)
     if how == "raise":

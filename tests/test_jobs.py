@@ -7,7 +7,8 @@ import pytest
 
 from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_run
-from hgpo_gym.experiments.jobs import TrainingJob, train_all_by_submitit
+from hgpo_gym.experiments.jobs import train_all_as_jobs
+from hgpo_gym.experiments.slurm_jobs import RequeuedJob, slurm_jobs
 from tests.endings import end_as_told
 from tests.small_runs import numbers
 
@@ -40,8 +41,8 @@ def test_jobs_that_fail_are_named_and_the_others_go_on(tmp_path):
     some = load_run(SMALL)
     runs = {tmp_path / name: some.changed(run_dir=str(tmp_path / name)) for name in NAMES}
     watched = []
-    options = {"jobs": 3, "cluster": "local", "parameters": {}, "folder": tmp_path / "jobs"}
-    ended = train_all_by_submitit(runs, end_as_told, watched.append, **options)
+    with slurm_jobs(cluster="local", parameters={}, folder=tmp_path / "jobs") as submit:
+        ended = train_all_as_jobs(runs, end_as_told, watched.append, submit=submit, jobs=3)
     failed = {run.name: how for run, how in ended.items()}
     assert set(failed) == {"gone", "raised", "refused"}
     assert failed["refused"] == "it ended with status 2"
@@ -53,7 +54,7 @@ def test_jobs_that_fail_are_named_and_the_others_go_on(tmp_path):
 
 def test_a_job_that_slurm_stops_is_queued_again_as_it_was(tmp_path):
     settings = load_run(SMALL).changed(run_dir=str(tmp_path))
-    job = TrainingJob(end_as_told)
+    job = RequeuedJob(end_as_told)
     again = job.checkpoint(settings)
     assert (again.function, again.args) == (job, (settings,))
 

@@ -25,6 +25,7 @@ OWN_SETTINGS = {
         "out=runs/mine": "the folder of all runs and their report; another one for other settings",
         "jobs=2": "runs at a time; 0 prints the commands of the runs instead, for a scheduler",
         "launcher=submitit": "runs are jobs of Slurm; launcher.parameters are submitit's",
+        "launcher=ray": "runs are tasks of Ray, of a cluster or of this machine: launcher.address",
     },
     "league": {
         "environments=[{name: maze}]": "what is played: a name and settings each, {name: maze, env.sections: 2}",
@@ -34,6 +35,7 @@ OWN_SETTINGS = {
         "only=[maze]": "some of the environments that the league lists",
         "jobs=2": "runs at a time; 0 prints the commands of the runs instead, for a scheduler",
         "launcher=submitit": "runs are jobs of Slurm; launcher.parameters are submitit's",
+        "launcher=ray": "runs are tasks of Ray, of a cluster or of this machine: launcher.address",
     },
     "eval": {
         "policy=model": "what plays: model, expert, random, or openai, a model behind an endpoint",

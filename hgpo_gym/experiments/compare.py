@@ -1,15 +1,18 @@
 """Comparisons: one run for each algorithm and seed, everything else equal."""
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hgpo_gym.analysis.report import write_report
-from hgpo_gym.experiments.jobs import train_all_by_submitit
+from hgpo_gym.experiments.jobs import train_all_as_jobs
 from hgpo_gym.experiments.plan import PlannedRun, of_every_run, plan
 from hgpo_gym.experiments.pool import Train, train_all, visible_gpus
+from hgpo_gym.experiments.ray_tasks import ray_tasks
+from hgpo_gym.experiments.slurm_jobs import slurm_jobs
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import read_metrics
@@ -59,12 +62,13 @@ def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], trai
             "distributed=none, or jobs=0, which prints the commands that train each run in several."
         )
     if waiting := [run for run in runs if not run.done]:
-        _share_initial_weights(waiting, progress)
         if jobs == 0:
+            _share_initial_weights(waiting, progress)
             print("\n".join(run.command for run in waiting))
             return
-        launch, at_a_time = _launch(config["launcher"], jobs, waiting, out)
-        _train(waiting, launch, at_a_time, train, progress)
+        with _launcher(config["launcher"], jobs, waiting, out) as (launch, at_a_time):
+            _share_initial_weights(waiting, progress)
+            _train(waiting, launch, at_a_time, train, progress)
     page = write_report([run.settings.run_dir for run in runs], out, console=progress.console)
     progress.line(f"Report: {page}")
 
@@ -104,17 +108,21 @@ Launch = Callable[[Mapping[Path, RunSettings], Train, Callable[[Sequence[Path]],
 """Trains runs; see `pool.train_all`."""
 
 
-def _launch(
+@contextmanager
+def _launcher(
     launcher: Mapping[str, Any], jobs: int | None, waiting: Sequence[PlannedRun], out: Path
-) -> tuple[Launch, int]:
+) -> Iterator[tuple[Launch, int]]:
     """What trains the runs, and how many at a time."""
-    if launcher["name"] == "submitit":
-        most = len(waiting) if jobs is None else _at_least_one(jobs)
-        options = {key: value for key, value in launcher.items() if key != "name"}
-        return partial(train_all_by_submitit, jobs=most, folder=out / ".jobs", **options), most
-    gpus = visible_gpus() if all(map(_takes_any_gpu, waiting)) else []
-    most = _jobs(jobs, waiting, gpus)
-    return lambda runs, train, watch: train_all(runs, most, train, watch, gpus), most
+    options = {key: value for key, value in launcher.items() if key != "name"}
+    if launcher["name"] == "processes":
+        gpus = visible_gpus() if all(map(_takes_any_gpu, waiting)) else []
+        most = _jobs(jobs, waiting, gpus)
+        yield lambda runs, train, watch: train_all(runs, most, train, watch, gpus), most
+        return
+    most = len(waiting) if jobs is None else _at_least_one(jobs)
+    submitted = ray_tasks(options) if launcher["name"] == "ray" else slurm_jobs(folder=out / ".jobs", **options)
+    with submitted as submit:
+        yield partial(train_all_as_jobs, submit=submit, jobs=most), most
 
 
 def _train(runs: Sequence[PlannedRun], launch: Launch, jobs: int, train: Train, progress: Progress) -> None:

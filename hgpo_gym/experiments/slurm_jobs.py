@@ -1,0 +1,74 @@
+"""Runs as jobs of Slurm, by submitit."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hgpo_gym.experiments.jobs import Submit, TrainingJob
+from hgpo_gym.experiments.pool import Train
+from hgpo_gym.trainers.settings import RunSettings
+
+if TYPE_CHECKING:
+    import submitit
+
+
+@contextmanager
+def slurm_jobs(*, cluster: str | None, parameters: Mapping[str, Any], folder: Path) -> Iterator[Submit]:
+    """What queues runs as jobs of Slurm.
+
+    Args:
+        cluster: see submitit's AutoExecutor.
+        parameters: what a job asks for.
+        folder: where submitit keeps what it sends to jobs, and what they print besides.
+
+    Raises:
+        ModuleNotFoundError: submitit is missing.
+        ValueError: it does not know the cluster, or a parameter.
+    """
+    executor = _executor(cluster, parameters, folder)
+
+    def submit(train: Train, settings: RunSettings) -> SlurmJob:
+        return SlurmJob(executor.submit(RequeuedJob(train), settings))
+
+    yield submit
+
+
+class SlurmJob(NamedTuple):
+    """See `jobs.Job`."""
+
+    job: "submitit.Job[str]"
+
+    def done(self) -> bool:
+        return self.job.done()
+
+    def how_it_failed(self) -> str:
+        return self.job.result() if self.job.exception() is None else f"its job {self.job.job_id} failed"
+
+    def cancel(self) -> None:
+        self.job.cancel()
+
+
+class RequeuedJob(TrainingJob):
+    """A job that goes on with its run when Slurm has stopped it."""
+
+    def checkpoint(self, settings: RunSettings) -> "submitit.helpers.DelayedSubmission":
+        """What is queued then: the same."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self, settings)
+
+
+def _executor(cluster: str | None, parameters: Mapping[str, Any], folder: Path) -> "submitit.AutoExecutor":
+    try:
+        import submitit
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            'launcher=submitit needs the package submitit: pip install "hgpo_gym[submitit]"', name="submitit"
+        ) from error
+    try:
+        executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+        executor.update_parameters(name="hgpo_gym", **parameters)
+    except (ValueError, NameError) as error:
+        raise ValueError(f"launcher.cluster={cluster}, launcher.parameters={dict(parameters)}: {error}") from error
+    return executor
