@@ -5,7 +5,8 @@
 
 Replaces what stands in the page between `<!-- league: NAME -->` and `<!-- end -->`. NAME is `while training` or `in the
 end` (success of every algorithm in every environment, and its mean rank), `cost`, or the name of an environment (what
-its runs tell). Algorithms that are not in every environment are left out.
+its runs tell). Algorithms that are not in every environment are left out, and so is an environment from scores in which
+its algorithms do not differ.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import numpy as np
 
 from benchmarks.equal_cost import in_percent
 from docs_site.markdown import table
-from hgpo_gym.analysis.report.intervals import typical
+from hgpo_gym.analysis.report.intervals import interquartile_mean, typical
 from hgpo_gym.analysis.report.standings import best_against_each, mean_ranks
 
 BLOCK = re.compile(r"(?<=<!-- league: )(.+?)( -->\n).*?(?=<!-- end -->)", flags=re.DOTALL)
@@ -71,6 +72,7 @@ class League:
 
     def _success(self, numbers: Numbers) -> str:
         """Interquartile means, and mean ranks, by which the rows stand."""
+        numbers = {name: own for name, own in numbers.items() if _differ(own)}
         ranks = mean_ranks([list(own.values()) for own in numbers.values()])
         sure = ranks.low is not None
         head = ["algorithm", "mean rank", *(f"{name}, {_seeds(own)}, %" for name, own in numbers.items())]
@@ -104,13 +106,18 @@ class League:
         lines = []
         for name, column in COLUMNS.items():
             scores = self.numbers(column)[environment]
-            lines += [f"- {name[0].upper()}{name[1:]}, {sentence}" for sentence in best_against_each(scores)]
+            if _differ(scores):
+                lines += [f"- {name[0].upper()}{name[1:]}, {sentence}" for sentence in best_against_each(scores)]
         return "\n".join(lines) + "\n"
 
 
 def rewritten(page: str, league: League) -> str:
     """The page with its blocks as the league has them."""
     return BLOCK.sub(lambda block: f"{block[1]}{block[2]}\n{league.block(block[1])}\n", page)
+
+
+def _differ(own: Mapping[str, np.ndarray]) -> bool:
+    return len({float(interquartile_mean(numbers)) for numbers in own.values()}) > 1
 
 
 def _seeds(own: Mapping[str, np.ndarray]) -> str:

@@ -1,6 +1,7 @@
 """Leagues: one comparison an environment, seeds in turn, additions that play what is missing, one report."""
 
 import csv
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hgpo_gym.config.compose import load_config
 from hgpo_gym.experiments.league import run_league
 from hgpo_gym.progress import Progress
 
+ROOT = Path(__file__).resolve().parents[1]
 SMALL = [
     "model=tabular",
     "env.max_episode_steps=12",
@@ -106,6 +108,7 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
     assert "| algorithm | mean rank | shop, 2 seeds, % | maze, 2 seeds, % |" in told
     assert "| `hgpo` | 1.0 (1.0 to 1.5) | 40.0 (30.0 to 50.0) | 90.0 (90.0 to 90.0) |\n| `grpo` | 2.0 " in told
     assert "- While training, 2 seeds do not tell hgpo and grpo apart" in told
+    assert "- In the end" not in told  # all at 100 %
     assert "only_here" not in told
     assert "old" not in told
     assert told.startswith("# Found\n")
@@ -117,6 +120,13 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
         ValueError, match="league: mase -->: choose one of while training, in the end, cost, shop, maze"
     ):
         league_page.main([str(page), str(rows)])
+
+
+def test_the_page_on_the_league_is_that_of_its_runs():
+    """`python -m benchmarks.league_page docs/league.md` and these files bring it up to date."""
+    results = [ROOT / "benchmarks" / "results" / name for name in ("league_headline.csv", "league_mazes.csv")]
+    page = (ROOT / "docs" / "league.md").read_text()
+    assert league_page.rewritten(page, league_page.League(results)) == page
 
 
 def test_some_of_the_environments_can_be_played_alone(tmp_path, capsys):
