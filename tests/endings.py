@@ -4,13 +4,16 @@ import os
 import signal
 import sys
 
-WAYS = {"fine": 0, "gone": "exit", "after": 0, "raised": "raise", "refused": 2, "last": 0, "lost": 0}
+WAYS = {"fine": 0, "gone": "exit", "after": 0, "raised": "raise", "refused": 2, "last": 0}
+LOST = "lost"
+"""Killed at the first try, fine at the second."""
 
 
 def end_as_told(settings):
-    how = WAYS[settings.run_dir.name]
-    print(f"This is {settings.run_dir.name} in process {os.getpid()}")
-    if settings.run_dir.name == "lost" and not (been_here := settings.run_dir / "been_here").exists():
+    name = settings.run_dir.name
+    how = WAYS.get(name, 0)
+    print(f"This is {name} in process {os.getpid()}")
+    if name == LOST and not (been_here := settings.run_dir / "been_here").exists():
         been_here.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "exit":

@@ -11,7 +11,7 @@ from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.jobs import train_all_as_jobs
 from hgpo_gym.experiments.ray_tasks import ray_tasks
 from hgpo_gym.trainers.run_directory import read_metrics
-from tests.endings import end_as_told
+from tests.endings import LOST, end_as_told
 from tests.small_runs import numbers
 from tests.test_jobs import SMALL
 
@@ -48,7 +48,7 @@ def test_tasks_give_the_numbers_that_processes_give_and_a_report(tmp_path, capfd
     assert (tmp_path / "tasks" / "report.md").exists()
 
 
-NAMES = ("fine", "gone", "lost", "raised", "refused")
+NAMES = ("fine", "gone", LOST, "raised", "refused")
 
 
 def test_tasks_that_fail_are_named_and_the_others_go_on(cluster, tmp_path):

@@ -57,7 +57,8 @@ class Ahead(Protocol):
         """Begin to play an iteration by the oldest of the past weights.
 
         Raises:
-            Exception: what kept the process from being there.
+            AheadDiedError: the process has ended.
+            Exception: what kept it from being there.
         """
 
     def take(self) -> Rounds:
@@ -104,8 +105,11 @@ class AheadInProcess:
             self._ready = True
         weights = io.BytesIO()
         torch.save([weight.cpu() for weight in past.oldest], weights)
-        self._connection.send((iteration, outcomes))
-        self._connection.send_bytes(weights.getbuffer())
+        try:
+            self._connection.send((iteration, outcomes))
+            self._connection.send_bytes(weights.getbuffer())
+        except ConnectionError:
+            raise self._died() from None
         self.iteration = iteration
 
     def take(self) -> Rounds:
@@ -130,14 +134,17 @@ class AheadInProcess:
         try:
             answer = self._connection.recv()
         except (EOFError, ConnectionError):
-            self._process.join()
-            raise AheadDiedError(
-                f"The process that plays rollouts ahead has ended (exit code {self._process.exitcode}). Out of memory? "
-                "It has a model and environments of its own. Set rollout.overlap=false, which changes no numbers."
-            ) from None
+            raise self._died() from None
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def _died(self) -> AheadDiedError:
+        self._process.join()
+        return AheadDiedError(
+            f"The process that plays rollouts ahead has ended (exit code {self._process.exitcode}). Out of memory? It "
+            "has a model and environments of its own. Set rollout.overlap=false, which changes no numbers."
+        )
 
 
 def _serve(
