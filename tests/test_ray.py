@@ -1,7 +1,9 @@
 """Runs as tasks of Ray, of real clusters on this machine: the same numbers, failures by name, what is lost goes on."""
 
+import re
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +11,7 @@ from hgpo_gym.cli.main import main
 from hgpo_gym.cli.training import train_one_of_many
 from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.jobs import train_all_as_jobs
-from hgpo_gym.experiments.ray_tasks import ray_tasks
+from hgpo_gym.experiments.ray_tasks import _train_there, ray_tasks
 from hgpo_gym.trainers.run_directory import read_metrics
 from tests.endings import LOST, end_as_told
 from tests.small_runs import numbers
@@ -69,6 +71,12 @@ def test_tasks_that_fail_are_named_and_the_others_go_on(cluster, tmp_path):
     assert logs["raised"].endswith("RuntimeError: the sky fell\n")
     begun = {name: log.count(f"This is {name} in process ") for name, log in logs.items()}
     assert begun == {"fine": 1, "gone": 2, "lost": 2, "raised": 1, "refused": 1}
+
+
+def test_a_log_that_cannot_be_written_is_what_failed(tmp_path):
+    (tmp_path / "file").touch()
+    run = load_run([*SMALL, f"run_dir={tmp_path / 'file' / 'run'}"])
+    assert re.fullmatch(r"it failed: .*Not a directory.*", _train_there(end_as_told, run, Path.cwd(), {}))
 
 
 def test_what_is_stopped_saves_a_checkpoint(cluster, tmp_path):

@@ -114,6 +114,8 @@ def _train_there(train: Train, settings: RunSettings, folder: Path, environment:
     os.environ.update(environment)
     try:
         return TrainingJob(train)(settings)
+    except OSError as error:  # log.txt itself may be what cannot be written
+        return f"it failed: {error}"
     except Exception:  # noqa: BLE001 - whatever it is, log.txt has it; what Ray is told of is tried again, or said twice
         return "it failed"
 
