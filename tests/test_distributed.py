@@ -328,6 +328,38 @@ def test_one_process_is_alone_whatever_is_set(monkeypatch):
     assert processes_of(load_run(["distributed=fsdp2"])) is ALONE
 
 
+ENDS = """
+import os, sys, types, torch
+from accelerate.state import AcceleratorState
+from hgpo_gym.trainers.processes import join_processes
+from hgpo_gym.trainers.update.weights import distribute
+
+def work_together():
+    processes = join_processes("ddp", groups=2, on_cpu=True)
+    weights = distribute(types.SimpleNamespace(model=torch.nn.Linear(50, 50)), processes)
+    weights._root(lambda: weights.scorer.model(torch.zeros(2, 50))).sum().backward()
+    for _ in range(3):
+        processes.sum(torch.ones(2000))
+    processes.close()
+
+for turn in range(30):
+    # Joined here, where each turn has a file of its own to meet in; Accelerator takes the group that there is.
+    rank = int(os.environ["RANK"])
+    torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/{turn}", rank=rank, world_size=2)
+    work_together()
+    AcceleratorState._reset_state(reset_partial_state=True)
+"""
+
+
+def test_ddp_lets_go_of_a_closed_group(tmp_path):
+    """Its reducer must not be the last to: it would hold Python's lock and wait for a thread that wants the lock."""
+    script = tmp_path / "ends.py"
+    script.write_text(ENDS)
+    command = [sys.executable, "-m", *TORCHRUN, str(script), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
 def test_other_commands_are_not_for_several_processes(tmp_path):
     result = subprocess.run(
         [sys.executable, "-m", "hgpo_gym", "eval"],

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LONGEST_WAIT = timedelta(hours=12)
 """For each other: a warm start takes one process as long as it takes. If one dies, its launcher ends the others."""
 
+_ENDED: list["torch.distributed.ProcessGroup | None"] = []
+"""Process groups that were closed, kept until the process ends: see `SeveralProcesses.close`."""
+
 T = TypeVar("T")
 
 
@@ -116,6 +119,11 @@ class SeveralProcesses(Processes):
         self.accelerator.wait_for_everyone()
 
     def close(self) -> None:
+        import torch
+
+        # DDP's reducer, if it were the last to let go of the group, would end it with Python's lock held and wait for a
+        # thread of gloo that wants the lock, for ever. A name in Python ends it without.
+        _ENDED.append(torch.distributed.group.WORLD)
         self.accelerator.end_training()
 
 
