@@ -49,6 +49,7 @@ def test_the_trie_allows_exactly_the_given_sequences():
     assert trie.allowed(0).tolist() == [1, 4]
     after_2 = trie.child(trie.child(0, 1), 2)
     assert trie.allowed(after_2).tolist() == [0, 3]
+    assert [tokens.tolist() for tokens in trie.along([1, 2, 0])] == [[1, 4], [2], [0, 3]]
     assert trie.forced(0) == []
     assert trie.forced(trie.child(0, 4)) == [5, 6, 0]
     assert set(trie.deciding) == {3, 4, 5, 6}
@@ -315,7 +316,7 @@ def test_an_expert_with_random_actions_is_still_asked_what_it_would_have_done():
     differing = [step for step in rollout.steps if step.action != step.expert_action]
     assert 0.1 < len(differing) / len(rollout.steps) < 0.5
     transcript = from_rollout(rollout)[0]
-    answers = [answer for _, answer in transcript.prompts(Memory(), PromptTemplate.named("brief"))]
+    answers = [answer for _, answer in transcript.requests(Memory(), PromptTemplate.named("brief"))]
     assert answers == [step.expert_action for step in transcript.steps]
 
 

@@ -12,6 +12,7 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.plugins import load_plugins
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.models.initial_weights import initial_weights
+from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
 from tests.commands import run
@@ -75,6 +76,28 @@ def test_the_command_warmstart_lets_a_given_model_imitate(capsys):
     assert "hgpo-gym train model.path=second\n" in out
 
 
+def test_imitated_choices_are_those_among_admissible_answers(tmp_path):
+    """Where the expert has learned nothing else, not even the form of answers, it still wins under the constraint."""
+    settings = [*TINY, "warmstart.source=expert", "warmstart.episodes=60", "warmstart.epochs=8", "trainer.iterations=0"]
+    loose = ["evaluation.split=train", "evaluation.decoding_seeds=1", "rollout.max_new_tokens=8"]
+    won = train(tmp_path / "choices", *loose, "warmstart.loss=choices", base=settings)["success_before"]
+    assert won > 0.9
+    run = load_run([*settings, "warmstart.loss=choices"])
+    policy = run.model.load(run, Path(initial_weights(run, run.model, Progress())))
+    policy.constrain = "none"
+    free = policy.generate([Request("a hall\n>", ("left", "right"), seed=(n,)) for n in range(20)], Sampling())
+    assert not {"left", "right"} & {answer.text for answer in free}
+
+
+def test_choices_need_admissible_answers(capsys):
+    status, _, err = run(capsys, "train", *TINY, "warmstart.loss=choices", "engine.constrain=none")
+    assert status == 2
+    assert (
+        "warmstart.loss=choices is of admissible answers: set engine.constrain=admissible, or warmstart.loss=tokens."
+        in err
+    )
+
+
 GAME = """
 from hgpo_gym.envs import TextEnv, Turn, register
 
@@ -100,8 +123,8 @@ def test_a_changed_text_in_ones_own_environment_makes_the_warm_start_anew(tmp_pa
         load_plugins([str(file)])
         settings = load_run([*TINY[1:], "env=shout", "rollout.num_tasks=2"])
         episodes, _ = episodes_to_imitate(settings, 0, Progress())
-        prompt, _ = next(iter(episodes[0].prompts(settings.memory.make(), settings.prompt)))
-        assert f"Say {word}." in prompt
+        request, _ = next(iter(episodes[0].requests(settings.memory.make(), settings.prompt)))
+        assert f"Say {word}." in request.prompt
         made.setdefault(word, set()).add(initial_weights(settings, settings.model, Progress()))
         forget("warm_start_tests/Shout-v0", "shouting_game")
     assert [len(folders) for folders in made.values()] == [1, 1]

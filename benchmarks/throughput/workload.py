@@ -1,13 +1,14 @@
 """What all engines are measured on: the prompts of recorded episodes, and a tiny model that answers at any length."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
-from hgpo_gym.trainers.policies import ExpertPolicy, Request, Response, Sampling, TokenRecord
+from hgpo_gym.trainers.policies import ExpertPolicy, Request, Response, Sampling
 from hgpo_gym.trainers.policies.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import likelihood
@@ -84,13 +85,11 @@ def make_model(steps: Sequence[Step], seed: int = 0) -> "tuple[PreTrainedModel, 
     tokenizer = train_tokenizer([request.prompt for request in requests], 1024)
     model = make_tiny_model(tokenizer, hidden_size=96, layers=2, heads=3, seed=seed, device="cpu")
     policy, generator = LanguageModelPolicy(model, tokenizer), np.random.default_rng(seed)
-    prompts = policy.encode_prompts([request.prompt for request in requests])
-    records = []
-    for request, prompt_ids in zip(requests, prompts, strict=True):
-        count = generator.geometric(1 / MEAN_WORDS)
-        words = generator.choice(request.prompt.split(), count)
-        answer = policy.encode_answer(" ".join(words) + " " + generator.choice(request.answers))
-        records.append(TokenRecord(prompt_ids, answer, np.zeros(len(answer), dtype=np.float32)))
+    answers = []
+    for request in requests:
+        words = generator.choice(request.prompt.split(), generator.geometric(1 / MEAN_WORDS))
+        answers.append(" ".join(words) + " " + generator.choice(request.answers))
+    records = policy.records(requests, answers)
     settings = WarmStartSettings(
         source="random",
         new_model="none",
@@ -99,12 +98,13 @@ def make_model(steps: Sequence[Step], seed: int = 0) -> "tuple[PreTrainedModel, 
         epochs=1,
         learning_rate=2e-3,
         batch_size=32,
+        loss="tokens",
     )
     imitate(
         model,
         records,
         settings,
-        likelihood=lambda batch: likelihood(model, batch, constrained=False),
+        likelihood=partial(likelihood, model),
         max_batch_tokens=2048,
         seed=seed,
     )

@@ -133,6 +133,7 @@ class WarmStartSettings(Section):
     epochs: NonNegativeInt
     learning_rate: NonNegativeFloat
     batch_size: PositiveInt
+    loss: Literal["tokens", "choices"]
 
 
 def _choice(value: Any) -> Any:

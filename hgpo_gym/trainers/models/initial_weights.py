@@ -1,9 +1,8 @@
 """The weights that training starts from: a model made from scratch or a given one, that has imitated episodes."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from hgpo_gym.digests import kept_folder
 from hgpo_gym.files import cache_dir, content_key, source_digest
@@ -14,7 +13,7 @@ from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettin
 from hgpo_gym.trainers.policies import huggingface, likelihood
 from hgpo_gym.trainers.policies.base import TokenRecord
 from hgpo_gym.trainers.policies.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.trainers.policies.language_model import Constraint, LanguageModelPolicy
 from hgpo_gym.trainers.rollouts.transcripts import Transcript
 from hgpo_gym.trainers.warm_start import imitation
 from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
@@ -64,15 +63,15 @@ def _make(
     source = run.warmstart.source
     if source == "none":
         return made, tokenizer
-    policy = LanguageModelPolicy(made, tokenizer, **_reading(run))
+    constrain: Constraint = "admissible" if run.warmstart.loss == "choices" else "none"
+    policy = LanguageModelPolicy(made, tokenizer, constrain=constrain, **_reading(run))
     records = _records(policy, run, [episode for episode in episodes if episode.won or source == "random"])
     with progress.stage(f"Warm start: imitating {len(records)} {source} actions") as tick:
         loss = imitate(
             made,
             records,
             run.warmstart,
-            # Over the whole vocabulary, so that the model learns the form of answers too.
-            likelihood=lambda batch: likelihood.likelihood(made, batch, constrained=False),
+            likelihood=partial(likelihood.likelihood, made),
             max_batch_tokens=run.trainer.max_batch_tokens,
             seed=model.seed,
             on_progress=lambda done, steps, loss: tick(done, steps, f"loss {loss:.3f}"),
@@ -95,7 +94,10 @@ def _from_scratch(
     run: "RunSettings", model: LanguageModelSettings, episodes: list[Transcript]
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     """A tokenizer of the episodes' words, and a small model with random weights."""
-    texts = (prompt + answer for prompt, answer in _pairs(run, episodes))
+    memory = run.memory.make()
+    texts = (
+        request.prompt + answer for episode in episodes for request, answer in episode.requests(memory, run.prompt)
+    )
     assert model.vocabulary_size is not None
     assert model.hidden_size is not None
     assert model.layers is not None
@@ -113,16 +115,10 @@ def _from_scratch(
 
 
 def _records(policy: LanguageModelPolicy, run: "RunSettings", episodes: list[Transcript]) -> list[TokenRecord]:
-    pairs = _pairs(run, episodes)
-    prompts = policy.encode_prompts([prompt for prompt, _ in pairs])
-    answers = [policy.encode_answer(answer) for _, answer in pairs]
-    return [
-        TokenRecord(prompt, answer, np.zeros(len(answer), dtype=np.float32))
-        for prompt, answer in zip(prompts, answers, strict=True)
-    ]
-
-
-def _pairs(run: "RunSettings", episodes: list[Transcript]) -> list[tuple[str, str]]:
-    """The (prompt, answer) of every step."""
     memory = run.memory.make()
-    return [pair for episode in episodes for pair in episode.prompts(memory, run.prompt)]
+    steps = [step for episode in episodes for step in episode.requests(memory, run.prompt)]
+    if policy.constrain == "admissible":
+        steps = [
+            (request, answer) for request, answer in steps if len(request.answers) > 1 and answer in request.answers
+        ]
+    return policy.records([request for request, _ in steps], [answer for _, answer in steps])

@@ -37,6 +37,11 @@ class LanguageModel(LanguageModelSettings):
             raise ValueError(f"model.device={self.device}: {processes} processes take a GPU each; set auto or cuda.")
         if self.lora.rank is None and self.quantization is not None:
             raise ValueError(f"model.quantization={self.quantization}: such weights do not train. Set model.lora.rank.")
+        if run.warmstart.loss == "choices" and run.engine.options.get("constrain") == "none":
+            raise ValueError(
+                "warmstart.loss=choices is of admissible answers: set engine.constrain=admissible, or "
+                "warmstart.loss=tokens."
+            )
         if self.path is None and None in (self.hidden_size, self.layers, self.heads, self.vocabulary_size):
             raise ValueError("model.path=null: name a model, or set model=tiny, which makes one.")
         if self.hidden_size is not None and self.heads is not None and self.hidden_size % self.heads:

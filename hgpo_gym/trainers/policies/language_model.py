@@ -96,6 +96,20 @@ class LanguageModelPolicy:
         """int64[R]: the answer's tokens and the end-of-text token."""
         return np.array((*self._answer_ids(answer), self.end_of_text), dtype=np.int64)
 
+    def records(self, requests: Sequence[Request], answers: Sequence[str]) -> list[TokenRecord]:
+        """The records of answers that somebody else gave, under this policy's constraint; log-probabilities are 0.
+
+        Raises:
+            KeyError: an answer that the constraint does not admit.
+        """
+        prompts = self.encode_prompts([request.prompt for request in requests])
+        records = []
+        for prompt, request, answer in zip(prompts, requests, answers, strict=True):
+            ids, trie = self.encode_answer(answer), self._trie_of(request)
+            allowed = None if trie is None else trie.along(ids.tolist())
+            records.append(TokenRecord(prompt, ids, np.zeros(len(ids), dtype=np.float32), allowed))
+        return records
+
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
         """One response a request, in order; each depends on its own seed, not on what it is batched with."""
         sequences = self.begin(requests, sampling)

@@ -28,23 +28,22 @@ def likelihood(
     records: Sequence[TokenRecord],
     *,
     temperature: float = 1.0,
-    constrained: bool = True,
     sums: bool = False,
 ) -> Likelihood:
-    """The likelihood of the recorded answers under a language model, in one forward pass.
+    """The likelihood of the recorded answers under a language model, in one forward pass: among the tokens that were
+    allowed, where the records have them.
 
     Args:
         model: a causal language model.
         records: prompts and answers; every one must have at least one choice.
         temperature: the one that the answers were drawn with.
-        constrained: renormalise over the tokens that were allowed, where the records have them.
         sums: with `norm_squared`, `sum_squared` and `sum_cubed`.
     """
     device = model.device
     ids = np.zeros((len(records), max(map(len, records))), dtype=np.int64)
     for row, record in enumerate(records):
         ids[row, : len(record)] = np.concatenate((record.prompt_ids, record.token_ids))
-    choices = [record.choices if constrained else np.arange(len(record.token_ids)) for record in records]
+    choices = [record.choices for record in records]
     rows = np.repeat(np.arange(len(records)), [len(positions) for positions in choices])
     # The padding is on the right, where causal attention never looks; position p - 1 predicts the token at p.
     columns = np.concatenate(
@@ -53,7 +52,7 @@ def likelihood(
     tokens = torch.from_numpy(ids[rows, columns]).to(device)
     hidden = model.get_decoder()(input_ids=torch.from_numpy(ids).to(device), use_cache=False).last_hidden_state
     allowed = [
-        None if record.allowed is None or not constrained else record.allowed[position]
+        None if record.allowed is None else record.allowed[position]
         for record, positions in zip(records, choices, strict=True)
         for position in positions
     ]

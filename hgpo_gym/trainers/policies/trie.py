@@ -34,6 +34,14 @@ class TokenTrie:
         """The node that an allowed token leads to."""
         return self._children[node][token]
 
+    def along(self, tokens: Sequence[int]) -> tuple[np.ndarray, ...]:
+        """int64[A] before each token of an allowed sequence: the tokens that may come there."""
+        node, allowed = 0, []
+        for token in tokens:
+            allowed.append(self.allowed(node))
+            node = self._children[node][token]
+        return tuple(allowed)
+
     def forced(self, node: int) -> list[int]:
         """The rest of the sequence if it is the only one left below this node, else []."""
         rest = []

@@ -62,10 +62,13 @@ class MadeUpPlans:
     Args:
         template: what prompts and answers look like.
         seed: any text.
+
+    Attributes:
+        subgoal: the one in force; empty where there is none yet.
     """
 
     def __init__(self, template: PromptTemplate, seed: str):
-        self._template, self._subgoal = template, ""
+        self._template, self.subgoal = template, ""
         self._generator = np.random.default_rng(hash_text(seed))
 
     def put(self, prompt: str, action: str) -> tuple[str, str]:
@@ -73,10 +76,10 @@ class MadeUpPlans:
         template = self._template
         if template.subgoals is None:
             return prompt, template.write_answer(action)
-        prompt, answers = template.show_subgoal(prompt, self._subgoal), template.write_answers(action, self._subgoal)
-        if self._subgoal and self._generator.random() < MADE_UP_KEEPS:
+        prompt, answers = template.show_subgoal(prompt, self.subgoal), template.write_answers(action, self.subgoal)
+        if self.subgoal and self._generator.random() < MADE_UP_KEEPS:
             return prompt, answers[0]
         names = template.subgoals or [action]
         taken = int(self._generator.integers(len(names)))
-        self._subgoal = names[taken]
+        self.subgoal = names[taken]
         return prompt, answers[len(answers) - len(names) + taken]

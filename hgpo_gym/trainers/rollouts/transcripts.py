@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate
-from hgpo_gym.trainers.policies.base import Moment
+from hgpo_gym.trainers.policies.base import Moment, Request
 from hgpo_gym.trainers.rollouts.plans import MadeUpPlans
 from hgpo_gym.trainers.rollouts.rollout import Rollout, StepText
 
@@ -20,8 +20,8 @@ class Transcript:
     won: bool
     steps: tuple[StepText, ...]
 
-    def prompts(self, memory: Memory, template: PromptTemplate) -> Iterator[tuple[str, str]]:
-        """The (prompt, answer) of every step, as a policy with this memory and template would see them.
+    def requests(self, memory: Memory, template: PromptTemplate) -> Iterator[tuple[Request, str]]:
+        """The (request, answer) of every step, as a policy with this memory and template would be asked.
 
         The answer is the expert's where there was one, also where something else was done. Where answers have a plan,
         it is made up, by chance: transcripts have none.
@@ -30,8 +30,12 @@ class Transcript:
         plans = MadeUpPlans(template, self.task_id)
         for step in self.steps:
             context = memory.observe(step.observation, step.admissible_actions, step.action_descriptions)
-            answer = step.action if step.expert_action is None else step.expert_action
-            yield plans.put(template.render(step.task, context), answer)
+            action = step.action if step.expert_action is None else step.expert_action
+            answers = tuple(
+                text for one in step.admissible_actions for text in template.write_answers(one, plans.subgoal)
+            )
+            prompt, written = plans.put(template.render(step.task, context), action)
+            yield Request(prompt, answers, task=step.task), written
             memory.record(step.action)
 
     def moments(self) -> Iterator[tuple[Moment, str]]:

@@ -63,7 +63,7 @@ def _step(
     batch: list[TokenRecord],
     max_batch_tokens: int,
 ) -> float:
-    tokens = sum(len(record.token_ids) for record in batch)
+    tokens = sum(len(record.choices) for record in batch)
     optimizer.zero_grad(set_to_none=True)
     total = 0.0
     for part in length_sorted_batches([len(record) for record in batch], max_batch_tokens):
