@@ -229,3 +229,18 @@ def test_a_prompt_can_say_what_actions_stand_for():
     memory.reset()
     unexplained = memory.observe("Results", ("click[a1]", "click[next]"))
     assert template.render("buy", unexplained) == PromptTemplate.named("bare").render("buy", unexplained)
+
+
+def test_answers_can_be_numbers_of_actions():
+    template = PromptTemplate.named("numbered")
+    actions = ("click[a1]", "click[next]")
+    context = Memory().observe("Results", actions, ("Red cup", ""))
+    assert template.render("buy", context) == "buy\nResults\n(1: click[a1] (Red cup), 2: click[next])\n>"
+    assert [template.write_answer(action, actions=actions) for action in actions] == ["1", "2"]
+    assert template.read(" 2 ", actions) == ("click[next]", True)
+    for nonsense in ("0", "3", "-1", "1.0", "click[next]", "", "9" * 5000, "\u0662"):
+        assert template.read(nonsense, actions) == ("", False), nonsense
+    with pytest.raises(ValueError, match="'search' is not among the actions that have a number"):
+        template.write_answer("search", actions=actions)
+    thinking = replace(template, answer="<think>hm</think><action>{number}</action>", action_pattern=None)
+    assert thinking.read(thinking.write_answer("click[next]", actions=actions), actions) == ("click[next]", True)

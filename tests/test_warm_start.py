@@ -89,6 +89,26 @@ def test_imitated_choices_are_those_among_admissible_answers(tmp_path):
     assert not {"left", "right"} & {answer.text for answer in free}
 
 
+@pytest.mark.parametrize("loss", ["tokens", "choices"])
+def test_a_model_that_answers_by_number_learns_from_the_expert(loss, tmp_path, capsys):
+    numbered = ["prompt=numbered", "evaluation.split=train", "evaluation.decoding_seeds=1", "rollout.num_tasks=2"]
+    imitating = ["warmstart.episodes=60", "warmstart.epochs=8", "warmstart.batch_size=8"]
+    settings = [*TINY, *numbered, *imitating, "trainer.iterations=1"]
+    assert (
+        train(tmp_path / "run", f"warmstart.loss={loss}", "warmstart.source=expert", base=settings)["success_before"]
+        > 0.9
+    )
+    status, out, _ = run(capsys, "eval", *settings, "policy=expert")
+    assert status == 0
+    assert '"success": 1.0' in out
+
+
+def test_where_no_actions_are_listed_none_has_a_number(capsys, tmp_path):
+    status, _, err = run(capsys, "eval", "env=secret_word", "policy=random", "prompt=numbered", "engine.constrain=none")
+    assert status == 2
+    assert "prompt.answer='{number}' is the number of an action, and this environment lists none" in err
+
+
 def test_choices_need_admissible_answers(capsys):
     status, _, err = run(capsys, "train", *TINY, "warmstart.loss=choices", "engine.constrain=none")
     assert status == 2

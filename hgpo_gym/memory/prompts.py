@@ -2,7 +2,9 @@
 
 import re
 import string
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -13,15 +15,16 @@ from hgpo_gym.memory.plans import write_plan
 from hgpo_gym.memory.readings import READINGS, Reading
 from hgpo_gym.suggest import unknown_name
 
+ACTIONS = ("admissible_actions", "described_actions", "numbered_actions")
 PLACEHOLDERS = {
-    "first": {"task", "observation", "admissible_actions", "described_actions", "step"},
-    "later": {"task", "observation", "admissible_actions", "described_actions", "step", "history", "history_steps"},
+    "first": {"task", "observation", *ACTIONS, "step"},
+    "later": {"task", "observation", *ACTIONS, "step", "history", "history_steps"},
     "past_step": {"observation", "action", "step"},
-    "answer": {"action"},
+    "answer": {"action", "number"},
     "subgoal_line": {"subgoal"},
 }
-NEEDED = {"first": "observation", "later": "observation", "answer": "action"}
-"""The placeholder that a text cannot do without."""
+NEEDED = {"first": ("observation",), "later": ("observation",), "answer": ("action", "number")}
+"""The placeholders of which a text cannot do without one."""
 
 UNEXPLAINED = (
     "This prompt does not tell how to answer, and takes the whole answer as the action: prompt=instruct suits models "
@@ -35,16 +38,16 @@ class PromptTemplate:
 
     Attributes:
         first: the prompt where there is no history to show; may use {task}, {observation}, {admissible_actions},
-            {described_actions} (the same, each with what it stands for where the environment says so) and {step} (steps
-            taken before).
+            {described_actions} (the same, each with what it stands for where the environment says so),
+            {numbered_actions} (those, each after its number, from 1) and {step} (steps taken before).
         later: the prompt with history; also {history} and {history_steps} (past steps shown).
         past_step: one past step of {history}; may use {observation}, {action} and {step} (1 is the first).
-        admissible_separator: what joins the actions of {admissible_actions} and {described_actions}.
-        answer: the shortest answer that means {action}; what scripted policies, warm starts and constrained generation
-            give.
-        action_pattern: regular expression whose first group is the action in the policy's answer (dot matches line
-            ends). An answer that does not match acts as the empty action, which no environment admits. None where
-            answers have the form `<think>...</think><action>...</action>`.
+        admissible_separator: what joins the actions in these lists.
+        answer: the shortest answer that means {action}, or the action with that {number}; what scripted policies, warm
+            starts and constrained generation give.
+        action_pattern: regular expression whose first group is the action, or its number, in the policy's answer (dot
+            matches line ends). An answer that does not match acts as the empty action, which no environment admits.
+            None where answers have the form `<think>...</think><action>...</action>`.
         answer_reading: how answers of that form are read, see `readings`: `strict` or `published`.
         subgoals: None where answers have no plan. Otherwise each begins with one, see `plans`; these are the subgoals
             that scripted policies, warm starts and constrained generation choose among, none where only a free text
@@ -86,8 +89,12 @@ class PromptTemplate:
     def check_complete(self) -> None:
         """Raise ValueError where a prompt leaves out the observation, or an answer its action: nobody can act so."""
         for name, needed in NEEDED.items():
-            if needed not in {field for _, field, _, _ in string.Formatter().parse(getattr(self, name))}:
-                raise ValueError(f"prompt.{name}={getattr(self, name)!r} leaves out {{{needed}}}: put it in.")
+            if not self._placeholders(name) & set(needed):
+                one = " or ".join(f"{{{placeholder}}}" for placeholder in needed)
+                raise ValueError(f"prompt.{name}={getattr(self, name)!r} leaves out {one}: put it in.")
+
+    def _placeholders(self, name: str) -> set[str | None]:
+        return {field for _, field, _, _ in string.Formatter().parse(getattr(self, name))}
 
     @classmethod
     def named(cls, name: str) -> "PromptTemplate":
@@ -106,15 +113,19 @@ class PromptTemplate:
     @property
     def unexplained(self) -> bool:
         """Whether it is one of the package's that do not say how to answer, for models that were trained on them."""
-        return self in map(PromptTemplate.named, ("bare", "brief", "described"))
+        return self in map(PromptTemplate.named, ("bare", "brief", "described", "numbered"))
 
     def render(self, task: str, context: Context) -> str:
         """The prompt of one step."""
+        described = _described(context)
         known = {
             "task": task,
             "observation": context.observation,
             "admissible_actions": self.admissible_separator.join(context.admissible_actions),
-            "described_actions": self.admissible_separator.join(_described(context)),
+            "described_actions": self.admissible_separator.join(described),
+            "numbered_actions": self.admissible_separator.join(
+                f"{number}: {action}" for number, action in enumerate(described, 1)
+            ),
             "step": context.step,
         }
         if not context.history:
@@ -130,30 +141,56 @@ class PromptTemplate:
         """The prompt of an answer with a plan, below the subgoal in force; any other prompt as it is."""
         return prompt if self.subgoals is None else self.subgoal_line.format(subgoal=subgoal or "none") + prompt
 
-    def write_answer(self, action: str, subgoal: str = "") -> str:
-        """The shortest answer that means this action; with a plan the first of `write_answers`."""
-        return self.write_answers(action, subgoal)[0]
+    @cached_property
+    def numbered(self) -> bool:
+        """Whether answers say the number of an action."""
+        return "number" in self._placeholders("answer")
 
-    def write_answers(self, action: str, subgoal: str = "") -> list[str]:
+    def write_answer(self, action: str, subgoal: str = "", actions: Sequence[str] = ()) -> str:
+        """The shortest answer that means this action; with a plan the first of `write_answers`."""
+        return self.write_answers(action, subgoal, actions)[0]
+
+    def write_answers(self, action: str, subgoal: str = "", actions: Sequence[str] = ()) -> list[str]:
         """The shortest answers that mean this action: with a plan, those that keep the subgoal in force, if there is
-        one, and that switch to each of `subgoals`."""
-        written = self.answer.format(action=action)
+        one, and that switch to each of `subgoals`.
+
+        Args:
+            action: what is done.
+            subgoal: the one in force.
+            actions: all that there are, in order, where answers say numbers.
+
+        Raises:
+            ValueError: answers say numbers, and this action has none.
+        """
+        if self.numbered and action not in actions:
+            raise ValueError(f"prompt.answer={self.answer!r}: {action!r} is not among the actions that have a number.")
+        written = self.answer.format(action=action, number=actions.index(action) + 1 if self.numbered else 0)
         if self.subgoals is None:
             return [written]
         kept = [write_plan(subgoal, switches=False)] if subgoal else []
         taken = [write_plan(other, switches=True) for other in self.subgoals or [action]]
         return [plan + written for plan in kept + taken]
 
-    def read(self, answer: str) -> Reading:
-        """The action in the policy's answer, and whether that has the form."""
-        if self.action_pattern is None:
-            return READINGS[self.answer_reading](answer)
-        match = re.search(self.action_pattern, answer, flags=re.DOTALL)
-        return Reading(match.group(1).strip(), in_form=True) if match else Reading("", in_form=False)
+    def read(self, answer: str, actions: Sequence[str] = ()) -> Reading:
+        """The action in the policy's answer, and whether that has the form.
 
-    def parse_action(self, answer: str) -> str:
-        """The action in the policy's answer, stripped; empty if there is none."""
-        return self.read(answer).action
+        Args:
+            answer: the text.
+            actions: all that there are, in order, where answers say numbers.
+        """
+        if self.action_pattern is None:
+            reading = READINGS[self.answer_reading](answer)
+        else:
+            match = re.search(self.action_pattern, answer, flags=re.DOTALL)
+            reading = Reading(match.group(1).strip(), in_form=True) if match else Reading("", in_form=False)
+        if not self.numbered:
+            return reading
+        number = int(reading.action) if re.fullmatch("[0-9]{1,9}", reading.action) else 0
+        return reading._replace(action=actions[number - 1]) if 1 <= number <= len(actions) else Reading("", False)
+
+    def parse_action(self, answer: str, actions: Sequence[str] = ()) -> str:
+        """The action in the policy's answer, stripped; empty if there is none. See `read`."""
+        return self.read(answer, actions).action
 
 
 def _described(context: Context) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.memory.plans import Plan, read_plan
 from hgpo_gym.memory.prompts import PromptTemplate
-from hgpo_gym.trainers.policies.base import Moment, Request, Response, TokenRecord
+from hgpo_gym.trainers.policies.base import CannotAnswerError, Moment, Request, Response, TokenRecord
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, StepText
 from hgpo_gym.trainers.rollouts.teams.base import Said, Team, keys_of_role
 
@@ -86,6 +86,7 @@ class Player:
         self._said: tuple[Said, ...]
         self._role: str
         self._asked = ""
+        self._choices: Sequence[str] = ()
         self._row_of_action: Row | None
         self._begin_turn(prompt, info, ())
 
@@ -151,8 +152,15 @@ class Player:
         """What the policy is asked now."""
         role, acts = self._role, self._role == self._team.acting
         expert_action = self._info.get("expert_action") if acts else None
-        choices = self._team.answers(role, self._info["admissible_actions"], self._said)
-        answers = [(text, choice) for choice in choices for text in template.write_answers(choice, self._subgoal)]
+        choices = self._choices = self._team.answers(role, self._info["admissible_actions"], self._said)
+        if template.numbered and not choices:
+            raise CannotAnswerError(
+                f"prompt.answer={template.answer!r} is the number of an action, and "
+                f"{f'the role {role!r}' if role else 'this environment'} lists none: choose another prompt."
+            )
+        answers = [
+            (text, choice) for choice in choices for text in template.write_answers(choice, self._subgoal, choices)
+        ]
         self._asked = template.show_subgoal(self._team.prompt(role, self._prompt, self._said), self._subgoal)
         task, context, said, subgoal = self._info["task"], self._info["context"], self._said, self._subgoal
 
@@ -163,7 +171,9 @@ class Player:
         return Request(
             prompt=self._asked,
             answers=tuple(text for text, _ in answers),
-            expert_answer=None if expert_action is None else template.write_answer(expert_action, self._subgoal),
+            expert_answer=None
+            if expert_action is None
+            else template.write_answer(expert_action, self._subgoal, choices),
             seed=(*self._seed, len(self.rows)),
             task=task,
             context_keys=tuple(self._keys(seen=True).tolist()),
@@ -176,7 +186,7 @@ class Player:
 
     def hear(self, template: PromptTemplate, response: Response) -> str | None:
         """Take in the policy's answer. Returns the action where the turn is over, None where somebody else speaks."""
-        action, in_form = template.read(response.text)
+        action, in_form = template.read(response.text, self._choices)
         plan = None if template.subgoals is None else read_plan(response.text, self._subgoal)
         in_form = in_form and (plan is None or plan.in_form)
         acts = self._role == self._team.acting

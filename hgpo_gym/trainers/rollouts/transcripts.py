@@ -32,9 +32,11 @@ class Transcript:
             context = memory.observe(step.observation, step.admissible_actions, step.action_descriptions)
             action = step.action if step.expert_action is None else step.expert_action
             answers = tuple(
-                text for one in step.admissible_actions for text in template.write_answers(one, plans.subgoal)
+                text
+                for one in step.admissible_actions
+                for text in template.write_answers(one, plans.subgoal, step.admissible_actions)
             )
-            prompt, written = plans.put(template.render(step.task, context), action)
+            prompt, written = plans.put(template.render(step.task, context), action, step.admissible_actions)
             yield Request(prompt, answers, task=step.task), written
             memory.record(step.action)
 

@@ -107,7 +107,8 @@ class EpisodesVecEnv(VecEnv):
         """int8[rows, length]"""
         observations = []
         for row in rows:
-            answers = [self._env.prompt.write_answer(action) for action in self._infos["admissible_actions"][row]]
+            actions = self._infos["admissible_actions"][row]
+            answers = [self._env.prompt.write_answer(action, actions=actions) for action in actions]
             self.actions_left_out += max(0, len(answers) - self.features.actions)
             observations.append(read(self.features, self._prompts[row], answers))
         return np.stack(observations)
