@@ -125,11 +125,15 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
         league_page.main([str(page), str(rows)])
 
 
-def test_the_page_on_the_league_is_that_of_its_runs():
-    """`python -m benchmarks.league_page docs/league.md` and these files bring it up to date."""
-    results = [ROOT / "benchmarks" / "results" / name for name in ("league_headline.csv", "league_mazes.csv")]
-    page = (ROOT / "docs" / "league.md").read_text()
-    assert league_page.rewritten(page, league_page.League(results)) == page
+@pytest.mark.parametrize(
+    ("page", "results"),
+    [("league.md", ["league_headline.csv", "league_mazes.csv"]), ("league_warm.md", ["league_warm.csv"])],
+)
+def test_the_pages_on_the_league_are_those_of_its_runs(page, results):
+    """`python -m benchmarks.league_page docs/<page>` and these files bring it up to date."""
+    text = (ROOT / "docs" / page).read_text()
+    runs = league_page.League([ROOT / "benchmarks" / "results" / name for name in results])
+    assert league_page.rewritten(text, runs) == text
 
 
 def test_some_of_the_environments_can_be_played_alone(tmp_path, capsys):
