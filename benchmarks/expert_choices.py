@@ -61,7 +61,7 @@ class Beside:
         ]
         answers = self._policy.generate([request for request, _ in choices], GREEDY)
         self.asked += [
-            (kind(expected), answer.text == expected, 1 / len(request.answers))
+            (kind(request.choices[request.answers.index(expected)]), answer.text == expected, 1 / len(request.answers))
             for (request, expected), answer in zip(choices, answers, strict=True)
         ]
         return right
