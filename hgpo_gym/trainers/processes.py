@@ -4,6 +4,7 @@ They are started by `accelerate launch` or `torchrun`. Everything that they say 
 also the case of one process, which has nothing to say.
 """
 
+import atexit
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -21,7 +22,8 @@ LONGEST_WAIT = timedelta(hours=12)
 """For each other: a warm start takes one process as long as it takes. If one dies, its launcher ends the others."""
 
 _ENDED: list["torch.distributed.ProcessGroup | None"] = []
-"""Process groups that were closed, kept until the process ends: see `SeveralProcesses.close`."""
+"""Process groups that were closed, kept until Python is about to end: see `SeveralProcesses.close`."""
+atexit.register(_ENDED.clear)
 
 T = TypeVar("T")
 
