@@ -15,10 +15,10 @@ from hgpo_gym.memory.plans import write_plan
 from hgpo_gym.memory.readings import READINGS, Reading
 from hgpo_gym.suggest import unknown_name
 
-ACTIONS = ("admissible_actions", "described_actions", "numbered_actions")
+ACTION_LISTS = ("admissible_actions", "described_actions", "numbered_actions")
 PLACEHOLDERS = {
-    "first": {"task", "observation", *ACTIONS, "step"},
-    "later": {"task", "observation", *ACTIONS, "step", "history", "history_steps"},
+    "first": {"task", "observation", *ACTION_LISTS, "step"},
+    "later": {"task", "observation", *ACTION_LISTS, "step", "history", "history_steps"},
     "past_step": {"observation", "action", "step"},
     "answer": {"action", "number"},
     "subgoal_line": {"subgoal"},

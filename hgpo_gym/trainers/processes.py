@@ -123,8 +123,8 @@ class SeveralProcesses(Processes):
     def close(self) -> None:
         import torch
 
-        # DDP's reducer, if it were the last to let go of the group, would end it with Python's lock held and wait for a
-        # thread of gloo that wants the lock, for ever. A name in Python ends it without.
+        # If DDP's reducer were the last to let go of the group, it would join a thread of gloo with Python's lock held,
+        # which that thread may be waiting for. Python's own reference gives the lock up first.
         _ENDED.append(torch.distributed.group.WORLD)
         self.accelerator.end_training()
 

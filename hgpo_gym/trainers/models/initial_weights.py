@@ -76,7 +76,8 @@ def _make(
             seed=model.seed,
             on_progress=lambda done, steps, loss: tick(done, steps, f"loss {loss:.3f}"),
         )
-    progress.line(f"Warm start: {len(records)} actions, loss {loss:.4f} nats a token in the last epoch")
+    unit = "choice" if constrain == "admissible" else "token"
+    progress.line(f"Warm start: {len(records)} actions, loss {loss:.4f} nats a {unit} in the last epoch")
     return made, tokenizer
 
 

@@ -20,7 +20,7 @@ def imitate(
     seed: int,
     on_progress: Callable[[int, int, float], None] | None = None,
 ) -> float:
-    """Minimise the negative log-likelihood of the recorded answers, mean over tokens, by AdamW.
+    """Minimise the negative log-likelihood of the recorded answers, mean over the tokens that had a choice, by AdamW.
 
     The learning rate falls to 0 in a straight line.
 
@@ -33,7 +33,7 @@ def imitate(
         seed: of the order in which answers are visited, and of dropout.
         on_progress: called with (steps done, steps in all, loss).
 
-    Returns the mean loss of the last epoch, nats a token.
+    Returns the mean loss of the last epoch, nats a token that had a choice.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0)
     generator = np.random.default_rng(seed)
@@ -63,12 +63,12 @@ def _step(
     batch: list[TokenRecord],
     max_batch_tokens: int,
 ) -> float:
-    tokens = sum(len(record.choices) for record in batch)
+    choices = sum(len(record.choices) for record in batch)
     optimizer.zero_grad(set_to_none=True)
     total = 0.0
     for part in length_sorted_batches([len(record) for record in batch], max_batch_tokens):
         result = likelihood([batch[index] for index in part])
-        loss = -result.logprobs.sum() / tokens
+        loss = -result.logprobs.sum() / choices
         loss.backward()
         total += loss.item()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
