@@ -1,18 +1,23 @@
 """What a model learns from before training, and when what was kept of it is made anew."""
 
+import shutil
 import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.envs import TextEnv, Turn, register
 from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.files import cache_dir
 from hgpo_gym.plugins import load_plugins
 from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.models import initial_weights as initial_weights_module
 from hgpo_gym.trainers.models.initial_weights import initial_weights
 from hgpo_gym.trainers.policies import Request, Sampling
+from hgpo_gym.trainers.policies.huggingface import checkpoint_activations
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
 from tests.commands import run
@@ -87,6 +92,32 @@ def test_imitated_choices_are_those_among_admissible_answers(tmp_path):
     policy.constrain = "none"
     free = policy.generate([Request("a hall\n>", ("left", "right"), seed=(n,)) for n in range(20)], Sampling())
     assert not {"left", "right"} & {answer.text for answer in free}
+
+
+@pytest.mark.parametrize("kind", ["tiny", "scorer"])
+def test_imitation_computes_as_an_update_does(kind, monkeypatch):
+    """In the precision that is set, which rounds; checkpoints of activations change nothing."""
+    checkpointed = []
+    monkeypatch.setattr(
+        initial_weights_module,
+        "checkpoint_activations",
+        lambda model: checkpointed.append(checkpoint_activations(model)),
+    )
+
+    def weights(*overrides):
+        settings = load_run([*TINY, f"model={kind}", "warmstart.source=expert", *overrides])
+        return torch.cat(
+            [one.detach().flatten() for one in settings.model.initial(settings, Progress()).model.parameters()]
+        )
+
+    exact, rounded = weights(), weights("trainer.precision=bfloat16")
+    assert exact.dtype == rounded.dtype == torch.float32
+    assert 0 < (exact - rounded).abs().max() < 0.05
+    if kind == "tiny":
+        shutil.rmtree(cache_dir() / "models")
+        assert not checkpointed
+        assert torch.equal(weights("trainer.gradient_checkpointing=true"), exact)
+        assert len(checkpointed) == 1
 
 
 @pytest.mark.parametrize("loss", ["tokens", "choices"])

@@ -106,6 +106,7 @@ def make_model(steps: Sequence[Step], seed: int = 0) -> "tuple[PreTrainedModel, 
         settings,
         likelihood=partial(likelihood, model),
         max_batch_tokens=2048,
+        precision="float32",
         seed=seed,
     )
     return model, tokenizer

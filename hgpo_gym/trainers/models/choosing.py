@@ -65,7 +65,7 @@ class ChoosingModel(Section):
         settings = {name: dict(run.resolved[name]) for name in ("model", "warmstart")}
         del settings["model"]["threads"], settings["warmstart"]["new_model"]
         made_by = source_digest(choosing, imitation, *self.made_by)
-        folder = cache_dir() / "models" / content_key([made_by, settings, episodes_key])
+        folder = cache_dir() / "models" / content_key([made_by, settings, run.trainer.precision, episodes_key])
         if not folder.exists():
             policy = self._imitated(
                 run, [one for one in episodes if one.won or run.warmstart.source == "random"], progress
@@ -87,6 +87,7 @@ class ChoosingModel(Section):
                 run.warmstart,
                 likelihood=partial(policy.likelihood, temperature=1.0),
                 max_batch_tokens=run.trainer.max_batch_tokens,
+                precision=run.trainer.precision,
                 seed=self.seed,
                 on_progress=lambda done, steps, loss: tick(done, steps, f"loss {loss:.3f}"),
             )

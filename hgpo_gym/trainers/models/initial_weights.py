@@ -12,7 +12,13 @@ from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettings
 from hgpo_gym.trainers.policies import huggingface, likelihood
 from hgpo_gym.trainers.policies.base import TokenRecord
-from hgpo_gym.trainers.policies.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
+from hgpo_gym.trainers.policies.huggingface import (
+    checkpoint_activations,
+    load_model,
+    make_tiny_model,
+    save_model,
+    train_tokenizer,
+)
 from hgpo_gym.trainers.policies.language_model import Constraint, LanguageModelPolicy
 from hgpo_gym.trainers.rollouts.transcripts import Transcript
 from hgpo_gym.trainers.warm_start import imitation
@@ -42,6 +48,7 @@ def initial_weights(run: "RunSettings", model: LanguageModelSettings, progress: 
     del settings["warmstart"]["new_model"]  # `source` says what it came to
     settings["model"]["files"] = _stamps(model.path)
     settings["engine"] = _reading(run)  # what imitation saw
+    settings["trainer"] = {"precision": run.trainer.precision}
     episodes, episodes_key = episodes_to_imitate(run, model.seed, progress)
     made_by = source_digest(huggingface, imitation, likelihood, memory_module, prompt_templates)
     folder = cache_dir() / "models" / content_key([made_by, settings, episodes_key])
@@ -63,6 +70,8 @@ def _make(
     source = run.warmstart.source
     if source == "none":
         return made, tokenizer
+    if run.trainer.gradient_checkpointing:
+        checkpoint_activations(made)
     constrain: Constraint = "admissible" if run.warmstart.loss == "choices" else "none"
     policy = LanguageModelPolicy(made, tokenizer, constrain=constrain, **_reading(run))
     records = _records(policy, run, [episode for episode in episodes if episode.won or source == "random"])
@@ -73,6 +82,7 @@ def _make(
             run.warmstart,
             likelihood=partial(likelihood.likelihood, made),
             max_batch_tokens=run.trainer.max_batch_tokens,
+            precision=run.trainer.precision,
             seed=model.seed,
             on_progress=lambda done, steps, loss: tick(done, steps, f"loss {loss:.3f}"),
         )

@@ -7,6 +7,7 @@ import torch
 
 from hgpo_gym.trainers.policies.base import Likelihood, TokenRecord
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
+from hgpo_gym.trainers.policies.likelihood import computing_in
 from hgpo_gym.trainers.settings import WarmStartSettings
 
 
@@ -17,6 +18,7 @@ def imitate(
     *,
     likelihood: Callable[[list[TokenRecord]], Likelihood],
     max_batch_tokens: int,
+    precision: str,
     seed: int,
     on_progress: Callable[[int, int, float], None] | None = None,
 ) -> float:
@@ -30,6 +32,7 @@ def imitate(
         likelihood: of recorded answers under the model.
         settings: epochs, batch size (answers an optimiser step) and learning rate.
         max_batch_tokens: padded tokens in one forward pass.
+        precision: what passes compute in, `float32` (as the weights are) or `bfloat16`.
         seed: of the order in which answers are visited, and of dropout.
         on_progress: called with (steps done, steps in all, loss).
 
@@ -48,7 +51,7 @@ def imitate(
         losses = []
         for start in range(0, len(records), settings.batch_size):
             batch = [records[index] for index in order[start : start + settings.batch_size]]
-            losses.append(_step(model, likelihood, optimizer, batch, max_batch_tokens))
+            losses.append(_step(model, likelihood, optimizer, batch, max_batch_tokens, precision))
             schedule.step()
             done += 1
             if on_progress:
@@ -62,12 +65,14 @@ def _step(
     optimizer: torch.optim.Optimizer,
     batch: list[TokenRecord],
     max_batch_tokens: int,
+    precision: str,
 ) -> float:
     choices = sum(len(record.choices) for record in batch)
     optimizer.zero_grad(set_to_none=True)
     total = 0.0
     for part in length_sorted_batches([len(record) for record in batch], max_batch_tokens):
-        result = likelihood([batch[index] for index in part])
+        with computing_in(precision, model):
+            result = likelihood([batch[index] for index in part])
         loss = -result.logprobs.sum() / choices
         loss.backward()
         total += loss.item()
