@@ -44,7 +44,7 @@ demo: install
 	$(BIN)/hgpo-gym compare experiment=demo out=runs/demo
 
 test: install
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-vllm: .venv-vllm/installed
 	.venv-vllm/bin/python -m pytest tests/vllm
