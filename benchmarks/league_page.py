@@ -4,9 +4,10 @@
     python -m benchmarks.league_page docs/league.md benchmarks/results/league_headline.csv
 
 Replaces what stands in the page between `<!-- league: NAME -->` and `<!-- end -->`. NAME is `while training` or `in the
-end` (success of every algorithm in every environment, and its mean rank), `cost`, or the name of an environment (what
-its runs tell). Algorithms that are not in every environment are left out, and so is an environment from scores in which
-its algorithms do not differ. Options that have their default are left out of names.
+end` (success of every algorithm in every environment, and its mean rank), the same with `, less ALGORITHM` (mean
+differences at the same seed, in points, with 95 % bootstrap intervals over the seeds that both have), `cost`, or the
+name of an environment (what its runs tell). Algorithms that are not in every environment are left out, and so is an
+environment from scores in which its algorithms do not differ. Options that have their default are left out of names.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import numpy as np
 from benchmarks.equal_cost import in_percent
 from docs_site.markdown import table
 from hgpo_gym.advantages import ESTIMATORS
-from hgpo_gym.analysis.report.intervals import interquartile_mean, typical
+from hgpo_gym.analysis.report.intervals import Estimate, interquartile_mean, mean, typical
 from hgpo_gym.analysis.report.standings import best_against_each, mean_ranks
 
 BLOCK = re.compile(r"(?<=<!-- league: )(.+?)( -->\n).*?(?=<!-- end -->)", flags=re.DOTALL)
@@ -64,13 +65,22 @@ class League:
         Raises:
             ValueError: there is no such block.
         """
+        score, _, other = name.partition(", less ")
         if name in COLUMNS:
             return self._success(self.numbers(COLUMNS[name]))
+        if score in COLUMNS and other in self.algorithms:
+            return self._differences(COLUMNS[score], other)
         if name == "cost":
             return self._cost()
         if name in self._runs:
             return self._told(name)
-        raise ValueError(f"<!-- league: {name} -->: choose one of {', '.join((*COLUMNS, 'cost', *self._runs))}.")
+        names = (
+            *COLUMNS,
+            *(f"{score}, less {one}" for score in COLUMNS for one in self.algorithms),
+            "cost",
+            *self._runs,
+        )
+        raise ValueError(f"<!-- league: {name} -->: choose one of {'; '.join(names)}.")
 
     def _success(self, numbers: Numbers) -> str:
         """Interquartile means, and mean ranks, by which the rows stand."""
@@ -88,6 +98,21 @@ class League:
                 ]
                 for row in np.argsort(ranks.value, kind="stable")
             ),
+        )
+
+    def _differences(self, column: str, other: str) -> str:
+        """Of every algorithm and one of them, over the seeds that both have; the best on average first."""
+
+        def differences(own: Mapping[str, list[dict[str, str]]], name: str) -> Estimate:
+            scores, others = ({run["seed"]: float(run[column]) for run in own[one]} for one in (name, other))
+            return mean([scores[seed] - others[seed] for seed in scores if seed in others])
+
+        found = {
+            name: [differences(own, name) for own in self._runs.values()] for name in self.algorithms if name != other
+        }
+        ranked = sorted(found.items(), key=lambda one: -sum(estimate.value for estimate in one[1]))
+        return table(
+            ["algorithm", *self._runs], ([f"`{name}`", *map(in_percent, estimates)] for name, estimates in ranked)
         )
 
     def _cost(self) -> str:

@@ -104,13 +104,18 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
             ]
         )
     page.write_text(
-        "# Found\n\n<!-- league: while training -->\n<!-- end -->\n\n<!-- league: maze -->\nold\n<!-- end -->\nEnd.\n"
+        "# Found\n\n<!-- league: while training -->\n<!-- end -->\n\n<!-- league: maze -->\nold\n<!-- end -->\n"
+        "<!-- league: while training, less grpo -->\n<!-- end -->\nEnd.\n"
     )
     league_page.main([str(page), str(rows)])
     told = page.read_text()
     assert "| algorithm | mean rank | shop, 2 seeds, % | maze, 2 seeds, % |" in told
     assert "| `hgpo` | 1.0 (1.0 to 1.5) | 40.0 (30.0 to 50.0) | 90.0 (90.0 to 90.0) |\n| `grpo` | 2.0 " in told
     assert "- While training, 2 seeds do not tell hgpo and grpo apart" in told
+    assert (
+        "| algorithm | shop | maze |\n| --- | --- | --- |\n| `hgpo` | 10.0 (10.0 to 10.0) | 30.0 (30.0 to 30.0) |\n"
+        in told
+    )
     assert "- In the end" not in told  # all at 100 %
     assert "only_here" not in told
     assert "old" not in told
@@ -120,7 +125,8 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
     assert page.read_text() == told
     page.write_text("<!-- league: mase -->\n<!-- end -->\n")
     with pytest.raises(
-        ValueError, match="league: mase -->: choose one of while training, in the end, cost, shop, maze"
+        ValueError,
+        match=r"league: mase -->: choose one of while training; in the end; .*less hgpo; cost; shop; maze",
     ):
         league_page.main([str(page), str(rows)])
 
