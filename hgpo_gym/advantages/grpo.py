@@ -6,7 +6,9 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.statistics import episode_advantage
 
 
-def grpo(batch: StepBatch, *, norm: str = "mean_std_norm", episode_statistics: str = "trajectories") -> np.ndarray:
+def grpo(
+    batch: StepBatch, *, gamma: float = 1.0, norm: str = "mean_std_norm", episode_statistics: str = "trajectories"
+) -> np.ndarray:
     """Group Relative Policy Optimization (Shao et al., 2024, arXiv:2402.03300): every step of an episode gets the
     episode's return relative to the other episodes of its task.
 
@@ -16,9 +18,10 @@ def grpo(batch: StepBatch, *, norm: str = "mean_std_norm", episode_statistics: s
 
     Args:
         batch: the steps.
+        gamma: discount of the episode's return, from its first step on; 1 is none, as published.
         norm: `mean_std_norm`, or `mean_norm` without the division.
         episode_statistics: mean and deviation over `trajectories` or over `steps`, see `episode_advantage`.
 
-    Returns float64[N]. Raises ValueError on an unknown `norm` or `episode_statistics`.
+    Returns float64[N]. Raises ValueError on an unknown `norm` or `episode_statistics`, or a gamma outside [0, 1].
     """
-    return episode_advantage(batch, norm, episode_statistics)
+    return episode_advantage(batch, norm, episode_statistics, gamma)

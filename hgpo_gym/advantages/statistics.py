@@ -50,9 +50,10 @@ def later_in_sequence(values: np.ndarray, sequence: np.ndarray, place: np.ndarra
     return table[place + 1, sequence]
 
 
-def episode_returns(batch: StepBatch) -> np.ndarray:
-    """float64[N]: the undiscounted sum of rewards of the step's episode."""
-    return np.bincount(batch.trajectory_labels, weights=batch.reward)[batch.trajectory_labels]
+def episode_returns(batch: StepBatch, gamma: float = 1.0) -> np.ndarray:
+    """float64[N]: the sum of rewards of the step's episode, discounted from its first step on."""
+    rewards = batch.reward * gamma**batch.step
+    return np.bincount(batch.trajectory_labels, weights=rewards)[batch.trajectory_labels]
 
 
 def success(batch: StepBatch) -> np.ndarray:
@@ -176,7 +177,7 @@ def values_differ(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return differ
 
 
-def episode_advantage(batch: StepBatch, norm: str, episode_statistics: str) -> np.ndarray:
+def episode_advantage(batch: StepBatch, norm: str, episode_statistics: str, gamma: float = 1.0) -> np.ndarray:
     """float64[N]: the episode's return relative to its task group, standard deviation with n - 1.
 
     `episode_statistics` says what the mean and deviation are over: `trajectories`, one value an episode (the textbook
@@ -186,12 +187,13 @@ def episode_advantage(batch: StepBatch, norm: str, episode_statistics: str) -> n
     episode without another one in its group has no baseline and keeps its own return.
 
     Raises:
-        ValueError: an unknown norm or an unknown way to count.
+        ValueError: an unknown norm, an unknown way to count, or a discount that is not in [0, 1].
     """
     if episode_statistics not in EPISODE_STATISTICS:
         raise ValueError(unknown_name("episode_statistics", episode_statistics, EPISODE_STATISTICS))
+    check_shares(gamma=gamma)
     groups = batch.group_labels
-    returns = levelled(episode_returns(batch), groups)
+    returns = levelled(episode_returns(batch, gamma), groups)
     values = returns - batch.penalty
     one_each = batch.first_rows
     if episode_statistics == "trajectories":

@@ -103,8 +103,8 @@ def _middle(row: int) -> float:
     return TITLE + HEIGHT / 2 + (HEIGHT + GAP) * row
 
 
-def _episodes(batch: StepBatch, title: str) -> Panel:
-    returns = episode_returns(batch)
+def _episodes(batch: StepBatch, title: str, gamma: float = 1.0) -> Panel:
+    returns = episode_returns(batch, gamma)
     return Panel(f"{title}: the episode's return", returns, _colours(returns, batch.group_labels))
 
 
@@ -118,8 +118,8 @@ def _no_sets(_batch: StepBatch, _options: dict[str, Any]) -> list[Panel]:
     return []
 
 
-def _grpo(batch: StepBatch, _options: dict[str, Any]) -> list[Panel]:
-    return [_episodes(batch, "Task group")]
+def _grpo(batch: StepBatch, options: dict[str, Any]) -> list[Panel]:
+    return [_episodes(batch, "Task group", options["gamma"])]
 
 
 def _gigpo(batch: StepBatch, options: dict[str, Any]) -> list[Panel]:
