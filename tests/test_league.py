@@ -133,7 +133,14 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
 
 @pytest.mark.parametrize(
     ("page", "results"),
-    [("league.md", ["league_headline.csv", "league_mazes.csv"]), ("league_warm.md", ["league_warm.csv"])],
+    [
+        ("league.md", ["league_headline.csv", "league_mazes.csv"]),
+        ("league_warm.md", ["league_warm.csv"]),
+        (
+            "league_discount.md",
+            ["league_headline.csv", "league_mazes.csv", "league_warm.csv", "league_discount.csv"],
+        ),
+    ],
 )
 def test_the_pages_on_the_league_are_those_of_its_runs(page, results):
     """`python -m benchmarks.league_page docs/<page>` and these files bring it up to date."""
