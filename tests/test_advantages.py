@@ -46,7 +46,7 @@ def test_formulas_by_hand():
     records = batch(history_length=1, **two_episodes())
     # Returns with gamma 0.9: 9, 10 in episode a, 0, 0 in b; only the first steps share an observation.
     np.testing.assert_allclose(estimate("grpo", records, norm="mean_norm"), [5, 5, -5, -5])
-    np.testing.assert_allclose(estimate("grpo", records, norm="mean_norm", gamma=0.9), [4.5, 4.5, -4.5, -4.5])
+    np.testing.assert_allclose(estimate("grpo", records, norm="mean_norm", episode_gamma=0.9), [4.5, 4.5, -4.5, -4.5])
     np.testing.assert_allclose(estimate("gigpo", records, norm="mean_norm", gamma=0.9), [9.5, 5, -9.5, -5])
     np.testing.assert_allclose(estimate("hgpo", records, norm="mean_norm", gamma=0.9), [4.5, 0, -4.5, 0], rtol=2e-6)
     np.testing.assert_allclose(estimate("grpo", records), np.array([1, 1, -1, -1]) / np.sqrt(2), rtol=1e-6)
@@ -154,9 +154,9 @@ def test_a_lone_episode_keeps_its_return():
     ("name", "options", "message"),
     [
         ("hpgo", {}, "Unknown estimator 'hpgo'. Did you mean 'hgpo'?"),
-        ("grpo", {"weights": "paper"}, "Unknown option of grpo 'weights'"),
+        ("grpo", {"gamma": 0.9}, "Unknown option of grpo 'gamma'"),
         ("gigpo", {"norm": "std"}, "Unknown norm 'std'"),
-        ("grpo", {"gamma": 1.5}, "gamma=1.5"),
+        ("grpo", {"episode_gamma": 1.5}, "episode_gamma=1.5"),
         ("gigpo", {"gamma": 1.5}, "gamma=1.5"),
         ("hgpo", {"weights": "papr"}, "Did you mean 'paper'?"),
         ("hgpo", {"history_length": 3}, "context keys for levels 0 to 2"),

@@ -7,7 +7,11 @@ from hgpo_gym.advantages.statistics import episode_advantage
 
 
 def grpo(
-    batch: StepBatch, *, gamma: float = 1.0, norm: str = "mean_std_norm", episode_statistics: str = "trajectories"
+    batch: StepBatch,
+    *,
+    norm: str = "mean_std_norm",
+    episode_statistics: str = "trajectories",
+    episode_gamma: float = 1.0,
 ) -> np.ndarray:
     """Group Relative Policy Optimization (Shao et al., 2024, arXiv:2402.03300): every step of an episode gets the
     episode's return relative to the other episodes of its task.
@@ -18,10 +22,11 @@ def grpo(
 
     Args:
         batch: the steps.
-        gamma: discount of the episode's return, from its first step on; 1 is none, as published.
         norm: `mean_std_norm`, or `mean_norm` without the division.
         episode_statistics: mean and deviation over `trajectories` or over `steps`, see `episode_advantage`.
+        episode_gamma: discount of the episode's return, from its first step on; 1 is none, as published.
 
-    Returns float64[N]. Raises ValueError on an unknown `norm` or `episode_statistics`, or a gamma outside [0, 1].
+    Returns float64[N]. Raises ValueError on an unknown `norm` or `episode_statistics`, or an
+    `episode_gamma` outside [0, 1].
     """
-    return episode_advantage(batch, norm, episode_statistics, gamma)
+    return episode_advantage(batch, norm, episode_statistics, episode_gamma)

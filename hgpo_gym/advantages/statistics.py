@@ -50,9 +50,9 @@ def later_in_sequence(values: np.ndarray, sequence: np.ndarray, place: np.ndarra
     return table[place + 1, sequence]
 
 
-def episode_returns(batch: StepBatch, gamma: float = 1.0) -> np.ndarray:
+def episode_returns(batch: StepBatch, episode_gamma: float = 1.0) -> np.ndarray:
     """float64[N]: the sum of rewards of the step's episode, discounted from its first step on."""
-    rewards = batch.reward * gamma**batch.step
+    rewards = batch.reward * episode_gamma**batch.step
     return np.bincount(batch.trajectory_labels, weights=rewards)[batch.trajectory_labels]
 
 
@@ -177,7 +177,7 @@ def values_differ(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return differ
 
 
-def episode_advantage(batch: StepBatch, norm: str, episode_statistics: str, gamma: float = 1.0) -> np.ndarray:
+def episode_advantage(batch: StepBatch, norm: str, episode_statistics: str, episode_gamma: float = 1.0) -> np.ndarray:
     """float64[N]: the episode's return relative to its task group, standard deviation with n - 1.
 
     `episode_statistics` says what the mean and deviation are over: `trajectories`, one value an episode (the textbook
@@ -191,9 +191,9 @@ def episode_advantage(batch: StepBatch, norm: str, episode_statistics: str, gamm
     """
     if episode_statistics not in EPISODE_STATISTICS:
         raise ValueError(unknown_name("episode_statistics", episode_statistics, EPISODE_STATISTICS))
-    check_shares(gamma=gamma)
+    check_shares(episode_gamma=episode_gamma)
     groups = batch.group_labels
-    returns = levelled(episode_returns(batch, gamma), groups)
+    returns = levelled(episode_returns(batch, episode_gamma), groups)
     values = returns - batch.penalty
     one_each = batch.first_rows
     if episode_statistics == "trajectories":

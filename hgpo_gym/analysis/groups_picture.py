@@ -103,8 +103,8 @@ def _middle(row: int) -> float:
     return TITLE + HEIGHT / 2 + (HEIGHT + GAP) * row
 
 
-def _episodes(batch: StepBatch, title: str, gamma: float = 1.0) -> Panel:
-    returns = episode_returns(batch, gamma)
+def _episodes(batch: StepBatch, title: str, episode_gamma: float = 1.0) -> Panel:
+    returns = episode_returns(batch, episode_gamma)
     return Panel(f"{title}: the episode's return", returns, _colours(returns, batch.group_labels))
 
 
@@ -119,7 +119,7 @@ def _no_sets(_batch: StepBatch, _options: dict[str, Any]) -> list[Panel]:
 
 
 def _grpo(batch: StepBatch, options: dict[str, Any]) -> list[Panel]:
-    return [_episodes(batch, "Task group", options["gamma"])]
+    return [_episodes(batch, "Task group", options["episode_gamma"])]
 
 
 def _gigpo(batch: StepBatch, options: dict[str, Any]) -> list[Panel]:
