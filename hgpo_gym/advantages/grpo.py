@@ -26,7 +26,7 @@ def grpo(
         episode_statistics: mean and deviation over `trajectories` or over `steps`, see `episode_advantage`.
         episode_gamma: discount of the episode's return, from its first step on; 1 is none, as published.
 
-    Returns float64[N]. Raises ValueError on an unknown `norm` or `episode_statistics`, or an
-    `episode_gamma` outside [0, 1].
+    Returns float64[N]. Raises ValueError on an unknown `norm` or `episode_statistics`, or an `episode_gamma`
+    outside [0, 1].
     """
     return episode_advantage(batch, norm, episode_statistics, episode_gamma)
