@@ -5,9 +5,10 @@
 
 Replaces what stands in the page between `<!-- league: NAME -->` and `<!-- end -->`. NAME is `while training` or `in the
 end` (success of every algorithm in every environment, and its mean rank), the same with `, less ALGORITHM` (mean
-differences at the same seed, in points, with 95 % bootstrap intervals over the seeds that both have), `cost`, or the
-name of an environment (what its runs tell). Algorithms that are not in every environment are left out, and so is an
-environment from scores in which its algorithms do not differ. Options that have their default are left out of names.
+differences at the same seed, in points, with 95 % bootstrap intervals over the seeds that both have, and an asterisk
+where p is below 0.05 by flipping their signs), `cost`, or the name of an environment (what its runs tell). Algorithms
+that are not in every environment are left out, and so is an environment from scores in which its algorithms do not
+differ. Options that have their default are left out of names.
 """
 
 import argparse
@@ -21,9 +22,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.equal_cost import in_percent
+from benchmarks.league_runs import in_points
 from docs_site.markdown import table
 from hgpo_gym.advantages import ESTIMATORS
-from hgpo_gym.analysis.report.intervals import Estimate, interquartile_mean, mean, typical
+from hgpo_gym.analysis.report.intervals import interquartile_mean, typical
 from hgpo_gym.analysis.report.standings import best_against_each, mean_ranks
 
 BLOCK = re.compile(r"(?<=<!-- league: )(.+?)( -->\n).*?(?=<!-- end -->)", flags=re.DOTALL)
@@ -103,17 +105,15 @@ class League:
     def _differences(self, column: str, other: str) -> str:
         """Of every algorithm and one of them, over the seeds that both have; the best on average first."""
 
-        def differences(own: Mapping[str, list[dict[str, str]]], name: str) -> Estimate:
+        def differences(own: Mapping[str, list[dict[str, str]]], name: str) -> np.ndarray:
             scores, others = ({run["seed"]: float(run[column]) for run in own[one]} for one in (name, other))
-            return mean([scores[seed] - others[seed] for seed in scores if seed in others])
+            return np.array([scores[seed] - others[seed] for seed in scores if seed in others])
 
         found = {
             name: [differences(own, name) for own in self._runs.values()] for name in self.algorithms if name != other
         }
-        ranked = sorted(found.items(), key=lambda one: -sum(estimate.value for estimate in one[1]))
-        return table(
-            ["algorithm", *self._runs], ([f"`{name}`", *map(in_percent, estimates)] for name, estimates in ranked)
-        )
+        ranked = sorted(found.items(), key=lambda one: -sum(differences.mean() for differences in one[1]))
+        return table(["algorithm", *self._runs], ([f"`{name}`", *map(in_points, own)] for name, own in ranked))
 
     def _cost(self) -> str:
         """Environment steps and seconds of a run, the mean over seeds."""

@@ -5,8 +5,9 @@
 
 Runs that have come to their end count, and of each environment the seeds that all its algorithms have; with `--all` the
 others too, and a difference is over the seeds that both have. Success in the rollouts over all iterations, and in the
-last evaluation: means, and mean differences in points, with 95 % bootstrap intervals over seeds. `--table` prints
-success in the rollouts alone, as a table in Markdown.
+last evaluation: means, and mean differences in points, with 95 % bootstrap intervals over seeds; a difference has an
+asterisk where p is below 0.05 by flipping its signs, which takes six seeds. `--table` prints success in the rollouts
+alone, as a table in Markdown.
 """
 
 import argparse
@@ -15,10 +16,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.equal_cost import in_percent
-from hgpo_gym.analysis.report.intervals import mean
+from hgpo_gym.analysis.report.intervals import mean, sign_flip_p_value
 from hgpo_gym.analysis.report.load import Comparison, comparisons, load_runs
-from hgpo_gym.analysis.report.outcome import SCORES
+from hgpo_gym.analysis.report.outcome import SCORES, SIGNIFICANCE
 from hgpo_gym.suggest import unknown_name
 
 COLUMNS = ("environment", "algorithm", "seed", "iterations", "steps", "seconds", "before", "final", "while_training")
@@ -56,9 +59,15 @@ def lines(comparison: Comparison, less: str) -> list[str]:
     for name, score in SCORES.items():
         for label in sorted(comparison.runs, key=lambda label: -comparison.scores(label, score).mean()):
             own = mean(comparison.scores(label, score))
-            difference = mean(comparison.differences(label, less, score))
-            told.append(f"{label}, {name}: {in_percent(own)}; less {less} {in_percent(difference)}")
+            difference = in_points(comparison.differences(label, less, score))
+            told.append(f"{label}, {name}: {in_percent(own)}; less {less} {difference}")
     return told
+
+
+def in_points(differences: Sequence[float] | np.ndarray) -> str:
+    """The mean difference at the same seed with its interval, and an asterisk where p is below 0.05 by sign flips."""
+    sure = len(differences) > 1 and sign_flip_p_value(differences) < SIGNIFICANCE
+    return in_percent(mean(differences)) + (r"\*" if sure else "")
 
 
 def table(found: Sequence[Comparison], less: str) -> list[str]:
@@ -71,7 +80,7 @@ def table(found: Sequence[Comparison], less: str) -> list[str]:
     for label in ranked:
         cells = [f"`{label}`"]
         for comparison in found:
-            difference = "" if label == less else in_percent(mean(comparison.differences(label, less, score)))
+            difference = "" if label == less else in_points(comparison.differences(label, less, score))
             cells += [f"{100 * comparison.scores(label, score).mean():.1f} %", difference]
         rows.append(cells)
     return [f"| {' | '.join(cells)} |" for cells in rows]

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from html.parser import HTMLParser
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -132,6 +132,20 @@ def test_the_permutation_test_is_that_of_all_ways_to_split_the_runs():
     assert intervals.permutation_p_value(scores, others) == pytest.approx(exact, abs=0.015)
     assert intervals.permutation_p_value([2, 3], [0, 1]) == pytest.approx(1 / 3, abs=0.015)
     assert intervals.permutation_p_value([1, 1], [1, 1]) == 1
+
+
+def test_signs_of_differences_are_flipped_in_all_ways():
+    differences = [0.3, 0.1, -0.2, 0.4]
+    flipped = [
+        abs(sum(sign * one for sign, one in zip(signs, differences, strict=True)))
+        for signs in product((-1, 1), repeat=4)
+    ]
+    assert intervals.sign_flip_p_value(differences) == np.mean([one >= 0.6 - 1e-9 for one in flipped])
+    assert intervals.sign_flip_p_value([0.1] * 6) == 2 / 2**6
+    assert intervals.sign_flip_p_value([0.1, -0.1]) == intervals.sign_flip_p_value([0, 0]) == 1
+    drawn = np.random.default_rng(3).normal(0.5, size=13)
+    exact = intervals.sign_flip_p_value(drawn)
+    assert intervals.sign_flip_p_value([*drawn, *np.zeros(3)]) == pytest.approx(exact, abs=0.015)  # zeros flip nothing
 
 
 def test_a_threshold_that_is_not_reached_is_infinitely_far():

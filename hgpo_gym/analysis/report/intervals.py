@@ -142,6 +142,29 @@ def permutation_p_value(scores: Sequence[float] | np.ndarray, others: Sequence[f
     return float((1 + np.count_nonzero(distances >= observed)) / (PERMUTATIONS + 1))
 
 
+def sign_flip_p_value(differences: Sequence[float] | np.ndarray) -> float:
+    """How often differences within seeds would be as large on average if either kind of run could as well have been the
+    other: their signs are flipped, each on its own, in all ways or, where these are too many, in `PERMUTATIONS`.
+
+    Two-sided. What the seeds share cancels, which ranks of the runs themselves do not see (Fisher's randomization test
+    of paired samples, The Design of Experiments, 1935).
+
+    Args:
+        differences: float[seeds].
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    count = len(values)
+    if 2**count <= PERMUTATIONS:
+        signs = 1 - 2 * (np.arange(2**count)[:, None] >> np.arange(count) & 1)
+        unseen = 0
+    else:
+        signs = np.random.default_rng(0).choice((-1, 1), size=(PERMUTATIONS, count))
+        unseen = 1
+    # The margin absorbs the rounding of sums that are equal.
+    as_large = np.abs(signs @ values) >= abs(values.sum()) * (1 - 1e-9)
+    return float((unseen + np.count_nonzero(as_large)) / (unseen + len(signs)))
+
+
 def runs_to_tell(probability: float) -> int | None:
     """Runs of each kind that it takes to tell two kinds apart, if this is the probability of improvement; None at one
     half, where no number does.

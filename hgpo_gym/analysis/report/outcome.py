@@ -15,6 +15,7 @@ from hgpo_gym.analysis.report.intervals import (
     mean,
     median,
     permutation_p_value,
+    sign_flip_p_value,
     spread,
     typical,
 )
@@ -173,18 +174,20 @@ def pairs(comparison: Comparison) -> Section:
         Column("probability of improvement", "probability"),
         Column("p", "number"),
         Column("difference, points", "points"),
+        Column("p of the difference", "number"),
     )
     caption = (
         "Probability of improvement: the chance that a run of the first does better than a run of the second, ties "
-        "counting half; one half is no difference. p: how often runs that do not differ would differ as much. "
-        "Difference: the mean over seeds of what the first has more than the second has at the same seed."
+        "counting half; one half is no difference. p: how often runs that do not differ would differ as much, by "
+        "shuffling which is which. Difference: the mean over seeds of what the first has more than the second has at "
+        "the same seed; its p: how often it would be as large if the two were exchanged at seeds drawn by chance."
     )
     pictures = [
         Picture(
             f"improvement_{name.replace(' ', '_')}",
             f"Success {name}. An interval that crosses the line at one half leaves open which of the two is better; "
             f"so does, in the table, p of {SIGNIFICANCE:g} or more, where runs are few and the interval too narrow.",
-            figures.improvement_intervals({pair: estimate for pair, (estimate, _, _) in own.items()}),
+            figures.improvement_intervals({pair: contest[0] for pair, contest in own.items()}),
         )
         for name, own in contests.items()
     ]
@@ -283,12 +286,14 @@ def _pairs(comparison: Comparison) -> list[tuple[str, str]]:
 
 def _contest(
     comparison: Comparison, one: str, other: str, score: Callable[[Run], float]
-) -> tuple[Estimate, float | None, Estimate | None]:
-    """Probability of improvement, p (None with one run a side) and mean difference (None without common seeds)."""
+) -> tuple[Estimate, float | None, Estimate | None, float | None]:
+    """Probability of improvement and its p (None with one run a side), mean difference at the same seed (None without
+    common seeds) and its p (None with fewer than two)."""
     scores, others = comparison.scores(one, score), comparison.scores(other, score)
     differences = comparison.differences(one, other, score)
     p = permutation_p_value(scores, others) if min(len(scores), len(others)) > 1 else None
-    return improvement(scores, others), p, mean(differences) if len(differences) else None
+    paired = sign_flip_p_value(differences) if len(differences) > 1 else None
+    return improvement(scores, others), p, mean(differences) if len(differences) else None, paired
 
 
 def tells_apart(estimate: Estimate, p: float) -> bool:
@@ -300,7 +305,7 @@ def _verdict(comparison: Comparison, one: str, other: str) -> str:
     """Which of two is better by each score, or that it stays open."""
     words = []
     for name, score in SCORES.items():
-        estimate, p, _ = _contest(comparison, one, other, score)
+        estimate, p, _, _ = _contest(comparison, one, other, score)
         if p is None:
             return "one training seed does not tell them apart."
         words.append(f"{name}, {who_is_better(one, other, estimate, p)}")
