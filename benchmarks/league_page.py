@@ -8,7 +8,7 @@ end` (success of every algorithm in every environment, and its mean rank), the s
 differences at the same seed, in points, with 95 % bootstrap intervals over the seeds that both have, and an asterisk
 where p is below 0.05 by flipping their signs), `cost`, or the name of an environment (what its runs tell). Algorithms
 that are not in every environment are left out, and so is an environment from scores in which its algorithms do not
-differ. Options that have their default are left out of names.
+differ.
 """
 
 import argparse
@@ -16,7 +16,6 @@ import csv
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,6 @@ import numpy as np
 from benchmarks.equal_cost import in_percent
 from benchmarks.league_runs import in_points
 from docs_site.markdown import table
-from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.analysis.report.intervals import interquartile_mean, typical
 from hgpo_gym.analysis.report.standings import best_against_each, mean_ranks
 
@@ -48,7 +46,7 @@ class League:
         for path in files:
             with path.open(newline="", encoding="utf-8") as file:
                 for run in csv.DictReader(file):
-                    runs[run["environment"]][_without_defaults(run["algorithm"])].append(run)
+                    runs[run["environment"]][run["algorithm"]].append(run)
         self._runs = runs
         self.algorithms = [name for name in next(iter(runs.values())) if all(name in own for own in runs.values())]
         if not self.algorithms:
@@ -141,15 +139,6 @@ class League:
 def rewritten(page: str, league: League) -> str:
     """The page with its blocks as the league has them."""
     return BLOCK.sub(lambda block: f"{block[1]}{block[2]}\n{league.block(block[1])}\n", page)
-
-
-def _without_defaults(label: str) -> str:
-    """The label of an algorithm: `hgpo base_group=False` is `hgpo`, which some files call so."""
-    name, *options = label.split(" ")
-    if name not in ESTIMATORS:
-        return label
-    defaults = {f"{key}={option.default}" for key, option in signature(ESTIMATORS.find(name)).parameters.items()}
-    return " ".join([name, *(option for option in options if option not in defaults)])
 
 
 def _differ(own: Mapping[str, np.ndarray]) -> bool:

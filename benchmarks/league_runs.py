@@ -14,17 +14,44 @@ import argparse
 import csv
 from collections.abc import Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.equal_cost import in_percent
+from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.analysis.report.intervals import mean, sign_flip_p_value
-from hgpo_gym.analysis.report.load import Comparison, comparisons, load_runs
+from hgpo_gym.analysis.report.load import SYMBOLS, Comparison, Run, comparisons, load_runs
 from hgpo_gym.analysis.report.outcome import SCORES, SIGNIFICANCE
 from hgpo_gym.suggest import unknown_name
 
 COLUMNS = ("environment", "algorithm", "seed", "iterations", "steps", "seconds", "before", "final", "while_training")
+
+
+def read(folders: Sequence[Path]) -> list[Comparison]:
+    """The comparisons of the runs that have ended. Labels name every option of an estimator that is not the default, so
+    that they mean the same in other files.
+
+    Raises:
+        FileNotFoundError: a folder holds no finished run.
+    """
+    return [
+        replace(comparison, runs={_in_full(label, runs[0]): runs for label, runs in comparison.runs.items()})
+        for comparison in comparisons(load_runs(folders)[0])
+    ]
+
+
+def _in_full(label: str, run: Run) -> str:
+    name, *told = label.split(" ")
+    if name not in ESTIMATORS:
+        return label
+    defaults = {key: option.default for key, option in signature(ESTIMATORS.find(name)).parameters.items()}
+    symbols = {key: SYMBOLS.get(key, key) for key in defaults}
+    changed = [
+        f"{symbols[key]}={value}" for key, value in run.options.items() if key in defaults and value != defaults[key]
+    ]
+    return " ".join([name, *changed, *(part for part in told if part.partition("=")[0] not in symbols.values())])
 
 
 def balanced(comparison: Comparison) -> Comparison:
@@ -100,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--table", action="store_true", help="print a table in Markdown instead of lines")
     parser.add_argument("--to", type=Path, help="the CSV file to write")
     parsed = parser.parse_args(arguments)
-    played = comparisons(load_runs(parsed.folders)[0])
+    played = read(parsed.folders)
     found = [one if parsed.all else balanced(one) for one in played if parsed.less in one.runs]
     if not found:
         raise ValueError(

@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import league_page, league_runs
+from benchmarks import league_curves, league_page, league_runs
 from hgpo_gym.analysis.report.intervals import runs_to_tell
 from hgpo_gym.analysis.report.standings import mean_ranks
 from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.experiments.league import run_league
 from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.run_directory import read_metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = [
@@ -84,10 +85,50 @@ def test_runs_of_an_unfinished_league_are_compared_at_the_seeds_that_all_algorit
         league_runs.main([str(out), "--less", "gpo"])
 
 
+def test_lines_of_runs_name_every_option_that_has_not_its_default(tmp_path):
+    out, rows = tmp_path / "league", tmp_path / "rows.csv"
+    for algorithm in ("{name:gagpo,gamma:1,trace_decay:0.5}", "hgpo"):
+        league(out, f"algos=[{algorithm}]", "seeds=1", "only=[short]")
+    league_runs.main([str(out), "--less", "hgpo", "--to", str(rows)])
+    with rows.open() as file:
+        assert [row["algorithm"] for row in csv.DictReader(file)] == ["hgpo", "gagpo gamma=1 lambda=0.5"]
+
+
+def test_curves_of_runs_are_kept_and_joined_with_those_of_later_ones(tmp_path, capsys):
+    first, second, curves, picture = (tmp_path / name for name in ("first", "second", "curves.csv", "curves.png"))
+    league(first, "algos=[grpo,hgpo]", "seeds=[0]", "only=[short]")
+    league(second, "algos=[{name:grpo,episode_gamma:0.9},grpo]", "seeds=[1]", "only=[short]")
+    capsys.readouterr()
+    league_curves.main([str(first), "--to", str(curves)])
+    league_curves.main([str(curves), str(second), str(first), "--to", str(curves), "--picture", str(picture)])
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "grpo: 2 seeds",
+        "hgpo: 1 seeds",
+        "grpo episode_gamma=0.9: 1 seeds",
+    ]
+    header, *lines = (line.split(",") for line in curves.read_text().splitlines())
+    assert header == ["algorithm", "seed", "1", "2"]
+    assert [line[:2] for line in lines] == [
+        ["grpo", "0"],
+        ["grpo", "1"],
+        ["hgpo", "0"],
+        ["grpo episode_gamma=0.9", "1"],
+    ]
+    metrics = read_metrics(first / "short" / "hgpo-seed0")
+    assert [float(success) for success in lines[2][2:]] == pytest.approx([one["success"] for one in metrics], abs=5e-5)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    curves.write_text(curves.read_text().replace(lines[0][2], "0.7777", 1))
+    with pytest.raises(ValueError, match=r"grpo, seed 0, is there twice, with different numbers"):
+        league_curves.main([str(curves), str(first)])
+    curves.write_text("algorithm,seed,1\ngrpo,7,0.5\n")
+    with pytest.raises(ValueError, match=r"Runs of one number of iterations are needed; found \[1, 2\]"):
+        league_curves.main([str(curves), str(first)])
+
+
 def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
     rows, page = tmp_path / "rows.csv", tmp_path / "page.md"
     of_both = {
-        "shop": {"grpo": (0.2, 0.4), "hgpo base_group=False": (0.3, 0.5)},
+        "shop": {"grpo": (0.2, 0.4), "hgpo": (0.3, 0.5)},
         "maze": {"grpo": (0.6, 0.6), "hgpo": (0.9, 0.9)},
     }
     with rows.open("w", newline="") as file:

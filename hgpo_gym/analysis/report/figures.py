@@ -78,10 +78,16 @@ def learning_curve_over(comparison: Comparison, style: Styles, cost: str) -> Fig
 
 def training_curve(comparison: Comparison, style: Styles, metric: str, axis: str, *, share: bool = False) -> Figure:
     """A metric of the training rollouts against iterations, averaged over the last few."""
+    curves = {label: np.array([run.curve(metric) for run in runs]) for label, runs in comparison.runs.items()}
+    return smoothed_curves(curves, style, axis, share=share)
+
+
+def smoothed_curves(curves: Mapping[str, np.ndarray], style: Styles, axis: str, *, share: bool = False) -> Figure:
+    """Numbers of each label, float64[runs, iterations], averaged over the last few iterations."""
     figure, axes = _panel("iteration", axis)
-    for label, runs in comparison.runs.items():
-        curves = np.array([_smooth(run.curve(metric)) for run in runs])
-        _band(axes, range(1, curves.shape[1] + 1), curves.T, label, style, marker="")
+    for label, own in curves.items():
+        smoothed = np.array([_smooth(curve) for curve in own])
+        _band(axes, range(1, smoothed.shape[1] + 1), smoothed.T, label, style, marker="")
     return _finished(figure, axes, share=share)
 
 
