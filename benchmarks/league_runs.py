@@ -7,7 +7,8 @@ Runs that have come to their end count, and of each environment the seeds that a
 others too, and a difference is over the seeds that both have. Success in the rollouts over all iterations, and in the
 last evaluation: means, and mean differences in points, with 95 % bootstrap intervals over seeds; a difference has an
 asterisk where p is below 0.05 by flipping its signs, which takes six seeds. `--table` prints success in the rollouts
-alone, as a table in Markdown.
+alone, as a table in Markdown. With `--add` the lines of other runs that stand in the CSV stay there: so a league goes
+on where the runs that began it are gone.
 """
 
 import argparse
@@ -80,6 +81,25 @@ def records(comparison: Comparison) -> list[tuple[str | int | float, ...]]:
     ]
 
 
+def added(path: Path, runs: Sequence[Sequence[str | int | float]]) -> list[list[str]]:
+    """The rows of a file and those of runs, which replace the file's of the same environment, algorithm and seed. Both
+    stand in the order of their first, seeds by number.
+
+    Raises:
+        ValueError: the file has other columns.
+    """
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *own = csv.reader(file)
+    if header != list(COLUMNS):
+        raise ValueError(f"{path} has the columns {', '.join(header)}, not {', '.join(COLUMNS)}: name another file.")
+    by_run = {tuple(row[:3]): row for row in (*own, *([str(cell) for cell in row] for row in runs))}
+    places = [list(dict.fromkeys(run[part] for run in by_run)) for part in (0, 1)]
+    return [
+        by_run[run]
+        for run in sorted(by_run, key=lambda run: (places[0].index(run[0]), places[1].index(run[1]), int(run[2])))
+    ]
+
+
 def lines(comparison: Comparison, less: str) -> list[str]:
     """A line an algorithm and kind of success, the best first."""
     told = []
@@ -126,6 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--all", action="store_true", help="seeds that only some algorithms have count as well")
     parser.add_argument("--table", action="store_true", help="print a table in Markdown instead of lines")
     parser.add_argument("--to", type=Path, help="the CSV file to write")
+    parser.add_argument("--add", action="store_true", help="keep the lines of other runs in that file")
     parsed = parser.parse_args(arguments)
     played = read(parsed.folders)
     found = [one if parsed.all else balanced(one) for one in played if parsed.less in one.runs]
@@ -141,8 +162,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if parsed.table:
         print("\n".join(table(found, parsed.less)))
     if parsed.to:
+        rows: Sequence[Sequence[str | int | float]] = [row for comparison in found for row in records(comparison)]
+        if parsed.add and parsed.to.exists():
+            rows = added(parsed.to, rows)
         with parsed.to.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([COLUMNS, *(row for comparison in found for row in records(comparison))])
+            csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
 
 
 if __name__ == "__main__":

@@ -94,6 +94,27 @@ def test_lines_of_runs_name_every_option_that_has_not_its_default(tmp_path):
         assert [row["algorithm"] for row in csv.DictReader(file)] == ["hgpo", "gagpo gamma=1 lambda=0.5"]
 
 
+def test_lines_of_runs_are_added_to_those_that_a_file_has(tmp_path):
+    first, second, rows = (tmp_path / name for name in ("first", "second", "rows.csv"))
+    league(first, "algos=[grpo,hgpo]", "seeds=[1]")
+    league(second, "algos=[hgpo,gigpo]", "seeds=[0]", "only=[long]")
+    add = ["--all", "--less", "hgpo", "--add", "--to", str(rows)]
+    league_runs.main([str(first), *add])
+    before = rows.read_text().splitlines()
+    rows.write_text("\n".join([before[0], *(line.replace(",1,", ",12,", 1) for line in before[1:])]) + "\n")
+    for folder in (second, first, first):
+        league_runs.main([str(folder), *add])
+    after = rows.read_text().splitlines()
+    assert [",".join(line.split(",")[:3]) for line in after[1:]] == [
+        *("long,grpo,1", "long,grpo,12", "long,hgpo,0", "long,hgpo,1", "long,hgpo,12", "long,gigpo,0"),
+        *("short,grpo,1", "short,grpo,12", "short,hgpo,1", "short,hgpo,12"),
+    ]
+    assert set(before) <= set(after)
+    rows.write_text("algorithm,seed,1\n")
+    with pytest.raises(ValueError, match=r"has the columns algorithm, seed, 1, not environment, .*: name another file"):
+        league_runs.main([str(first), *add])
+
+
 def test_curves_of_runs_are_kept_and_joined_with_those_of_later_ones(tmp_path, capsys):
     first, second, curves, picture = (tmp_path / name for name in ("first", "second", "curves.csv", "curves.png"))
     league(first, "algos=[grpo,hgpo]", "seeds=[0]", "only=[short]")
