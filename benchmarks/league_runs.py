@@ -166,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if parsed.add and parsed.to.exists():
             rows = added(parsed.to, rows)
         with parsed.to.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+            csv.writer(file).writerows([COLUMNS, *rows])
 
 
 if __name__ == "__main__":
