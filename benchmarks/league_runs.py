@@ -15,7 +15,6 @@ import argparse
 import csv
 from collections.abc import Sequence
 from dataclasses import replace
-from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +46,7 @@ def _in_full(label: str, run: Run) -> str:
     name, *told = label.split(" ")
     if name not in ESTIMATORS:
         return label
-    defaults = {key: option.default for key, option in signature(ESTIMATORS.find(name)).parameters.items()}
+    defaults = {key: option.default for key, option in ESTIMATORS.options(name).items()}
     symbols = {key: SYMBOLS.get(key, key) for key in defaults}
     changed = [
         f"{symbols[key]}={value}" for key, value in run.options.items() if key in defaults and value != defaults[key]
