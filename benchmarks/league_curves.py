@@ -70,7 +70,7 @@ def draw(runs: Curves, path: Path) -> None:
     for (label, _), curve in runs.items():
         by_label.setdefault(label, []).append(curve)
     curves = {label: np.array(own) for label, own in by_label.items()}
-    figures.smoothed_curves(curves, figures.styles(curves), "success", share=True).savefig(path, dpi=160)
+    figures.smoothed_curves(curves, figures.styles(curves), "success", share=True).savefig(path, dpi=130)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
