@@ -12,6 +12,7 @@ iterations.
 import argparse
 import csv
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +21,22 @@ from benchmarks.league_runs import read
 from hgpo_gym.analysis.report import figures
 
 Curves = Mapping[tuple[str, int], Sequence[float]]
-"""Success of each iteration, by algorithm and seed."""
+"""Success of each iteration, by algorithm and seed; the runs of an algorithm stand together."""
 
 
 def of_folder(path: Path) -> Curves:
-    """Of runs that have come to their end."""
+    """Of runs that have come to their end.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: they differ in more than algorithm and seed.
+    """
+    comparison, *others = read([path])
+    if others:
+        titles = "; ".join(one.title for one in (comparison, *others))
+        raise ValueError(f"{path} holds runs of several environments or settings ({titles}): name the folder of one.")
     return {
         (label, run.seed): [round(float(success), 4) for success in run.curve("success")]
-        for comparison in read([path])
         for label, runs in comparison.runs.items()
         for run in runs
     }
@@ -61,15 +70,13 @@ def joined(parts: Iterable[Curves]) -> Curves:
 def write(runs: Curves, path: Path) -> None:
     iterations = range(1, 1 + len(next(iter(runs.values()))))
     with path.open("w", newline="", encoding="utf-8") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerows([("algorithm", "seed", *iterations), *((*run, *curve) for run, curve in runs.items())])
+        csv.writer(file).writerows([("algorithm", "seed", *iterations), *((*run, *own) for run, own in runs.items())])
 
 
 def draw(runs: Curves, path: Path) -> None:
-    by_label: dict[str, list[Sequence[float]]] = {}
-    for (label, _), curve in runs.items():
-        by_label.setdefault(label, []).append(curve)
-    curves = {label: np.array(own) for label, own in by_label.items()}
+    curves = {
+        label: np.array([curve for _, curve in own]) for label, own in groupby(runs.items(), key=lambda run: run[0][0])
+    }
     figures.smoothed_curves(curves, figures.styles(curves), "success", share=True).savefig(path, dpi=130)
 
 
@@ -85,8 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write(runs, parsed.to)
     if parsed.picture:
         draw(runs, parsed.picture)
-    seeds = {label: [seed for own, seed in runs if own == label] for label in dict.fromkeys(own for own, _ in runs)}
-    print("\n".join(f"{label}: {len(own)} seeds" for label, own in seeds.items()))
+    for label, own in groupby(runs, key=lambda run: run[0]):
+        print(f"{label}: seeds {', '.join(str(seed) for _, seed in own)}")
 
 
 if __name__ == "__main__":

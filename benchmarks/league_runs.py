@@ -113,7 +113,7 @@ def lines(comparison: Comparison, less: str) -> list[str]:
 def in_points(differences: Sequence[float] | np.ndarray) -> str:
     """The mean difference at the same seed with its interval, and an asterisk where p is below 0.05 by sign flips."""
     sure = len(differences) > 1 and sign_flip_p_value(differences) < SIGNIFICANCE
-    return in_percent(mean(differences)) + (r"\*" if sure else "")
+    return in_percent(mean(differences)) + ("*" if sure else "")
 
 
 def table(found: Sequence[Comparison], less: str) -> list[str]:

@@ -123,9 +123,9 @@ def test_curves_of_runs_are_kept_and_joined_with_those_of_later_ones(tmp_path, c
     league_curves.main([str(first), "--to", str(curves)])
     league_curves.main([str(curves), str(second), str(first), "--to", str(curves), "--picture", str(picture)])
     assert capsys.readouterr().out.splitlines()[-3:] == [
-        "grpo: 2 seeds",
-        "hgpo: 1 seeds",
-        "grpo episode_gamma=0.9: 1 seeds",
+        "grpo: seeds 0, 1",
+        "hgpo: seeds 0",
+        "grpo episode_gamma=0.9: seeds 1",
     ]
     header, *lines = (line.split(",") for line in curves.read_text().splitlines())
     assert header == ["algorithm", "seed", "1", "2"]
@@ -144,6 +144,11 @@ def test_curves_of_runs_are_kept_and_joined_with_those_of_later_ones(tmp_path, c
     curves.write_text("algorithm,seed,1\ngrpo,7,0.5\n")
     with pytest.raises(ValueError, match=r"Runs of one number of iterations are needed; found \[1, 2\]"):
         league_curves.main([str(curves), str(first)])
+    league(first, "algos=[grpo]", "seeds=[0]", "only=[long]")
+    with pytest.raises(
+        ValueError, match=r"several environments or settings \(.*long.*short.*\): name the folder of one"
+    ):
+        league_curves.main([str(first)])
 
 
 def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):

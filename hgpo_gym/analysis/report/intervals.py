@@ -160,8 +160,8 @@ def sign_flip_p_value(differences: Sequence[float] | np.ndarray) -> float:
     else:
         signs = np.random.default_rng(0).choice((-1, 1), size=(PERMUTATIONS, count))
         unseen = 1
-    # The margin absorbs the rounding of sums that are equal.
-    as_large = np.abs(signs @ values) >= abs(values.sum()) * (1 - 1e-9)
+    margin = 1e-9 * np.abs(values).sum()  # of the rounding of sums that are equal
+    as_large = np.abs(signs @ values) >= abs(values.sum()) - margin
     return float((unseen + np.count_nonzero(as_large)) / (unseen + len(signs)))
 
 

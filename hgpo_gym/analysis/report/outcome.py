@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -187,7 +188,7 @@ def pairs(comparison: Comparison) -> Section:
             f"improvement_{name.replace(' ', '_')}",
             f"Success {name}. An interval that crosses the line at one half leaves open which of the two is better; "
             f"so does, in the table, p of {SIGNIFICANCE:g} or more, where runs are few and the interval too narrow.",
-            figures.improvement_intervals({pair: contest[0] for pair, contest in own.items()}),
+            figures.improvement_intervals({pair: contest.improvement for pair, contest in own.items()}),
         )
         for name, own in contests.items()
     ]
@@ -284,16 +285,31 @@ def _pairs(comparison: Comparison) -> list[tuple[str, str]]:
     return [(later, earlier) for earlier, later in combinations(comparison.runs, 2)]
 
 
-def _contest(
-    comparison: Comparison, one: str, other: str, score: Callable[[Run], float]
-) -> tuple[Estimate, float | None, Estimate | None, float | None]:
-    """Probability of improvement and its p (None with one run a side), mean difference at the same seed (None without
-    common seeds) and its p (None with fewer than two)."""
+class _Contest(NamedTuple):
+    """One algorithm against another.
+
+    Attributes:
+        improvement: probability of improvement.
+        p: of ranks; None with one run a side.
+        difference: the mean at the same seed; None without common seeds.
+        paired_p: of the differences at the same seed; None with fewer than two.
+    """
+
+    improvement: Estimate
+    p: float | None
+    difference: Estimate | None
+    paired_p: float | None
+
+
+def _contest(comparison: Comparison, one: str, other: str, score: Callable[[Run], float]) -> _Contest:
     scores, others = comparison.scores(one, score), comparison.scores(other, score)
     differences = comparison.differences(one, other, score)
-    p = permutation_p_value(scores, others) if min(len(scores), len(others)) > 1 else None
-    paired = sign_flip_p_value(differences) if len(differences) > 1 else None
-    return improvement(scores, others), p, mean(differences) if len(differences) else None, paired
+    return _Contest(
+        improvement=improvement(scores, others),
+        p=permutation_p_value(scores, others) if min(len(scores), len(others)) > 1 else None,
+        difference=mean(differences) if len(differences) else None,
+        paired_p=sign_flip_p_value(differences) if len(differences) > 1 else None,
+    )
 
 
 def tells_apart(estimate: Estimate, p: float) -> bool:
@@ -305,10 +321,10 @@ def _verdict(comparison: Comparison, one: str, other: str) -> str:
     """Which of two is better by each score, or that it stays open."""
     words = []
     for name, score in SCORES.items():
-        estimate, p, _, _ = _contest(comparison, one, other, score)
-        if p is None:
+        contest = _contest(comparison, one, other, score)
+        if contest.p is None:
             return "one training seed does not tell them apart."
-        words.append(f"{name}, {who_is_better(one, other, estimate, p)}")
+        words.append(f"{name}, {who_is_better(one, other, contest.improvement, contest.p)}")
     return "; ".join(words) + "."
 
 
