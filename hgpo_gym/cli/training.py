@@ -1,6 +1,7 @@
 """`hgpo-gym train`, `compare`, `league`, `warmstart`, `export` and `import-gguf`."""
 
 import argparse
+import gc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,10 @@ from hgpo_gym.trainers.run import Run, processes_of
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.policy_update import NonFiniteError
 
+# Python's garbage collector, in place of (700, 10, 10): rollouts keep many objects, hardly any of them in cycles, and
+# looking for those takes a tenth of a run by the scorer.
+RARE_COLLECTIONS = (50_000, 20, 50)
+
 
 def train(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
     """`hgpo-gym train`"""
@@ -45,6 +50,8 @@ def train(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
 def _train(settings: RunSettings) -> bool:
     """Train a run. Returns whether this process is the one that reports on it."""
     with mistakes_explained():
+        if not isinstance(settings.model, LanguageModel):  # whose garbage may hold a device's memory
+            gc.set_threshold(*RARE_COLLECTIONS)
         processes = processes_of(settings)
         progress = Progress(Console(quiet=not processes.main))
         run = Run(settings, progress, processes)
