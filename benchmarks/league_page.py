@@ -6,9 +6,9 @@
 Replaces what stands in the page between `<!-- league: NAME -->` and `<!-- end -->`. NAME is `while training` or `in the
 end` (success of every algorithm in every environment, and its mean rank), the same with `, less ALGORITHM` (mean
 differences at the same seed, in points, with 95 % bootstrap intervals over the seeds that both have, and an asterisk
-where p is below 0.05 by flipping their signs), `cost`, or the name of an environment (what its runs tell). Algorithms
-that are not in every environment are left out, and so is an environment from scores in which its algorithms do not
-differ.
+where p is below 0.05 by flipping their signs), `ENVIRONMENT less ENVIRONMENT` (the same of every algorithm in two
+settings), `cost`, or the name of an environment (what its runs tell). Algorithms that are not in every environment are
+left out, and so is an environment from scores in which its algorithms do not differ.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import csv
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +26,14 @@ from benchmarks.league_runs import in_points
 from docs_site.markdown import table
 from hgpo_gym.analysis.report.intervals import interquartile_mean, typical
 from hgpo_gym.analysis.report.standings import best_against_each, mean_ranks
+from hgpo_gym.suggest import unknown_name
 
 BLOCK = re.compile(r"(?<=<!-- league: )(.+?)( -->\n).*?(?=<!-- end -->)", flags=re.DOTALL)
 COLUMNS = {"while training": "while_training", "in the end": "final"}
 """Of the CSV, by the name of a score."""
+
+Runs = Sequence[Mapping[str, str]]
+"""Lines of a CSV."""
 
 Numbers = Mapping[str, Mapping[str, np.ndarray]]
 """By environment, by algorithm: a number for each run."""
@@ -37,16 +42,24 @@ Numbers = Mapping[str, Mapping[str, np.ndarray]]
 class League:
     """The runs of some CSV files: the environments in their order, the algorithms that all of these have.
 
+    Args:
+        files: of `benchmarks.league_runs`.
+        only: these environments, in this order; empty: all.
+
     Raises:
-        ValueError: no algorithm is in every environment.
+        ValueError: no such environment; no algorithm is in every environment.
     """
 
-    def __init__(self, files: Sequence[Path]):
+    def __init__(self, files: Sequence[Path], only: Sequence[str] = ()):
         runs: dict[str, dict[str, list[dict[str, str]]]] = defaultdict(lambda: defaultdict(list))
         for path in files:
             with path.open(newline="", encoding="utf-8") as file:
                 for run in csv.DictReader(file):
                     runs[run["environment"]][run["algorithm"]].append(run)
+        for name in only:
+            if name not in runs:
+                raise ValueError(unknown_name("environment", name, runs))
+        runs = {name: runs[name] for name in only or runs}
         self._runs = runs
         self.algorithms = [name for name in next(iter(runs.values())) if all(name in own for own in runs.values())]
         if not self.algorithms:
@@ -70,6 +83,9 @@ class League:
             return self._success(self.numbers(COLUMNS[name]))
         if score in COLUMNS and other in self.algorithms:
             return self._differences(COLUMNS[score], other)
+        one, _, other = name.partition(" less ")
+        if one in self._runs and other in self._runs:
+            return self._between(one, other)
         if name == "cost":
             return self._cost()
         if name in self._runs:
@@ -77,6 +93,7 @@ class League:
         names = (
             *COLUMNS,
             *(f"{score}, less {one}" for score in COLUMNS for one in self.algorithms),
+            *(f"{one} less {other}" for one, other in permutations(self._runs, 2)),
             "cost",
             *self._runs,
         )
@@ -85,6 +102,8 @@ class League:
     def _success(self, numbers: Numbers) -> str:
         """Interquartile means, and mean ranks, by which the rows stand."""
         numbers = {name: own for name, own in numbers.items() if _differ(own)}
+        if not numbers:
+            return "No algorithm differs from another.\n"
         ranks = mean_ranks([list(own.values()) for own in numbers.values()])
         sure = ranks.low is not None
         head = ["algorithm", "mean rank", *(f"{name}, {_seeds(own)}, %" for name, own in numbers.items())]
@@ -103,15 +122,23 @@ class League:
     def _differences(self, column: str, other: str) -> str:
         """Of every algorithm and one of them, over the seeds that both have; the best on average first."""
 
-        def differences(own: Mapping[str, list[dict[str, str]]], name: str) -> np.ndarray:
-            scores, others = ({run["seed"]: float(run[column]) for run in own[one]} for one in (name, other))
-            return np.array([scores[seed] - others[seed] for seed in scores if seed in others])
-
         found = {
-            name: [differences(own, name) for own in self._runs.values()] for name in self.algorithms if name != other
+            name: [_differences(own[name], own[other], column) for own in self._runs.values()]
+            for name in self.algorithms
+            if name != other
         }
         ranked = sorted(found.items(), key=lambda one: -sum(differences.mean() for differences in one[1]))
         return table(["algorithm", *self._runs], ([f"`{name}`", *map(in_points, own)] for name, own in ranked))
+
+    def _between(self, one: str, other: str) -> str:
+        """Of every algorithm in two environments, over the seeds that it has in both."""
+
+        def row(name: str) -> list[str]:
+            runs, others = self._runs[one][name], self._runs[other][name]
+            found = [_differences(runs, others, column) for column in COLUMNS.values()]
+            return [f"`{name}`", str(len(found[0])), *map(in_points, found)]
+
+        return table(["algorithm", "seeds", *COLUMNS], map(row, self.algorithms))
 
     def _cost(self) -> str:
         """Environment steps and seconds of a run, the mean over seeds."""
@@ -141,6 +168,12 @@ def rewritten(page: str, league: League) -> str:
     return BLOCK.sub(lambda block: f"{block[1]}{block[2]}\n{league.block(block[1])}\n", page)
 
 
+def _differences(runs: Runs, others: Runs, column: str) -> np.ndarray:
+    """At the seeds that both have."""
+    scores, less = ({run["seed"]: float(run[column]) for run in own} for own in (runs, others))
+    return np.array([scores[seed] - less[seed] for seed in scores if seed in less])
+
+
 def _differ(own: Mapping[str, np.ndarray]) -> bool:
     return len({float(interquartile_mean(numbers)) for numbers in own.values()}) > 1
 
@@ -155,9 +188,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path)
     parser.add_argument("runs", type=Path, nargs="+", help="CSV files of benchmarks.league_runs")
+    parser.add_argument("--only", nargs="+", default=[], metavar="ENVIRONMENT", help="these, in this order")
     parsed = parser.parse_args(arguments)
     page = parsed.page.read_text(encoding="utf-8")
-    parsed.page.write_text(rewritten(page, League(parsed.runs)), encoding="utf-8")
+    parsed.page.write_text(rewritten(page, League(parsed.runs, parsed.only)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -190,10 +190,22 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
     assert told.endswith("\nEnd.\n")
     league_page.main([str(page), str(rows)])
     assert page.read_text() == told
+    page.write_text("<!-- league: shop less maze -->\n<!-- end -->\n<!-- league: in the end -->\n<!-- end -->\n")
+    league_page.main([str(page), str(rows), "--only", "shop", "maze"])
+    assert (
+        "| algorithm | seeds | while training | in the end |\n| --- | --- | --- | --- |\n"
+        "| `grpo` | 2 | -30.0 (-40.0 to -20.0) | 0.0 (0.0 to 0.0) |\n" in page.read_text()
+    )
+    assert "No algorithm differs from another." in page.read_text()
+    page.write_text("<!-- league: while training -->\n<!-- end -->\n")
+    league_page.main([str(page), str(rows), "--only", "maze"])
+    assert "| `only_here` | 1.0 | 99.0 |" in page.read_text()
+    with pytest.raises(ValueError, match=r"Unknown environment 'mase'. Did you mean 'maze'\?"):
+        league_page.main([str(page), str(rows), "--only", "mase"])
     page.write_text("<!-- league: mase -->\n<!-- end -->\n")
     with pytest.raises(
         ValueError,
-        match=r"league: mase -->: choose one of while training; in the end; .*less hgpo; cost; shop; maze",
+        match=r"mase -->: choose one of while training; in the end; .*less hgpo; shop less maze; .*cost; shop; maze",
     ):
         league_page.main([str(page), str(rows)])
 
