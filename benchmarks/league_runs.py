@@ -153,6 +153,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise ValueError(
             unknown_name("algorithm", parsed.less, sorted({label for one in played for label in one.runs}))
         )
+    if parsed.to:
+        rows: Sequence[Sequence[str | int | float]] = [row for comparison in found for row in records(comparison)]
+        if parsed.add and parsed.to.exists():
+            rows = added(parsed.to, rows)
+        with parsed.to.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([COLUMNS, *rows])
     if without := [one.settings["env_name"] for one in played if parsed.less not in one.runs]:
         print(f"Left out, without a run of {parsed.less} that has ended: {', '.join(without)}")
     for comparison in found:
@@ -160,12 +166,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("\n".join([] if parsed.table else lines(comparison, parsed.less)))
     if parsed.table:
         print("\n".join(table(found, parsed.less)))
-    if parsed.to:
-        rows: Sequence[Sequence[str | int | float]] = [row for comparison in found for row in records(comparison)]
-        if parsed.add and parsed.to.exists():
-            rows = added(parsed.to, rows)
-        with parsed.to.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([COLUMNS, *rows])
 
 
 if __name__ == "__main__":
