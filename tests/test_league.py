@@ -215,6 +215,7 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
     [
         ("league.md", ["league_headline.csv", "league_mazes.csv"]),
         ("league_warm.md", ["league_warm.csv"]),
+        ("league_gamma.md", ["league_gamma.csv"]),
         (
             "league_discount.md",
             ["league_headline.csv", "league_mazes.csv", "league_warm.csv", "league_discount.csv"],
