@@ -32,8 +32,8 @@ from hgpo_gym.trainers.run import Run, processes_of
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.policy_update import NonFiniteError
 
-# Python's garbage collector, in place of (700, 10, 10): rollouts keep many objects, hardly any of them in cycles, and
-# looking for those takes a tenth of a run by the scorer.
+# Thresholds of Python's garbage collector: rollouts keep many objects, hardly any of them in cycles, and by its own
+# thresholds, looking for those takes a tenth of a run by the scorer.
 RARE_COLLECTIONS = (50_000, 20, 50)
 
 
