@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+from itertools import combinations
 
 import gymnasium
 import numpy as np
@@ -384,6 +385,21 @@ def test_the_evaluation_summary_tells_how_long_won_episodes_are():
     assert summary["episode_length"] == 27.75
     assert summary["won_episode_length"] == 5.5
     assert Evaluation("test", (run(50, 50),)).summary()["won_episode_length"] is None
+
+
+def test_pass_at_k_is_the_mean_over_every_choice_of_k_episodes():
+    def outcome(won):
+        return EpisodeOutcome("id", "kind", won, float(won), 1, 1)
+
+    won = np.random.default_rng(3).random((5, 40)) < 0.3
+    evaluation = Evaluation("test", tuple(tuple(map(outcome, run)) for run in won.tolist()))
+    assert list(evaluation.pass_at_k) == [1, 2, 4, 5]
+    for k, chance in evaluation.pass_at_k.items():
+        choices = [won[list(seeds)].any(axis=0).mean() for seeds in combinations(range(5), k)]
+        assert chance == pytest.approx(np.mean(choices))
+    summary = evaluation.summary()
+    assert summary["pass_at_k"]["1"] == pytest.approx(summary["success"])
+    assert summary["pass_at_k"]["5"] == pytest.approx(won.any(axis=0).mean())
 
 
 def test_length_sorted_batches_keep_the_budget():

@@ -321,6 +321,22 @@ def test_an_evaluation_beside_a_run_counts_as_another_split(tmp_path):
     assert float(rows[1][2]) == json.loads(beside.read_text())["success"]
 
 
+def test_pass_at_k_is_told_where_every_run_has_it(tmp_path):
+    for seed in (0, 1):
+        train(tmp_path / "runs" / f"seed{seed}", f"seed={seed}", "evaluation.decoding_seeds=2")
+    write_report([tmp_path / "runs"], tmp_path / "out")
+    header, row = read_csv(tmp_path / "out" / "tables" / "pass_at_k.csv")
+    shown = [float(row[header.index(name)]) for name in ("pass@1", "pass@2")]
+    ends = [json.loads((tmp_path / "runs" / f"seed{seed}" / "summary.json").read_text()) for seed in (0, 1)]
+    assert shown == [pytest.approx(np.mean([end["evaluations"][-1]["pass_at_k"][k] for end in ends])) for k in "12"]
+    summary = tmp_path / "runs" / "seed1" / "summary.json"
+    for evaluation in ends[1]["evaluations"]:
+        del evaluation["pass_at_k"]
+    summary.write_text(json.dumps(ends[1]))
+    write_report([tmp_path / "runs"], tmp_path / "older")
+    assert not (tmp_path / "older" / "tables" / "pass_at_k.csv").exists()
+
+
 def test_runs_of_an_older_version_get_what_can_be_derived_and_the_rest_is_said_to_be_missing(runs, tmp_path):
     """A copy of three runs whose metrics lack what was added later, and that kept no commands."""
     for seed in range(3):

@@ -1,8 +1,9 @@
-"""Evaluation as a census: every task of the split, or some of them, under several decoding seeds."""
+"""Evaluation: every task of the split, or some of them, under several decoding seeds."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,20 @@ class Evaluation:
         """The success under each decoding seed."""
         return [float(np.mean([episode.won for episode in run])) for run in self.episodes]
 
+    @property
+    def pass_at_k(self) -> dict[int, float]:
+        """pass@k: the chance that one of k episodes of a task is won, the mean over tasks; for k = 1, 2, 4 and so on,
+        and all decoding seeds. Unbiased, as by Chen et al., 2021 (https://arxiv.org/abs/2107.03374)."""
+        seeds = len(self.episodes)
+        tasks_by_wins = Counter(sum(episode.won for episode in task) for task in zip(*self.episodes, strict=True))
+        return {
+            k: sum(tasks * _chance_of_a_win(seeds, wins, k) for wins, tasks in tasks_by_wins.items())
+            / len(self.episodes[0])
+            for k in sorted({2**power for power in range(seeds.bit_length())} | {seeds})
+        }
+
     def summary(self) -> dict[str, Any]:
-        """Numbers for `summary.json`: success in all, by decoding seed, by task type; lengths and valid actions.
+        """Numbers for `summary.json`: success in all, by decoding seed, by task type; pass@k, lengths, valid actions.
 
         `won_episode_length` is None where no episode was won.
         """
@@ -61,6 +74,7 @@ class Evaluation:
             "success": self.success,
             "success_by_decoding_seed": self.success_by_seed,
             "success_by_task_type": {name: float(np.mean(wins)) for name, wins in sorted(by_type.items())},
+            "pass_at_k": {str(k): chance for k, chance in self.pass_at_k.items()},
             "tasks": len(self.episodes[0]),
             "episodes": len(everything),
             "episode_length": steps / len(everything),
@@ -69,6 +83,11 @@ class Evaluation:
             "valid_action_rate": sum(episode.valid_steps for episode in everything) / steps,
             "failed": sum(episode.given_up for episode in self.failures),
         }
+
+
+def _chance_of_a_win(episodes: int, wins: int, k: int) -> float:
+    """That of k episodes, drawn from these without putting any back, at least one is won."""
+    return 1 - comb(episodes - wins, k) / comb(episodes, k)
 
 
 def evaluate(

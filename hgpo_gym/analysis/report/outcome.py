@@ -157,7 +157,7 @@ def final_success(comparison: Comparison, style: Styles) -> Section:
         figures.final_success(estimates, finals, style),
     )
     table = Table("final_success", caption, columns, tuple(rows))
-    return Section("Final success", [table, picture, *_in_parts(comparison)], headline=True)
+    return Section("Final success", [table, picture, *_in_parts(comparison), *_pass_at_k(comparison)], headline=True)
 
 
 def pairs(comparison: Comparison) -> Section:
@@ -278,6 +278,21 @@ def _in_parts(comparison: Comparison) -> list[Block]:
     ]
     columns = (Column("split"), Column("task type"), *(Column(label, "share") for label in comparison.runs))
     return [Table("success_by_task_type", "Final success by split and task type.", columns, tuple(rows))]
+
+
+def _pass_at_k(comparison: Comparison) -> list[Block]:
+    """pass@k in the final evaluations, if all have it for the same k, of which there are several."""
+    measured = [run.final.get("pass_at_k", {}) for run in comparison.all_runs]
+    numbers = tuple(measured[0])
+    if len(numbers) < 2 or any(tuple(one) != numbers for one in measured):
+        return []
+    rows: list[tuple[Value, ...]] = [
+        (label, *(typical([run.final["pass_at_k"][k] for run in runs]) for k in numbers))
+        for label, runs in comparison.runs.items()
+    ]
+    columns = (Column("algorithm"), *(Column(f"pass@{k}", "share") for k in numbers))
+    caption = "In the final evaluation: the chance that one of k episodes of a task, by as many decoding seeds, is won."
+    return [Table("pass_at_k", caption, columns, tuple(rows))]
 
 
 def _pairs(comparison: Comparison) -> list[tuple[str, str]]:

@@ -52,6 +52,7 @@ class EvaluationInReport(_Record):
     success: Share
     success_by_decoding_seed: list[Share] = Field(min_length=1)
     success_by_task_type: dict[str, Share]
+    pass_at_k: dict[str, Share] = {}
     tasks: PositiveInt
     changed: dict[str, Annotated[list[Any], Field(min_length=2, max_length=2)]] = {}
 
