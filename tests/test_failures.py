@@ -1,6 +1,7 @@
 """Environments that raise errors and hang: their episodes are played again or given up, and the others go on."""
 
 import json
+import re
 
 import pytest
 
@@ -18,6 +19,7 @@ from hgpo_gym.trainers.rollouts.rollout import merge
 from hgpo_gym.trainers.rollouts.samplers import make_sampler
 from hgpo_gym.trainers.rollouts.teams.planner_actor import PlannerActor
 from hgpo_gym.trainers.run import Run
+from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
 from tests.breaking import BREAKING
 from tests.small_models import make_policy
 from tests.small_runs import numbers, settings, train
@@ -240,6 +242,44 @@ def test_a_run_that_loses_too_much_stops_and_keeps_what_failed(tmp_path):
     with pytest.raises(SystemExit) as ended:
         main(["train", *RUN, f"run_dir={tmp_path / 'other'}", f"+env.folder={tmp_path}", "+env.broken=*"])
     assert ended.value.code == 1
+
+
+WARM = ["model=scorer", "warmstart.source=expert", "warmstart.episodes=12", "trainer.iterations=1"]
+
+
+def test_a_warm_start_leaves_out_episodes_whose_environment_fails(tmp_path, capsys):
+    task = breaking(tmp_path).unwrapped.task_ids[1]
+    run(tmp_path, *WARM, f"+env.broken={task}", "rollout.max_failed=0.5")
+    said = capsys.readouterr().out
+    lost = int(re.search(r"(\d+) of 12 are left out\. The last error, in task '", said)[1])
+    assert 0 < lost <= 6
+    again = settings(tmp_path / "run", *WARM, f"+env.folder={tmp_path}", f"+env.broken={task}", base=RUN)
+    kept, _ = episodes_to_imitate(again, 0, Progress())
+    assert len(kept) == 12 - lost
+    assert task not in {episode.task_id for episode in kept}
+
+
+@pytest.mark.parametrize("replays", ["2", "null"])
+def test_a_warm_start_that_loses_too_much_ends_in_words(tmp_path, replays, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([
+            "train", *RUN, *WARM, f"run_dir={tmp_path / 'run'}", f"+env.folder={tmp_path}", "+env.broken=*",
+            f"rollout.replays={replays}",
+        ])  # fmt: skip
+    assert ended.value.code == (1 if replays == "2" else 2)
+    said = capsys.readouterr().err
+    assert "the backend hung up" in said
+    assert ("before training: " in said and "12 of 12 episodes to imitate are lost" in said) == (replays == "2")
+
+
+@pytest.mark.parametrize("measure", ["win_rate", "expert_length"])
+def test_what_is_measured_of_tasks_before_training_counts_failures_as_not_won(tmp_path, measure):
+    task = breaking(tmp_path).unwrapped.task_ids[1]
+    chosen = {"win_rate": "sampler=gaussian", "expert_length": "sampler=stages"}[measure]
+    run(tmp_path, chosen, f"+env.broken={task}", "rollout.max_failed=0.5", "trainer.iterations=1")
+    with pytest.raises(EpisodesFailedError, match="to measure are lost"):
+        train(tmp_path / "strict", chosen, f"+env.folder={tmp_path}", f"+env.broken={task}", "rollout.max_failed=0",
+              base=RUN)  # fmt: skip
 
 
 def test_without_replays_the_first_error_ends_the_run(tmp_path):

@@ -26,7 +26,7 @@ from hgpo_gym.trainers.policies.base import CannotAnswerError, MeteredPolicy, No
 from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
-from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
+from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError, last_error
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import flatten
@@ -53,7 +53,10 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
         for key, (before, now) in changes.items():
             progress.line(f"{key}: {_shown(before)} -> {_shown(now)}")
         quiet_libraries(settings.model.threads)
-        policy = evaluated_policy(config, settings, progress)
+        try:
+            policy = evaluated_policy(config, settings, progress)
+        except EpisodesFailedError as error:
+            raise CommandFailed(str(error), 1) from None
         own: dict[str, Any] = {"expert": True} if kind == "expert" else {}
         env = make_evaluation_env(settings, **own)
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
@@ -91,11 +94,9 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
         few = Sign(VALID_ACTIONS, (), summary["valid_action_rate"], VALID_ACTIONS.limit, flatten(settings.resolved))
         progress.line(str(few))
     if result.failures:
-        last = result.failures[-1]
         progress.line(
             f"Environments failed in {len(result.failures)} attempts at an episode; of those that failed each time "
-            f"({summary['failed']}) none counts as won. The last error, in task {last.outcome.task_id!r}: "
-            f"{last.error}"
+            f"({summary['failed']}) none counts as won. {last_error(result.failures)}"
         )
     if transcripts is not None:
         title = f"{kind} on {place}"

@@ -56,7 +56,10 @@ def _train(settings: RunSettings) -> bool:
         progress = Progress(Console(quiet=not processes.main))
         run = Run(settings, progress, processes)
         processes.wait()  # until all have looked, before one writes in it
-        run.__enter__()
+        try:
+            run.__enter__()
+        except EpisodesFailedError as error:
+            raise CommandFailed(f"before training: {error}", 1) from None
     try:
         summary = run.train()
     except NonFiniteError as error:

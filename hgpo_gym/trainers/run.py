@@ -63,6 +63,7 @@ class Run:
 
     Raises:
         FileExistsError, FileNotFoundError, ValueError: as `open_run` and `make_learner` say; nothing is written yet.
+        EpisodesFailedError: entering, of the episodes to imitate or those that a sampler measures.
     """
 
     def __init__(self, settings: RunSettings, progress: Progress, processes: Processes = ALONE):
@@ -208,12 +209,13 @@ class Run:
 
     @contextmanager
     def _keeping_failures(self, phase: str, iteration: int) -> Iterator[None]:
-        """Keep what failed where it stops the block."""
+        """Keep what failed where it stops the block, and say where it is."""
         try:
             yield
         except kept_failures.EpisodesFailedError as error:
             self._keep_failures(error.failures, phase, iteration)
-            raise
+            shown = f"What was said until then: hgpo-gym inspect {self.directory.path} --failures."
+            raise kept_failures.EpisodesFailedError(f"{error} {shown}", error.failures) from None
 
     def _keep_failures(self, failures: Sequence[FailedEpisode], phase: str, iteration: int) -> None:
         if self.processes.main:

@@ -251,9 +251,17 @@ class PolicyGradientLearner:
             return measure_tasks(
                 self.sampler,
                 self.collector.play,
-                lambda: make_env(self.run, num_tasks=rollout.num_tasks, group_size=1, expert=True),
+                lambda: make_env(
+                    self.run,
+                    num_tasks=rollout.num_tasks,
+                    group_size=1,
+                    contain_failures=rollout.replays is not None,
+                    expert=True,
+                ),
                 num_tasks=rollout.num_tasks,
                 group_size=rollout.group_size,
+                replays=rollout.replays or 0,
+                max_failed=rollout.max_failed,
             )
 
     def _reference(self, initial: Path) -> Scorer:

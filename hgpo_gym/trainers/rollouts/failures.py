@@ -30,6 +30,12 @@ class EpisodesFailedError(RuntimeError):
         return str(self.args[0])
 
 
+def last_error(failures: Sequence[FailedEpisode]) -> str:
+    """The error of the last attempt, as a sentence."""
+    last = failures[-1]
+    return f"The last error, in task {last.outcome.task_id!r}: {last.error.rstrip('.')}."
+
+
 def check_failures(failures: Sequence[FailedEpisode], left_out: int, asked: int, most: float, what: str) -> None:
     """Check that enough is left.
 
@@ -45,11 +51,9 @@ def check_failures(failures: Sequence[FailedEpisode], left_out: int, asked: int,
     """
     if not left_out or (left_out < asked and left_out <= most * asked):
         return
-    last = failures[-1]
     raise EpisodesFailedError(
         f"environments failed in {len(failures)} attempts at an episode, so that {left_out} of {asked} {what} are "
-        f"lost; rollout.max_failed={most:g} is the largest share that may be. The last error, in task "
-        f"{last.outcome.task_id!r}: {last.error} What was said until then: hgpo-gym inspect RUN --failures. Mend the "
+        f"lost; rollout.max_failed={most:g} is the largest share that may be. {last_error(failures)} Mend the "
         "environment, give it more time (rollout.worker_timeout), or raise rollout.max_failed.",
         failures,
     )

@@ -1,5 +1,6 @@
 """The episodes that a warm start imitates, played once by a scripted policy and kept in the cache."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.trainers.rollouts import collect as rollout
 from hgpo_gym.trainers.rollouts import player, playing, transcripts
 from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.trainers.rollouts.failures import check_failures, last_error
+from hgpo_gym.trainers.rollouts.rollout import FailedEpisode
 from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.rollouts.transcripts import Transcript
 
@@ -29,15 +32,21 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
     """The episodes, and their key in the cache, made of all that they depend on, the environment's texts too.
 
     With `warmstart.source=none` these are random episodes, from which the tokenizer learns the environment's words.
+    Those whose environment fails each time are left out.
 
     Args:
         run: whose environment and warm start.
         seed: of the tasks and of everything random.
         progress: told of what takes long.
+
+    Raises:
+        EpisodesFailedError: more than `rollout.max_failed` of them would be left out.
     """
     settings, expert = run.warmstart, run.warmstart.source == "expert"
     num_tasks = min(settings.episodes, SIDE_BY_SIDE)
-    env = make_env(run, num_tasks=num_tasks, group_size=1, **({"expert": True} if expert else {}))
+    contain = run.rollout.replays is not None
+    own = {"expert": True} if expert else {}
+    env = make_env(run, num_tasks=num_tasks, group_size=1, contain_failures=contain, **own)
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     behaviour = ["expert", settings.random_actions] if expert else ["random"]
     made_by = source_digest(transcripts, rollout, playing, player, scripted)
@@ -47,15 +56,24 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
         policy: Policy = ExpertPolicy(settings.random_actions) if expert else RandomPolicy()
         schedule = tasks_in_order(vector.task_ids, seed, 0, settings.episodes)
         collected: list[Transcript] = []
+        failures: list[FailedEpisode] = []
         with progress.stage(f"Collecting {settings.episodes} {'expert' if expert else 'random'} episodes") as tick:
-            while len(collected) < settings.episodes:
-                first = len(collected)
+            for first in range(0, settings.episodes, num_tasks):
                 tasks = schedule[first : first + num_tasks]
                 seeds = [(Stream.WARM_START, seed, first + index) for index in range(len(tasks))]
-                collected += transcripts.from_rollout(collect(env, policy, Sampling(), task_ids=tasks, seeds=seeds))
-                tick(len(collected), settings.episodes, f"{sum(episode.won for episode in collected)} won")
+                played = collect(env, policy, Sampling(), task_ids=tasks, seeds=seeds, replays=run.rollout.replays or 0)
+                collected += transcripts.from_rollout(played)
+                failures += played.failures
+                tick(first + len(tasks), settings.episodes, f"{sum(episode.won for episode in collected)} won")
+        lost = settings.episodes - len(collected)
+        check_failures(failures, lost, settings.episodes, run.rollout.max_failed, "episodes to imitate")
+        if failures:
+            progress.line(
+                f"Environments failed in {len(failures)} attempts at an episode to imitate; {lost} of "
+                f"{settings.episodes} are left out. {last_error(failures)}"
+            )
         transcripts.save(collected, folder / _FILE)
 
-    folder = kept_folder(cache_dir() / "transcripts" / key, collect_them)
-    env.close()
+    with closing(env):
+        folder = kept_folder(cache_dir() / "transcripts" / key, collect_them)
     return transcripts.load(folder / _FILE), key
