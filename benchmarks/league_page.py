@@ -61,6 +61,7 @@ class League:
                 raise ValueError(unknown_name("environment", name, runs))
         runs = {name: runs[name] for name in only or runs}
         self._runs = runs
+        self.environments = list(runs)
         self.algorithms = [name for name in next(iter(runs.values())) if all(name in own for own in runs.values())]
         if not self.algorithms:
             raise ValueError(f"No algorithm has runs in each of {', '.join(runs)}.")
@@ -70,6 +71,19 @@ class League:
         return {
             environment: {name: np.array([float(run[column]) for run in own[name]]) for name in self.algorithms}
             for environment, own in self._runs.items()
+        }
+
+    def differences(self, score: str, other: str) -> dict[str, list[np.ndarray]]:
+        """Of every other algorithm less this one, by environment: a number for each seed that both have.
+
+        Args:
+            score: of `COLUMNS`.
+            other: the algorithm that is taken off.
+        """
+        return {
+            name: [_differences(own[name], own[other], COLUMNS[score]) for own in self._runs.values()]
+            for name in self.algorithms
+            if name != other
         }
 
     def block(self, name: str) -> str:
@@ -82,7 +96,7 @@ class League:
         if name in COLUMNS:
             return self._success(self.numbers(COLUMNS[name]))
         if score in COLUMNS and other in self.algorithms:
-            return self._differences(COLUMNS[score], other)
+            return self._less(score, other)
         one, _, other = name.partition(" less ")
         if one in self._runs and other in self._runs:
             return self._between(one, other)
@@ -119,14 +133,9 @@ class League:
             ),
         )
 
-    def _differences(self, column: str, other: str) -> str:
-        """Of every algorithm and one of them, over the seeds that both have; the best on average first."""
-
-        found = {
-            name: [_differences(own[name], own[other], column) for own in self._runs.values()]
-            for name in self.algorithms
-            if name != other
-        }
+    def _less(self, score: str, other: str) -> str:
+        """Differences as a table, the best on average first."""
+        found = self.differences(score, other)
         ranked = sorted(found.items(), key=lambda one: -sum(differences.mean() for differences in one[1]))
         return table(["algorithm", *self._runs], ([f"`{name}`", *map(in_points, own)] for name, own in ranked))
 

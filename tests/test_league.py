@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import league_curves, league_page, league_runs
+from benchmarks import league_curves, league_page, league_picture, league_runs
 from hgpo_gym.analysis.report.intervals import runs_to_tell
 from hgpo_gym.analysis.report.standings import mean_ranks
 from hgpo_gym.cli.main import main
@@ -151,13 +151,13 @@ def test_curves_of_runs_are_kept_and_joined_with_those_of_later_ones(tmp_path, c
         league_curves.main([str(first)])
 
 
-def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
-    rows, page = tmp_path / "rows.csv", tmp_path / "page.md"
+def lines_of_runs(path):
+    """Two algorithms in two environments, two seeds each, and one that is in one environment alone."""
     of_both = {
         "shop": {"grpo": (0.2, 0.4), "hgpo": (0.3, 0.5)},
         "maze": {"grpo": (0.6, 0.6), "hgpo": (0.9, 0.9)},
     }
-    with rows.open("w", newline="") as file:
+    with path.open("w", newline="") as file:
         csv.writer(file).writerows(
             [
                 league_runs.COLUMNS,
@@ -170,6 +170,26 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
                 ("maze", "only_here", 0, 4, 100, 2.0, 0.0, 1.0, 0.99),
             ]
         )
+    return path
+
+
+def test_a_picture_has_every_algorithm_less_one_of_them(tmp_path):
+    rows = lines_of_runs(tmp_path / "rows.csv")
+    figure = league_picture.draw(league_page.League([rows]), "grpo")
+    training, end = figure.axes
+    assert [label.get_text() for label in training.get_yticklabels()] == ["shop", "maze"]
+    (drawn,), (ended,) = training.containers, end.containers
+    np.testing.assert_allclose(drawn.lines[0].get_xdata(), [10, 30])
+    np.testing.assert_allclose(ended.lines[0].get_xdata(), [0, 0])
+    assert [label.get_text() for label in figure.legends[0].get_texts()] == ["hgpo"]
+    league_picture.main([str(tmp_path / "picture.png"), str(rows), "--only", "maze", "--less", "only_here"])
+    assert (tmp_path / "picture.png").stat().st_size > 1000
+    with pytest.raises(ValueError, match="Unknown algorithm 'only_here'"):
+        league_picture.main([str(tmp_path / "picture.png"), str(rows), "--less", "only_here"])
+
+
+def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
+    rows, page = lines_of_runs(tmp_path / "rows.csv"), tmp_path / "page.md"
     page.write_text(
         "# Found\n\n<!-- league: while training -->\n<!-- end -->\n\n<!-- league: maze -->\nold\n<!-- end -->\n"
         "<!-- league: while training, less grpo -->\n<!-- end -->\nEnd.\n"
