@@ -26,10 +26,7 @@ PLACEHOLDERS = {
 NEEDED = {"first": ("observation",), "later": ("observation",), "answer": ("action", "number")}
 """The placeholders of which a text cannot do without one."""
 
-UNEXPLAINED = (
-    "This prompt does not tell how to answer, and takes the whole answer as the action: prompt=instruct suits models "
-    "that were not trained on it."
-)
+UNEXPLAINED = "This prompt does not tell how to answer: prompt=instruct suits models that were not trained on it."
 
 
 @dataclass(frozen=True)
