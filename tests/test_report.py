@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from benchmarks import pass_at_k
 from hgpo_gym.analysis.report import figures, intervals, write_report
 from hgpo_gym.analysis.report.load import comparisons, load_runs
 from hgpo_gym.analysis.report.outcome import who_is_better
@@ -321,7 +322,7 @@ def test_an_evaluation_beside_a_run_counts_as_another_split(tmp_path):
     assert float(rows[1][2]) == json.loads(beside.read_text())["success"]
 
 
-def test_pass_at_k_is_told_where_every_run_has_it(tmp_path):
+def test_pass_at_k_is_told_where_every_run_has_it(tmp_path, capsys):
     for seed in (0, 1):
         train(tmp_path / "runs" / f"seed{seed}", f"seed={seed}", "evaluation.decoding_seeds=2")
     write_report([tmp_path / "runs"], tmp_path / "out")
@@ -329,6 +330,13 @@ def test_pass_at_k_is_told_where_every_run_has_it(tmp_path):
     shown = [float(row[header.index(name)]) for name in ("pass@1", "pass@2")]
     ends = [json.loads((tmp_path / "runs" / f"seed{seed}" / "summary.json").read_text()) for seed in (0, 1)]
     assert shown == [pytest.approx(np.mean([end["evaluations"][-1]["pass_at_k"][k] for end in ends])) for k in "12"]
+    pass_at_k.main([str(tmp_path / "runs"), "--less", "hgpo", "--to", str(tmp_path / "kept.csv")])
+    assert f"pass@2 of hgpo: {100 * shown[1]:.1f}" in capsys.readouterr().out
+    lines = read_csv(tmp_path / "kept.csv")
+    assert lines[0] == ["algorithm", "seed", "iteration", "pass@1", "pass@2"]
+    assert float(lines[-1][4]) == round(ends[1]["evaluations"][-1]["pass_at_k"]["2"], 4)
+    with pytest.raises(ValueError, match="Unknown algorithm 'grpo'"):
+        pass_at_k.main([str(tmp_path / "runs")])
     summary = tmp_path / "runs" / "seed1" / "summary.json"
     for evaluation in ends[1]["evaluations"]:
         del evaluation["pass_at_k"]

@@ -1,0 +1,83 @@
+"""pass@k after each evaluation of the runs of one environment: how likely one of k episodes of a task is won.
+
+    hgpo-gym compare 'algos=[grpo,pass_at_k]' evaluation.decoding_seeds=8 seeds=8 out=runs/pass_at_k
+    python -m benchmarks.pass_at_k runs/pass_at_k --less grpo --to benchmarks/results/pass_at_k.csv
+
+The CSV has a line an evaluation. Printed is a line an algorithm and k: the mean over seeds in the last evaluation, and
+what it is less that of one algorithm at the same seed, in points; with 95 % bootstrap intervals over seeds, and an
+asterisk where p is below 0.05 by flipping signs.
+"""
+
+import argparse
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.equal_cost import in_percent
+from benchmarks.league_runs import in_points
+from hgpo_gym.analysis.report.intervals import mean
+from hgpo_gym.analysis.report.load import Comparison, Run, comparisons, load_runs
+from hgpo_gym.suggest import unknown_name
+
+
+def ks(comparison: Comparison) -> list[str]:
+    """The k that all evaluations have.
+
+    Raises:
+        ValueError: there is none but 1.
+    """
+    found = [evaluation.get("pass_at_k", {}) for run in comparison.all_runs for evaluation in run.evaluations]
+    common = [k for k in found[0] if all(k in own for own in found)]
+    if len(common) < 2:
+        raise ValueError("Every task was played once: train with more evaluation.decoding_seeds.")
+    return common
+
+
+def lines(comparison: Comparison, less: str) -> list[str]:
+    """What is printed."""
+    told = []
+    for k in ks(comparison):
+
+        def score(run: Run, k: str = k) -> float:
+            return float(run.final["pass_at_k"][k])
+
+        for label in comparison.runs:
+            told.append(f"pass@{k} of {label}: {in_percent(mean(comparison.scores(label, score)))}")
+            if label != less:
+                told[-1] += f"; less {less}, points: {in_points(comparison.differences(label, less, score))}"
+    return told
+
+
+def write(comparison: Comparison, path: Path) -> None:
+    """A line an evaluation."""
+    numbers = ks(comparison)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["algorithm", "seed", "iteration", *(f"pass@{k}" for k in numbers)])
+        rows.writerows(
+            [label, run.seed, own["iteration"], *(round(own["pass_at_k"][k], 4) for k in numbers)]
+            for label, runs in comparison.runs.items()
+            for run in runs
+            for own in run.evaluations
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Writes the CSV, prints the lines."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="with a folder for each run, of one environment")
+    parser.add_argument("--less", default="grpo", help="the algorithm that others are compared with")
+    parser.add_argument("--to", type=Path, help="the CSV file to write")
+    parsed = parser.parse_args(arguments)
+    comparison, *others = comparisons(load_runs([parsed.folder])[0])
+    if others:
+        raise ValueError(f"{parsed.folder} holds runs of several environments or settings: name the folder of one.")
+    if parsed.less not in comparison.runs:
+        raise ValueError(unknown_name("algorithm", parsed.less, comparison.runs))
+    if parsed.to:
+        write(comparison, parsed.to)
+    print("\n".join(lines(comparison, parsed.less)))
+
+
+if __name__ == "__main__":
+    main()
