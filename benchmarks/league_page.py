@@ -16,7 +16,6 @@ import csv
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -104,14 +103,11 @@ class League:
             return self._cost()
         if name in self._runs:
             return self._told(name)
-        names = (
-            *COLUMNS,
-            *(f"{score}, less {one}" for score in COLUMNS for one in self.algorithms),
-            *(f"{one} less {other}" for one, other in permutations(self._runs, 2)),
-            "cost",
-            *self._runs,
+        raise ValueError(
+            f"<!-- league: {name} -->: write {' or '.join(COLUMNS)}, alone or with ', less' and one of "
+            f"{'; '.join(self.algorithms)}; or cost; or an environment, alone or 'less' another, of "
+            f"{'; '.join(self._runs)}."
         )
-        raise ValueError(f"<!-- league: {name} -->: choose one of {'; '.join(names)}.")
 
     def _success(self, numbers: Numbers) -> str:
         """Interquartile means, and mean ranks, by which the rows stand."""

@@ -224,8 +224,7 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
         league_page.main([str(page), str(rows), "--only", "mase"])
     page.write_text("<!-- league: mase -->\n<!-- end -->\n")
     with pytest.raises(
-        ValueError,
-        match=r"mase -->: choose one of while training; in the end; .*less hgpo; shop less maze; .*cost; shop; maze",
+        ValueError, match=r"mase -->: write while training or in the end, .* of grpo; hgpo; or cost; .* of shop; maze\."
     ):
         league_page.main([str(page), str(rows)])
 
