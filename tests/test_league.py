@@ -239,6 +239,20 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
             ["alfworld", "alfworld_admissible"],
         ),
         ("league_warm.md", ["league_warm.csv"], []),
+        (
+            "league_all.md",
+            [
+                "league_headline.csv",
+                "league_alfworld_keys.csv",
+                "league_mazes.csv",
+                "league_warm.csv",
+                "league_more.csv",
+            ],
+            [
+                *("alfworld", "alfworld_admissible", "alfworld_warm", "webshop", "webshop_products", "webshop_warm"),
+                *("sokoban", "halls", "chance", "plates"),
+            ],
+        ),
         ("league_gamma.md", ["league_gamma.csv"], []),
         (
             "league_discount.md",
