@@ -251,11 +251,13 @@ def test_a_warm_start_leaves_out_episodes_whose_environment_fails(tmp_path, caps
     task = breaking(tmp_path).unwrapped.task_ids[1]
     run(tmp_path, *WARM, f"+env.broken={task}", "rollout.max_failed=0.5")
     said = capsys.readouterr().out
-    lost = int(re.search(r"(\d+) of 12 are left out\. The last error, in task '", said)[1])
+    lost = int(re.search(r"(\d+) of 12 episodes to imitate are left out", said)[1])
+    assert "attempts at an episode to imitate. The last error, in task '" in said
     assert 0 < lost <= 6
     again = settings(tmp_path / "run", *WARM, f"+env.folder={tmp_path}", f"+env.broken={task}", base=RUN)
     kept, _ = episodes_to_imitate(again, 0, Progress())
     assert len(kept) == 12 - lost
+    assert f"{lost} of 12 episodes to imitate are left out" in capsys.readouterr().out  # from the cache as well
     assert task not in {episode.task_id for episode in kept}
 
 

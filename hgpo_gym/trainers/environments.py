@@ -10,9 +10,12 @@ from hgpo_gym.trainers.settings import RunSettings
 
 
 def make_env(
-    run: RunSettings, *, num_tasks: int, group_size: int, contain_failures: bool = False, **changes: Any
+    run: RunSettings, *, num_tasks: int, group_size: int, contain_failures: bool = True, **changes: Any
 ) -> ContextWrapper:
-    """As many groups of the run's environment; `changes` replace options of it."""
+    """As many groups of the run's environment; `changes` replace options of it.
+
+    They contain failures unless the run has `rollout.replays=null`, or `contain_failures` is False.
+    """
     options = {**run.env.options, **changes}
     vector = TextVectorEnv(
         run.env.id,
@@ -20,7 +23,7 @@ def make_env(
         group_size=group_size,
         workers=run.rollout.workers,
         worker_timeout=run.rollout.worker_timeout,
-        contain_failures=contain_failures,
+        contain_failures=contain_failures and run.rollout.replays is not None,
         **options,
     )
     return ContextWrapper(vector, run.prompt, **run.memory.model_dump())
@@ -29,8 +32,7 @@ def make_env(
 def make_training_env(run: RunSettings, processes: Processes = ALONE) -> ContextWrapper:
     """The training split: this process' share of `rollout.num_tasks` groups of `rollout.group_size`."""
     groups = len(processes.share(range(run.rollout.num_tasks)))
-    contain = run.rollout.replays is not None
-    return make_env(run, num_tasks=groups, group_size=run.rollout.group_size, contain_failures=contain)
+    return make_env(run, num_tasks=groups, group_size=run.rollout.group_size)
 
 
 def try_environment(run: RunSettings) -> None:
@@ -43,5 +45,4 @@ def make_evaluation_env(run: RunSettings, processes: Processes = ALONE, **change
     if run.evaluation.split is not None:
         changes["split"] = run.evaluation.split
     share = len(processes.share(range(run.evaluation.num_envs)))
-    contain = run.rollout.replays is not None
-    return make_env(run, num_tasks=max(1, share), group_size=1, contain_failures=contain, **changes)
+    return make_env(run, num_tasks=max(1, share), group_size=1, **changes)

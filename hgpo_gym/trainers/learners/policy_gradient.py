@@ -251,13 +251,7 @@ class PolicyGradientLearner:
             return measure_tasks(
                 self.sampler,
                 self.collector.play,
-                lambda: make_env(
-                    self.run,
-                    num_tasks=rollout.num_tasks,
-                    group_size=1,
-                    contain_failures=rollout.replays is not None,
-                    expert=True,
-                ),
+                lambda: make_env(self.run, num_tasks=rollout.num_tasks, group_size=1, expert=True),
                 num_tasks=rollout.num_tasks,
                 group_size=rollout.group_size,
                 replays=rollout.replays or 0,

@@ -32,7 +32,7 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
     """The episodes, and their key in the cache, made of all that they depend on, the environment's texts too.
 
     With `warmstart.source=none` these are random episodes, from which the tokenizer learns the environment's words.
-    Those whose environment fails each time are left out.
+    Those whose environment fails each time are left out, which is said whenever they are read.
 
     Args:
         run: whose environment and warm start.
@@ -44,9 +44,7 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
     """
     settings, expert = run.warmstart, run.warmstart.source == "expert"
     num_tasks = min(settings.episodes, SIDE_BY_SIDE)
-    contain = run.rollout.replays is not None
-    own = {"expert": True} if expert else {}
-    env = make_env(run, num_tasks=num_tasks, group_size=1, contain_failures=contain, **own)
+    env = make_env(run, num_tasks=num_tasks, group_size=1, **({"expert": True} if expert else {}))
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     behaviour = ["expert", settings.random_actions] if expert else ["random"]
     made_by = source_digest(transcripts, rollout, playing, player, scripted)
@@ -69,11 +67,16 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
         check_failures(failures, lost, settings.episodes, run.rollout.max_failed, "episodes to imitate")
         if failures:
             progress.line(
-                f"Environments failed in {len(failures)} attempts at an episode to imitate; {lost} of "
-                f"{settings.episodes} are left out. {last_error(failures)}"
+                f"Environments failed in {len(failures)} attempts at an episode to imitate. {last_error(failures)}"
             )
         transcripts.save(collected, folder / _FILE)
 
     with closing(env):
         folder = kept_folder(cache_dir() / "transcripts" / key, collect_them)
-    return transcripts.load(folder / _FILE), key
+    episodes = transcripts.load(folder / _FILE)
+    if left_out := settings.episodes - len(episodes):
+        progress.line(
+            f"{left_out} of {settings.episodes} episodes to imitate are left out: their environments failed when they "
+            "were played. To play them anew, name another cache (HGPO_GYM_CACHE)."
+        )
+    return episodes, key

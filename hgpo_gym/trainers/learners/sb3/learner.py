@@ -74,7 +74,7 @@ class Sb3Learner:
     def begin(self, checkpoint: Path, initial: Callable[[], Path], state: dict[str, Any]) -> None:  # noqa: ARG002
         """See `Learner`: the checkpoint's model is all there is."""
         num_envs = self.run.rollout.num_tasks * self.run.rollout.group_size
-        self.env = make_env(self.run, num_tasks=num_envs, group_size=1)
+        self.env = make_env(self.run, num_tasks=num_envs, group_size=1, contain_failures=False)
         vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
         self.task_ids = vector.task_ids
         first = {"task_ids": self.task_ids[:1], "reset_mask": np.arange(num_envs) == 0}
