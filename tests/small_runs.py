@@ -40,6 +40,13 @@ def numbers(run_dir):
     return [without_seconds(line) for line in read_metrics(run_dir)]
 
 
+def training_numbers(run_dir):
+    """The same without evaluations, of which a run has one more where it once ended earlier."""
+    return [
+        {name: value for name, value in line.items() if not name.startswith("evaluation_")} for line in numbers(run_dir)
+    ]
+
+
 def without_seconds(value: Any) -> Any:
     """The same, without what was timed, and the memory."""
     if isinstance(value, dict):

@@ -11,6 +11,7 @@ from rich.console import Console
 from hgpo_gym.analysis.report import write_report
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.evaluation import fall
 from hgpo_gym.trainers.health import CHECKS, Sign, signs
 from hgpo_gym.trainers.metric_table import METRICS
 from hgpo_gym.trainers.run_directory import flatten, read_config, read_metrics
@@ -70,6 +71,7 @@ def runs(tmp_path_factory):
         ("valid_action_rate", 0.6, 0.1),
         ("cut_off_share", 0.05, 0.4),
         ("mismatch_kl", 0.001, 0.1),
+        ("evaluation_fall", 2.0, 4.1),
     ],
 )
 def test_a_metric_is_warned_of_beyond_its_limit_and_not_before(metric, good, bad):
@@ -132,6 +134,21 @@ def test_success_that_falls_is_told_from_chance():
     assert sign.iterations[-1] == 15
     assert not found(*[{"success": 0.05}] * 5, *[{"success": 0.0}] * 5), "it has never had success to lose"
     assert not found(*[{"success": share} for share in (0.25, 0.0) * 12], **{"rollout.group_size": 1})
+
+
+def test_an_evaluation_that_falls_is_measured_by_what_chance_would_do(tmp_path):
+    """61.4 % of 140 episodes and 37.1 % differ by four standard errors; the run has its own, the first one included."""
+    shares = [{"success": success, "episodes": 140} for success in (0.614, 0.5, 0.371)]
+    middle = (0.614 + 0.371) / 2
+    assert fall(shares) == pytest.approx((0.614 - 0.371) / np.sqrt(middle * (1 - middle) / 70))
+    assert 4 < fall(shares) < 4.2
+    assert fall(shares[:1]) == 0.0
+    assert fall([{"success": share, "episodes": 10} for share in (0.0, 1.0)]) == 0.0
+    assert fall([{"success": share, "episodes": 8} for share in (1.0, 0.0)]) == pytest.approx(4.0)
+    summary = train(tmp_path, "evaluation.every=1")
+    lines = read_metrics(tmp_path)
+    evaluations = summary["evaluations"]
+    assert [line["evaluation_fall"] for line in lines] == [fall(evaluations[: i + 1]) for i in range(1, 5)]
 
 
 def test_a_remedy_says_what_the_setting_is_now_and_whose_it_is():

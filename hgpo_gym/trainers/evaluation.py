@@ -176,6 +176,16 @@ def spread(count: int, wanted: int | None) -> list[int]:
     return [index * count // wanted for index in range(wanted)]
 
 
+def fall(summaries: Sequence[dict[str, Any]]) -> float:
+    """How far the last of these evaluations lies below the best of them, in standard errors of the difference of two
+    shares of as many episodes, each drawn by itself; 0 where it is the best."""
+    best, last = best_evaluation(summaries)["success"], summaries[-1]["success"]
+    if best == last:
+        return 0.0
+    middle = (best + last) / 2
+    return float((best - last) / np.sqrt(2 * middle * (1 - middle) / summaries[-1]["episodes"]))
+
+
 def best_evaluation(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The one with the highest success, the earliest of several."""
     return max(summaries, key=lambda summary: summary["success"])

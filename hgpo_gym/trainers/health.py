@@ -48,6 +48,12 @@ class Check:
     unless: str = ""
 
 
+UNLEARNED = "an update went too far, or the policy was driven away from what it had learned"
+LEARN_GENTLY = (
+    "go on from the best checkpoint (hgpo-gym export --iteration, iteration=best of hgpo-gym eval) with a lower "
+    "trainer.learning_rate; set trainer.zero_advantage=drop and trainer.kl_coef above 0"
+)
+
 CHECKS = (
     Check(
         "failed_episodes",
@@ -136,14 +142,8 @@ CHECKS = (
         in_a_row=2,
         unless="trainer.importance_correction",
     ),
-    Check(
-        "success",
-        "fallen",
-        0.5,
-        "an update went too far, or the policy was driven away from what it had learned",
-        "go on from the best checkpoint (hgpo-gym export --iteration, iteration=best of hgpo-gym eval) with a lower "
-        "trainer.learning_rate; set trainer.zero_advantage=drop and trainer.kl_coef above 0",
-    ),
+    Check("success", "fallen", 0.5, UNLEARNED, LEARN_GENTLY),
+    Check("evaluation_fall", "above", 3.0, UNLEARNED, LEARN_GENTLY),  # what training success hides, whose tasks change
 )
 """Of each metric one at most, the likeliest first causes before what follows from them."""
 

@@ -303,6 +303,14 @@ PROGRESS = {
         "It follows `success`.",
         "It stays while `success` rises: training tasks are learned by heart.",
     ),
+    "evaluation_fall": Metric(
+        "fall in evaluation",
+        "standard errors",
+        "How far that success lies below the best evaluation so far, the one before training among them, in standard "
+        "errors of the difference of two shares; 0 where it is the best.",
+        "Below 2: chance.",
+        "Above 3: training takes away what the policy could do.",
+    ),
 }
 
 SECTIONS = {

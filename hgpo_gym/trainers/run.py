@@ -13,7 +13,7 @@ from hgpo_gym.plain_text import counted
 from hgpo_gym.progress import Progress, Tick
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, read_state
 from hgpo_gym.trainers.environments import make_evaluation_env, try_environment
-from hgpo_gym.trainers.evaluation import Evaluation, best_evaluation, evaluate, spread
+from hgpo_gym.trainers.evaluation import Evaluation, best_evaluation, evaluate, fall, spread
 from hgpo_gym.trainers.health import Sign, signs
 from hgpo_gym.trainers.interrupts import Interrupts, StoppedAtOnceError, interrupts_raised
 from hgpo_gym.trainers.learners import LEARNERS, Learned, Learner, Saving
@@ -197,7 +197,7 @@ class Run:
             every = self.settings.evaluation.every
             if last or (every and self.iteration % every == 0):
                 self.interrupts.doing = f"the evaluation after iteration {self.iteration}"
-                metrics |= {"evaluation_success": self._evaluate().success}
+                metrics |= {"evaluation_success": self._evaluate().success, "evaluation_fall": fall(self.evaluations)}
             self.interrupts.doing = f"the checkpoint of iteration {self.iteration}"
             self.metrics.append(metrics)
             if self.processes.main:
