@@ -250,7 +250,7 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
             ],
             [
                 *("alfworld", "alfworld_admissible", "alfworld_warm", "webshop", "webshop_products", "webshop_warm"),
-                *("sokoban", "halls", "chance", "plates"),
+                *("secret_word", "sokoban", "halls", "chance", "plates"),
             ],
         ),
         ("league_gamma.md", ["league_gamma.csv"], []),
