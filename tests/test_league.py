@@ -255,6 +255,11 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
         ),
         ("league_gamma.md", ["league_gamma.csv"], []),
         (
+            "league_statistics.md",
+            ["league_mazes.csv", "league_more.csv", "league_statistics.csv"],
+            ["secret_word", "halls", "chance", "plates"],
+        ),
+        (
             "league_discount.md",
             ["league_headline.csv", "league_mazes.csv", "league_warm.csv", "league_discount.csv"],
             [],
