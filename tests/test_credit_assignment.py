@@ -9,7 +9,7 @@ import pytest
 
 from hgpo_gym.advantages import StepBatch, assign, estimate
 from hgpo_gym.advantages.process import Chain, transitions
-from hgpo_gym.advantages.statistics import discounted_returns, episode_returns
+from hgpo_gym.advantages.statistics import EPISODE_STATISTICS, discounted_returns, episode_returns
 from tests import golden
 from tests.step_batches import random_batch, with_neutral_columns
 
@@ -229,11 +229,13 @@ def test_nested_bellman_tells_aliased_halls_apart_as_far_as_visits_go():
 
 
 def test_the_episodes_term_is_all_that_nested_bellman_has_where_nothing_comes_again():
-    batch = episodes("ab", "cd", rewards=[10, 0], action=["u", "v", "u", "v"], penalty=[0.5, 0, 0, 0])
+    batch = episodes("ab", "cde", rewards=[10, 0], action=["u", "v", "u", "v", "u"], penalty=[0.5, 0, 0, 0, 0])
     for norm in ("mean_norm", "mean_std_norm"):
         found = partial(estimate, "nested_bellman", batch, norm=norm)
-        np.testing.assert_array_equal(found(), [-0.5, 0, 0, 0])
-        np.testing.assert_allclose(found(episode_weight=0.5) - found(), 0.5 * estimate("grpo", batch, norm=norm))
+        np.testing.assert_array_equal(found(), [-0.5, 0, 0, 0, 0])
+        for over in EPISODE_STATISTICS:
+            term = estimate("grpo", batch, norm=norm, episode_statistics=over)
+            np.testing.assert_allclose(found(episode_weight=0.5, episode_statistics=over) - found(), 0.5 * term)
 
 
 @pytest.mark.parametrize(
@@ -243,6 +245,7 @@ def test_the_episodes_term_is_all_that_nested_bellman_has_where_nothing_comes_ag
         ({"own_share": 1.5}, "own_share=1.5: choose a number from 0 to 1"),
         ({"prior_visits": -1.0}, "prior_visits=-1.0: choose a number of 0 or more"),
         ({"episode_weight": -0.5}, "episode_weight=-0.5: choose a number of 0 or more"),
+        ({"episode_statistics": "step"}, "Did you mean 'steps'?"),
         ({"history_length": 9}, "history_length=9: this batch has context keys for levels 0 to 2"),
     ],
 )

@@ -24,6 +24,7 @@ VARIANTS: dict[str, list[dict]] = {
         {"norm": "mean_norm", "prior_visits": 0.0},
         {"history_length": 0, "own_share": 1.0},
         {"episode_weight": 1.0},
+        {"episode_weight": 1.0, "episode_statistics": "steps"},
     ],
     "rtmc": [{"norm": "mean_std_norm"}],
     "salt": [{"base": "hgpo"}, {"base": "crbc", "base_options": {"depth": 0}}],

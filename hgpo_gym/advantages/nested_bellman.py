@@ -8,6 +8,7 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs
 from hgpo_gym.advantages.process import Chain
 from hgpo_gym.advantages.statistics import (
+    EPISODE_STATISTICS,
     ROUNDING,
     check_shares,
     counting_once,
@@ -18,6 +19,7 @@ from hgpo_gym.advantages.statistics import (
     success,
 )
 from hgpo_gym.advantages.values import next_in_episode
+from hgpo_gym.suggest import unknown_name
 
 
 @needs("action")
@@ -28,6 +30,7 @@ def nested_bellman(
     prior_visits: float = 8.0,
     own_share: float = 0.25,
     episode_weight: float = 0.0,
+    episode_statistics: str = "trajectories",
     success_reward: float = 10.0,
     norm: str = "mean_std_norm",
     history_length: int | None = None,
@@ -53,12 +56,13 @@ def nested_bellman(
         own_share: from 0 (the mean of equal actions in equal contexts) to 1 (the temporal difference of the step).
         episode_weight: of the episode's advantage in its task group, which steps have as well whose context nobody
             shares; 0 or more.
+        episode_statistics: of the episode's term, as in GRPO.
         success_reward: what a success is worth, so that `mean_norm` has the unit of the reward.
         norm: `mean_norm`, or `mean_std_norm`, which divides by the root mean square of the task group's advantages.
         history_length: K; None uses every level of the batch.
 
-    Returns float64[N]. Raises ValueError on an unknown `norm`, a number outside its range, or a `history_length` that
-    the batch has no keys for.
+    Returns float64[N]. Raises ValueError on an unknown `norm` or `episode_statistics`, a number outside its range, or a
+    `history_length` that the batch has no keys for.
     """
     check_shares(gamma=gamma, own_share=own_share)
     if not gamma:
@@ -66,6 +70,8 @@ def nested_bellman(
     for name, number in (("prior_visits", prior_visits), ("episode_weight", episode_weight)):
         if number < 0:
             raise ValueError(f"{name}={number}: choose a number of 0 or more.")
+    if episode_statistics not in EPISODE_STATISTICS:
+        raise ValueError(unknown_name("episode_statistics", episode_statistics, EPISODE_STATISTICS))
     deepest = batch.history_length if history_length is None else history_length
     batch.check_level(deepest, "history_length")
     chains = [Chain.of(batch, level) for level in range(deepest + 1)]
@@ -89,5 +95,5 @@ def nested_bellman(
     advantages[np.abs(advantages) <= ROUNDING * max(1.0, abs(success_reward))] = 0.0
     advantages = scaled_to_group(advantages, batch.group_labels, norm) - batch.penalty
     if episode_weight:
-        advantages += episode_weight * episode_advantage(batch, norm, "trajectories")
+        advantages += episode_weight * episode_advantage(batch, norm, episode_statistics)
     return advantages
