@@ -1,11 +1,13 @@
 """The environments of a run: the configured one, vectorised, with memory and prompts."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers.processes import ALONE, Processes
+from hgpo_gym.trainers.rollouts.samplers import spread
 from hgpo_gym.trainers.settings import RunSettings
 
 
@@ -33,6 +35,12 @@ def make_training_env(run: RunSettings, processes: Processes = ALONE) -> Context
     """The training split: this process' share of `rollout.num_tasks` groups of `rollout.group_size`."""
     groups = len(processes.share(range(run.rollout.num_tasks)))
     return make_env(run, num_tasks=groups, group_size=run.rollout.group_size)
+
+
+def training_tasks(run: RunSettings, env: ContextWrapper) -> Sequence[str]:
+    """The tasks of its split that are trained on: `rollout.train_tasks` of them, the same all through."""
+    vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
+    return [vector.task_ids[place] for place in spread(len(vector.task_ids), run.rollout.train_tasks)]
 
 
 def try_environment(run: RunSettings) -> None:

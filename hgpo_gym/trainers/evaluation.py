@@ -17,6 +17,7 @@ from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.conversations import Conversation, conversations
 from hgpo_gym.trainers.rollouts.failures import check_failures
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout
+from hgpo_gym.trainers.rollouts.samplers import spread
 from hgpo_gym.trainers.rollouts.teams import Team
 
 
@@ -167,13 +168,6 @@ def _outcomes(rollout: Rollout, count: int) -> list[EpisodeOutcome]:
     given_up = {episode.group: episode.outcome for episode in rollout.failures if episode.given_up}
     ended = iter(rollout.episodes)
     return [given_up[place] if place in given_up else next(ended) for place in range(count)]
-
-
-def spread(count: int, wanted: int | None) -> list[int]:
-    """So many numbers below `count`, evenly spread; None or more than there are is all of them."""
-    if wanted is None or wanted >= count:
-        return list(range(count))
-    return [index * count // wanted for index in range(wanted)]
 
 
 def fall(summaries: Sequence[dict[str, Any]]) -> float:

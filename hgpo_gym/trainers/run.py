@@ -13,7 +13,7 @@ from hgpo_gym.plain_text import counted
 from hgpo_gym.progress import Progress, Tick
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, read_state
 from hgpo_gym.trainers.environments import make_evaluation_env, try_environment
-from hgpo_gym.trainers.evaluation import Evaluation, best_evaluation, evaluate, fall, spread
+from hgpo_gym.trainers.evaluation import Evaluation, best_evaluation, evaluate, fall
 from hgpo_gym.trainers.health import Sign, signs
 from hgpo_gym.trainers.interrupts import Interrupts, StoppedAtOnceError, interrupts_raised
 from hgpo_gym.trainers.learners import LEARNERS, Learned, Learner, Saving
@@ -24,6 +24,7 @@ from hgpo_gym.trainers.rollouts import failures as kept_failures
 from hgpo_gym.trainers.rollouts import saved as saved_rollouts
 from hgpo_gym.trainers.rollouts.conversations import write as write_conversations
 from hgpo_gym.trainers.rollouts.rollout import FailedEpisode
+from hgpo_gym.trainers.rollouts.samplers import spread
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run_directory import flatten, open_run
 from hgpo_gym.trainers.settings import RunSettings

@@ -59,6 +59,7 @@ class MemorySettings(Section):
 class RolloutSettings(Section):
     num_tasks: Episodes
     group_size: Episodes
+    train_tasks: PositiveInt | None
     workers: Annotated[int, Field(ge=0, le=1024)]
     worker_timeout: PositiveFloat | None
     replays: NonNegativeInt | None

@@ -8,8 +8,7 @@ import numpy as np
 
 from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, needed_by
 from hgpo_gym.advantages.statistics import mean_over_copies, means_of_copies
-from hgpo_gym.envs.vector import TextVectorEnv
-from hgpo_gym.trainers.environments import make_training_env
+from hgpo_gym.trainers.environments import make_training_env, training_tasks
 from hgpo_gym.trainers.policies.base import Policy
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.rollouts.plans import with_plan_tokens
@@ -37,8 +36,7 @@ class Collector:
     def __init__(self, run: RunSettings, policy: Policy, processes: Processes = ALONE):
         self.run, self.policy, self.processes = run, policy, processes
         self.env = make_training_env(run, processes)
-        vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
-        self.sampler = make_sampler(run.sampler, vector.task_ids, run.seed)
+        self.sampler = make_sampler(run.sampler, training_tasks(run, self.env), run.seed)
         self.team = TEAMS.bind(run.team)()
         self.needs = needed_by(ESTIMATORS.find(run.algo.name))
 

@@ -10,10 +10,9 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.utils import ConstantSchedule
 
-from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.progress import Progress
 from hgpo_gym.randomness import Stream
-from hgpo_gym.trainers.environments import make_env
+from hgpo_gym.trainers.environments import make_env, training_tasks
 from hgpo_gym.trainers.learners.base import Learned, Saving
 from hgpo_gym.trainers.learners.sb3.networks import MaskedDQN
 from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy, check_listed, steps_each
@@ -75,8 +74,7 @@ class Sb3Learner:
         """See `Learner`: the checkpoint's model is all there is."""
         num_envs = self.run.rollout.num_tasks * self.run.rollout.group_size
         self.env = make_env(self.run, num_tasks=num_envs, group_size=1, contain_failures=False)
-        vector: TextVectorEnv = self.env.unwrapped  # type: ignore[assignment]
-        self.task_ids = vector.task_ids
+        self.task_ids = training_tasks(self.run, self.env)
         first = {"task_ids": self.task_ids[:1], "reset_mask": np.arange(num_envs) == 0}
         check_listed(self.env.reset(seed=0, options=first)[1]["admissible_actions"][0])
 

@@ -8,7 +8,7 @@ entry point of the group `hgpo_gym.samplers`. A sampler is a class derived from 
 from collections.abc import Sequence
 
 from hgpo_gym.registry import Choice, Registry
-from hgpo_gym.trainers.rollouts.samplers.base import GroupOutcome, Outcomes, Sampler, tasks_in_order
+from hgpo_gym.trainers.rollouts.samplers.base import GroupOutcome, Outcomes, Sampler, spread, tasks_in_order
 from hgpo_gym.trainers.rollouts.samplers.best_plan import BestPlan
 from hgpo_gym.trainers.rollouts.samplers.dynamic import Dynamic
 from hgpo_gym.trainers.rollouts.samplers.gaussian import Gaussian
@@ -62,5 +62,6 @@ __all__ = [
     "Sampler",
     "make_sampler",
     "register_sampler",
+    "spread",
     "tasks_in_order",
 ]

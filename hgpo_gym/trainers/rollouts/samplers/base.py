@@ -101,6 +101,13 @@ class Sampler:
         return np.ones(len(batch), dtype=np.bool_)
 
 
+def spread(count: int, wanted: int | None) -> list[int]:
+    """So many numbers below `count`, evenly spread; None or more than there are is all of them."""
+    if wanted is None or wanted >= count:
+        return list(range(count))
+    return [index * count // wanted for index in range(wanted)]
+
+
 def tasks_in_order(task_ids: Sequence[str], seed: int, iteration: int, count: int) -> list[str]:
     """The `count` tasks of an iteration: all tasks in a shuffled order, again and again, each iteration going on where
     the one before stopped. A function of the seed and the iteration: every algorithm sees the same tasks."""
