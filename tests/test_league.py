@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from benchmarks import league_curves, league_page, league_picture, league_runs
-from hgpo_gym.analysis.report.intervals import runs_to_tell
+from benchmarks.equal_cost import in_percent
+from hgpo_gym.analysis.report.intervals import runs_to_tell, typical
 from hgpo_gym.analysis.report.standings import mean_ranks
 from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_config
@@ -271,6 +272,29 @@ def test_the_pages_on_the_league_are_those_of_its_runs(page, results, only):
     text = (ROOT / "docs" / page).read_text()
     runs = league_page.League([ROOT / "benchmarks" / "results" / name for name in results], only)
     assert league_page.rewritten(text, runs) == text
+
+
+MEASURED = [
+    ("league_mazes.csv", ["halls", "chance", "plates"]),
+    ("signpost_maze_language_model_20_seeds.csv", ["signpost_maze"]),
+    ("league_more.csv", ["secret_word"]),
+    ("league_headline.csv", ["alfworld"]),
+    ("league_headline.csv", ["webshop"]),
+]
+"""Where the columns of the table of methods come from."""
+
+
+def test_the_table_of_methods_is_that_of_the_runs():
+    """Success while training; of several environments without intervals."""
+    results = ROOT / "benchmarks" / "results"
+    leagues = [league_page.League([results / name], environments) for name, environments in MEASURED]
+    with (results / "methods.csv").open(newline="") as file:
+        _, *rows = csv.reader(file)
+    for name, _, *cells in rows:
+        for cell, league in zip(cells, leagues, strict=True):
+            found = league.numbers("while_training").values() if name in league.algorithms else []
+            told = [in_percent(typical(own[name])) for own in found]
+            assert cell == (" / ".join(one.split()[0] for one in told) if len(told) > 1 else "".join(told))
 
 
 def test_some_of_the_environments_can_be_played_alone(tmp_path, capsys):
