@@ -2,12 +2,14 @@
 
 import json
 
+import gymnasium
 import numpy as np
 import pytest
 
-from hgpo_gym.trainers.rollouts import saved
+from hgpo_gym.trainers.rollouts import conversations, saved
 from hgpo_gym.trainers.rollouts.recording import rewards_of
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
+from hgpo_gym.trainers.rollouts.samplers import spread
 from hgpo_gym.trainers.run_directory import read_metrics
 from tests.small_runs import numbers, train
 
@@ -58,6 +60,19 @@ def answers(run_dir, *options):
         *options,
     )
     return [saved.load(run_dir / "rollouts", iteration).actions for iteration in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("options", [[], ["sampler=pools"], ["sampler=dynamic", "algo=grpo"]], ids=" ".join)
+def test_a_run_may_train_on_some_tasks_alone_and_be_evaluated_on_the_same(tmp_path, options):
+    some = ["rollout.train_tasks=3", "evaluation.split=train", "evaluation.tasks=3"]
+    train(tmp_path, "env.split=train", *some, *options)
+    tasks = gymnasium.make("hgpo_gym/SignpostMaze-v0", sections=2, split="train").unwrapped.task_ids
+    assert len(tasks) > 3
+    expected = {tasks[place] for place in spread(len(tasks), 3)}
+    rollouts = [saved.load(tmp_path / "rollouts", iteration) for iteration in (1, 2, 3, 4)]
+    assert {episode.task_id for rollout in rollouts for episode in rollout.episodes} == expected
+    said = conversations.read(next((tmp_path / "evaluations").iterdir()))
+    assert {conversation.task_id for conversation in said} == expected
 
 
 def learner_state(run_dir, iteration):

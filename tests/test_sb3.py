@@ -54,7 +54,9 @@ def test_a_resumed_run_goes_on_with_the_same_numbers(algorithm, tmp_path):
 
 
 def test_an_iteration_plays_the_tasks_of_the_schedule_to_their_end(tmp_path):
-    with Run(settings(tmp_path, *ALGORITHMS["sb3_ppo"], "trainer.iterations=1"), Progress()) as run:
+    own = [*ALGORITHMS["sb3_ppo"], "trainer.iterations=1", "rollout.train_tasks=2"]
+    with Run(settings(tmp_path, *own), Progress()) as run:
+        assert len(run.learner.task_ids) == 2
         tasks = tasks_in_order(run.learner.task_ids, seed=0, iteration=0, count=4)
         run.train()
     episodes = run.learner.policy.episodes.episodes

@@ -38,9 +38,10 @@ def make_training_env(run: RunSettings, processes: Processes = ALONE) -> Context
 
 
 def training_tasks(run: RunSettings, env: ContextWrapper) -> Sequence[str]:
-    """The tasks of its split that are trained on: `rollout.train_tasks` of them, the same all through."""
+    """The tasks of its split that are trained on: all, or `rollout.train_tasks` of them, the same all through."""
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-    return [vector.task_ids[place] for place in spread(len(vector.task_ids), run.rollout.train_tasks)]
+    wanted, task_ids = run.rollout.train_tasks, vector.task_ids
+    return task_ids if wanted is None else [task_ids[place] for place in spread(len(task_ids), wanted)]
 
 
 def try_environment(run: RunSettings) -> None:
