@@ -257,8 +257,8 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
         ("league_gamma.md", ["league_gamma.csv"], []),
         (
             "league_statistics.md",
-            ["league_mazes.csv", "league_more.csv", "league_statistics.csv"],
-            ["secret_word", "halls", "chance", "plates"],
+            ["league_headline.csv", "league_mazes.csv", "league_more.csv", "league_statistics.csv"],
+            ["alfworld", "alfworld_warm", "webshop", "secret_word", "halls", "chance", "plates"],
         ),
         (
             "league_discount.md",
