@@ -144,6 +144,16 @@ def test_a_run_in_place_of_a_setting_is_recognised(capsys, tmp_path):
         assert f"No run in {tmp_path}: expected {tmp_path / 'config.yaml'}. Runs are in folders of it" in err
 
 
+@pytest.mark.parametrize("command", [["health"], ["inspect"], ["export", "--to", "models/one"], ["report"]])
+def test_a_setting_in_place_of_a_directory_is_recognised(command, capsys, tmp_path):
+    status, _, err = run(capsys, *command, f"run={tmp_path}")
+    assert status == 2
+    assert f"write the directory alone, {tmp_path} instead of run={tmp_path}" in err
+    odd = tmp_path / "run=a"
+    odd.mkdir()
+    assert "instead of" not in run(capsys, *command, odd)[2]  # a directory that is really called so
+
+
 @pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize("command", ["envs", "train --help", "train --show-config"])
 def test_a_reader_that_has_had_enough_is_no_error(command, buffered):

@@ -99,9 +99,21 @@ EXAMPLES = {
 }
 
 
+def directory(argument: str) -> Path:
+    """The directory that an argument names.
+
+    Raises:
+        argparse.ArgumentTypeError: it was written as a setting is, run=DIR.
+    """
+    _, _, value = argument.partition("=")
+    if value and not Path(argument).exists() and Path(value).exists():
+        raise argparse.ArgumentTypeError(f"write the directory alone, {value} instead of {argument}")
+    return Path(argument)
+
+
 def add_report_arguments(command: argparse.ArgumentParser) -> None:
     """The arguments of `hgpo-gym report`."""
-    command.add_argument("directories", nargs="+", type=Path, metavar="DIR", help="a run, or a folder of runs")
+    command.add_argument("directories", nargs="+", type=directory, metavar="DIR", help="a run, or a folder of runs")
     command.add_argument(
         "--out", type=Path, help="folder for report.html, report.md, tables/, figures/ (the DIR; of several: report)"
     )
@@ -111,13 +123,17 @@ def add_report_arguments(command: argparse.ArgumentParser) -> None:
 def add_health_arguments(command: argparse.ArgumentParser) -> None:
     """The arguments of `hgpo-gym health`."""
     command.add_argument(
-        "runs", nargs="+", type=Path, metavar="RUN", help="the directory of a run: finished, under way or broken off"
+        "runs",
+        nargs="+",
+        type=directory,
+        metavar="RUN",
+        help="the directory of a run: finished, under way or broken off",
     )
 
 
 def add_inspect_arguments(command: argparse.ArgumentParser) -> None:
     """The arguments of `hgpo-gym inspect`."""
-    command.add_argument("run", type=Path, metavar="RUN", help="the directory of a run, finished or not")
+    command.add_argument("run", type=directory, metavar="RUN", help="the directory of a run, finished or not")
     command.add_argument("--iteration", type=int, help="as in metrics.jsonl (the last one kept)")
     command.add_argument(
         "--task", help="a group's number, a task id or a part of one; without it, a list of the groups"
@@ -139,7 +155,7 @@ def add_inspect_arguments(command: argparse.ArgumentParser) -> None:
 
 def add_export_arguments(command: argparse.ArgumentParser) -> None:
     """The arguments of `hgpo-gym export`."""
-    command.add_argument("run", type=Path, metavar="RUN", help="the directory of a run, finished or not")
+    command.add_argument("run", type=directory, metavar="RUN", help="the directory of a run, finished or not")
     command.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
     command.add_argument("--iteration", type=int, help="of the checkpoint (the newest)")
 
