@@ -262,8 +262,14 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
         ),
         (
             "league_discount.md",
-            ["league_headline.csv", "league_mazes.csv", "league_warm.csv", "league_discount.csv"],
-            [],
+            [
+                "league_headline.csv",
+                "league_mazes.csv",
+                "league_warm.csv",
+                "league_more.csv",
+                "league_discount.csv",
+            ],
+            ["alfworld", "alfworld_warm", "webshop", "webshop_warm", "halls", "chance", "plates"],
         ),
     ],
 )
