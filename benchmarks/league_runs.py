@@ -105,8 +105,9 @@ def lines(comparison: Comparison, less: str) -> list[str]:
     for name, score in SCORES.items():
         for label in sorted(comparison.runs, key=lambda label: -comparison.scores(label, score).mean()):
             own = mean(comparison.scores(label, score))
-            difference = in_points(comparison.differences(label, less, score))
-            told.append(f"{label}, {name}: {in_percent(own)}; less {less} {difference}")
+            differences = comparison.differences(label, less, score)
+            beside = f"less {less} {in_points(differences)}" if len(differences) else f"no seed in common with {less}"
+            told.append(f"{label}, {name}: {in_percent(own)}; {beside}")
     return told
 
 
@@ -126,8 +127,9 @@ def table(found: Sequence[Comparison], less: str) -> list[str]:
     for label in ranked:
         cells = [f"`{label}`"]
         for comparison in found:
-            difference = "" if label == less else in_points(comparison.differences(label, less, score))
-            cells += [f"{100 * comparison.scores(label, score).mean():.1f} %", difference]
+            differences = comparison.differences(label, less, score)
+            beside = in_points(differences) if label != less and len(differences) else ""
+            cells += [f"{100 * comparison.scores(label, score).mean():.1f} %", beside]
         rows.append(cells)
     return [f"| {' | '.join(cells)} |" for cells in rows]
 

@@ -95,7 +95,7 @@ def test_lines_of_runs_name_every_option_that_has_not_its_default(tmp_path):
         assert [row["algorithm"] for row in csv.DictReader(file)] == ["hgpo", "gagpo gamma=1 lambda=0.5"]
 
 
-def test_lines_of_runs_are_added_to_those_that_a_file_has(tmp_path):
+def test_lines_of_runs_are_added_to_those_that_a_file_has(tmp_path, capsys):
     first, second, rows = (tmp_path / name for name in ("first", "second", "rows.csv"))
     league(first, "algos=[grpo,hgpo]", "seeds=[1]")
     league(second, "algos=[hgpo,gigpo]", "seeds=[0]", "only=[long]")
@@ -111,6 +111,12 @@ def test_lines_of_runs_are_added_to_those_that_a_file_has(tmp_path):
         *("short,grpo,1", "short,grpo,12", "short,hgpo,1", "short,hgpo,12"),
     ]
     assert set(before) <= set(after)
+    capsys.readouterr()
+    for table in ([], ["--table"]):
+        league_runs.main([str(first), str(second), "--all", "--less", "grpo", *table])
+        told = capsys.readouterr().out
+        assert "nan" not in told
+        assert table or told.count("; no seed in common with grpo") == 2  # of gigpo, in the end and while training
     rows.write_text("algorithm,seed,1\n")
     with pytest.raises(ValueError, match=r"has the columns algorithm, seed, 1, not environment, .*: name another file"):
         league_runs.main([str(first), *add])
