@@ -10,10 +10,12 @@
    Random answers are as long as they may be.
 3. pretrained: where weights are given.
 
-The share of peak arithmetic is of what a large product of bfloat16 matrices reaches on the same device. A parameter and
-token cost 2 operations in a rollout and in scoring, 8 in an update: 6 to learn from it and 2 for the reference policy;
-what a KV cache spares and what gradient checkpointing computes twice is not counted. Memory is the peak of the part,
-beside the formula of docs/gpu_memory.md. The results are printed as tables and, with --out, written as JSON.
+The share of peak arithmetic is of what a large product of matrices reaches on the same device, in bfloat16 or in
+float32, whichever is faster there: a CPU may compute bfloat16 slowly. A parameter and token cost 2 operations in a
+rollout and in scoring, 8 in an update: 6 to learn from it and 2 for the reference policy; what a KV cache spares and
+what gradient checkpointing computes twice is not counted, so a rollout may show more than it computes.
+Memory is the peak of the part, beside the formula of docs/gpu_memory.md. The results are printed as tables and, with
+--out, written as JSON.
 """
 
 import argparse
@@ -110,7 +112,7 @@ def device_row(device: str) -> Row:
     return {
         "device": "CPU" if on_cpu else torch.cuda.get_device_name(device),
         "memory GiB": "" if on_cpu else torch.cuda.get_device_properties(device).total_memory / 2**30,
-        "TFLOP/s of a bfloat16 product": peak_flops(device) / 1e12,
+        "TFLOP/s of a product": peak_flops(device) / 1e12,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "vllm": "installed" if importlib.util.find_spec("vllm") else "not installed",
@@ -118,9 +120,13 @@ def device_row(device: str) -> Row:
 
 
 def peak_flops(device: str) -> float:
-    """Operations a second of a large product of bfloat16 matrices."""
+    """Operations a second of a large product of matrices, in the faster of bfloat16 and float32."""
+    return max(product_flops(device, dtype) for dtype in (torch.bfloat16, torch.float32))
+
+
+def product_flops(device: str, dtype: torch.dtype) -> float:
     size = 512 if device == "cpu" else 8192
-    left, right = (torch.randn(size, size, dtype=torch.bfloat16, device=device) for _ in range(2))
+    left, right = (torch.randn(size, size, dtype=dtype, device=device) for _ in range(2))
     best = 0.0
     for _ in range(5):
         _wait(device)
