@@ -7,8 +7,9 @@ Replaces what stands in the page between `<!-- league: NAME -->` and `<!-- end -
 end` (success of every algorithm in every environment, and its mean rank), the same with `, less ALGORITHM` (mean
 differences at the same seed, in points, with 95 % bootstrap intervals over the seeds that both have, and an asterisk
 where p is below 0.05 by flipping their signs), `ENVIRONMENT less ENVIRONMENT` (the same of every algorithm in two
-settings), `cost`, or the name of an environment (what its runs tell). Algorithms that are not in every environment are
-left out, and so is an environment from scores in which its algorithms do not differ.
+settings), `ALGORITHM less ALGORITHM` (the same of these two in every environment; several such pairs with `; ` between
+them stand side by side), `cost`, or the name of an environment (what its runs tell). Algorithms that are not in every
+environment are left out but of pairs, and so is an environment from scores in which its algorithms do not differ.
 """
 
 import argparse
@@ -65,6 +66,11 @@ class League:
         if not self.algorithms:
             raise ValueError(f"No algorithm has runs in each of {', '.join(runs)}.")
 
+    @property
+    def _played(self) -> set[str]:
+        """Algorithms that are in any environment."""
+        return {name for own in self._runs.values() for name in own}
+
     def numbers(self, column: str) -> Numbers:
         """A column of the CSV."""
         return {
@@ -99,6 +105,9 @@ class League:
         one, _, other = name.partition(" less ")
         if one in self._runs and other in self._runs:
             return self._between(one, other)
+        pairs = [pair.split(" less ") for pair in name.split("; ")]
+        if all(len(pair) == 2 and set(pair) <= self._played for pair in pairs):
+            return self._beside(pairs)
         if name == "cost":
             return self._cost()
         if name in self._runs:
@@ -106,7 +115,7 @@ class League:
         raise ValueError(
             f"<!-- league: {name} -->: write {' or '.join(COLUMNS)}, alone or with ', less' and one of "
             f"{'; '.join(self.algorithms)}; or cost; or an environment, alone or 'less' another, of "
-            f"{'; '.join(self._runs)}."
+            f"{'; '.join(self._runs)}; or an algorithm 'less' another, of {'; '.join(sorted(self._played))}."
         )
 
     def _success(self, numbers: Numbers) -> str:
@@ -144,6 +153,19 @@ class League:
             return [f"`{name}`", str(len(found[0])), *map(in_points, found)]
 
         return table(["algorithm", "seeds", *COLUMNS], map(row, self.algorithms))
+
+    def _beside(self, pairs: Sequence[Sequence[str]]) -> str:
+        """Of each pair the one less the other, environment by environment; nothing where no seed tells them apart."""
+        rows = []
+        for environment, own in self._runs.items():
+            played = [[own.get(name, ()) for name in pair] for pair in pairs]
+            found = [[_differences(*runs, column) for column in COLUMNS.values()] for runs in played]
+            seeds = [len(scores[0]) for scores in found]
+            if any(seeds):
+                told = [in_points(one) if np.any(one) else "" for scores in found for one in scores]
+                rows.append([environment, " / ".join(map(str, seeds if len(set(seeds)) > 1 else seeds[:1])), *told])
+        head = [cell for pair in pairs for cell in (f"{' less '.join(pair)}, training", "in the end")]
+        return table(["environment", "seeds", *head], rows)
 
     def _cost(self) -> str:
         """Environment steps and seconds of a run, the mean over seeds."""

@@ -224,6 +224,14 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
         "| `grpo` | 2 | -30.0 (-40.0 to -20.0) | 0.0 (0.0 to 0.0) |\n" in page.read_text()
     )
     assert "No algorithm differs from another." in page.read_text()
+    page.write_text("<!-- league: hgpo less grpo; only_here less hgpo -->\n<!-- end -->\n")
+    league_page.main([str(page), str(rows)])
+    assert (
+        "| environment | seeds | hgpo less grpo, training | in the end | only_here less hgpo, training | in the end |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| shop | 2 / 0 | 10.0 (10.0 to 10.0) |  |  |  |\n"
+        "| maze | 2 / 1 | 30.0 (30.0 to 30.0) |  | 9.0 |  |\n" in page.read_text()
+    )
     page.write_text("<!-- league: while training -->\n<!-- end -->\n")
     league_page.main([str(page), str(rows), "--only", "maze"])
     assert "| `only_here` | 1.0 | 99.0 |" in page.read_text()
@@ -231,7 +239,8 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
         league_page.main([str(page), str(rows), "--only", "mase"])
     page.write_text("<!-- league: mase -->\n<!-- end -->\n")
     with pytest.raises(
-        ValueError, match=r"mase -->: write while training or in the end, .* of grpo; hgpo; or cost; .* of shop; maze\."
+        ValueError,
+        match=r"mase -->: write while .* of grpo; hgpo; or cost; .* of shop; maze; or .* of grpo; hgpo; only_here\.",
     ):
         league_page.main([str(page), str(rows)])
 
@@ -265,6 +274,18 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
             "league_statistics.md",
             ["league_headline.csv", "league_mazes.csv", "league_more.csv", "league_statistics.csv"],
             ["alfworld", "alfworld_warm", "webshop", "secret_word", "halls", "chance", "plates"],
+        ),
+        (
+            "claims.md",
+            [
+                *("league_headline.csv", "league_alfworld_keys.csv", "league_alfworld_tiny.csv", "league_mazes.csv"),
+                *("league_warm.csv", "league_more.csv", "league_discount.csv", "league_statistics.csv"),
+                *("signpost_maze_language_model_20_seeds.csv", "language_model_discount.csv"),
+            ],
+            [
+                *("alfworld", "alfworld_admissible", "alfworld_warm", "alfworld_tiny", "webshop", "webshop_products"),
+                *("webshop_warm", "secret_word", "signpost_maze", "sokoban", "halls", "chance", "plates"),
+            ],
         ),
         (
             "league_discount.md",
