@@ -211,14 +211,18 @@ def _seeds(own: Mapping[str, np.ndarray]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Rewrites the page."""
+    """Rewrites the pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path)
     parser.add_argument("runs", type=Path, nargs="+", help="CSV files of benchmarks.league_runs")
+    parser.add_argument(
+        "--also", type=Path, nargs="+", default=[], metavar="PAGE", help="other pages, of the same runs"
+    )
     parser.add_argument("--only", nargs="+", default=[], metavar="ENVIRONMENT", help="these, in this order")
     parsed = parser.parse_args(arguments)
-    page = parsed.page.read_text(encoding="utf-8")
-    parsed.page.write_text(rewritten(page, League(parsed.runs, parsed.only)), encoding="utf-8")
+    league = League(parsed.runs, parsed.only)
+    for page in (parsed.page, *parsed.also):
+        page.write_text(rewritten(page.read_text(encoding="utf-8"), league), encoding="utf-8")
 
 
 if __name__ == "__main__":

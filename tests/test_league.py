@@ -217,6 +217,7 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
     assert told.endswith("\nEnd.\n")
     league_page.main([str(page), str(rows)])
     assert page.read_text() == told
+    (tmp_path / "other.md").write_text(told)
     page.write_text("<!-- league: shop less maze -->\n<!-- end -->\n<!-- league: in the end -->\n<!-- end -->\n")
     league_page.main([str(page), str(rows), "--only", "shop", "maze"])
     assert (
@@ -225,7 +226,7 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
     )
     assert "No algorithm differs from another." in page.read_text()
     page.write_text("<!-- league: hgpo less grpo; only_here less hgpo -->\n<!-- end -->\n")
-    league_page.main([str(page), str(rows)])
+    league_page.main([str(tmp_path / "other.md"), str(rows), "--also", str(page)])
     assert (
         "| environment | seeds | hgpo less grpo, training | in the end | only_here less hgpo, training | in the end |\n"
         "| --- | --- | --- | --- | --- | --- |\n"
@@ -243,6 +244,22 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
         match=r"mase -->: write while .* of grpo; hgpo; or cost; .* of shop; maze; or .* of grpo; hgpo; only_here\.",
     ):
         league_page.main([str(page), str(rows)])
+
+
+ALL_RUNS = [
+    *("league_headline.csv", "league_alfworld_keys.csv", "league_alfworld_tiny.csv", "league_mazes.csv"),
+    *("league_warm.csv", "league_more.csv", "league_discount.csv", "league_statistics.csv"),
+    *("signpost_maze_language_model_20_seeds.csv", "language_model_discount.csv"),
+]
+ALL_ENVIRONMENTS = [
+    *("alfworld", "alfworld_admissible", "alfworld_warm", "alfworld_tiny", "webshop", "webshop_products"),
+    *("webshop_warm", "secret_word", "signpost_maze", "sokoban", "halls", "chance", "plates"),
+]
+ESTIMATOR_PAGES = sorted(
+    f"estimators/{page.name}"
+    for page in (ROOT / "docs" / "estimators").glob("*.md")
+    if "<!-- league: " in page.read_text()
+)
 
 
 @pytest.mark.parametrize(
@@ -275,18 +292,7 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
             ["league_headline.csv", "league_mazes.csv", "league_more.csv", "league_statistics.csv"],
             ["alfworld", "alfworld_warm", "webshop", "secret_word", "halls", "chance", "plates"],
         ),
-        (
-            "claims.md",
-            [
-                *("league_headline.csv", "league_alfworld_keys.csv", "league_alfworld_tiny.csv", "league_mazes.csv"),
-                *("league_warm.csv", "league_more.csv", "league_discount.csv", "league_statistics.csv"),
-                *("signpost_maze_language_model_20_seeds.csv", "language_model_discount.csv"),
-            ],
-            [
-                *("alfworld", "alfworld_admissible", "alfworld_warm", "alfworld_tiny", "webshop", "webshop_products"),
-                *("webshop_warm", "secret_word", "signpost_maze", "sokoban", "halls", "chance", "plates"),
-            ],
-        ),
+        *((page, ALL_RUNS, ALL_ENVIRONMENTS) for page in ("claims.md", *ESTIMATOR_PAGES)),
         (
             "league_discount.md",
             [
@@ -305,6 +311,13 @@ def test_the_pages_on_the_league_are_those_of_its_runs(page, results, only):
     text = (ROOT / "docs" / page).read_text()
     runs = league_page.League([ROOT / "benchmarks" / "results" / name for name in results], only)
     assert league_page.rewritten(text, runs) == text
+
+
+def test_every_estimator_that_the_league_played_says_on_its_page_what_was_measured():
+    with (ROOT / "benchmarks" / "results" / "league_headline.csv").open(newline="") as file:
+        played = {run["algorithm"].split(" ")[0] for run in csv.DictReader(file)}
+    own = {Path(page).stem for page in ESTIMATOR_PAGES}
+    assert played - own == {"grpo", "gigpo", "hgpo"}  # which the page of claims has, one against another
 
 
 MEASURED = [
