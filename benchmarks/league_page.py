@@ -158,7 +158,7 @@ class League:
         """Of each pair the one less the other, environment by environment; nothing where no seed tells them apart."""
         rows = []
         for environment, own in self._runs.items():
-            played = [[own.get(name, ()) for name in pair] for pair in pairs]
+            played = [(own.get(one, ()), own.get(other, ())) for one, other in pairs]
             found = [[_differences(*runs, column) for column in COLUMNS.values()] for runs in played]
             seeds = [len(scores[0]) for scores in found]
             if any(seeds):
