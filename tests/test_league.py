@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import league_curves, league_page, league_picture, league_runs
+from benchmarks import division, league_curves, league_page, league_picture, league_runs
 from benchmarks.equal_cost import in_percent
+from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.analysis.report.intervals import runs_to_tell, typical
 from hgpo_gym.analysis.report.standings import mean_ranks
 from hgpo_gym.cli.main import main
@@ -249,6 +250,7 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
 ALL_RUNS = [
     *("league_headline.csv", "league_alfworld_keys.csv", "league_alfworld_tiny.csv", "league_mazes.csv"),
     *("league_warm.csv", "league_more.csv", "league_discount.csv", "league_statistics.csv"),
+    *("league_methods.csv", "league_parts.csv"),
     *("signpost_maze_language_model_20_seeds.csv", "language_model_discount.csv"),
 ]
 ALL_ENVIRONMENTS = [
@@ -293,6 +295,20 @@ ESTIMATOR_PAGES = sorted(
             ["alfworld", "alfworld_warm", "webshop", "secret_word", "halls", "chance", "plates"],
         ),
         *((page, ALL_RUNS, ALL_ENVIRONMENTS) for page in ("claims.md", *ESTIMATOR_PAGES)),
+        (
+            "league_parts.md",
+            [
+                *(
+                    "league_headline.csv",
+                    "league_mazes.csv",
+                    "league_warm.csv",
+                    "league_more.csv",
+                    "league_options.csv",
+                ),
+                *("league_statistics.csv", "league_parts.csv", "league_methods.csv"),
+            ],
+            ["alfworld", "alfworld_warm", "webshop", "webshop_warm", "halls", "chance", "plates"],
+        ),
         (
             "league_discount.md",
             [
@@ -387,3 +403,17 @@ def test_the_runs_that_it_takes_are_those_of_noethers_formula():
     assert runs_to_tell(0.6) == runs_to_tell(0.4) == 131
     assert runs_to_tell(0.75) == 21
     assert runs_to_tell(0.5) is None
+
+
+def test_dividing_makes_as_much_of_haste_as_of_winning():
+    batch = StepBatch.from_records(
+        group=["both", "both", "both", "one", "one"],
+        trajectory=["soon", "late", "late", "won", "lost"],
+        step=[0, 0, 1, 0, 0],
+        reward=[10.0, 0.0, 10.0, 10.0, 0.0],
+        observation=["hall", "hall", "cellar", "hall", "hall"],
+        history_length=0,
+    )
+    # Both won: 10 and 9.5 are 0.25 from their mean. One won: 10 and 0 are 5 from theirs. Divided, all are 1.
+    assert division.share_among_won(batch, "mean_norm", 0.95) == pytest.approx(0.25 / 5.25)
+    assert division.share_among_won(batch, "mean_std_norm", 0.95) == pytest.approx(0.5, abs=1e-5)
