@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import division, league_curves, league_page, league_picture, league_runs
+from benchmarks import division, history, league_curves, league_page, league_picture, league_runs
 from benchmarks.equal_cost import in_percent
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.analysis.report.intervals import runs_to_tell, typical
@@ -419,3 +419,39 @@ def test_dividing_makes_as_much_of_haste_as_of_winning():
     # Both won: 10 and 9.5 are 0.25 from their mean. One won: 10 and 0 are 5 from theirs. Divided, all are 1.
     assert division.share_among_won(batch, "mean_norm", 0.95) == pytest.approx(0.25 / 5.25)
     assert division.share_among_won(batch, "mean_std_norm", 0.95) == pytest.approx(0.5, abs=1e-5)
+
+
+def _three_visits_of_a_hall(milestone: list[bool]) -> StepBatch:
+    """Two episodes by the cellar and one by the yard, which comes to the hall with a milestone or without."""
+    return StepBatch.from_records(
+        group=["task"] * 6,
+        trajectory=["won", "won", "lost", "lost", "other", "other"],
+        step=[0, 1, 0, 1, 0, 1],
+        reward=[0.0, 10.0, 0.0, 0.0, 0.0, 4.0],
+        observation=["cellar", "hall", "cellar", "hall", "yard", "hall"],
+        history_length=1,
+        milestone=milestone,
+    )
+
+
+def test_a_level_is_judged_by_what_other_episodes_of_its_sets_came_to():
+    batch = _three_visits_of_a_hall([False, False, False, False, True, False])
+    observation, history_of_one = (
+        dict(zip(history.COUNTS, row, strict=True)) for row in history.counts(batch, gamma=1.0)
+    )
+    # Two steps in the cellar, three in the hall; by way of the cellar two in the hall.
+    assert (observation["compared"], observation["in_twos"], observation["pairs"]) == (5, 2, 2 + 6)
+    assert (history_of_one["compared"], history_of_one["in_twos"], history_of_one["pairs"]) == (2, 2, 2)
+    # In the hall one of three has reached a milestone, which the way there tells apart.
+    assert (observation["pairs_apart"], history_of_one["pairs_apart"]) == (4, 0)
+    # Others came to 10 and 0; with the third among them to (0 + 4) / 2 and (10 + 4) / 2.
+    assert history_of_one["known"] == 2
+    assert history_of_one["squares"] == 10**2 + 10**2
+    assert history_of_one["squares_of_level_0"] == (10 - 2) ** 2 + (0 - 7) ** 2
+
+
+def test_what_a_level_compares_is_told_with_an_interval_over_task_groups():
+    batches = [_three_visits_of_a_hall([False, False, False, False, reached, False]) for reached in (True, False)]
+    told = history.lines([history.counts(batch, gamma=1.0) for batch in batches]).splitlines()
+    assert told[2] == "| 0 | 83 % | 40 % | 25 % | 83 % |  |"
+    assert told[3] == "| 1 | 33 % | 100 % | 0 % | 33 % | 1.77 (1.77 to 1.77) |"
