@@ -15,6 +15,7 @@ A line a level k, over all kept iterations. A set is the steps of a task group w
 - error: over these, the mean square of how far the mean return of the other episodes' steps in the set lies from the
   step's own return, relative to the same at level 0, over the same steps. The noise of a step's own return is in both:
   below 1 the level's baseline is the better one, above 1 the worse. With a 95 % interval by resampling task groups.
+- averaged: the same of the mean over the levels up to this one, weighed (k + 1)^alpha as by HGPO.
 """
 
 import argparse
@@ -29,25 +30,34 @@ from hgpo_gym.advantages.statistics import discounted_returns, values_differ
 from hgpo_gym.analysis.report.intervals import bootstrap
 from hgpo_gym.trainers.rollouts.saved import kept_iterations, load
 
-COUNTS = ("all", "compared", "in_twos", "pairs", "pairs_apart", "known", "squares", "squares_of_level_0")
+COUNTS = (
+    *("all", "compared", "in_twos", "pairs", "pairs_apart", "known"),
+    *("squares", "squares_averaged", "squares_of_level_0"),
+)
+SHARES = (("compared", "all"), ("in_twos", "compared"), ("pairs_apart", "pairs"), ("known", "all"))
 
 
-def counts(batch: StepBatch, gamma: float) -> np.ndarray:
+def counts(batch: StepBatch, gamma: float, alpha: float = 1.0) -> np.ndarray:
     """float64[K + 1, len(COUNTS)]: sums over the steps of a batch, level by level.
 
     `pairs_apart` is NaN where milestones were not recorded.
 
     Args:
         gamma: discount of the step returns.
+        alpha: HGPO's `length_weight_alpha`.
     """
-    returns, sets = discounted_returns(batch, gamma), [_sets(batch, level) for level in range(batch.history_length + 1)]
-    errors = [(mean_of_other_episodes(batch, returns, own) - returns) ** 2 for own in sets]
-    rows = []
-    for own, error in zip(sets, errors, strict=True):
-        differ, size, known = values_differ(returns, own), np.bincount(own)[own], ~np.isnan(error)
-        pairs, squares = float((size - 1)[differ].sum()), [float(of[known].sum()) for of in (error, errors[0])]
-        apart = float((size - _visits_at_equal_milestones(batch, own))[differ].sum())
-        rows.append([len(batch), differ.sum(), (differ & (size == 2)).sum(), pairs, apart, known.sum(), *squares])
+    returns, means, rows = discounted_returns(batch, gamma), [], []
+    for level in range(batch.history_length + 1):
+        sets = _sets(batch, level)
+        differ, size = values_differ(returns, sets), np.bincount(sets)[sets]
+        apart = float((size - _visits_at_equal_milestones(batch, sets))[differ].sum())
+        means.append(mean_of_other_episodes(batch, returns, sets))
+        known = ~np.isnan(means[level])
+        averaged = np.average(means, axis=0, weights=np.arange(1, level + 2) ** alpha)
+        baselines = (means[level], averaged, means[0])
+        squares = [float(((baseline - returns)[known] ** 2).sum()) for baseline in baselines]
+        pairs, in_twos = float((size - 1)[differ].sum()), (differ & (size == 2)).sum()
+        rows.append([len(batch), differ.sum(), in_twos, pairs, apart, known.sum(), *squares])
     return np.array(rows, dtype=float)
 
 
@@ -95,14 +105,15 @@ def lines(groups: Sequence[np.ndarray]) -> str:
     rows = []
     for level, own in enumerate(stacked):
         total = dict(zip(COUNTS, own.sum(axis=-1), strict=True))
-        ratio = bootstrap([own[-2:]], lambda squares: squares[0].sum(axis=-1) / squares[1].sum(axis=-1))
-        error = f"{ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})" if level else ""
-        shares = [(total[part], total[whole]) for part, whole in SHARES]
-        rows.append([str(level), *(_percent(*share) for share in shares), error])
-    return table(["level", "compared", "in twos", "other milestones", "steps", "error"], rows)
+        shares = [_percent(total[part], total[whole]) for part, whole in SHARES]
+        errors = [_ratio(own[[kind, -1]]) if level else "" for kind in (-3, -2)]
+        rows.append([str(level), *shares, *errors])
+    return table(["level", "compared", "in twos", "other milestones", "steps", "error", "averaged"], rows)
 
 
-SHARES = (("compared", "all"), ("in_twos", "compared"), ("pairs_apart", "pairs"), ("known", "all"))
+def _ratio(sums: np.ndarray) -> str:
+    found = bootstrap([sums], lambda sums: sums[0].sum(axis=-1) / sums[1].sum(axis=-1))
+    return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
 
 
 def _percent(part: float, whole: float) -> str:
@@ -121,8 +132,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--gamma", type=float, default=0.95)
+    parser.add_argument("--alpha", type=float, default=1.0, help="length_weight_alpha")
     parsed = parser.parse_args()
-    print(lines([counts(group, parsed.gamma) for run in parsed.runs for group in task_groups(run)]), end="")
+    groups = (group for run in parsed.runs for group in task_groups(run))
+    print(lines([counts(group, parsed.gamma, parsed.alpha) for group in groups]), end="")
 
 
 if __name__ == "__main__":

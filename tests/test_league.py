@@ -448,10 +448,12 @@ def test_a_level_is_judged_by_what_other_episodes_of_its_sets_came_to():
     assert history_of_one["known"] == 2
     assert history_of_one["squares"] == 10**2 + 10**2
     assert history_of_one["squares_of_level_0"] == (10 - 2) ** 2 + (0 - 7) ** 2
+    averaged = (2 + 2 * 0) / 3, (7 + 2 * 10) / 3
+    assert history_of_one["squares_averaged"] == pytest.approx((10 - averaged[0]) ** 2 + averaged[1] ** 2)
 
 
 def test_what_a_level_compares_is_told_with_an_interval_over_task_groups():
     batches = [_three_visits_of_a_hall([False, False, False, False, reached, False]) for reached in (True, False)]
     told = history.lines([history.counts(batch, gamma=1.0) for batch in batches]).splitlines()
-    assert told[2] == "| 0 | 83 % | 40 % | 25 % | 83 % |  |"
-    assert told[3] == "| 1 | 33 % | 100 % | 0 % | 33 % | 1.77 (1.77 to 1.77) |"
+    assert told[2] == "| 0 | 83 % | 40 % | 25 % | 83 % |  |  |"
+    assert told[3] == "| 1 | 33 % | 100 % | 0 % | 33 % | 1.77 (1.77 to 1.77) | 1.49 (1.49 to 1.49) |"
