@@ -26,7 +26,7 @@ import numpy as np
 
 from docs_site.markdown import table
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.advantages.statistics import discounted_returns, values_differ
+from hgpo_gym.advantages.statistics import discounted_returns, joint_labels, values_differ
 from hgpo_gym.analysis.report.intervals import bootstrap
 from hgpo_gym.trainers.rollouts.saved import kept_iterations, load
 
@@ -69,7 +69,7 @@ def _sets(batch: StepBatch, level: int) -> np.ndarray:
 
 def mean_of_other_episodes(batch: StepBatch, returns: np.ndarray, sets: np.ndarray) -> np.ndarray:
     """float64[N]: the mean return of the steps of each row's set that are of other episodes; NaN without any."""
-    own = _both(sets, batch.trajectory)
+    own = joint_labels(sets, batch.trajectory)
     others = np.bincount(sets)[sets] - np.bincount(own)[own]
     total = np.bincount(sets, weights=returns)[sets] - np.bincount(own, weights=returns)[own]
     return np.divide(total, others, out=np.full(len(batch), np.nan), where=others > 0)
@@ -79,7 +79,7 @@ def _visits_at_equal_milestones(batch: StepBatch, sets: np.ndarray) -> np.ndarra
     """[N]: how many steps of the row's set, itself included, had reached as many milestones."""
     if "milestone" not in batch.extras:
         return np.full(len(batch), np.nan)
-    equal = _both(sets, milestones_before(batch))
+    equal = joint_labels(sets, milestones_before(batch))
     return np.bincount(equal)[equal]
 
 
@@ -92,11 +92,6 @@ def milestones_before(batch: StepBatch) -> np.ndarray:
     found = np.empty(len(batch), dtype=np.int64)
     found[rows] = before - np.repeat(before[starts], np.diff([*starts, len(batch)]))
     return found
-
-
-def _both(some: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """int64[N]: 0, 1, 2, ... label the rows that are equal in both."""
-    return np.unique(np.stack([some, others]), axis=1, return_inverse=True)[1].reshape(-1)
 
 
 def lines(groups: Sequence[np.ndarray]) -> str:
@@ -113,7 +108,8 @@ def lines(groups: Sequence[np.ndarray]) -> str:
 
 def _ratio(sums: np.ndarray) -> str:
     found = bootstrap([sums], lambda sums: sums[0].sum(axis=-1) / sums[1].sum(axis=-1))
-    return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
+    interval = "" if found.low is None else f" ({found.low:.2f} to {found.high:.2f})"
+    return f"{found.value:.2f}{interval}"
 
 
 def _percent(part: float, whole: float) -> str:
