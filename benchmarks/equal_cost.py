@@ -1,28 +1,51 @@
 """Success at equal cost: how well runs do on average until all of them have played as much.
 
     hgpo-gym compare evaluation.every=1 'algos=[grpo,{name: grpo, sampler: dynamic}]' seeds=10 out=runs/dynamic
-    python -m benchmarks.equal_cost runs/dynamic --cost episodes
+    python -m benchmarks.equal_cost runs/dynamic --cost iterations episodes
 
-A line an algorithm: the mean of the evaluations' success from the first episode (step, token) to the least that any run
-has played in all, between evaluations in a straight line; and the same less that of the first algorithm, seed by seed.
-Everything that was played counts. Brackets are 95 % bootstrap intervals over seeds.
+A line an algorithm and cost: the mean of the evaluations' success from the first iteration (episode, step, token) to
+the least that any run has played in all, between evaluations in a straight line; and the same less that of the first
+algorithm, seed by seed. Everything that was played counts. Brackets are 95 % bootstrap intervals over seeds, an
+asterisk stands where p is below 0.05 by flipping the signs of differences. `--to` writes a line a run and cost as CSV.
 """
 
 import argparse
-from collections.abc import Sequence
+import csv
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from hgpo_gym.analysis.report.intervals import Estimate, mean
+from benchmarks.league_runs import in_percent, in_points
+from hgpo_gym.analysis.report.intervals import mean
 from hgpo_gym.analysis.report.load import COSTS, Comparison, Run, comparisons, load_runs
 from hgpo_gym.suggest import unknown_name
+
+ITERATIONS = "iterations"
+COLUMNS = ("environment", "algorithm", "seed", "cost", "until", "played", "success")
+
+
+def played_after(run: Run, cost: str) -> dict[int, float]:
+    """What a run had played after an iteration."""
+    if cost == ITERATIONS:
+        return {iteration: float(iteration) for iteration in range(len(run.metrics) + 1)}
+    return run.played_after(cost)
+
+
+def played(run: Run, cost: str) -> float:
+    """In all."""
+    return max(played_after(run, cost).values())
+
+
+def least(comparison: Comparison, cost: str) -> float:
+    """That any run has played."""
+    return min(played(run, cost) for run in comparison.all_runs)
 
 
 def mean_success(run: Run, cost: str, budget: float) -> float:
     """Mean over what was played up to the budget."""
-    played = run.played_after(cost)
-    at = np.array([played[evaluation["iteration"]] for evaluation in run.evaluations])
+    after = played_after(run, cost)
+    at = np.array([after[evaluation["iteration"]] for evaluation in run.evaluations])
     success = np.array([evaluation["success"] for evaluation in run.evaluations])
     places = np.append(at[at < budget], budget)
     return float(np.trapezoid(np.interp(places, at, success), places) / budget)
@@ -36,34 +59,44 @@ def lines(comparison: Comparison, cost: str, baseline: str | None = None) -> lis
     """
     if baseline is not None and baseline not in comparison.runs:
         raise ValueError(unknown_name("algorithm", baseline, comparison.runs))
-    budget = min(run.curve(cost).sum() for run in comparison.all_runs)
+    budget = least(comparison, cost)
     first = baseline or next(iter(comparison.runs))
-    told = [f"{comparison.title}: up to {budget:,.0f} {COSTS[cost]}"]
+    told = [f"{comparison.title}: up to {budget:,.0f} {COSTS.get(cost, cost)}"]
     for label, runs in comparison.runs.items():
         own = mean([mean_success(run, cost, budget) for run in runs])
         told.append(f"{label}: {in_percent(own)}")
         if label != first:
-            less = mean(comparison.differences(label, first, lambda run: mean_success(run, cost, budget)))
-            told[-1] += f"; less {first}, points: {in_percent(less)}"
+            less = comparison.differences(label, first, lambda run: mean_success(run, cost, budget))
+            told[-1] += f"; less {first}, points: {in_points(less)}"
     return told
 
 
-def in_percent(estimate: Estimate) -> str:
-    """The value, and its interval where there is one."""
-    interval = "" if estimate.low is None else f" ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
-    return f"{100 * estimate.value:.1f}{interval}"
+def records(comparison: Comparison, cost: str) -> Iterator[tuple[str | int | float, ...]]:
+    """A row of `COLUMNS` for each run."""
+    budget = least(comparison, cost)
+    for label, runs in comparison.runs.items():
+        for run in runs:
+            success = round(mean_success(run, cost, budget), 4)
+            yield comparison.settings["env_name"], label, run.seed, cost, int(budget), int(played(run, cost)), success
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints the lines of every comparison in the folder."""
+    """Prints the lines of every comparison in the folders."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="with a folder for each run")
-    parser.add_argument("--cost", choices=list(COSTS), default="episodes")
+    parser.add_argument("folders", type=Path, nargs="+", help="with a folder for each run")
+    parser.add_argument("--cost", choices=[ITERATIONS, *COSTS], nargs="+", default=["episodes"])
     parser.add_argument("--less", help="the label of the algorithm that others are compared with; the first by default")
+    parser.add_argument("--to", type=Path, help="the CSV file to write")
     parsed = parser.parse_args(arguments)
-    runs, _ = load_runs([parsed.folder])
-    for comparison in comparisons(runs):
-        print("\n".join(lines(comparison, parsed.cost, parsed.less)))
+    found = comparisons(load_runs(parsed.folders)[0])
+    for comparison in found:
+        for cost in parsed.cost:
+            print("\n".join(lines(comparison, cost, parsed.less)))
+    if parsed.to:
+        with parsed.to.open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow(COLUMNS)
+            rows.writerows(row for comparison in found for cost in parsed.cost for row in records(comparison, cost))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ The expert plays, and at each of its steps with a choice the policy is asked as 
 Settings are those of `hgpo-gym eval`.
 """
 
+import argparse
 import re
-import sys
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -77,10 +77,13 @@ def rows(asked: Iterable[tuple[str, bool, float]]) -> Iterable[str]:
             yield f"{name} | {len(own)} | {agree:.0f} % | {chance:.0f} %"
 
 
-def main(overrides: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings, as of `hgpo-gym eval`")
+    parsed = parser.parse_args(arguments)
     print("| products | choice | steps | agree | chance |\n| --- | --- | ---: | ---: | ---: |")
     for split in SPLITS:
-        config = load_config("eval", [*SETTINGS, *overrides, f"evaluation.split={split}"])
+        config = load_config("eval", [*SETTINGS, *parsed.overrides, f"evaluation.split={split}"])
         run = RunSettings.parse(config)
         quiet_libraries(run.model.threads)
         beside = Beside(evaluated_policy(config, run, Progress(Console(stderr=True))))
@@ -92,4 +95,4 @@ def main(overrides: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -21,8 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.equal_cost import in_percent
-from benchmarks.league_runs import in_points
+from benchmarks.league_runs import in_percent, in_points
 from docs_site.markdown import table
 from hgpo_gym.analysis.report.intervals import interquartile_mean, typical
 from hgpo_gym.analysis.report.standings import best_against_each, mean_ranks

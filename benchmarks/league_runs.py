@@ -19,9 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.equal_cost import in_percent
 from hgpo_gym.advantages import ESTIMATORS
-from hgpo_gym.analysis.report.intervals import mean, sign_flip_p_value
+from hgpo_gym.analysis.report.intervals import Estimate, mean, sign_flip_p_value
 from hgpo_gym.analysis.report.load import SYMBOLS, Comparison, Run, comparisons, load_runs
 from hgpo_gym.analysis.report.outcome import SCORES, SIGNIFICANCE
 from hgpo_gym.suggest import unknown_name
@@ -109,6 +108,12 @@ def lines(comparison: Comparison, less: str) -> list[str]:
             beside = f"less {less} {in_points(differences)}" if len(differences) else f"no seed in common with {less}"
             told.append(f"{label}, {name}: {in_percent(own)}; {beside}")
     return told
+
+
+def in_percent(estimate: Estimate) -> str:
+    """The value, and its interval where there is one."""
+    interval = "" if estimate.low is None else f" ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
+    return f"{100 * estimate.value:.1f}{interval}"
 
 
 def in_points(differences: Sequence[float] | np.ndarray) -> str:

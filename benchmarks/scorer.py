@@ -6,9 +6,10 @@ Both learn from all steps of as many episodes of the same tasks, with hardly a w
 processor: those of the clock depend on who else uses the machine.
 """
 
-import sys
+import argparse
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -23,11 +24,14 @@ ITERATIONS = 2
 SETTINGS = ("trainer.zero_advantage=keep", "warmstart.new_model=random", "warmstart.episodes=64", "warmstart.epochs=1")
 
 
-def main(overrides: list[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings, as of `hgpo-gym train`")
+    parsed = parser.parse_args(arguments)
     learners = {}
     with tempfile.TemporaryDirectory() as folder:
         for model in MODELS:
-            run = load_run([*SETTINGS, f"model={model}", *overrides])
+            run = load_run([*SETTINGS, f"model={model}", *parsed.overrides])
             quiet_libraries(run.model.threads)
             learner = learners[model] = PolicyGradientLearner(run, ALONE, Progress())
             learner.start()
@@ -50,4 +54,4 @@ def main(overrides: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

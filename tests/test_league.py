@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import division, history, league_curves, league_page, league_picture, league_runs
-from benchmarks.equal_cost import in_percent
+from benchmarks import division, equal_cost, history, league_curves, league_page, league_picture, league_runs
 from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.analysis.report import load
 from hgpo_gym.analysis.report.intervals import runs_to_tell, typical
 from hgpo_gym.analysis.report.standings import mean_ranks
 from hgpo_gym.cli.main import main
@@ -121,6 +121,32 @@ def test_lines_of_runs_are_added_to_those_that_a_file_has(tmp_path, capsys):
     rows.write_text("algorithm,seed,1\n")
     with pytest.raises(ValueError, match=r"has the columns algorithm, seed, 1, not environment, .*: name another file"):
         league_runs.main([str(first), *add])
+
+
+def test_success_at_equal_cost_is_the_mean_until_all_have_played_as_much(tmp_path, capsys):
+    algorithms = "algos=[grpo,{name: grpo, sampler: {name: dynamic, rounds: 3}}]"
+    league(tmp_path, algorithms, "only=[long]", "seeds=2", "trainer.iterations=3", "evaluation.every=1")
+    written = tmp_path / "rows.csv"
+    equal_cost.main([str(tmp_path), "--cost", "iterations", "episodes", "--to", str(written)])
+    told = capsys.readouterr().out
+    assert "up to 3 iterations" in told
+    (comparison,) = load.comparisons(load.load_runs([tmp_path])[0])
+    with written.open() as file:
+        rows = {(row["algorithm"], int(row["seed"]), row["cost"]): row for row in csv.DictReader(file)}
+    least = min(int(run.curve("episodes").sum()) for run in comparison.all_runs)
+    assert {int(row["until"]) for row in rows.values()} == {3, least}
+    for label, runs in comparison.runs.items():
+        for run in runs:
+            success = [evaluation["success"] for evaluation in run.evaluations]
+            by_iteration = rows[label, run.seed, "iterations"]
+            assert float(by_iteration["success"]) == pytest.approx(np.trapezoid(success) / 3, abs=1e-4)
+            by_episode = rows[label, run.seed, "episodes"]
+            assert int(by_episode["played"]) == run.curve("episodes").sum()
+            at = np.concatenate([[0], np.cumsum(run.curve("episodes"))])
+            finely = np.interp(np.linspace(0, least, 100_001), at, success)
+            assert float(by_episode["success"]) == pytest.approx(finely.mean(), abs=1e-3)
+    with pytest.raises(ValueError, match="Unknown algorithm 'gigpo'"):
+        equal_cost.main([str(tmp_path), "--less", "gigpo"])
 
 
 def test_curves_of_runs_are_kept_and_joined_with_those_of_later_ones(tmp_path, capsys):
@@ -357,7 +383,7 @@ def test_the_table_of_methods_is_that_of_the_runs():
     for name, _, *cells in rows:
         for cell, league in zip(cells, leagues, strict=True):
             found = league.numbers("while_training").values() if name in league.algorithms else []
-            told = [in_percent(typical(own[name])) for own in found]
+            told = [league_runs.in_percent(typical(own[name])) for own in found]
             assert cell == (" / ".join(one.split()[0] for one in told) if len(told) > 1 else "".join(told))
 
 
