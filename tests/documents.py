@@ -20,10 +20,12 @@ import sysconfig
 import venv
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
-from hgpo_gym.cli.main import OWN_ARGUMENTS, make_parser
+from hgpo_gym.cli.main import SETTINGS, make_parser
 from hgpo_gym.config.compose import load_config, load_run
+from hgpo_gym.experiments.league import environments
 from hgpo_gym.experiments.plan import seed_list, variants
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -147,9 +149,7 @@ def _reader(folder: Path, cache: Path) -> dict[str, str]:
     here = [sysconfig.get_paths()["purelib"], *(path for path in sys.path if path.endswith("site-packages"))]
     (site / "here.pth").write_text("".join(f"{path}\n" for path in [ROOT, *dict.fromkeys(here)]))
     python = folder / "bin" / "python"
-    with_settings = (
-        'case $1 in train|compare|eval|warmstart|estimator-bias|play) set -f; set -- "$@" $RUN_WITH;; esac\n'
-    )
+    with_settings = f'case $1 in {"|".join(SETTINGS)}) set -f; set -- "$@" $RUN_WITH;; esac\n'
     for name, module, prepare in (("hgpo-gym", "hgpo_gym", with_settings), ("pip", "pip", "")):
         script = folder / "bin" / name
         script.write_text(f'#!/bin/sh\n{prepare}exec {python} -m {module} "$@"\n')
@@ -189,11 +189,19 @@ def check_command(arguments: list[str]) -> None:
     if "--help" in arguments:
         arguments = [argument for argument in arguments if argument != "--help"]
     parsed = make_parser().parse_args(arguments)
-    if parsed.command in OWN_ARGUMENTS or parsed.command == "envs":
+    if parsed.command not in SETTINGS:
         return
     config = load_config("config" if parsed.command == "train" else parsed.command, parsed.overrides)
     RunSettings.parse(config)
-    if parsed.command == "compare":
+    if parsed.command in ("compare", "league"):
         seed_list(config["seeds"])
         for variant in variants(config["algos"]):
-            load_run(variant.overrides)
+            _check_run(tuple(variant.overrides))
+    if parsed.command == "league":
+        for own in environments(config["environments"], config["only"]).values():
+            _check_run(tuple(own))
+
+
+@cache  # the same algorithms and environments stand in many commands
+def _check_run(overrides: tuple[str, ...]) -> None:
+    load_run(list(overrides))

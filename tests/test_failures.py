@@ -127,7 +127,9 @@ def test_samplers_that_branch_leave_out_a_group_that_failed(tmp_path, name):
         sampler = make_sampler(Choice(name, own), env.unwrapped.task_ids, 0)
         seeds = [(7, 0, 0, group) for group in range(3)]
         tasks = env.unwrapped.task_ids[:3]
-        return sampler.collect(env, policy, Sampling(), task_ids=tasks, seeds=seeds, replays=replays, **options)
+        return sampler.collect(
+            env, policy, Sampling(max_new_tokens=16), task_ids=tasks, seeds=seeds, replays=replays, **options
+        )
 
     sound = played(breaking(tmp_path, size=6), 0)
     task = sound.episodes[6].task_id
