@@ -2,14 +2,16 @@
 `benchmarks.league_runs` writes.
 
     python -m benchmarks.league_page docs/league.md benchmarks/results/league_headline.csv
+    python -m benchmarks.league_page benchmarks/results/league_headline.csv --only alfworld --tell "hgpo less grpo"
 
-Replaces what stands in the page between `<!-- league: NAME -->` and `<!-- end -->`. NAME is `while training` or `in the
-end` (success of every algorithm in every environment, and its mean rank), the same with `, less ALGORITHM` (mean
+Replaces what stands in the pages between `<!-- league: NAME -->` and `<!-- end -->`. NAME is `while training` or `in
+the end` (success of every algorithm in every environment, and its mean rank), the same with `, less ALGORITHM` (mean
 differences at the same seed, in points, with 95 % bootstrap intervals over the seeds that both have, and an asterisk
 where p is below 0.05 by flipping their signs), `ENVIRONMENT less ENVIRONMENT` (the same of every algorithm in two
 settings), `ALGORITHM less ALGORITHM` (the same of these two in every environment; several such pairs with `; ` between
 them stand side by side), `cost`, or the name of an environment (what its runs tell). Algorithms that are not in every
 environment are left out but of pairs, and so is an environment from scores in which its algorithms do not differ.
+`--tell` prints such a block instead: a number that stands in a sentence comes from there.
 """
 
 import argparse
@@ -210,18 +212,21 @@ def _seeds(own: Mapping[str, np.ndarray]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Rewrites the pages."""
+    """Rewrites pages, prints blocks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("page", type=Path)
-    parser.add_argument("runs", type=Path, nargs="+", help="CSV files of benchmarks.league_runs")
-    parser.add_argument(
-        "--also", type=Path, nargs="+", default=[], metavar="PAGE", help="other pages, of the same runs"
-    )
+    parser.add_argument("files", type=Path, nargs="+", help="pages (.md), and CSV files of benchmarks.league_runs")
     parser.add_argument("--only", nargs="+", default=[], metavar="ENVIRONMENT", help="these, in this order")
+    parser.add_argument("--tell", nargs="+", default=[], metavar="NAME", help="print these blocks")
     parsed = parser.parse_args(arguments)
-    league = League(parsed.runs, parsed.only)
-    for page in (parsed.page, *parsed.also):
+    pages = [path for path in parsed.files if path.suffix == ".md"]
+    runs = [path for path in parsed.files if path not in pages]
+    if not runs or not (pages or parsed.tell):
+        parser.error("Name a CSV file of runs, and a page to rewrite or, by --tell, a block to print.")
+    league = League(runs, parsed.only)
+    for page in pages:
         page.write_text(rewritten(page.read_text(encoding="utf-8"), league), encoding="utf-8")
+    for name in parsed.tell:
+        print(league.block(name))
 
 
 if __name__ == "__main__":

@@ -222,7 +222,7 @@ def test_a_picture_has_every_algorithm_less_one_of_them(tmp_path):
         league_picture.main([str(tmp_path / "picture.png"), str(rows), "--less", "only_here"])
 
 
-def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
+def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path, capsys):
     rows, page = lines_of_runs(tmp_path / "rows.csv"), tmp_path / "page.md"
     page.write_text(
         "# Found\n\n<!-- league: while training -->\n<!-- end -->\n\n<!-- league: maze -->\nold\n<!-- end -->\n"
@@ -253,13 +253,22 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path):
     )
     assert "No algorithm differs from another." in page.read_text()
     page.write_text("<!-- league: hgpo less grpo; only_here less hgpo -->\n<!-- end -->\n")
-    league_page.main([str(tmp_path / "other.md"), str(rows), "--also", str(page)])
+    league_page.main([str(tmp_path / "other.md"), str(page), str(rows)])
     assert (
         "| environment | seeds | hgpo less grpo, training | in the end | only_here less hgpo, training | in the end |\n"
         "| --- | --- | --- | --- | --- | --- |\n"
         "| shop | 2 / 0 | 10.0 (10.0 to 10.0) |  |  |  |\n"
         "| maze | 2 / 1 | 30.0 (30.0 to 30.0) |  | 9.0 |  |\n" in page.read_text()
     )
+    capsys.readouterr()
+    league_page.main([str(rows), "--only", "maze", "--tell", "hgpo less grpo", "while training, less grpo"])
+    told = capsys.readouterr().out
+    assert "| maze | 2 | 30.0 (30.0 to 30.0) |  |\n" in told
+    assert "| algorithm | maze |\n| --- | --- |\n| `only_here` |" in told
+    for files in ([page], [rows]):
+        with pytest.raises(SystemExit):
+            league_page.main(list(map(str, files)))
+        assert "Name a CSV file of runs, and a page to rewrite or, by --tell, a block" in capsys.readouterr().err
     page.write_text("<!-- league: while training -->\n<!-- end -->\n")
     league_page.main([str(page), str(rows), "--only", "maze"])
     assert "| `only_here` | 1.0 | 99.0 |" in page.read_text()
