@@ -1,5 +1,6 @@
 """Estimators of credit against independently computed values, and what each of them promises."""
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from hgpo_gym.advantages import StepBatch, assign, estimate
 from hgpo_gym.advantages.process import Chain, transitions
 from hgpo_gym.advantages.statistics import EPISODE_STATISTICS, discounted_returns, episode_returns
 from tests import golden
-from tests.step_batches import random_batch, with_neutral_columns
+from tests.step_batches import random_batch, random_records, with_neutral_columns
 
 NOT_COLUMNS = ("name", "gamma", "discounted_return", "intermediate", "expected")
 SEEDS = range(12)
@@ -97,6 +98,46 @@ def test_the_state_of_a_final_observation_is_that_of_a_step():
         assert moves.successor[1] not in moves.state
     unknown = episodes("ab", "a", final_observation=[None, None, "b"])
     assert transitions(unknown, 0).successor[1] == -1
+
+
+@pytest.mark.parametrize("name", ["crbc", "graft", "graphgpo"])
+def test_time_aware_states_are_those_of_observations_that_count_the_steps(name):
+    differ = False
+    for seed in SEEDS:
+        records = random_records(seed)
+        seen, step, trajectory, final = (
+            records[key] for key in ("observation", "step", "trajectory", "final_observation")
+        )
+        length = Counter(trajectory)
+        counted = records | {
+            "observation": [f"{text} at {at}" for text, at in zip(seen, step, strict=True)],
+            "final_observation": [f"{text} at {length[own]}" for text, own in zip(final, trajectory, strict=True)],
+        }
+        plain, told = (StepBatch.from_records(**own, history_length=2) for own in (records, counted))
+        for level in (0, 1, 2):
+            aware = estimate(name, plain, level=level, time_aware=True)
+            np.testing.assert_allclose(aware, estimate(name, told, level=level), rtol=0, atol=1e-12)
+            differ |= not np.allclose(aware, estimate(name, plain, level=level))
+    assert differ
+
+
+def test_in_time_aware_states_a_step_pays_for_the_time_it_takes():
+    """Door a leads out, door b back to the same hall; the limit is two steps."""
+    doors = ["ba", "bb", "a", "bb"]
+    batch = episodes(
+        *("h" * len(word) for word in doors),
+        rewards=[10, 0, 10, 0],
+        action=list("".join(doors)),
+        final_observation=["out" if word[-1] == "a" else "h" for word in doors for _ in word],
+    )
+    early = [0, 2, 4, 5]
+    plain, aware = (Chain.of(batch, 0, time_aware).values(1.0)[:-2] for time_aware in (False, True))
+    np.testing.assert_allclose(plain, [1 / 2])  # 2/7 + 3/7 V
+    np.testing.assert_allclose(np.sort(aware), [1 / 3, 1 / 2])  # late, and early 1/4 + 3/4 of late
+    b, _, a, _ = np.split(estimate("graft", batch, gamma=1.0)[early], 4)
+    assert b == 0.0 < a
+    b, _, a, _ = np.split(estimate("graft", batch, gamma=1.0, time_aware=True)[early], 4)
+    assert b < 0.0 < a
 
 
 @pytest.mark.parametrize("name", ["crbc", "graft", "graphgpo", "g2po"])

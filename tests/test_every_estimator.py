@@ -15,9 +15,9 @@ CONFIGS = Path(__file__).parents[1] / "hgpo_gym" / "configs" / "algo"
 SEEDS = range(24)
 BATCHES = [random_batch(seed) for seed in range(25)]
 VARIANTS: dict[str, list[dict]] = {
-    "crbc": [{"depth": 2}, {"beta": 1.0, "level": 1}],
-    "graft": [{"gamma": 1.0}, {"level": 2}],
-    "graphgpo": [{"normalize_distance": True, "omega": 0.8}],
+    "crbc": [{"depth": 2}, {"beta": 1.0, "level": 1}, {"time_aware": True}],
+    "graft": [{"gamma": 1.0}, {"level": 2}, {"time_aware": True}],
+    "graphgpo": [{"normalize_distance": True, "omega": 0.8}, {"time_aware": True}],
     "hiper_hae": [{"part": "low"}, {"part": "high", "bootstrap_truncated": True}],
     "gagpo": [{"norm": "mean_norm", "level": 1}],
     "nested_bellman": [

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import division, equal_cost, history, league_curves, league_page, league_picture, league_runs
+from benchmarks import division, endings, equal_cost, history, league_curves, league_page, league_picture, league_runs
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.analysis.report import load
 from hgpo_gym.analysis.report.intervals import runs_to_tell, typical
@@ -15,6 +15,7 @@ from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.experiments.league import run_league
 from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.rollouts import conversations
 from hgpo_gym.trainers.run_directory import read_metrics
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,6 +86,30 @@ def test_runs_of_an_unfinished_league_are_compared_at_the_seeds_that_all_algorit
     assert "Left out, without a run of gigpo that has ended: short" in capsys.readouterr().out
     with pytest.raises(ValueError, match=r"Unknown algorithm 'gpo'.*Valid: gigpo, grpo, hgpo"):
         league_runs.main([str(out), "--less", "gpo"])
+
+
+def test_how_episodes_end_is_told_of_the_evaluations_that_runs_have_kept(tmp_path, capsys):
+    (run,) = league(tmp_path, "algos=[hgpo]", "seeds=1", "only=[long]", "evaluation.every=1")
+    capsys.readouterr()
+    endings.main([str(tmp_path)])
+    told = [line.split(" | ")[2:] for line in capsys.readouterr().out.splitlines()[2:] if line]
+    assert [cells[0] for cells in told] == ["0", "1", "2"]
+    for iteration, cells in enumerate(told):
+        episodes = conversations.read(run.parent / "evaluations" / f"iteration_{iteration:04d}.jsonl.gz")
+        steps = [len(episode.exchanges) for episode in episodes]
+        won = [episode.won for episode in episodes]
+        ended = [one or taken < 12 for one, taken in zip(won, steps, strict=True)]
+        expected = [np.mean(ended), np.mean(np.array(won)[ended]) if any(ended) else np.nan, np.mean(won)]
+        assert int(cells[1]) == len(episodes) > 0
+        assert [float(cell or "nan") for cell in cells[2:5]] == pytest.approx(
+            [100 * share for share in expected], abs=0.051, nan_ok=True
+        )
+        assert float(cells[5].strip(" |")) == pytest.approx(np.mean(steps), abs=0.051)
+    for path in (run.parent / "evaluations").iterdir():
+        path.unlink()
+    with pytest.raises(SystemExit):
+        endings.main([str(tmp_path)])
+    assert "No run has kept episodes of an evaluation" in capsys.readouterr().err
 
 
 def test_lines_of_runs_name_every_option_that_has_not_its_default(tmp_path):
@@ -324,6 +349,11 @@ ESTIMATOR_PAGES = sorted(
             ],
         ),
         ("league_gamma.md", ["league_gamma.csv"], []),
+        (
+            "league_time.md",
+            ["league_headline.csv", "league_warm.csv", "league_more.csv", "league_time.csv"],
+            ["alfworld", "alfworld_warm", "webshop", "webshop_products", "webshop_warm"],
+        ),
         (
             "league_statistics.md",
             ["league_headline.csv", "league_mazes.csv", "league_more.csv", "league_statistics.csv"],

@@ -30,6 +30,7 @@ def crbc(
     norm: str = "mean_std_norm",
     episode_statistics: str = "trajectories",
     level: int = 0,
+    time_aware: bool = False,
 ) -> np.ndarray:
     """CRBC (arXiv:2609.35082): the episodes of a task group as one Markov chain, solved exactly, plus GRPO's term. What
     an action is worth is what all visits of what it led to came to, in whatever episode.
@@ -51,6 +52,7 @@ def crbc(
         norm: of the episode's term, as in GRPO.
         episode_statistics: of the episode's term, as in GRPO.
         level: states are equal contexts of this level, see `transitions`.
+        time_aware: states hold the number of steps taken as well.
 
     Returns float64[N]. Raises ValueError on an unknown name, a beta outside [0, 1], a sigma_min that is not above 0, a
     negative depth or a level without keys.
@@ -60,7 +62,7 @@ def crbc(
         raise ValueError(f"sigma_min={sigma_min}: choose a number above 0.")
     if depth is not None and depth < 0:
         raise ValueError(f"depth={depth}: choose 0 or more backups, or null to solve the chain.")
-    chain = Chain.of(batch, level)
+    chain = Chain.of(batch, level, time_aware)
     state = chain.state
     taken = joint_labels(state, batch.column("action", "crbc"))
     if depth is None:

@@ -9,7 +9,7 @@ from hgpo_gym.advantages.process import Chain
 from hgpo_gym.advantages.statistics import check_shares, counting_once, relative_to_group
 
 
-def graft(batch: StepBatch, *, gamma: float = 0.99, level: int = 0) -> np.ndarray:
+def graft(batch: StepBatch, *, gamma: float = 0.99, level: int = 0, time_aware: bool = False) -> np.ndarray:
     """GRAFT (arXiv:2609.28963): the task group as one Markov chain, and what each step gained in it, compared within
     the state.
 
@@ -24,11 +24,12 @@ def graft(batch: StepBatch, *, gamma: float = 0.99, level: int = 0) -> np.ndarra
         batch: the steps; `success`, where recorded, says which ends are worth 1.
         gamma: discount of the chain, from 0 to 1.
         level: states are equal contexts of this level, see `transitions`.
+        time_aware: states hold the number of steps taken as well.
 
     Returns float64[N]. Raises ValueError on a gamma outside [0, 1] or a level without keys.
     """
     check_shares(gamma=gamma)
-    chain = Chain.of(batch, level)
+    chain = Chain.of(batch, level, time_aware)
     values = chain.values(gamma)
     gained = gamma * values[chain.following] - values[chain.state]
     relative = partial(relative_to_group, norm="mean_std_norm", ddof=1)

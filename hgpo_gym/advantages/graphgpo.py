@@ -20,6 +20,7 @@ def graphgpo(
     norm: str = "mean_std_norm",
     episode_statistics: str = "steps",
     level: int = 0,
+    time_aware: bool = False,
 ) -> np.ndarray:
     """GraphGPO (ICML 2026, arXiv:2605.26684): steps are edges of the task group's graph of states, and worth more the
     fewer edges are left from where they lead to a success, plus GRPO's term.
@@ -42,12 +43,13 @@ def graphgpo(
         norm: of both terms; `mean_norm` leaves out the divisions.
         episode_statistics: of the episode's term, as in GRPO.
         level: states are equal contexts of this level, see `transitions`.
+        time_aware: states hold the number of steps taken as well.
 
     Returns float64[N]. Raises ValueError on an unknown name, an omega outside (0, 1] or a level without keys.
     """
     if not 0.0 < omega <= 1.0:
         raise ValueError(f"omega={omega}: choose a number above 0, up to 1.")
-    state, successor, last = transitions(batch, level)
+    state, successor, last = transitions(batch, level, time_aware)
     own, following = _distances(state, successor, last & success(batch), batch.group_labels)
     credit = success_reward * omega ** (following - own + 1 if normalize_distance else following) - batch.penalty
     episode_term = episode_advantage(batch, norm, episode_statistics)

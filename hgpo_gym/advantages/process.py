@@ -25,9 +25,15 @@ class Transitions(NamedTuple):
     last: np.ndarray
 
 
-def transitions(batch: StepBatch, level: int = 0) -> Transitions:
+def transitions(batch: StepBatch, level: int = 0, time_aware: bool = False) -> Transitions:
     """States by the contexts of `level`. A history shorter than that counts whole, marked as starting there, so that
     every step has a state.
+
+    Args:
+        batch: the steps.
+        level: of the context keys.
+        time_aware: states hold the number of steps taken as well, and so how near the step limit is (Pardo et al., ICML
+            2018, arXiv:1712.00378).
 
     Raises:
         ValueError: the batch has no such level.
@@ -40,7 +46,8 @@ def transitions(batch: StepBatch, level: int = 0) -> Transitions:
     keys = np.concatenate([batch.context_keys, finals])[:, : level + 1]
     groups = np.concatenate([batch.group_labels, batch.group_labels[ends]])
     depth = level - np.argmax(keys[:, ::-1] != 0, axis=1)
-    states = joint_labels(keys[np.arange(len(keys)), depth], depth, groups)
+    taken = np.concatenate([batch.step, batch.step[ends] + 1]) * time_aware
+    states = joint_labels(keys[np.arange(len(keys)), depth], depth, groups, taken)
     state = states[: len(batch)]
     successor = np.full(len(batch), -1)
     successor[order[:-1]] = state[order[1:]]
@@ -65,9 +72,9 @@ class Chain(NamedTuple):
     counted: np.ndarray | slice = slice(None)
 
     @classmethod
-    def of(cls, batch: StepBatch, level: int) -> "Chain":
+    def of(cls, batch: StepBatch, level: int, time_aware: bool = False) -> "Chain":
         """Raises ValueError if the batch has no such level."""
-        moves = transitions(batch, level)
+        moves = transitions(batch, level, time_aware)
         state = labels(moves.state)
         ends = state.max(initial=-1) + 1 + ~success(batch)
         following = np.empty(len(batch), dtype=np.int64)
