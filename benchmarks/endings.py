@@ -44,8 +44,8 @@ def rows(runs: Sequence[Run]) -> list[list[str]]:
         for iteration, episodes in played(run).items():
             by_iteration[iteration].append(episodes)
     told = []
-    for iteration, episodes in sorted(by_iteration.items()):
-        won, steps = np.concatenate(episodes).T
+    for iteration, found in sorted(by_iteration.items()):
+        won, steps = np.concatenate(found).T
         ended = (won > 0) | (steps < runs[0].settings["env.max_episode_steps"])
         shares = (ended.mean(), won[ended].mean() if ended.any() else None, won.mean())
         in_percent = ("" if share is None else f"{100 * share:.1f}" for share in shares)
