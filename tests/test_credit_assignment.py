@@ -100,8 +100,14 @@ def test_the_state_of_a_final_observation_is_that_of_a_step():
     assert transitions(unknown, 0).successor[1] == -1
 
 
-@pytest.mark.parametrize("name", ["crbc", "graft", "graphgpo"])
-def test_time_aware_states_are_those_of_observations_that_count_the_steps(name):
+@pytest.mark.parametrize(
+    ("name", "depth"),
+    [
+        *((name, "level") for name in ("crbc", "g2po", "gagpo", "graft", "graphgpo", "rtmc", "salt")),
+        ("nested_bellman", "history_length"),
+    ],
+)
+def test_time_aware_states_are_those_of_observations_that_count_the_steps(name, depth):
     differ = False
     for seed in SEEDS:
         records = random_records(seed)
@@ -115,9 +121,9 @@ def test_time_aware_states_are_those_of_observations_that_count_the_steps(name):
         }
         plain, told = (StepBatch.from_records(**own, history_length=2) for own in (records, counted))
         for level in (0, 1, 2):
-            aware = estimate(name, plain, level=level, time_aware=True)
-            np.testing.assert_allclose(aware, estimate(name, told, level=level), rtol=0, atol=1e-12)
-            differ |= not np.allclose(aware, estimate(name, plain, level=level))
+            aware = estimate(name, plain, time_aware=True, **{depth: level})
+            np.testing.assert_allclose(aware, estimate(name, told, **{depth: level}), rtol=0, atol=1e-12)
+            differ |= not np.allclose(aware, estimate(name, plain, **{depth: level}))
     assert differ
 
 

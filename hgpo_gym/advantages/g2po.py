@@ -27,6 +27,7 @@ def g2po(
     norm: str = "mean_std_norm",
     episode_statistics: str = "steps",
     level: int = 0,
+    time_aware: bool = False,
 ) -> np.ndarray:
     """G2PO (arXiv:2606.22995): what a step led to, compared in its state, and what it gained, compared in its task,
     plus GRPO's term. One-step temporal differences with the mean over visits as the critic.
@@ -45,11 +46,12 @@ def g2po(
         norm: of all terms; `mean_norm`, used for WebShop, leaves out the divisions.
         episode_statistics: of the episode's term, as in GRPO.
         level: states are equal contexts of this level, see `transitions`.
+        time_aware: states hold the number of steps taken as well.
 
     Returns float64[N]. Raises ValueError on an unknown name, a gamma outside [0, 1] or a level without keys.
     """
     check_shares(gamma=gamma)
-    state = transitions(batch, level).state
+    state = transitions(batch, level, time_aware).state
     returns = episode_returns(batch)
     value = counting_once(batch, mean_of_group, gamma ** steps_left(batch) * returns, state)
     relative = partial(relative_to_group, norm=norm, ddof=1)

@@ -9,7 +9,13 @@ from hgpo_gym.advantages.values import generalized_advantages
 
 
 def gagpo(
-    batch: StepBatch, *, gamma: float = 0.95, trace_decay: float = 0.8, norm: str = "mean_std_norm", level: int = 0
+    batch: StepBatch,
+    *,
+    gamma: float = 0.95,
+    trace_decay: float = 0.8,
+    norm: str = "mean_std_norm",
+    level: int = 0,
+    time_aware: bool = False,
 ) -> np.ndarray:
     """GAGPO (arXiv:2605.13217): generalized advantage estimation with the mean return of a state's visits as the
     critic, compared over all steps of the task group. No episode term.
@@ -27,12 +33,13 @@ def gagpo(
         trace_decay: lambda, from 0 to 1.
         norm: `mean_std_norm`, or `mean_norm` without the division.
         level: states are equal contexts of this level, see `transitions`.
+        time_aware: states hold the number of steps taken as well.
 
     Returns float64[N]. Raises ValueError on an unknown `norm`, a gamma or trace_decay outside [0, 1], or a level
     without keys.
     """
     check_shares(gamma=gamma)
     returns = batch.reward + gamma * sum_of_later(batch, batch.reward, gamma)
-    value = counting_once(batch, mean_of_group, returns, transitions(batch, level).state)
+    value = counting_once(batch, mean_of_group, returns, transitions(batch, level, time_aware).state)
     advantages = generalized_advantages(batch, value, gamma, trace_decay)
     return relative_to_group(advantages, batch.group_labels, norm, ddof=1) - batch.penalty

@@ -34,6 +34,7 @@ def nested_bellman(
     success_reward: float = 10.0,
     norm: str = "mean_std_norm",
     history_length: int | None = None,
+    time_aware: bool = False,
 ) -> np.ndarray:
     """This project's own: HGPO's nested contexts (arXiv:2602.22817) as states of the Bellman solve that `crbc`
     (arXiv:2609.35082) and `graft` do, shrunk from level to level by how often a context was visited.
@@ -60,6 +61,7 @@ def nested_bellman(
         success_reward: what a success is worth, so that `mean_norm` has the unit of the reward.
         norm: `mean_norm`, or `mean_std_norm`, which divides by the root mean square of the task group's advantages.
         history_length: K; None uses every level of the batch.
+        time_aware: contexts of every level hold the number of steps taken as well.
 
     Returns float64[N]. Raises ValueError on an unknown `norm` or `episode_statistics`, a number outside its range, or a
     `history_length` that the batch has no keys for.
@@ -74,7 +76,7 @@ def nested_bellman(
         raise ValueError(unknown_name("episode_statistics", episode_statistics, EPISODE_STATISTICS))
     deepest = batch.history_length if history_length is None else history_length
     batch.check_level(deepest, "history_length")
-    chains = [Chain.of(batch, level) for level in range(deepest + 1)]
+    chains = [Chain.of(batch, level, time_aware) for level in range(deepest + 1)]
     states = [chain.state for chain in chains]
     won = success_reward / gamma  # the chain discounts the last step's reward once too often
 

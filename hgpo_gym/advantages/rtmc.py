@@ -18,7 +18,9 @@ from hgpo_gym.advantages.statistics import (
 
 
 @needs("action")
-def rtmc(batch: StepBatch, *, gamma: float = 0.95, norm: str = "mean_norm", level: int = 0) -> np.ndarray:
+def rtmc(
+    batch: StepBatch, *, gamma: float = 0.95, norm: str = "mean_norm", level: int = 0, time_aware: bool = False
+) -> np.ndarray:
     """RTMC (arXiv:2604.11037): how much better an action did in its state than the state's mean, over all visits of the
     task group. GiGPO's step term, averaged over equal actions.
 
@@ -32,12 +34,13 @@ def rtmc(batch: StepBatch, *, gamma: float = 0.95, norm: str = "mean_norm", leve
         gamma: discount of the step returns G_t.
         norm: `mean_norm`, or `mean_std_norm`: over the deviation (n - 1) of Q over the visits of s.
         level: states are equal contexts of this level, see `transitions`.
+        time_aware: states hold the number of steps taken as well.
 
     Returns float64[N]. Raises ValueError on an unknown `norm`, a gamma outside [0, 1] or a level without keys.
     """
     check_shares(gamma=gamma)
     returns = batch.reward + gamma * sum_of_later(batch, batch.reward, gamma)
-    state = transitions(batch, level).state
+    state = transitions(batch, level, time_aware).state
     taken = joint_labels(state, batch.column("action", "rtmc"))
     action_value = counting_once(batch, mean_of_group, returns, taken)
     relative = partial(relative_to_group, norm=norm, ddof=1)

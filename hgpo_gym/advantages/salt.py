@@ -14,7 +14,12 @@ from hgpo_gym.advantages.statistics import counting_once, joint_labels, mean_of_
 
 @needs("action")
 def salt(
-    batch: StepBatch, *, base: str = "grpo", base_options: Mapping[str, Any] = NO_OPTIONS, level: int = 0
+    batch: StepBatch,
+    *,
+    base: str = "grpo",
+    base_options: Mapping[str, Any] = NO_OPTIONS,
+    level: int = 0,
+    time_aware: bool = False,
 ) -> np.ndarray:
     """SALT (EACL 2026 Findings, arXiv:2510.20022): steps of a task group that took the same action in the same state to
     the same next state share the mean of their advantages. A step that a won and a lost episode share is cleared; one
@@ -31,11 +36,12 @@ def salt(
         base: the estimator whose advantages are shared.
         base_options: its options.
         level: states are equal contexts of this level, see `transitions`.
+        time_aware: states hold the number of steps taken as well.
 
     Returns float64[N]. Raises ValueError on an unknown base, what the base refuses, or a level without keys.
     """
     own = estimate(base, batch, **base_options)
-    state, successor, _ = transitions(batch, level)
+    state, successor, _ = transitions(batch, level, time_aware)
     known = successor >= 0
     action = batch.column("action", "salt")
     merged = own.copy()
