@@ -351,7 +351,10 @@ ESTIMATOR_PAGES = sorted(
         ("league_gamma.md", ["league_gamma.csv"], []),
         (
             "league_time.md",
-            ["league_headline.csv", "league_warm.csv", "league_more.csv", "league_time.csv"],
+            [
+                *("league_headline.csv", "league_warm.csv", "league_more.csv", "league_statistics.csv"),
+                "league_time.csv",
+            ],
             ["alfworld", "alfworld_warm", "webshop", "webshop_products", "webshop_warm"],
         ),
         (
