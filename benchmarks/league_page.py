@@ -11,7 +11,8 @@ where p is below 0.05 by flipping their signs), `ENVIRONMENT less ENVIRONMENT` (
 settings), `ALGORITHM less ALGORITHM` (the same of these two in every environment; several such pairs with `; ` between
 them stand side by side), `cost`, or the name of an environment (what its runs tell). Algorithms that are not in every
 environment are left out but of pairs, and so is an environment from scores in which its algorithms do not differ.
-`--tell` prints such a block instead: a number that stands in a sentence comes from there.
+`--tell` prints such a block instead: a number that stands in a sentence comes from there, and `League.tells` says
+whether it still does.
 """
 
 import argparse
@@ -19,17 +20,22 @@ import csv
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.league_runs import in_percent, in_points
 from docs_site.markdown import table
-from hgpo_gym.analysis.report.intervals import interquartile_mean, typical
+from hgpo_gym.analysis.report.intervals import interquartile_mean, mean, typical
 from hgpo_gym.analysis.report.standings import best_against_each, mean_ranks
 from hgpo_gym.suggest import unknown_name
 
 BLOCK = re.compile(r"(?<=<!-- league: )(.+?)( -->\n).*?(?=<!-- end -->)", flags=re.DOTALL)
+DIFFERENCE = re.compile(r"(-?\d+\.\d)\*?(?:\s+points)?\s+\((-?\d+\.\d)\s+to\s+(-?\d+\.\d)\)")
+"""As a sentence has it, maybe over the end of a line: its mean, and the ends of its interval."""
+
 COLUMNS = {"while training": "while_training", "in the end": "final"}
 """Of the CSV, by the name of a score."""
 
@@ -91,6 +97,30 @@ class League:
             for name in self.algorithms
             if name != other
         }
+
+    def tells(self, value: float, low: float, high: float) -> bool:
+        """Whether two algorithms of an environment differ by so many points, one less the other or the other way.
+
+        Where there are two environments, as for two kinds of keys, also one in the first and one in the second.
+
+        Args:
+            value, low, high: of `differences_in` a text.
+        """
+        ways = ((value, low, high), (-value, -high, -low))
+        return any(differences_in(in_percent(mean(one)))[0] in ways for one in self._apart.get(f"{abs(value):.1f}", ()))
+
+    @cached_property
+    def _apart(self) -> Mapping[str, list[np.ndarray]]:
+        """Of any two algorithms the differences at the same seed, by their mean without its sign."""
+        places = [list(own.values()) for own in self._runs.values()]
+        pools = [places[0] + places[1]] if len(places) == 2 else places
+        found: dict[str, list[np.ndarray]] = defaultdict(list)
+        for pool, column in product(pools, COLUMNS.values()):
+            for one, other in combinations(pool, 2):
+                differences = _differences(one, other, column)
+                if len(differences) > 1:
+                    found[f"{100 * abs(differences.mean()):.1f}"].append(differences)
+        return found
 
     def block(self, name: str) -> str:
         """The Markdown that a name stands for.
@@ -194,6 +224,11 @@ class League:
 def rewritten(page: str, league: League) -> str:
     """The page with its blocks as the league has them."""
     return BLOCK.sub(lambda block: f"{block[1]}{block[2]}\n{league.block(block[1])}\n", page)
+
+
+def differences_in(text: str) -> list[tuple[float, ...]]:
+    """Of every difference that sentences or tables tell its mean, and the ends of its interval, in points."""
+    return [tuple(map(float, found.groups())) for found in DIFFERENCE.finditer(text)]
 
 
 def _differences(runs: Runs, others: Runs, column: str) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Leagues: one comparison an environment, seeds in turn, additions that play what is missing, one report."""
 
 import csv
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -299,6 +300,16 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path, capsys):
     assert "| `only_here` | 1.0 | 99.0 |" in page.read_text()
     with pytest.raises(ValueError, match=r"Unknown environment 'mase'. Did you mean 'maze'\?"):
         league_page.main([str(page), str(rows), "--only", "mase"])
+    found = league_page.differences_in(
+        "It is 30.0 points\n(30.0 to 30.0) ahead, and -10.0* (-10.0 to -10.0); 4 (1 to 5)."
+    )
+    assert found == [(30.0, 30.0, 30.0), (-10.0, -10.0, -10.0)]
+    league = league_page.League([rows])
+    assert all(league.tells(*difference) for difference in found)
+    across = (-60.0, -70.0, -50.0)  # GRPO in the shop less HGPO in the maze
+    assert league.tells(*across)
+    assert not league_page.League([rows], ["maze"]).tells(*across)
+    assert not league.tells(30.0, 30.0, 30.1)
     page.write_text("<!-- league: mase -->\n<!-- end -->\n")
     with pytest.raises(
         ValueError,
@@ -324,77 +335,100 @@ ESTIMATOR_PAGES = sorted(
 )
 
 
-@pytest.mark.parametrize(
-    ("page", "results", "only"),
-    [
-        ("league.md", ["league_headline.csv", "league_mazes.csv"], []),
-        (
-            "league_keys.md",
-            ["league_headline.csv", "league_alfworld_keys.csv"],
-            ["alfworld", "alfworld_admissible"],
-        ),
-        ("league_warm.md", ["league_warm.csv"], []),
-        (
-            "league_all.md",
-            [
-                "league_headline.csv",
-                "league_alfworld_keys.csv",
-                "league_mazes.csv",
-                "league_warm.csv",
-                "league_more.csv",
-            ],
-            [
-                *("alfworld", "alfworld_admissible", "alfworld_warm", "webshop", "webshop_products", "webshop_warm"),
-                *("secret_word", "sokoban", "halls", "chance", "plates"),
-            ],
-        ),
-        ("league_gamma.md", ["league_gamma.csv"], []),
-        (
-            "league_time.md",
-            [
-                *("league_headline.csv", "league_warm.csv", "league_more.csv", "league_statistics.csv"),
-                "league_time.csv",
-            ],
-            ["alfworld", "alfworld_warm", "webshop", "webshop_products", "webshop_warm"],
-        ),
-        (
-            "league_statistics.md",
-            ["league_headline.csv", "league_mazes.csv", "league_more.csv", "league_statistics.csv"],
-            ["alfworld", "alfworld_warm", "webshop", "secret_word", "halls", "chance", "plates"],
-        ),
-        *((page, ALL_RUNS, ALL_ENVIRONMENTS) for page in ("claims.md", *ESTIMATOR_PAGES)),
-        (
-            "league_parts.md",
-            [
-                *(
-                    "league_headline.csv",
-                    "league_mazes.csv",
-                    "league_warm.csv",
-                    "league_more.csv",
-                    "league_options.csv",
-                ),
-                *("league_statistics.csv", "league_parts.csv", "league_methods.csv"),
-            ],
-            ["alfworld", "alfworld_warm", "webshop", "webshop_warm", "halls", "chance", "plates"],
-        ),
-        (
-            "league_discount.md",
-            [
+PAGES = [
+    ("league.md", ["league_headline.csv", "league_mazes.csv"], []),
+    (
+        "league_keys.md",
+        ["league_headline.csv", "league_alfworld_keys.csv"],
+        ["alfworld", "alfworld_admissible"],
+    ),
+    ("league_warm.md", ["league_warm.csv"], []),
+    (
+        "league_all.md",
+        [
+            "league_headline.csv",
+            "league_alfworld_keys.csv",
+            "league_mazes.csv",
+            "league_warm.csv",
+            "league_more.csv",
+        ],
+        [
+            *("alfworld", "alfworld_admissible", "alfworld_warm", "webshop", "webshop_products", "webshop_warm"),
+            *("secret_word", "sokoban", "halls", "chance", "plates"),
+        ],
+    ),
+    ("league_gamma.md", ["league_gamma.csv"], []),
+    (
+        "league_time.md",
+        [
+            *("league_headline.csv", "league_warm.csv", "league_more.csv", "league_statistics.csv"),
+            "league_time.csv",
+        ],
+        ["alfworld", "alfworld_warm", "webshop", "webshop_products", "webshop_warm"],
+    ),
+    (
+        "league_statistics.md",
+        ["league_headline.csv", "league_mazes.csv", "league_more.csv", "league_statistics.csv"],
+        ["alfworld", "alfworld_warm", "webshop", "secret_word", "halls", "chance", "plates"],
+    ),
+    *((page, ALL_RUNS, ALL_ENVIRONMENTS) for page in ("claims.md", *ESTIMATOR_PAGES)),
+    (
+        "league_parts.md",
+        [
+            *(
                 "league_headline.csv",
                 "league_mazes.csv",
                 "league_warm.csv",
                 "league_more.csv",
-                "league_discount.csv",
-            ],
-            ["alfworld", "alfworld_warm", "webshop", "webshop_warm", "halls", "chance", "plates"],
-        ),
-    ],
-)
+                "league_options.csv",
+            ),
+            *("league_statistics.csv", "league_parts.csv", "league_methods.csv"),
+        ],
+        ["alfworld", "alfworld_warm", "webshop", "webshop_warm", "halls", "chance", "plates"],
+    ),
+    (
+        "league_discount.md",
+        [
+            "league_headline.csv",
+            "league_mazes.csv",
+            "league_warm.csv",
+            "league_more.csv",
+            "league_discount.csv",
+        ],
+        ["alfworld", "alfworld_warm", "webshop", "webshop_warm", "halls", "chance", "plates"],
+    ),
+]
+"""Pages with their CSV files and environments, of which none stands for all."""
+
+
+ALL = ((*ALL_RUNS, "league_time.csv", "league_gamma.csv"), (*ALL_ENVIRONMENTS, "alfworld_warm_32"))
+TWO_KEYS = (("league_headline.csv", "league_alfworld_keys.csv"), ("alfworld", "alfworld_admissible"))
+
+
+@cache
+def league_of(results, only):
+    return league_page.League([ROOT / "benchmarks" / "results" / name for name in results], only)
+
+
+@pytest.mark.parametrize(("page", "results", "only"), PAGES)
 def test_the_pages_on_the_league_are_those_of_its_runs(page, results, only):
     """`python -m benchmarks.league_page docs/<page>`, these files and `--only` these bring it up to date."""
     text = (ROOT / "docs" / page).read_text()
-    runs = league_page.League([ROOT / "benchmarks" / "results" / name for name in results], only)
-    assert league_page.rewritten(text, runs) == text
+    assert league_page.rewritten(text, league_of(tuple(results), tuple(only))) == text
+
+
+@pytest.mark.parametrize(("page", "results", "only"), PAGES)
+def test_a_difference_in_a_sentence_is_one_that_runs_tell(page, results, only):
+    """Of the page, of another page, of two kinds of keys; or it stands in benchmarks/README.md, whose runs differ."""
+    sentences = league_page.BLOCK.sub("", (ROOT / "docs" / page).read_text())
+    elsewhere = {
+        (sign * value, *sorted((sign * low, sign * high)))
+        for value, low, high in league_page.differences_in((ROOT / "benchmarks" / "README.md").read_text())
+        for sign in (1, -1)
+    }
+    leagues = [league_of(tuple(results), tuple(only)), league_of(*ALL), league_of(*TWO_KEYS)]
+    for difference in league_page.differences_in(sentences):
+        assert difference in elsewhere or any(league.tells(*difference) for league in leagues), difference
 
 
 def test_every_estimator_that_the_league_played_says_on_its_page_what_was_measured():
