@@ -10,7 +10,7 @@ differences at the same seed, in points, with 95 % bootstrap intervals over the 
 where p is below 0.05 by flipping their signs), `ENVIRONMENT less ENVIRONMENT` (the same of every algorithm in two
 settings), `ALGORITHM less ALGORITHM` (the same of these two in every environment; several such pairs with `; ` between
 them stand side by side), `cost`, or the name of an environment (what its runs tell). Algorithms that are not in every
-environment are left out but of pairs, and so is an environment from scores in which its algorithms do not differ.
+environment are left out but of pairs, and so is an environment from scores in which most algorithms have the same.
 `--tell` prints such a block instead: a number that stands in a sentence comes from there, and `League.tells` says
 whether it still does.
 """
@@ -28,7 +28,7 @@ import numpy as np
 
 from benchmarks.league_runs import in_percent, in_points
 from docs_site.markdown import table
-from hgpo_gym.analysis.report.intervals import interquartile_mean, mean, typical
+from hgpo_gym.analysis.report.intervals import Estimate, interquartile_mean, mean, typical
 from hgpo_gym.analysis.report.standings import best_against_each, mean_ranks
 from hgpo_gym.suggest import unknown_name
 
@@ -38,6 +38,8 @@ DIFFERENCE = re.compile(r"(-?\d+\.\d)\*?(?:\s+points)?\s+\((-?\d+\.\d)\s+to\s+(-
 
 COLUMNS = {"while training": "while_training", "in the end": "final"}
 """Of the CSV, by the name of a score."""
+
+ALIKE = "No algorithm differs from another.\n"
 
 Runs = Sequence[Mapping[str, str]]
 """Lines of a CSV."""
@@ -85,7 +87,7 @@ class League:
             for environment, own in self._runs.items()
         }
 
-    def differences(self, score: str, other: str) -> dict[str, list[np.ndarray]]:
+    def differences(self, score: str, other: str) -> dict[str, dict[str, np.ndarray]]:
         """Of every other algorithm less this one, by environment: a number for each seed that both have.
 
         Args:
@@ -93,7 +95,10 @@ class League:
             other: the algorithm that is taken off.
         """
         return {
-            name: [_differences(own[name], own[other], COLUMNS[score]) for own in self._runs.values()]
+            name: {
+                environment: _differences(own[name], own[other], COLUMNS[score])
+                for environment, own in self._runs.items()
+            }
             for name in self.algorithms
             if name != other
         }
@@ -130,7 +135,7 @@ class League:
         """
         score, _, other = name.partition(", less ")
         if name in COLUMNS:
-            return self._success(self.numbers(COLUMNS[name]))
+            return self._success(name)
         if score in COLUMNS and other in self.algorithms:
             return self._less(score, other)
         one, _, other = name.partition(" less ")
@@ -149,12 +154,20 @@ class League:
             f"{'; '.join(self._runs)}; or an algorithm 'less' another, of {'; '.join(sorted(self._played))}."
         )
 
-    def _success(self, numbers: Numbers) -> str:
+    def told(self, score: str) -> Numbers:
+        """A score where it tells algorithms apart: without environments in which most have the same."""
+        return {name: own for name, own in self.numbers(COLUMNS[score]).items() if _differ(own)}
+
+    def mean_ranks(self, score: str) -> Estimate:
+        """Of each of the algorithms its mean rank over the environments that tell them apart, float64[algorithms]."""
+        return mean_ranks([list(own.values()) for own in self.told(score).values()])
+
+    def _success(self, score: str) -> str:
         """Interquartile means, and mean ranks, by which the rows stand."""
-        numbers = {name: own for name, own in numbers.items() if _differ(own)}
+        numbers = self.told(score)
         if not numbers:
-            return "No algorithm differs from another.\n"
-        ranks = mean_ranks([list(own.values()) for own in numbers.values()])
+            return ALIKE
+        ranks = self.mean_ranks(score)
         sure = ranks.low is not None
         head = ["algorithm", "mean rank", *(f"{name}, {_seeds(own)}, %" for name, own in numbers.items())]
         return table(
@@ -171,9 +184,14 @@ class League:
 
     def _less(self, score: str, other: str) -> str:
         """Differences as a table, the best on average first."""
+        told = self.told(score)
+        if not told:
+            return ALIKE
         found = self.differences(score, other)
-        ranked = sorted(found.items(), key=lambda one: -sum(differences.mean() for differences in one[1]))
-        return table(["algorithm", *self._runs], ([f"`{name}`", *map(in_points, own)] for name, own in ranked))
+        ranked = sorted(found.items(), key=lambda one: -sum(one[1][name].mean() for name in told))
+        return table(
+            ["algorithm", *told], ([f"`{name}`", *(in_points(own[one]) for one in told)] for name, own in ranked)
+        )
 
     def _between(self, one: str, other: str) -> str:
         """Of every algorithm in two environments, over the seeds that it has in both."""
@@ -213,12 +231,12 @@ class League:
         )
 
     def _told(self, environment: str) -> str:
-        lines = []
-        for name, column in COLUMNS.items():
-            scores = self.numbers(column)[environment]
-            if _differ(scores):
-                lines += [f"- {name[0].upper()}{name[1:]}, {sentence}" for sentence in best_against_each(scores)]
-        return "\n".join(lines) + "\n"
+        return "".join(
+            f"- {score[0].upper()}{score[1:]}, {sentence}\n"
+            for score in COLUMNS
+            if environment in (told := self.told(score))
+            for sentence in best_against_each(told[environment])
+        )
 
 
 def rewritten(page: str, league: League) -> str:
@@ -238,7 +256,9 @@ def _differences(runs: Runs, others: Runs, column: str) -> np.ndarray:
 
 
 def _differ(own: Mapping[str, np.ndarray]) -> bool:
-    return len({float(interquartile_mean(numbers)) for numbers in own.values()}) > 1
+    """Half of the algorithms or more have a number that is not that of most."""
+    found = [float(interquartile_mean(numbers)) for numbers in own.values()]
+    return max(map(found.count, found)) <= len(found) / 2
 
 
 def _seeds(own: Mapping[str, np.ndarray]) -> str:

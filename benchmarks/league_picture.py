@@ -3,8 +3,10 @@
 
     python -m benchmarks.league_picture docs/images/league_all.png --less grpo benchmarks/results/league_headline.csv
 
-Mean differences at the same seed, in points, with 95 % bootstrap intervals over seeds: while training on the left, in
-the end on the right. Algorithms that are not in every environment are left out, as by `benchmarks.league_page`.
+Mean differences at the same seed, in points: while training on the left, in the end on the right. Up to seven
+algorithms are dots with 95 % bootstrap intervals over seeds. More, which colours and markers do not tell apart, are the
+rows of a map, the best mean rank first, bold where p is below 0.05 by flipping signs. Algorithms that are not in every
+environment are left out, as by `benchmarks.league_page`.
 """
 
 import argparse
@@ -15,20 +17,30 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.league_page import COLUMNS, League
-from hgpo_gym.analysis.report.figures import styles
-from hgpo_gym.analysis.report.intervals import mean
+from benchmarks.league_page import ALIKE, COLUMNS, League
+from hgpo_gym.analysis.report.figures import COLOURS, styles
+from hgpo_gym.analysis.report.intervals import mean, sign_flip_p_value
+from hgpo_gym.analysis.report.outcome import SIGNIFICANCE
 from hgpo_gym.suggest import unknown_name
 
 WIDTH, ROW = 9.0, 0.62
 """Inches: of the picture, of an environment."""
+CELL = (0.62, 0.3)
+"""Inches: of an algorithm in an environment, in a map."""
+LIMIT = 10.0
+"""Points from which on a map's colours are the same."""
 SPREAD = 0.64
 """Of the room between two environments, how much their algorithms take."""
 
 
 def draw(league: League, less: str) -> Figure:
-    """A panel a score, a row an environment."""
+    """A panel a score."""
     names = [name for name in league.algorithms if name != less]
+    return _dots(league, names, less) if len(names) <= len(COLOURS) else _map(league, less)
+
+
+def _dots(league: League, names: Sequence[str], less: str) -> Figure:
+    """A row an environment."""
     figure = Figure(figsize=(WIDTH, 1.3 + ROW * len(league.environments)), layout="constrained")
     panels = figure.subplots(1, len(COLUMNS), sharey=True)
     for axes, score in zip(panels, COLUMNS, strict=True):
@@ -40,12 +52,40 @@ def draw(league: League, less: str) -> Figure:
     return figure
 
 
+def _map(league: League, less: str) -> Figure:
+    """A row an algorithm, a column an environment; where most have the same there is nothing to show."""
+    places = {score: list(told) for score in COLUMNS if (told := league.told(score))}
+    if not places:
+        raise ValueError(ALIKE.strip())
+    ranks = league.mean_ranks(next(iter(places))).value
+    names = [league.algorithms[row] for row in np.argsort(ranks, kind="stable") if league.algorithms[row] != less]
+    widths = list(map(len, places.values()))
+    figure = Figure(figsize=(2.5 + CELL[0] * sum(widths), 1.8 + CELL[1] * len(names)), layout="constrained")
+    panels = figure.subplots(1, len(places), sharey=True, width_ratios=widths, squeeze=False)[0]
+    for axes, (score, environments) in zip(panels, places.items(), strict=True):
+        found = league.differences(score, less)
+        points = np.array([[100 * found[name][one].mean() for one in environments] for name in names])
+        axes.imshow(points, cmap="RdBu", vmin=-LIMIT, vmax=LIMIT, aspect="auto")
+        for row, name in enumerate(names):
+            for column, one in enumerate(environments):
+                value, sure = points[row, column], sign_flip_p_value(found[name][one]) < SIGNIFICANCE
+                colour = "white" if abs(value) > 0.7 * LIMIT else "black"
+                weight = "bold" if sure else "normal"
+                axes.text(column, row, f"{value:+.1f}", ha="center", va="center", color=colour, weight=weight, size=8)
+        axes.set_title(f"{score}: points less {less}", fontsize=9)
+        axes.set_xticks(range(len(environments)), environments, rotation=35, ha="right", fontsize=9)
+        axes.spines[:].set_visible(False)
+        axes.tick_params(length=0)
+    panels[0].set_yticks(range(len(names)), names, fontsize=9)
+    return figure
+
+
 def _panel(axes: Axes, league: League, names: Sequence[str], score: str, less: str) -> None:
     axes.axvline(0, color="grey", linewidth=1)
     own = styles(names)
     found = league.differences(score, less)
     for name, offset in zip(names, np.linspace(-SPREAD / 2, SPREAD / 2, len(names)), strict=True):
-        estimates = [mean(differences) for differences in found[name]]
+        estimates = [mean(differences) for differences in found[name].values()]
         values = np.array([100 * estimate.value for estimate in estimates])
         reach = np.array(
             [

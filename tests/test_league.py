@@ -1,6 +1,7 @@
 """Leagues: one comparison an environment, seeds in turn, additions that play what is missing, one report."""
 
 import csv
+import itertools
 from functools import cache
 from pathlib import Path
 
@@ -231,6 +232,28 @@ def lines_of_runs(path):
             ]
         )
     return path
+
+
+def test_a_picture_of_many_algorithms_is_a_map_by_mean_rank(tmp_path):
+    path = tmp_path / "rows.csv"
+
+    def drawn(success):
+        with path.open("w", newline="") as file:
+            lines = csv.writer(file)
+            lines.writerow(league_runs.COLUMNS)
+            for number, seed in itertools.product(range(9), range(8)):
+                lines.writerow(("maze", f"algo{number}", seed, 4, 100, 2.0, 0.0, 1.0, success(number, seed)))
+        return league_picture.draw(league_page.League([path]), "algo0")
+
+    def rising(number, seed):
+        return 0.5 + 0.01 * number + (0.2 * (-1) ** seed if number == 1 else 0)
+
+    (training,) = drawn(rising).axes  # in the end all have 100 %
+    assert [label.get_text() for label in training.get_yticklabels()] == [f"algo{number}" for number in range(8, 0, -1)]
+    cells = {cell.get_text(): cell.get_weight() for cell in training.texts}
+    assert cells == {f"+{number}.0": "normal" if number == 1 else "bold" for number in range(8, 0, -1)}
+    with pytest.raises(ValueError, match="No algorithm differs from another"):
+        drawn(lambda number, seed: 1.0)
 
 
 def test_a_picture_has_every_algorithm_less_one_of_them(tmp_path):
