@@ -154,17 +154,17 @@ class League:
             f"{'; '.join(self._runs)}; or an algorithm 'less' another, of {'; '.join(sorted(self._played))}."
         )
 
-    def told(self, score: str) -> Numbers:
+    def telling(self, score: str) -> Numbers:
         """A score where it tells algorithms apart: without environments in which most have the same."""
         return {name: own for name, own in self.numbers(COLUMNS[score]).items() if _differ(own)}
 
     def mean_ranks(self, score: str) -> Estimate:
         """Of each of the algorithms its mean rank over the environments that tell them apart, float64[algorithms]."""
-        return mean_ranks([list(own.values()) for own in self.told(score).values()])
+        return mean_ranks([list(own.values()) for own in self.telling(score).values()])
 
     def _success(self, score: str) -> str:
         """Interquartile means, and mean ranks, by which the rows stand."""
-        numbers = self.told(score)
+        numbers = self.telling(score)
         if not numbers:
             return ALIKE
         ranks = self.mean_ranks(score)
@@ -184,7 +184,7 @@ class League:
 
     def _less(self, score: str, other: str) -> str:
         """Differences as a table, the best on average first."""
-        told = self.told(score)
+        told = self.telling(score)
         if not told:
             return ALIKE
         found = self.differences(score, other)
@@ -234,7 +234,7 @@ class League:
         return "".join(
             f"- {score[0].upper()}{score[1:]}, {sentence}\n"
             for score in COLUMNS
-            if environment in (told := self.told(score))
+            if environment in (told := self.telling(score))
             for sentence in best_against_each(told[environment])
         )
 

@@ -54,7 +54,7 @@ def _dots(league: League, names: Sequence[str], less: str) -> Figure:
 
 def _map(league: League, less: str) -> Figure:
     """A row an algorithm, a column an environment; where most have the same there is nothing to show."""
-    places = {score: list(told) for score in COLUMNS if (told := league.told(score))}
+    places = {score: list(told) for score in COLUMNS if (told := league.telling(score))}
     if not places:
         raise ValueError(ALIKE.strip())
     ranks = league.mean_ranks(next(iter(places))).value

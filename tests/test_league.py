@@ -380,6 +380,14 @@ PAGES = [
             *("secret_word", "sokoban", "halls", "chance", "plates"),
         ],
     ),
+    (
+        "league_methods.md",
+        [
+            *("league_headline.csv", "league_mazes.csv", "league_warm.csv", "league_more.csv"),
+            *("league_methods.csv", "league_parts.csv", "league_statistics.csv"),
+        ],
+        ["alfworld", "alfworld_warm", "webshop", "webshop_warm", "secret_word", "halls", "chance", "plates"],
+    ),
     ("league_gamma.md", ["league_gamma.csv"], []),
     (
         "league_time.md",
@@ -405,7 +413,7 @@ PAGES = [
                 "league_more.csv",
                 "league_options.csv",
             ),
-            *("league_statistics.csv", "league_parts.csv", "league_methods.csv"),
+            *("league_statistics.csv", "league_parts.csv"),
         ],
         ["alfworld", "alfworld_warm", "webshop", "webshop_warm", "halls", "chance", "plates"],
     ),
