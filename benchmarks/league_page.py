@@ -158,16 +158,12 @@ class League:
         """A score where it tells algorithms apart: without environments in which most have the same."""
         return {name: own for name, own in self.numbers(COLUMNS[score]).items() if _differ(own)}
 
-    def mean_ranks(self, score: str) -> Estimate:
-        """Of each of the algorithms its mean rank over the environments that tell them apart, float64[algorithms]."""
-        return mean_ranks([list(own.values()) for own in self.telling(score).values()])
-
     def _success(self, score: str) -> str:
         """Interquartile means, and mean ranks, by which the rows stand."""
         numbers = self.telling(score)
         if not numbers:
             return ALIKE
-        ranks = self.mean_ranks(score)
+        ranks = ranks_in(numbers)
         sure = ranks.low is not None
         head = ["algorithm", "mean rank", *(f"{name}, {_seeds(own)}, %" for name, own in numbers.items())]
         return table(
@@ -234,14 +230,19 @@ class League:
         return "".join(
             f"- {score[0].upper()}{score[1:]}, {sentence}\n"
             for score in COLUMNS
-            if environment in (told := self.telling(score))
-            for sentence in best_against_each(told[environment])
+            if environment in (numbers := self.telling(score))
+            for sentence in best_against_each(numbers[environment])
         )
 
 
 def rewritten(page: str, league: League) -> str:
     """The page with its blocks as the league has them."""
     return BLOCK.sub(lambda block: f"{block[1]}{block[2]}\n{league.block(block[1])}\n", page)
+
+
+def ranks_in(numbers: Numbers) -> Estimate:
+    """Of each algorithm the mean of its ranks in the environments, float64[algorithms]."""
+    return mean_ranks([list(own.values()) for own in numbers.values()])
 
 
 def differences_in(text: str) -> list[tuple[float, ...]]:

@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.league_page import ALIKE, COLUMNS, League
+from benchmarks.league_page import ALIKE, COLUMNS, League, ranks_in
 from hgpo_gym.analysis.report.figures import COLOURS, styles
 from hgpo_gym.analysis.report.intervals import mean, sign_flip_p_value
 from hgpo_gym.analysis.report.outcome import SIGNIFICANCE
@@ -54,10 +54,11 @@ def _dots(league: League, names: Sequence[str], less: str) -> Figure:
 
 def _map(league: League, less: str) -> Figure:
     """A row an algorithm, a column an environment; where most have the same there is nothing to show."""
-    places = {score: list(told) for score in COLUMNS if (told := league.telling(score))}
-    if not places:
+    numbers = {score: found for score in COLUMNS if (found := league.telling(score))}
+    if not numbers:
         raise ValueError(ALIKE.strip())
-    ranks = league.mean_ranks(next(iter(places))).value
+    places = {score: list(found) for score, found in numbers.items()}
+    ranks = ranks_in(next(iter(numbers.values()))).value
     names = [league.algorithms[row] for row in np.argsort(ranks, kind="stable") if league.algorithms[row] != less]
     widths = list(map(len, places.values()))
     figure = Figure(figsize=(2.5 + CELL[0] * sum(widths), 1.8 + CELL[1] * len(names)), layout="constrained")

@@ -429,9 +429,7 @@ PAGES = [
         ["alfworld", "alfworld_warm", "webshop", "webshop_warm", "halls", "chance", "plates"],
     ),
 ]
-"""Pages with their CSV files and environments, of which none stands for all."""
-
-
+"""Each with its CSV files and the environments of these; none: all."""
 ALL = ((*ALL_RUNS, "league_time.csv", "league_gamma.csv"), (*ALL_ENVIRONMENTS, "alfworld_warm_32"))
 TWO_KEYS = (("league_headline.csv", "league_alfworld_keys.csv"), ("alfworld", "alfworld_admissible"))
 
