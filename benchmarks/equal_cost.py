@@ -62,12 +62,15 @@ def lines(comparison: Comparison, cost: str, baseline: str | None = None) -> lis
     budget = least(comparison, cost)
     first = baseline or next(iter(comparison.runs))
     told = [f"{comparison.title}: up to {budget:,.0f} {COSTS.get(cost, cost)}"]
-    for label, runs in comparison.runs.items():
+    less = in_points(
+        [
+            comparison.differences(label, first, lambda run: mean_success(run, cost, budget)) if label != first else ()
+            for label in comparison.runs
+        ]
+    )
+    for (label, runs), beside in zip(comparison.runs.items(), less, strict=True):
         own = mean([mean_success(run, cost, budget) for run in runs])
-        told.append(f"{label}: {in_percent(own)}")
-        if label != first:
-            less = comparison.differences(label, first, lambda run: mean_success(run, cost, budget))
-            told[-1] += f"; less {first}, points: {in_points(less)}"
+        told.append(f"{label}: {in_percent(own)}" + (f"; less {first}, points: {beside}" if beside else ""))
     return told
 
 

@@ -7,10 +7,11 @@
 Replaces what stands in the pages between `<!-- league: NAME -->` and `<!-- end -->`. NAME is `while training` or `in
 the end` (success of every algorithm in every environment, and its mean rank), the same with `, less ALGORITHM` (mean
 differences at the same seed, in points, with 95 % bootstrap intervals over the seeds that both have, and an asterisk
-where p is below 0.05 by flipping their signs), `ENVIRONMENT less ENVIRONMENT` (the same of every algorithm in two
-settings), `ALGORITHM less ALGORITHM` (the same of these two in every environment; several such pairs with `; ` between
-them stand side by side), `cost`, or the name of an environment (what its runs tell). Algorithms that are not in every
-environment are left out but of pairs, and so is an environment from scores in which most algorithms have the same.
+where p is below 0.05 by flipping their signs, corrected for how many the table has), `ENVIRONMENT less ENVIRONMENT`
+(the same of every algorithm in two settings), `ALGORITHM less ALGORITHM` (the same of these two in every environment;
+several such pairs with `; ` between them stand side by side), `cost`, or the name of an environment (what its runs
+tell). Algorithms that are not in every environment are left out but of pairs, and so is an environment from scores in
+which most algorithms have the same.
 `--tell` prints such a block instead: a number that stands in a sentence comes from there, and `League.tells` says
 whether it still does.
 """
@@ -19,9 +20,9 @@ import argparse
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import combinations, product
+from itertools import combinations, islice, product
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,9 @@ Runs = Sequence[Mapping[str, str]]
 
 Numbers = Mapping[str, Mapping[str, np.ndarray]]
 """By environment, by algorithm: a number for each run."""
+
+Row = tuple[list[str], list[np.ndarray]]
+"""Of a table: its first cells, and of each other the differences that it tells, none where there is nothing to tell."""
 
 
 class League:
@@ -185,32 +189,30 @@ class League:
             return ALIKE
         found = self.differences(score, other)
         ranked = sorted(found.items(), key=lambda one: -sum(one[1][name].mean() for name in told))
-        return table(
-            ["algorithm", *told], ([f"`{name}`", *(in_points(own[one]) for one in told)] for name, own in ranked)
-        )
+        return _compared(["algorithm", *told], (([f"`{name}`"], [own[one] for one in told]) for name, own in ranked))
 
     def _between(self, one: str, other: str) -> str:
         """Of every algorithm in two environments, over the seeds that it has in both."""
 
-        def row(name: str) -> list[str]:
+        def row(name: str) -> Row:
             runs, others = self._runs[one][name], self._runs[other][name]
             found = [_differences(runs, others, column) for column in COLUMNS.values()]
-            return [f"`{name}`", str(len(found[0])), *map(in_points, found)]
+            return [f"`{name}`", str(len(found[0]))], found
 
-        return table(["algorithm", "seeds", *COLUMNS], map(row, self.algorithms))
+        return _compared(["algorithm", "seeds", *COLUMNS], map(row, self.algorithms))
 
     def _beside(self, pairs: Sequence[Sequence[str]]) -> str:
         """Of each pair the one less the other, environment by environment; nothing where no seed tells them apart."""
-        rows = []
+        rows: list[Row] = []
         for environment, own in self._runs.items():
             played = [(own.get(one, ()), own.get(other, ())) for one, other in pairs]
             found = [[_differences(*runs, column) for column in COLUMNS.values()] for runs in played]
             seeds = [len(scores[0]) for scores in found]
             if any(seeds):
-                told = [in_points(one) if np.any(one) else "" for scores in found for one in scores]
-                rows.append([environment, " / ".join(map(str, seeds if len(set(seeds)) > 1 else seeds[:1])), *told])
+                told = [one if np.any(one) else one[:0] for scores in found for one in scores]
+                rows.append(([environment, " / ".join(map(str, seeds if len(set(seeds)) > 1 else seeds[:1]))], told))
         head = [cell for pair in pairs for cell in (f"{' less '.join(pair)}, training", "in the end")]
-        return table(["environment", "seeds", *head], rows)
+        return _compared(["environment", "seeds", *head], rows)
 
     def _cost(self) -> str:
         """Environment steps and seconds of a run, the mean over seeds."""
@@ -233,6 +235,13 @@ class League:
             if environment in (numbers := self.telling(score))
             for sentence in best_against_each(numbers[environment])
         )
+
+
+def _compared(head: Sequence[str], rows: Iterable[Row]) -> str:
+    """A table of differences, which are judged together."""
+    rows = list(rows)
+    told = iter(in_points([differences for _, own in rows for differences in own]))
+    return table(head, ([*first, *islice(told, len(own))] for first, own in rows))
 
 
 def rewritten(page: str, league: League) -> str:

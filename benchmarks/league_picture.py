@@ -5,8 +5,8 @@
 
 Mean differences at the same seed, in points: while training on the left, in the end on the right. Up to seven
 algorithms are dots with 95 % bootstrap intervals over seeds. More, which colours and markers do not tell apart, are the
-rows of a map, the best mean rank first, bold where p is below 0.05 by flipping signs. Algorithms that are not in every
-environment are left out, as by `benchmarks.league_page`.
+rows of a map, the best mean rank first, bold where `benchmarks.league_page` has an asterisk. Algorithms that are not in
+every environment are left out, as there.
 """
 
 import argparse
@@ -18,9 +18,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.league_page import ALIKE, COLUMNS, League, ranks_in
+from benchmarks.league_runs import significant
 from hgpo_gym.analysis.report.figures import COLOURS, styles
-from hgpo_gym.analysis.report.intervals import mean, sign_flip_p_value
-from hgpo_gym.analysis.report.outcome import SIGNIFICANCE
+from hgpo_gym.analysis.report.intervals import mean
 from hgpo_gym.suggest import unknown_name
 
 WIDTH, ROW = 9.0, 0.62
@@ -65,14 +65,13 @@ def _map(league: League, less: str) -> Figure:
     panels = figure.subplots(1, len(places), sharey=True, width_ratios=widths, squeeze=False)[0]
     for axes, (score, environments) in zip(panels, places.items(), strict=True):
         found = league.differences(score, less)
-        points = np.array([[100 * found[name][one].mean() for one in environments] for name in names])
+        cells = [found[name][one] for name in names for one in environments]
+        points = np.array([100 * cell.mean() for cell in cells]).reshape(len(names), len(environments))
         axes.imshow(points, cmap="RdBu", vmin=-LIMIT, vmax=LIMIT, aspect="auto")
-        for row, name in enumerate(names):
-            for column, one in enumerate(environments):
-                value, sure = points[row, column], sign_flip_p_value(found[name][one]) < SIGNIFICANCE
-                colour = "white" if abs(value) > 0.7 * LIMIT else "black"
-                weight = "bold" if sure else "normal"
-                axes.text(column, row, f"{value:+.1f}", ha="center", va="center", color=colour, weight=weight, size=8)
+        for ((row, column), value), sure in zip(np.ndenumerate(points), significant(cells), strict=True):
+            colour = "white" if abs(value) > 0.7 * LIMIT else "black"
+            weight = "bold" if sure else "normal"
+            axes.text(column, row, f"{value:+.1f}", ha="center", va="center", color=colour, weight=weight, size=8)
         axes.set_title(f"{score}: points less {less}", fontsize=9)
         axes.set_xticks(range(len(environments)), environments, rotation=35, ha="right", fontsize=9)
         axes.spines[:].set_visible(False)

@@ -6,9 +6,10 @@
 Runs that have come to their end count, and of each environment the seeds that all its algorithms have; with `--all`
 the others too, and a difference is over the seeds that both have, if there are any. Success in the rollouts over all
 iterations, and in the last evaluation: means, and mean differences in points, with 95 % bootstrap intervals over
-seeds; a difference has an asterisk where p is below 0.05 by flipping its signs, which takes six seeds. `--table`
-prints success in the rollouts alone, as a table in Markdown. With `--add` the lines of other runs that stand in the
-CSV stay there: so a league goes on where the runs that began it are gone.
+seeds; a difference has an asterisk where p is below 0.05 by flipping its signs, which takes six seeds, corrected for
+how many are printed of an environment. `--table` prints success in the rollouts alone, as a table in Markdown. With
+`--add` the lines of other runs that stand in the CSV stay there: so a league goes on where the runs that began it are
+gone.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from hgpo_gym.advantages import ESTIMATORS
-from hgpo_gym.analysis.report.intervals import Estimate, mean, sign_flip_p_value
+from hgpo_gym.analysis.report.intervals import Estimate, corrected_p_values, mean, sign_flip_p_value
 from hgpo_gym.analysis.report.load import SYMBOLS, Comparison, Run, comparisons, load_runs
 from hgpo_gym.analysis.report.outcome import SCORES, SIGNIFICANCE
 from hgpo_gym.suggest import unknown_name
@@ -100,14 +101,17 @@ def added(path: Path, runs: Sequence[Sequence[str | int | float]]) -> list[list[
 
 def lines(comparison: Comparison, less: str) -> list[str]:
     """A line an algorithm and kind of success, the best first."""
-    told = []
-    for name, score in SCORES.items():
-        for label in sorted(comparison.runs, key=lambda label: -comparison.scores(label, score).mean()):
-            own = mean(comparison.scores(label, score))
-            differences = comparison.differences(label, less, score)
-            beside = f"less {less} {in_points(differences)}" if len(differences) else f"no seed in common with {less}"
-            told.append(f"{label}, {name}: {in_percent(own)}; {beside}")
-    return told
+    ranked = [
+        (label, name, score)
+        for name, score in SCORES.items()
+        for label in sorted(comparison.runs, key=lambda label: -comparison.scores(label, score).mean())
+    ]
+    differences = in_points([comparison.differences(label, less, score) for label, _, score in ranked])
+    return [
+        f"{label}, {name}: {in_percent(mean(comparison.scores(label, score)))}; "
+        + (f"less {less} {beside}" if beside else f"no seed in common with {less}")
+        for (label, name, score), beside in zip(ranked, differences, strict=True)
+    ]
 
 
 def in_percent(estimate: Estimate) -> str:
@@ -116,10 +120,21 @@ def in_percent(estimate: Estimate) -> str:
     return f"{100 * estimate.value:.1f}{interval}"
 
 
-def in_points(differences: Sequence[float] | np.ndarray) -> str:
-    """The mean difference at the same seed with its interval, and an asterisk where p is below 0.05 by sign flips."""
-    sure = len(differences) > 1 and sign_flip_p_value(differences) < SIGNIFICANCE
-    return in_percent(mean(differences)) + ("*" if sure else "")
+def in_points(differences: Sequence[Sequence[float] | np.ndarray]) -> list[str]:
+    """Of several comparisons the mean difference at the same seed with its interval, and an asterisk where it is
+    significant; nothing of one without seeds."""
+    return [
+        in_percent(mean(one)) + ("*" if sure else "") if len(one) else ""
+        for one, sure in zip(differences, significant(differences), strict=True)
+    ]
+
+
+def significant(differences: Sequence[Sequence[float] | np.ndarray]) -> list[bool]:
+    """Of several comparisons whether p is below 0.05 by flipping signs, corrected for how many could have that."""
+    tested = [row for row, one in enumerate(differences) if 2 / 2 ** len(one) < SIGNIFICANCE]
+    p_values = corrected_p_values([sign_flip_p_value(differences[row]) for row in tested])
+    sure = {row for row, p in zip(tested, p_values, strict=True) if p < SIGNIFICANCE}
+    return [row in sure for row in range(len(differences))]
 
 
 def table(found: Sequence[Comparison], less: str) -> list[str]:
@@ -128,13 +143,15 @@ def table(found: Sequence[Comparison], less: str) -> list[str]:
     labels = [label for label in found[0].runs if all(label in comparison.runs for comparison in found)]
     ranked = sorted(labels, key=lambda label: -sum(comparison.scores(label, score).mean() for comparison in found))
     head = [cell for comparison in found for cell in (comparison.settings["env_name"], f"less {less}")]
+    differences = [
+        comparison.differences(label, less, score) if label != less else () for label in ranked for comparison in found
+    ]
+    beside = iter(in_points(differences))
     rows = [["algorithm", *head], ["---"] * (1 + len(head))]
     for label in ranked:
         cells = [f"`{label}`"]
         for comparison in found:
-            differences = comparison.differences(label, less, score)
-            beside = in_points(differences) if label != less and len(differences) else ""
-            cells += [f"{100 * comparison.scores(label, score).mean():.1f} %", beside]
+            cells += [f"{100 * comparison.scores(label, score).mean():.1f} %", next(beside)]
         rows.append(cells)
     return [f"| {' | '.join(cells)} |" for cells in rows]
 

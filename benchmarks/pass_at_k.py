@@ -40,10 +40,10 @@ def lines(comparison: Comparison, less: str) -> list[str]:
         def score(run: Run, k: str = k) -> float:
             return float(run.final["pass_at_k"][k])
 
-        for label in comparison.runs:
-            told.append(f"pass@{k} of {label}: {in_percent(mean(comparison.scores(label, score)))}")
-            if label != less:
-                told[-1] += f"; less {less}, points: {in_points(comparison.differences(label, less, score))}"
+        differences = [comparison.differences(label, less, score) if label != less else () for label in comparison.runs]
+        for label, beside in zip(comparison.runs, in_points(differences), strict=True):
+            own = f"pass@{k} of {label}: {in_percent(mean(comparison.scores(label, score)))}"
+            told.append(own + (f"; less {less}, points: {beside}" if beside else ""))
     return told
 
 

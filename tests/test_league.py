@@ -12,7 +12,7 @@ from benchmarks import division, endings, equal_cost, history, league_curves, le
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.analysis.report import load
 from hgpo_gym.analysis.report.intervals import runs_to_tell, typical
-from hgpo_gym.analysis.report.standings import mean_ranks
+from hgpo_gym.analysis.report.standings import best_against_each, mean_ranks
 from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.experiments.league import run_league
@@ -530,6 +530,25 @@ def test_ranks_are_those_of_the_means_and_equal_ones_share_theirs():
     estimate = mean_ranks(np.array([[[0.9, 0.9], [0.1, 0.1], [0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5], [0.2, 0.2]]]))
     np.testing.assert_allclose(estimate.value, [(1 + 1.5) / 2, (3 + 1.5) / 2, (2 + 3) / 2])
     assert estimate.no_spread
+
+
+def test_what_is_told_of_many_is_corrected_for_how_many_they_are():
+    six, nothing = np.full(6, 0.1), np.array([0.1, -0.1, 0.2, -0.2, 0.3, -0.3])
+    assert league_runs.significant([six]) == [True]  # p = 2 / 64
+    assert league_runs.significant([six, nothing]) == [False, False]
+    assert league_runs.significant([six, six[:5], nothing[:0]]) == [True, False, False]  # five cannot have p < 0.05
+    ten = np.full(10, 0.1)  # p = 2 / 1024
+    assert league_runs.in_points([ten, nothing, *[ten[:0]] * 3]) == [
+        "10.0 (10.0 to 10.0)*",
+        "0.0 (-16.7 to 16.7)",
+        *[""] * 3,
+    ]
+    assert league_runs.significant([ten, *[nothing] * 30]) == [False] * 31
+
+    best, worse, alike = np.arange(5.0) + 3.0, np.arange(5.0), np.arange(5.0) + 2.9
+    assert best_against_each({"best": best, "worse": worse})[0].startswith("best beats worse")
+    told = best_against_each({"best": best, "worse": worse, "alike": alike, "like": alike})
+    assert told[0].startswith("5 seeds do not tell best and worse apart")
 
 
 def test_the_runs_that_it_takes_are_those_of_noethers_formula():

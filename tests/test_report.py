@@ -7,6 +7,7 @@ import re
 import shutil
 from html.parser import HTMLParser
 from itertools import combinations, product
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,8 +15,8 @@ from rich.console import Console
 
 from benchmarks import pass_at_k
 from hgpo_gym.analysis.report import figures, intervals, write_report
-from hgpo_gym.analysis.report.load import comparisons, load_runs
-from hgpo_gym.analysis.report.outcome import who_is_better
+from hgpo_gym.analysis.report.load import Comparison, comparisons, load_runs
+from hgpo_gym.analysis.report.outcome import contests, who_is_better
 from hgpo_gym.cli.main import main
 from tests.small_runs import numbers, train
 
@@ -150,6 +151,27 @@ def test_signs_of_differences_are_flipped_in_all_ways():
     assert intervals.sign_flip_p_value([*drawn, *np.zeros(3)]) == pytest.approx(exact, abs=0.015)  # zeros flip nothing
 
 
+def test_p_values_are_corrected_for_how_many_there_are():
+    """By hand: 0.005 and 0.01 times 5/1 and 5/2, 0.03 and 0.04 times 5/3 and 5/4, but no more than a later one's."""
+    corrected = intervals.corrected_p_values([0.01, 0.04, 0.03, 0.005, 0.5])
+    np.testing.assert_allclose(corrected, [0.025, 0.05, 0.05, 0.025, 0.5])
+    assert intervals.corrected_p_values([0.03]) == [0.03]
+    assert len(intervals.corrected_p_values([])) == 0
+
+
+def test_of_what_is_found_one_in_twenty_at_most_is_chance():
+    """A thousand times thirty comparisons, in ten of which there is something to find."""
+    random = np.random.default_rng(2)
+    nothing, uncorrected = [], []
+    for _ in range(1000):
+        p_values = np.concatenate([random.uniform(size=20), random.uniform(high=1e-3, size=10)])
+        found = intervals.corrected_p_values(p_values) < 0.05
+        nothing.append(found[:20].sum() / max(found.sum(), 1))
+        uncorrected.append((p_values[:20] < 0.05).sum() / (p_values < 0.05).sum())
+    assert np.mean(nothing) == pytest.approx(0.05 * 20 / 30, abs=0.008)
+    assert np.mean(uncorrected) > 0.08
+
+
 def test_a_threshold_that_is_not_reached_is_infinitely_far():
     assert intervals.first_reaching([0.1, 0.8, 0.7, 0.9], [0, 5, 10, 15], 0.8) == 5
     assert intervals.first_reaching([0.1, 0.7], [0, 5], 0.8) == np.inf
@@ -172,7 +194,7 @@ def test_an_open_verdict_beside_an_interval_without_one_half_says_why():
         contest = intervals.improvement(scores, others), intervals.permutation_p_value(scores, others)
         return who_is_better("hgpo", "grpo", *contest)
 
-    why = ", which is not below 0.05: with so few runs an interval beside one half is no proof)"
+    why = ", which is not below 0.05: with so few runs, or so many pairs, an interval beside one half is no proof)"
     three = told([0.7, 0.8, 0.9], [0.1, 0.2, 0.3])
     assert three.startswith("open which is better (probability 1.00 (no spread), p = 0.1")
     assert three.endswith(why)
@@ -180,6 +202,29 @@ def test_an_open_verdict_beside_an_interval_without_one_half_says_why():
     six = told([0.7, 0.8, 0.9, 0.75, 0.85, 0.95], [0.1, 0.2, 0.3, 0.15, 0.25, 0.35])
     assert six.startswith("hgpo is better (probability 1.00")
     assert why not in six
+
+
+class Ended(NamedTuple):
+    """What of a run is judged."""
+
+    seed: int
+    final_success: float
+    success_while_training: float = 0.0
+
+
+def test_pairs_are_judged_with_all_others_of_the_comparison():
+    """The same runs of two algorithms, alone and beside two that are like the better one."""
+    low, high = [0.1, 0.2, 0.3, 0.4], [0.31, 0.5, 0.6, 0.7]
+
+    def told(**successes):
+        runs = {label: [Ended(seed, score) for seed, score in enumerate(own)] for label, own in successes.items()}
+        return contests(Comparison("maze", {}, runs))["in the end"]["gigpo", "grpo"]
+
+    alone, beside = told(grpo=low, gigpo=high), told(grpo=low, gigpo=high, hgpo=high, rloo=high)
+    assert alone.p == intervals.permutation_p_value(high, low)
+    assert beside.p == pytest.approx(alone.p * 6 / 3)  # three of six pairs are like this one
+    assert beside.paired_p == pytest.approx(alone.paired_p * 6 / 3)
+    assert beside.improvement == alone.improvement
 
 
 def test_the_lines_of_twenty_algorithms_differ():

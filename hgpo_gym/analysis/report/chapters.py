@@ -20,20 +20,22 @@ NOTES = (
     "it is. With one training seed there is no interval, because nothing is known about other seeds.",
     "The probability of improvement is the chance that a run of one algorithm does better than a run of another. p "
     "comes from shuffling which run belongs to which (10,000 shuffles, two-sided). One is called better where the "
-    "interval leaves out one half and p is below 0.05; each pair is judged on its own. The differences are taken "
-    "within seeds, which share the order of tasks, and can be surer than that verdict.",
+    "interval leaves out one half and p is below 0.05, corrected for how many pairs are judged: of those called better "
+    "at most one in twenty is expected to be so by chance (Benjamini & Hochberg, JRSS B 57, 1995). The differences are "
+    "taken within seeds, which share the order of tasks, and can be surer than that verdict.",
 )
 
 
 def comparison_chapter(comparison: Comparison, style: Styles, *, title: str, slug: str, threshold: float) -> Chapter:
     """Everything about one comparison."""
+    contests = outcome.contests(comparison)
     sections = [
         health.warnings(comparison),
-        outcome.in_short(comparison),
+        outcome.in_short(comparison, contests),
         outcome.differences(comparison),
         outcome.learning_curves(comparison, style),
         outcome.final_success(comparison, style),
-        outcome.pairs(comparison),
+        outcome.pairs(comparison, contests),
         outcome.at_equal_cost(comparison),
         outcome.two_kinds_of_seeds(comparison),
         outcome.time_to_threshold(comparison, threshold),

@@ -165,6 +165,22 @@ def sign_flip_p_value(differences: Sequence[float] | np.ndarray) -> float:
     return float((unseen + np.count_nonzero(as_large)) / (unseen + len(signs)))
 
 
+def corrected_p_values(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
+    """[N] -> float64[N]: of comparisons made at once, so that of those below 0.05 at most one in twenty is expected to
+    be there by chance, however many they are.
+
+    By the false discovery rate (Benjamini & Hochberg, Journal of the Royal Statistical Society B 57, 1995): the k-th
+    smallest times N / k, but never more than a larger one's. It holds for comparisons that are independent or go
+    together, as those with one baseline do.
+    """
+    p_values = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p_values)[::-1]
+    scaled = p_values[order] * len(order) / np.arange(len(order), 0, -1)
+    corrected = np.empty_like(p_values)
+    corrected[order] = np.minimum.accumulate(scaled)
+    return corrected
+
+
 def runs_to_tell(probability: float) -> int | None:
     """Runs of each kind that it takes to tell two kinds apart, if this is the probability of improvement; None at one
     half, where no number does.

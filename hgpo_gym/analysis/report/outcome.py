@@ -1,7 +1,7 @@
 """What came out of a comparison: who ends better, how sure that is, how soon it is reached."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from hgpo_gym.analysis.report.blocks import Block, Column, Items, Paragraph, Pic
 from hgpo_gym.analysis.report.figures import Styles
 from hgpo_gym.analysis.report.intervals import (
     Estimate,
+    corrected_p_values,
     improvement,
     mean,
     median,
@@ -35,7 +36,41 @@ SCORES: dict[str, Callable[[Run], float]] = {
 """What algorithms are compared by."""
 
 
-def in_short(comparison: Comparison) -> Section:
+class Contest(NamedTuple):
+    """One algorithm against another. Both p are corrected for the number of pairs.
+
+    Attributes:
+        improvement: probability of improvement.
+        p: of ranks; None with one run a side.
+        difference: the mean at the same seed; None without common seeds.
+        paired_p: of the differences at the same seed; None with fewer than two.
+    """
+
+    improvement: Estimate
+    p: float | None
+    difference: Estimate | None
+    paired_p: float | None
+
+
+Contests = Mapping[str, Mapping[tuple[str, str], Contest]]
+"""By score, by pair: the later algorithm against the earlier one."""
+
+
+def contests(comparison: Comparison) -> Contests:
+    """Every two algorithms against each other."""
+    pairs = [(later, earlier) for earlier, later in combinations(comparison.runs, 2)]
+    found: dict[str, dict[tuple[str, str], Contest]] = {}
+    for name, score in SCORES.items():
+        own = [_contest(comparison, *pair, score) for pair in pairs]
+        p_values = zip(_corrected([one.p for one in own]), _corrected([one.paired_p for one in own]), strict=True)
+        found[name] = {
+            pair: one._replace(p=p, paired_p=paired_p)
+            for pair, one, (p, paired_p) in zip(pairs, own, p_values, strict=True)
+        }
+    return found
+
+
+def in_short(comparison: Comparison, contests: Contests) -> Section:
     """What was compared, and the result in words that the numbers decide."""
     settings, final = comparison.settings, comparison.all_runs[0].final
     what = (
@@ -48,14 +83,17 @@ def in_short(comparison: Comparison) -> Section:
         f"{label} {write(typical([run.final_success for run in runs]), 'share')}"
         for label, runs in comparison.runs.items()
     )
-    told = _pairs(comparison)
+    told = list(contests[next(iter(SCORES))])
     blocks: list[Block] = [Paragraph(what), *_of_baselines(comparison), Paragraph(f"Success in the end: {ends}.")]
     if len(comparison.runs) > MOST_IN_SHORT:
         baseline = next(iter(comparison.runs))
         told = [pair for pair in told if baseline in pair]
         below = f"; every pair stands below, under {EACH_AGAINST_EACH}" if _several(comparison) else ""
         blocks.append(Paragraph(f"Each against {baseline}{below}:"))
-    verdicts = tuple(f"{one} and {other}: {_verdict(comparison, one, other)}" for one, other in told)
+    verdicts = tuple(
+        f"{one} and {other}: {_verdict(one, other, {name: own[one, other] for name, own in contests.items()})}"
+        for one, other in told
+    )
     return Section("In short", [*blocks, Items(verdicts)], headline=True)
 
 
@@ -160,15 +198,15 @@ def final_success(comparison: Comparison, style: Styles) -> Section:
     return Section("Final success", [table, picture, *_in_parts(comparison), *_pass_at_k(comparison)], headline=True)
 
 
-def pairs(comparison: Comparison) -> Section:
+def pairs(comparison: Comparison, contests: Contests) -> Section:
     """Every two algorithms against each other; nothing where each has one run, which tells nothing."""
     if len(comparison.runs) < 2 or not _several(comparison):
         return Section(EACH_AGAINST_EACH, [])
-    contests = {
-        name: {f"{one} over {other}": _contest(comparison, one, other, score) for one, other in _pairs(comparison)}
-        for name, score in SCORES.items()
+    told = {
+        name: {f"{one} over {other}": contest for (one, other), contest in own.items()}
+        for name, own in contests.items()
     }
-    rows = [(pair, name, *contest) for name, own in contests.items() for pair, contest in own.items()]
+    rows = [(pair, name, *contest) for name, own in told.items() for pair, contest in own.items()]
     columns = (
         Column("pair"),
         Column("success"),
@@ -181,7 +219,8 @@ def pairs(comparison: Comparison) -> Section:
         "Probability of improvement: the chance that a run of the first does better than a run of the second, ties "
         "counting half; one half is no difference. p: how often runs that do not differ would differ as much, by "
         "shuffling which is which. Difference: the mean over seeds of what the first has more than the second has at "
-        "the same seed; its p: how often it would be as large if the two were exchanged at seeds drawn by chance."
+        "the same seed; its p: how often it would be as large if the two were exchanged at seeds drawn by chance. "
+        "Both p are corrected for the number of pairs."
     )
     pictures = [
         Picture(
@@ -190,7 +229,7 @@ def pairs(comparison: Comparison) -> Section:
             f"so does, in the table, p of {SIGNIFICANCE:g} or more, where runs are few and the interval too narrow.",
             figures.improvement_intervals({pair: contest.improvement for pair, contest in own.items()}),
         )
-        for name, own in contests.items()
+        for name, own in told.items()
     ]
     return Section(EACH_AGAINST_EACH, [Table("probability_of_improvement", caption, columns, tuple(rows)), *pictures])
 
@@ -295,31 +334,11 @@ def _pass_at_k(comparison: Comparison) -> list[Block]:
     return [Table("pass_at_k", caption, columns, tuple(rows))]
 
 
-def _pairs(comparison: Comparison) -> list[tuple[str, str]]:
-    """The later algorithm over the earlier one."""
-    return [(later, earlier) for earlier, later in combinations(comparison.runs, 2)]
-
-
-class _Contest(NamedTuple):
-    """One algorithm against another.
-
-    Attributes:
-        improvement: probability of improvement.
-        p: of ranks; None with one run a side.
-        difference: the mean at the same seed; None without common seeds.
-        paired_p: of the differences at the same seed; None with fewer than two.
-    """
-
-    improvement: Estimate
-    p: float | None
-    difference: Estimate | None
-    paired_p: float | None
-
-
-def _contest(comparison: Comparison, one: str, other: str, score: Callable[[Run], float]) -> _Contest:
+def _contest(comparison: Comparison, one: str, other: str, score: Callable[[Run], float]) -> Contest:
+    """With p as they are."""
     scores, others = comparison.scores(one, score), comparison.scores(other, score)
     differences = comparison.differences(one, other, score)
-    return _Contest(
+    return Contest(
         improvement=improvement(scores, others),
         p=permutation_p_value(scores, others) if min(len(scores), len(others)) > 1 else None,
         difference=mean(differences) if len(differences) else None,
@@ -327,16 +346,21 @@ def _contest(comparison: Comparison, one: str, other: str, score: Callable[[Run]
     )
 
 
+def _corrected(p_values: Sequence[float | None]) -> list[float | None]:
+    """Those that there are."""
+    corrected = iter(corrected_p_values([p for p in p_values if p is not None]).tolist())
+    return [None if p is None else next(corrected) for p in p_values]
+
+
 def tells_apart(estimate: Estimate, p: float) -> bool:
     """Whether two kinds of runs differ for sure: by the interval of the probability of improvement, and by p."""
     return p < SIGNIFICANCE and not estimate.low <= 0.5 <= estimate.high
 
 
-def _verdict(comparison: Comparison, one: str, other: str) -> str:
+def _verdict(one: str, other: str, contests: Mapping[str, Contest]) -> str:
     """Which of two is better by each score, or that it stays open."""
     words = []
-    for name, score in SCORES.items():
-        contest = _contest(comparison, one, other, score)
+    for name, contest in contests.items():
         if contest.p is None:
             return "one training seed does not tell them apart."
         words.append(f"{name}, {who_is_better(one, other, contest.improvement, contest.p)}")
@@ -349,13 +373,14 @@ def who_is_better(one: str, other: str, estimate: Estimate, p: float) -> str:
     Args:
         one, other: the two.
         estimate: the probability that a run of the first does better, with its interval.
-        p: how often runs that do not differ would differ as much.
+        p: how often runs that do not differ would differ as much, corrected for how many pairs are judged.
     """
     sure = tells_apart(estimate, p)
     result = f"{one if estimate.value > 0.5 else other} is better" if sure else "open which is better"
     numbers = f"probability {write(estimate, 'probability')}, p = {write(p, 'number')}"
     if p >= SIGNIFICANCE and not estimate.low <= 0.5 <= estimate.high:
-        numbers += f", which is not below {SIGNIFICANCE:g}: with so few runs an interval beside one half is no proof"
+        why = "with so few runs, or so many pairs, an interval beside one half is no proof"
+        numbers += f", which is not below {SIGNIFICANCE:g}: {why}"
     return f"{result} ({numbers})"
 
 

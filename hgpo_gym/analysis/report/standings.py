@@ -9,6 +9,7 @@ from hgpo_gym.analysis.report.blocks import Column, Items, Section, Table, Value
 from hgpo_gym.analysis.report.intervals import (
     Estimate,
     bootstrap,
+    corrected_p_values,
     improvement,
     interquartile_mean,
     mean,
@@ -131,11 +132,18 @@ def mean_ranks(scores: Sequence[Sequence[np.ndarray]]) -> Estimate:
 def best_against_each(scores: Mapping[str, np.ndarray]) -> list[str]:
     """Whether the algorithm with the highest interquartile mean is better than each of the others, a sentence each.
 
+    Judged by p corrected for how many there are.
+
     Args:
         scores: of each algorithm, a number for each run.
     """
     best = max(scores, key=lambda label: float(interquartile_mean(scores[label])))
-    return [_sentence(best, scores[best], label, scores[label]) for label in scores if label != best]
+    others = {label: own for label, own in scores.items() if label != best}
+    p_values = corrected_p_values([permutation_p_value(scores[best], own) for own in others.values()])
+    return [
+        _sentence(best, scores[best], label, own, p)
+        for (label, own), p in zip(others.items(), p_values.tolist(), strict=True)
+    ]
 
 
 def _ranks(scores: np.ndarray) -> np.ndarray:
@@ -151,13 +159,13 @@ def _entry(estimate: Estimate, row: int) -> Estimate:
     return Estimate(estimate.value[row], low, high, estimate.runs)
 
 
-def _sentence(best: str, scores: np.ndarray, other: str, others: np.ndarray) -> str:
+def _sentence(best: str, scores: np.ndarray, other: str, others: np.ndarray, p: float) -> str:
     estimate = improvement(scores, others)
     seeds = min(len(scores), len(others))
     if seeds < 2:
         return f"one seed does not tell {best} and {other} apart."
     probability = write(estimate, "probability")
-    if tells_apart(estimate, permutation_p_value(scores, others)):
+    if tells_apart(estimate, p):
         return f"{best} beats {other} with probability {probability}, at {seeds} seeds."
     needed = runs_to_tell(float(estimate.value))
     more = "" if needed is None else f"; if that is the truth, it would take about {max(needed, seeds + 1):,}"
