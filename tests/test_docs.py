@@ -5,12 +5,14 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from docs_site.hook import PICTURES
 from hgpo_gym.config.compose import load_config
 from tests.documents import REAL_MODEL, ROOT, blocks, check_command, commands, pages, run_page
 from tests.serving import ServerProcess
+from tests.small_runs import numbers, train
 
 PAGES = pages()
 SERVED = "docs/server.md"
@@ -37,6 +39,18 @@ def has_something_to_run(page):
 def test_a_page_can_be_followed(page, tmp_path, cache):
     """`run_page` raises where a block fails or prints something else than the page says."""
     run_page(page, tmp_path, cache)
+
+
+def test_what_the_tutorial_found_is_what_its_command_gives_today(tmp_path):
+    """Of a seed, within some points: other machines round otherwise."""
+    page = "docs/tutorials/compare.md"
+    command = next(words for block in blocks(page, read(page)) for words in commands(block) if words[0] == "compare")
+    settings = [word for word in command if "=" in word and not word.startswith("seeds=")]
+    found = train(tmp_path / "run", "algo=hgpo", "evaluation.every=0", base=settings)
+    assert found["success_after"] == 1
+    [low, high] = re.search(r"hgpo (?:[\d.]+) % \(([\d.]+) to ([\d.]+)\): interquartile", read(page)).groups()
+    success = 100 * np.mean([line["success"] for line in numbers(tmp_path / "run")])
+    assert float(low) - 5 < success < float(high) + 5
 
 
 def test_what_the_page_of_the_server_says_runs_against_one(tmp_path, cache):
