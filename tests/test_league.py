@@ -388,6 +388,7 @@ PAGES = [
         ],
         ["alfworld", "alfworld_warm", "webshop", "webshop_warm", "secret_word", "halls", "chance", "plates"],
     ),
+    ("league_tiny.md", ["league_alfworld_tiny.csv"], []),
     ("league_gamma.md", ["league_gamma.csv"], []),
     (
         "league_time.md",
