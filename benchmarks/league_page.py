@@ -10,8 +10,9 @@ differences at the same seed, in points, with 95 % bootstrap intervals over the 
 where p is below 0.05 by flipping their signs, corrected for how many the table has), `ENVIRONMENT less ENVIRONMENT`
 (the same of every algorithm in two settings), `ALGORITHM less ALGORITHM` (the same of these two in every environment;
 several such pairs with `; ` between them stand side by side), `cost`, or the name of an environment (what its runs
-tell). Algorithms that are not in every environment are left out but of pairs, and so is an environment from scores in
-which most algorithms have the same.
+tell). With `, only ENVIRONMENT ENVIRONMENT` after any of them these alone count. Algorithms that are not in every
+environment are left out but of pairs and of two settings, and so is an environment from scores in which most
+algorithms have the same.
 `--tell` prints such a block instead: a number that stands in a sentence comes from there, and `League.tells` says
 whether it still does.
 """
@@ -64,6 +65,7 @@ class League:
     """
 
     def __init__(self, files: Sequence[Path], only: Sequence[str] = ()):
+        self._files = files
         runs: dict[str, dict[str, list[dict[str, str]]]] = defaultdict(lambda: defaultdict(list))
         for path in files:
             with path.open(newline="", encoding="utf-8") as file:
@@ -137,6 +139,9 @@ class League:
         Raises:
             ValueError: there is no such block.
         """
+        name, _, only = name.partition(", only ")
+        if only:
+            return League(self._files, only.split(" ")).block(name)
         score, _, other = name.partition(", less ")
         if name in COLUMNS:
             return self._success(name)
@@ -192,14 +197,16 @@ class League:
         return _compared(["algorithm", *told], (([f"`{name}`"], [own[one] for one in told]) for name, own in ranked))
 
     def _between(self, one: str, other: str) -> str:
-        """Of every algorithm in two environments, over the seeds that it has in both."""
+        """Of every algorithm that two environments have, over the seeds that it has in both."""
 
         def row(name: str) -> Row:
             runs, others = self._runs[one][name], self._runs[other][name]
             found = [_differences(runs, others, column) for column in COLUMNS.values()]
             return [f"`{name}`", str(len(found[0]))], found
 
-        return _compared(["algorithm", "seeds", *COLUMNS], map(row, self.algorithms))
+        return _compared(
+            ["algorithm", "seeds", *COLUMNS], map(row, filter(self._runs[other].__contains__, self._runs[one]))
+        )
 
     def _beside(self, pairs: Sequence[Sequence[str]]) -> str:
         """Of each pair the one less the other, environment by environment; nothing where no seed tells them apart."""

@@ -9,7 +9,7 @@ iterations, and in the last evaluation: means, and mean differences in points, w
 seeds; a difference has an asterisk where p is below 0.05 by flipping its signs, which takes six seeds, corrected for
 how many are printed of an environment. `--table` prints success in the rollouts alone, as a table in Markdown. With
 `--add` the lines of other runs that stand in the CSV stay there: so a league goes on where the runs that began it are
-gone.
+gone. `--suffix` sets runs apart that have a setting which others in a file have not.
 """
 
 import argparse
@@ -61,11 +61,11 @@ def balanced(comparison: Comparison) -> Comparison:
     return replace(comparison, runs=runs)
 
 
-def records(comparison: Comparison) -> list[tuple[str | int | float, ...]]:
-    """A row of `COLUMNS` for each run."""
+def records(comparison: Comparison, suffix: str = "") -> list[tuple[str | int | float, ...]]:
+    """A row of `COLUMNS` for each run; the environment's name ends on the suffix."""
     return [
         (
-            comparison.settings["env_name"],
+            comparison.settings["env_name"] + suffix,
             label,
             run.seed,
             len(run.metrics),
@@ -169,6 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--all", action="store_true", help="seeds that only some algorithms have count as well")
     parser.add_argument("--table", action="store_true", help="print a table in Markdown instead of lines")
     parser.add_argument("--to", type=Path, help="the CSV file to write")
+    parser.add_argument("--suffix", default="", help="ends the names of environments in it, as of another setting")
     parser.add_argument("--add", action="store_true", help="keep the lines of other runs in that file")
     parsed = parser.parse_args(arguments)
     played = read(parsed.folders)
@@ -178,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             unknown_name("algorithm", parsed.less, sorted({label for one in played for label in one.runs}))
         )
     if parsed.to:
-        rows: Sequence[Sequence[str | int | float]] = [row for comparison in found for row in records(comparison)]
+        rows: Sequence[Sequence[str | int | float]] = [row for one in found for row in records(one, parsed.suffix)]
         if parsed.add and parsed.to.exists():
             rows = added(parsed.to, rows)
         with parsed.to.open("w", newline="", encoding="utf-8") as file:

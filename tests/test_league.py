@@ -145,6 +145,10 @@ def test_lines_of_runs_are_added_to_those_that_a_file_has(tmp_path, capsys):
         told = capsys.readouterr().out
         assert "nan" not in told
         assert table or told.count("; no seed in common with grpo") == 2  # of gigpo, in the end and while training
+    league_runs.main([str(second), *add, "--suffix", "_kept"])
+    assert [line for line in rows.read_text().splitlines() if line not in after] == [
+        line.replace("long,", "long_kept,", 1) for line in after if line.startswith(("long,hgpo,0", "long,gigpo,0"))
+    ]
     rows.write_text("algorithm,seed,1\n")
     with pytest.raises(ValueError, match=r"has the columns algorithm, seed, 1, not environment, .*: name another file"):
         league_runs.main([str(first), *add])
@@ -301,6 +305,14 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path, capsys):
         "| `grpo` | 2 | -30.0 (-40.0 to -20.0) | 0.0 (0.0 to 0.0) |\n" in page.read_text()
     )
     assert "No algorithm differs from another." in page.read_text()
+    page.write_text(
+        "<!-- league: while training, less grpo, only maze -->\n<!-- end -->\n"
+        "<!-- league: maze less shop -->\n<!-- end -->\n"
+    )
+    league_page.main([str(page), str(rows)])
+    assert "| algorithm | maze |\n| --- | --- |\n| `only_here` | 39.0 |\n" in page.read_text()
+    assert "| `hgpo` | 2 | 50.0 (40.0 to 60.0) |" in page.read_text()
+    assert page.read_text().count("only_here") == 1
     page.write_text("<!-- league: hgpo less grpo; only_here less hgpo -->\n<!-- end -->\n")
     league_page.main([str(tmp_path / "other.md"), str(page), str(rows)])
     assert (
