@@ -420,6 +420,7 @@ PAGES = [
             *("alfworld", "alfworld_warm", "webshop", "webshop_warm", "secret_word", "halls", "chance", "plates"),
             *("halls_keep", "chance_keep", "plates_keep"),
             *("halls_mini_batch_64", "halls_keep_no_bonus", "halls_no_bonus"),
+            *("webshop_keep", "alfworld_keep", "webshop_mini_batch_64", "webshop_keep_no_bonus"),
         ],
     ),
     (
