@@ -16,7 +16,7 @@ from rich.console import Console
 from benchmarks import pass_at_k
 from hgpo_gym.analysis.report import figures, intervals, write_report
 from hgpo_gym.analysis.report.load import Comparison, comparisons, load_runs
-from hgpo_gym.analysis.report.outcome import contests, who_is_better
+from hgpo_gym.analysis.report.outcome import contests_of, who_is_better
 from hgpo_gym.cli.main import main
 from tests.small_runs import numbers, train
 
@@ -218,7 +218,7 @@ def test_pairs_are_judged_with_all_others_of_the_comparison():
 
     def told(**successes):
         runs = {label: [Ended(seed, score) for seed, score in enumerate(own)] for label, own in successes.items()}
-        return contests(Comparison("maze", {}, runs))["in the end"]["gigpo", "grpo"]
+        return contests_of(Comparison("maze", {}, runs))["in the end"]["gigpo", "grpo"]
 
     alone, beside = told(grpo=low, gigpo=high), told(grpo=low, gigpo=high, hgpo=high, rloo=high)
     assert alone.p == intervals.permutation_p_value(high, low)

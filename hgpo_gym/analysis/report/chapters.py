@@ -28,7 +28,7 @@ NOTES = (
 
 def comparison_chapter(comparison: Comparison, style: Styles, *, title: str, slug: str, threshold: float) -> Chapter:
     """Everything about one comparison."""
-    contests = outcome.contests(comparison)
+    contests = outcome.contests_of(comparison)
     sections = [
         health.warnings(comparison),
         outcome.in_short(comparison, contests),

@@ -56,7 +56,7 @@ Contests = Mapping[str, Mapping[tuple[str, str], Contest]]
 """By score, by pair: the later algorithm against the earlier one."""
 
 
-def contests(comparison: Comparison) -> Contests:
+def contests_of(comparison: Comparison) -> Contests:
     """Every two algorithms against each other."""
     pairs = [(later, earlier) for earlier, later in combinations(comparison.runs, 2)]
     found: dict[str, dict[tuple[str, str], Contest]] = {}
