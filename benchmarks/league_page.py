@@ -204,9 +204,8 @@ class League:
             found = [_differences(runs, others, column) for column in COLUMNS.values()]
             return [f"`{name}`", str(len(found[0]))], found
 
-        return _compared(
-            ["algorithm", "seeds", *COLUMNS], map(row, filter(self._runs[other].__contains__, self._runs[one]))
-        )
+        both = [name for name in self._runs[one] if name in self._runs[other]]
+        return _compared(["algorithm", "seeds", *COLUMNS], map(row, both))
 
     def _beside(self, pairs: Sequence[Sequence[str]]) -> str:
         """Of each pair the one less the other, environment by environment; nothing where no seed tells them apart."""
