@@ -47,7 +47,7 @@ def test_two_processes_change_nothing_and_have_their_gradients_once(whole, tmp_p
     two = torch.load(tmp_path / "two.pt")
     assert two["in_buckets"]
     assert_same(two["one_left"], update_by("clip_cov", drawn(), advantages=ONE_LEFT, max_batch_tokens=10_000))
-    assert two["none_left"] == {"gradient_norm": 0.0}
+    assert two["none_left"] == {"optimizer_steps": 0, "gradient_norm": 0.0}
     assert two["results"].keys() == whole.keys()
     for name, expected in whole.items():
         assert_same(two["results"][name], expected)

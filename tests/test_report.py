@@ -510,7 +510,7 @@ def test_a_report_shows_what_was_played_beside_what_was_kept(mixed):
     header, *rows = parse((folder / "report.html").read_text()).tables["played"]
     assert header[1:] == [
         "environment steps, a run", "episodes, a run", "generated tokens, a run", "rounds, an iteration",
-        "groups kept, an iteration", "steps kept, a run",
+        "groups kept, an iteration", "steps kept, a run", "optimiser steps, a run",
     ]  # fmt: skip
     assert "Played and kept" in shown
     played = {row[0]: [float(cell.replace(",", "")) for cell in row[1:]] for row in rows}
@@ -522,6 +522,25 @@ def test_a_report_shows_what_was_played_beside_what_was_kept(mixed):
     assert recipe[5] < recipe[0]
     assert alone[0] == alone[2] == alone[5]
     assert team[2] == team[5] > team[0]
+
+
+@pytest.mark.parametrize(("how", "told"), [("drop", True), ("spread", False), ("keep", False)])
+def test_a_report_says_where_one_algorithm_makes_more_optimiser_steps(tmp_path, how, told):
+    """REINFORCE++ takes something off over the whole batch, so that no answer of its is without an advantage."""
+    options = ["env.max_episode_steps=8", f"trainer.zero_advantage={how}", "trainer.mini_batch_size=8"]
+    for algo in ("grpo", "reinforce_pp"):
+        train(tmp_path / algo, f"algo={algo}", *options)
+    write_report([tmp_path], tmp_path)
+    page = parse((tmp_path / "report.html").read_text())
+    made = {
+        name: sum(line["optimizer_steps"] for line in numbers(tmp_path / name)) for name in ("grpo", "reinforce_pp")
+    }
+    assert (made["reinforce_pp"] > 1.25 * made["grpo"]) is told
+    sentence = f"from {made['grpo']} a run of grpo to {made['reinforce_pp']} of reinforce_pp"
+    assert (f"Optimiser steps differ, {sentence}" in page.text) is told
+    assert "trainer.zero_advantage=spread makes them equal" in page.text or not told
+    header, *rows = page.tables["played"]
+    assert {row[0]: int(row[header.index("optimiser steps, a run")]) for row in rows} == made
 
 
 def test_success_at_equal_cost_is_that_of_the_last_evaluation_within_the_least_that_was_played(mixed):

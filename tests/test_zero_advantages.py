@@ -76,7 +76,7 @@ def test_an_update_without_an_advantage_changes_no_weight(make):
     update(records, one_step_episodes(COUNT), ADVANTAGES, (0,))
     before = state(update)
     assert any(not torch.equal(value, untouched[0][name]) for name, value in before[0].items())
-    assert update(records, one_step_episodes(COUNT), NOTHING, (1,)) == {"gradient_norm": 0.0}
+    assert update(records, one_step_episodes(COUNT), NOTHING, (1,)) == {"optimizer_steps": 0, "gradient_norm": 0.0}
     assert_equal(state(update), before)
 
 
@@ -105,6 +105,26 @@ def test_gradient_and_bonus_do_not_depend_on_how_many_such_answers_there_are(pol
     assert gradient(alone).norm() > 0.01
     torch.testing.assert_close(gradient(after), gradient(alone), atol=1e-6, rtol=1e-4)
     assert metrics == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("how", "size", "steps"),
+    [("keep", 4, 6), ("drop", 4, 3), ("spread", 4, 6), ("spread", 7, 4), ("spread", 1, 12), ("spread", 24, 1)],
+)
+def test_spread_makes_as_many_optimiser_steps_as_keep_of_what_drop_learns_from(policy, records, how, size, steps):
+    """Half of the answers have an advantage; of them no mini-batch is empty."""
+    chosen = {"zero_advantage": how, "mini_batch_size": size, "update_epochs": 2}
+    _, metrics = updated(policy, records, SOME, **chosen)
+    assert metrics["optimizer_steps"] == 2 * steps
+
+
+def test_spread_is_drop_by_mini_batches_of_the_size_that_is_left(policy, records):
+    spread, drop = (
+        updated(policy, records, SOME, zero_advantage=how, mini_batch_size=size, update_epochs=1)
+        for how, size in (("spread", 8), ("drop", 4))
+    )
+    assert_equal(weights(spread[0]), weights(drop[0]))
+    assert spread[1] == drop[1]
 
 
 @pytest.mark.parametrize("budget", [60, 10_000])

@@ -185,6 +185,14 @@ UPDATE = {
         "0 to 0.2.",
         "Above 0.3: most of what was collected goes unused; lower trainer.learning_rate or trainer.update_epochs.",
     ),
+    "optimizer_steps": Metric(
+        "optimiser steps",
+        COUNT,
+        "One a mini-batch. Answers without an advantage, which are left out, make them fewer: by how much depends on "
+        "the estimator (docs/league_silent.md); equal for all with trainer.zero_advantage=spread.",
+        "10 to 100.",
+        "Algorithms of a comparison differ much: compare them by trainer.zero_advantage=spread.",
+    ),
     "gradient_norm": Metric(
         "gradient norm",
         "norm",

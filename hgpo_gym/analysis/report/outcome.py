@@ -25,7 +25,8 @@ from hgpo_gym.analysis.report.load import COSTS, Comparison, Run
 
 SIGNIFICANCE = 0.05
 UNEQUAL = 1.25
-"""Where one algorithm plays so many times what another does, what they reach at equal cost is a headline."""
+"""Where one algorithm plays so many times what another does, what they reach at equal cost is a headline; where it
+makes so many times the optimiser steps, that is said."""
 MOST_IN_SHORT = 4
 """Algorithms of which every pair is told in short."""
 EACH_AGAINST_EACH = "Each against each"
@@ -84,7 +85,12 @@ def in_short(comparison: Comparison, contests: Contests) -> Section:
         for label, runs in comparison.runs.items()
     )
     told = list(contests[next(iter(SCORES))])
-    blocks: list[Block] = [Paragraph(what), *_of_baselines(comparison), Paragraph(f"Success in the end: {ends}.")]
+    blocks: list[Block] = [
+        Paragraph(what),
+        *_of_baselines(comparison),
+        *_of_steps(comparison),
+        Paragraph(f"Success in the end: {ends}."),
+    ]
     if len(comparison.runs) > MOST_IN_SHORT:
         baseline = next(iter(comparison.runs))
         told = [pair for pair in told if baseline in pair]
@@ -120,6 +126,29 @@ def _of_baselines(comparison: Comparison) -> list[Block]:
             f"{_and(comparison.baselines)}: by Stable-Baselines3, with a network of its own, from random weights, that "
             "reads hashed words; not with the others' model and update. An iteration plays the same tasks, in every "
             "environment for as many steps as an episode may have: compare by environment steps."
+        )
+    ]
+
+
+def optimizer_steps(runs: Sequence[Run]) -> Estimate | None:
+    """Of a run, the mean; None where any has not counted them, as those of another library or an older version."""
+    name = "optimizer_steps"
+    return mean([run.curve(name).sum() for run in runs]) if all(run.has(name) for run in runs) else None
+
+
+def _of_steps(comparison: Comparison) -> list[Block]:
+    """That algorithms made unequal numbers of optimiser steps of as many rollouts, and what makes them equal."""
+    counted = {label: steps.value for label, runs in comparison.runs.items() if (steps := optimizer_steps(runs))}
+    if len(counted) < 2 or comparison.settings.get("trainer.zero_advantage") != "drop":
+        return []
+    fewest, most = min(counted, key=counted.__getitem__), max(counted, key=counted.__getitem__)
+    if counted[most] <= UNEQUAL * counted[fewest]:
+        return []
+    return [
+        Paragraph(
+            f"Optimiser steps differ, from {counted[fewest]:,.0f} a run of {fewest} to {counted[most]:,.0f} of {most}, "
+            "since answers without an advantage are left out: part of what sets these two apart may be that. "
+            "trainer.zero_advantage=spread makes them equal."
         )
     ]
 

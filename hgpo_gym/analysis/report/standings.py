@@ -20,7 +20,7 @@ from hgpo_gym.analysis.report.intervals import (
     typical_of_strata,
 )
 from hgpo_gym.analysis.report.load import PARTS, Comparison, Run
-from hgpo_gym.analysis.report.outcome import SCORES, tells_apart
+from hgpo_gym.analysis.report.outcome import SCORES, optimizer_steps, tells_apart
 
 
 def success(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Section:
@@ -99,6 +99,7 @@ def cost(comparisons: Sequence[Comparison]) -> Section:
             comparison.title,
             label,
             mean([run.curve("steps").sum() for run in runs]),
+            optimizer_steps(runs),
             *(mean([run.seconds[part] for run in runs]) for part in PARTS),
         )
         for comparison in comparisons
@@ -108,6 +109,7 @@ def cost(comparisons: Sequence[Comparison]) -> Section:
         Column("comparison"),
         Column("algorithm"),
         Column("environment steps", "whole"),
+        Column("optimiser steps", "whole"),
         *(Column(part, "seconds") for part in PARTS),
     )
     caption = "A run, the mean over training seeds. Runs that went side by side on one machine slow each other down."

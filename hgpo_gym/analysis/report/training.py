@@ -40,6 +40,7 @@ def played(comparison: Comparison) -> Section:
             *(_mean(runs, cost, lambda curve: float(curve.sum())) for cost in COSTS),
             *(_mean(runs, metric, lambda curve: float(curve.mean())) for metric in KEPT),
             _mean(runs, "group_sizes", lambda sizes: float(sizes[:, 0].sum())),
+            _mean(runs, "optimizer_steps", lambda curve: float(curve.sum())),
         )
         for label, runs in comparison.runs.items()
     ]
@@ -48,10 +49,12 @@ def played(comparison: Comparison) -> Section:
         *(Column(f"{words}, a run", "whole") for words in COSTS.values()),
         *(Column(words, "number") for words in KEPT.values()),
         Column("steps kept, a run", "whole"),
+        Column("optimiser steps, a run", "whole"),
     )
     caption = (
         "Means over runs. Steps, episodes and tokens are all that were played, whether they were learned from or not. "
-        "Kept is what credit assignment saw; in a team every answer is a step of it. A dash: not recorded."
+        "Kept is what credit assignment saw; in a team every answer is a step of it. An optimiser step is a mini-batch, "
+        "of answers with an advantage alone unless trainer.zero_advantage=keep. A dash: not recorded."
     )
     sampled = any(run.settings["sampler.name"] != "in_order" for run in comparison.all_runs)
     return Section("Played and kept", [Table("played", caption, columns, tuple(rows))], headline=sampled)

@@ -9,7 +9,7 @@ from hgpo_gym.trainers.update.objectives.terms import kl_k3
 
 
 class UpdateMetrics:
-    """Means over tokens, largest values, the gradient norm's mean over mini-batches, and the last learning rate.
+    """Means over tokens, largest values, the optimiser steps, the gradient norm's mean over them, the last rate.
 
     Sums, counts and maxima are kept apart, so that those of several processes can be put together.
     """
@@ -45,7 +45,7 @@ class UpdateMetrics:
         means = {name: value / self.counts[name] for name, value in self.sums.items()}
         norm = float(np.mean(self.gradient_norms)) if self.gradient_norms else 0.0
         rate = {} if self.learning_rate is None else {"learning_rate": self.learning_rate}
-        return {**means, **self.largest, "gradient_norm": norm, **rate}
+        return {**means, **self.largest, "optimizer_steps": len(self.gradient_norms), "gradient_norm": norm, **rate}
 
 
 def merge(parts: Sequence[UpdateMetrics]) -> UpdateMetrics:

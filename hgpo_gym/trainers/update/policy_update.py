@@ -77,11 +77,12 @@ class PolicyUpdate:
         """Go `update_epochs` times over the records in mini-batches shuffled by `seed`.
 
         Answers without a choice (a single admissible action) have probability 1 and are left out; so are those whose
-        advantage is 0, with `zero_advantage=drop` and no KL loss. Where none is left, nothing changes.
+        advantage is 0, unless `zero_advantage=keep` or there is a KL loss. Where none is left, nothing changes.
 
         Returns metrics: means over the tokens of what is left, of loss, KL to the behaviour and reference policies,
-        entropy and clipping; the mismatch of engine and trainer; the gradient norm's mean over mini-batches; the
-        learning rate of the last optimiser step. Where nothing is left, the gradient norm alone, which is 0.
+        entropy and clipping; the mismatch of engine and trainer; the number of optimiser steps, one a mini-batch; the
+        gradient norm's mean over them; the learning rate of the last. Where nothing is left, the number and the norm
+        alone, which are 0.
 
         Args:
             tokens: a record for each step.
@@ -93,7 +94,8 @@ class PolicyUpdate:
             NonFiniteError: names the mini-batch.
         """
         metrics = UpdateMetrics()
-        rows, prepared = self._rows(tokens, batch, advantages, seed)
+        every = make_rows(tokens, batch, advantages)
+        rows, prepared = self._prepared(self._learned_from(every), seed)
         if (own := self.processes.share(rows)) and self.loss.recomputes:
             cpu = torch.device("cpu")
             metrics.add_mismatch(
@@ -102,28 +104,35 @@ class PolicyUpdate:
         generator = np.random.default_rng(seed)
         torch.manual_seed(int(np.random.SeedSequence((*seed, self.processes.rank)).generate_state(1)[0]))  # for dropout
         for epoch in range(self.settings.update_epochs):
-            order = generator.permutation(len(rows))
-            for start in range(0, len(rows), self.settings.mini_batch_size):
-                mini_batch = [rows[index] for index in order[start : start + self.settings.mini_batch_size]]
-                where = f"epoch {epoch + 1}, mini-batch {start // self.settings.mini_batch_size + 1}"
-                self._step(mini_batch, metrics, where, unchanged=epoch == start == 0)
+            for number, indices in enumerate(self._mini_batches(generator.permutation(len(rows)), len(every))):
+                where = f"epoch {epoch + 1}, mini-batch {number + 1}"
+                self._step([rows[index] for index in indices], metrics, where, unchanged=epoch == number == 0)
         self.optimizer.zero_grad(set_to_none=True)  # or gradients would keep their place through the next rollout
         self.policy.updated()
         return {**merge(self.processes.gather([metrics])).result(), **prepared}
 
-    def _rows(
-        self,
-        tokens: Sequence[TokenRecord],
-        batch: StepBatch,
-        advantages: Advantages | np.ndarray,
-        seed: tuple[int, ...],
-    ) -> tuple[list[Row], dict[str, float]]:
-        """What is learned from, with all that is computed before the weights change, and the pre-pass's metrics."""
+    def _learned_from(self, rows: list[Row]) -> list[Row]:
+        """Those that have anything in the loss."""
+        if self.settings.zero_advantage == "keep" or self.settings.kl_coef > 0:
+            return rows
+        # A step without them would not do: Adam's momentum goes on, and small gradients take full steps.
+        return [row for row in rows if not row.silent]
+
+    def _mini_batches(self, order: np.ndarray, every: int) -> list[np.ndarray]:
+        """The mini-batches of an epoch, as indices of what is learned from.
+
+        Args:
+            order: int64[rows], those indices, shuffled.
+            every: how many answers there were before any were left out.
+        """
+        size = self.settings.mini_batch_size
+        if self.settings.zero_advantage == "spread" and len(order):
+            return np.array_split(order, min(len(order), -(-every // size)))
+        return [order[start : start + size] for start in range(0, len(order), size)]
+
+    def _prepared(self, rows: list[Row], seed: tuple[int, ...]) -> tuple[list[Row], dict[str, float]]:
+        """With all that is computed before the weights change, and the pre-pass's metrics."""
         objective, common = self.loss.objective, (self.settings, self.temperature, self.processes)
-        rows = make_rows(tokens, batch, advantages)
-        if self.settings.zero_advantage == "drop" and self.settings.kl_coef == 0:
-            # A step without them would not do: Adam's momentum goes on, and small gradients take full steps.
-            rows = [row for row in rows if not row.silent]
         if self.loss.recomputes:
             rows = with_old(rows, self.weights, objective.reads, *common)
         if self.reference is not None:
