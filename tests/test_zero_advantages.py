@@ -67,11 +67,12 @@ def assert_equal(ours, theirs):
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("how", ["drop", "spread"])
 @pytest.mark.parametrize("make", [language_model, adapter, table])
-def test_an_update_without_an_advantage_changes_no_weight(make):
+def test_an_update_without_an_advantage_changes_no_weight(make, how):
     """Nor the optimiser, whose momentum of an earlier update would go on; weight decay waits as well."""
     policy, records = make()
-    update = PolicyUpdate(policy, None, settings(weight_decay=0.1), 1.0)
+    update = PolicyUpdate(policy, None, settings(weight_decay=0.1, zero_advantage=how), 1.0)
     untouched = state(update)
     update(records, one_step_episodes(COUNT), ADVANTAGES, (0,))
     before = state(update)
