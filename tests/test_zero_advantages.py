@@ -67,7 +67,7 @@ def assert_equal(ours, theirs):
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("how", ["drop", "spread"])
+@pytest.mark.parametrize("how", ["drop", "mask"])
 @pytest.mark.parametrize("make", [language_model, adapter, table])
 def test_an_update_without_an_advantage_changes_no_weight(make, how):
     """Nor the optimiser, whose momentum of an earlier update would go on; weight decay waits as well."""
@@ -108,24 +108,35 @@ def test_gradient_and_bonus_do_not_depend_on_how_many_such_answers_there_are(pol
     assert metrics == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("how", "size", "steps"),
-    [("keep", 4, 6), ("drop", 4, 3), ("spread", 4, 6), ("spread", 7, 4), ("spread", 1, 12), ("spread", 24, 1)],
-)
-def test_spread_makes_as_many_optimiser_steps_as_keep_of_what_drop_learns_from(policy, records, how, size, steps):
-    """Half of the answers have an advantage; of them no mini-batch is empty."""
-    chosen = {"zero_advantage": how, "mini_batch_size": size, "update_epochs": 2}
-    _, metrics = updated(policy, records, SOME, **chosen)
+@pytest.mark.parametrize(("how", "steps"), [("drop", 3), ("mask", 6), ("keep", 6)])
+def test_half_of_the_answers_make_half_of_the_optimiser_steps_unless_the_others_keep_their_places(
+    policy, records, how, steps
+):
+    _, metrics = updated(policy, records, SOME, zero_advantage=how, mini_batch_size=4, update_epochs=2)
     assert metrics["optimizer_steps"] == 2 * steps
 
 
-def test_spread_is_drop_by_mini_batches_of_the_size_that_is_left(policy, records):
-    spread, drop = (
-        updated(policy, records, SOME, zero_advantage=how, mini_batch_size=size, update_epochs=1)
-        for how, size in (("spread", 8), ("drop", 4))
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean", "sequence_sum"])
+@pytest.mark.parametrize(("size", "budget"), [(8, 10_000), (8, 60), (COUNT, 60), (7, 200)])
+def test_masked_answers_are_kept_ones_without_a_bonus(policy, records, aggregation, size, budget):
+    """The same weights after several steps, where no mini-batch is without an advantage; only metrics are of fewer."""
+    settings = {"entropy_coef": 0.0, "mini_batch_size": size, "max_batch_tokens": budget, "update_epochs": 2}
+    masked, kept = (
+        updated(policy, records, SOME, zero_advantage=how, loss_aggregation=aggregation, **settings)
+        for how in ("mask", "keep")
     )
-    assert_equal(weights(spread[0]), weights(drop[0]))
-    assert spread[1] == drop[1]
+    assert masked[1]["optimizer_steps"] == kept[1]["optimizer_steps"] == 2 * -(-COUNT // size)
+    assert masked[1]["gradient_norm"] == pytest.approx(kept[1]["gradient_norm"], rel=1e-4)
+    before = weights(policy)
+    for name, value in weights(masked[0]).items():
+        torch.testing.assert_close(value - before[name], weights(kept[0])[name] - before[name], atol=1e-5, rtol=1e-2)
+
+
+def test_a_mini_batch_without_an_advantage_is_no_step(policy, records):
+    few = np.where(np.arange(COUNT) < 2, 1.0, 0.0)
+    _, metrics = updated(policy, records, few, zero_advantage="mask", mini_batch_size=1, update_epochs=1)
+    assert metrics["optimizer_steps"] == 2
+    assert metrics["mismatch_mean"] < 1e-5
 
 
 @pytest.mark.parametrize("budget", [60, 10_000])

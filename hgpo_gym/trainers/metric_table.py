@@ -189,9 +189,9 @@ UPDATE = {
         "optimiser steps",
         COUNT,
         "One a mini-batch. Answers without an advantage, which are left out, make them fewer: by how much depends on "
-        "the estimator (docs/league_silent.md); equal for all with trainer.zero_advantage=spread.",
+        "the estimator (docs/league_silent.md); not so with trainer.zero_advantage=mask.",
         "10 to 100.",
-        "Algorithms of a comparison differ much: compare them by trainer.zero_advantage=spread.",
+        "Algorithms of a comparison differ much: compare them by trainer.zero_advantage=mask.",
     ),
     "gradient_norm": Metric(
         "gradient norm",

@@ -148,7 +148,7 @@ def _of_steps(comparison: Comparison) -> list[Block]:
         Paragraph(
             f"Optimiser steps differ, from {counted[fewest]:,.0f} a run of {fewest} to {counted[most]:,.0f} of {most}, "
             "since answers without an advantage are left out: part of what sets these two apart may be that. "
-            "trainer.zero_advantage=spread makes them equal."
+            "With trainer.zero_advantage=mask they make none the fewer."
         )
     ]
 

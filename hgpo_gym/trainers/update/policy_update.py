@@ -77,7 +77,8 @@ class PolicyUpdate:
         """Go `update_epochs` times over the records in mini-batches shuffled by `seed`.
 
         Answers without a choice (a single admissible action) have probability 1 and are left out; so are those whose
-        advantage is 0, unless `zero_advantage=keep` or there is a KL loss. Where none is left, nothing changes.
+        advantage is 0, unless `zero_advantage=keep` or there is a KL loss. With `mask` they are dealt to mini-batches
+        first and count in their means. Where none is left, nothing changes.
 
         Returns metrics: means over the tokens of what is left, of loss, KL to the behaviour and reference policies,
         entropy and clipping; the mismatch of engine and trainer; the number of optimiser steps, one a mini-batch; the
@@ -95,40 +96,29 @@ class PolicyUpdate:
         """
         metrics = UpdateMetrics()
         every = make_rows(tokens, batch, advantages)
-        rows, prepared = self._prepared(self._learned_from(every), seed)
-        if (own := self.processes.share(rows)) and self.loss.recomputes:
+        learned, prepared = self._prepared([row for row in every if self._in_loss(row)], seed)
+        if (own := self.processes.share(learned)) and self.loss.recomputes:
             cpu = torch.device("cpu")
             metrics.add_mismatch(
                 per_token([row.old for row in own], cpu), per_token([row.behaviour for row in own], cpu)
             )
-        generator = np.random.default_rng(seed)
+        rows, left = learned, iter(learned)
+        if self.settings.zero_advantage == "mask":
+            rows = [next(left) if self._in_loss(row) else row for row in every]
+        generator, size = np.random.default_rng(seed), self.settings.mini_batch_size
         torch.manual_seed(int(np.random.SeedSequence((*seed, self.processes.rank)).generate_state(1)[0]))  # for dropout
         for epoch in range(self.settings.update_epochs):
-            for number, indices in enumerate(self._mini_batches(generator.permutation(len(rows)), len(every))):
-                where = f"epoch {epoch + 1}, mini-batch {number + 1}"
-                self._step([rows[index] for index in indices], metrics, where, unchanged=epoch == number == 0)
+            order = generator.permutation(len(rows))
+            for start in range(0, len(rows), size):
+                where = f"epoch {epoch + 1}, mini-batch {start // size + 1}"
+                self._step([rows[index] for index in order[start : start + size]], metrics, where)
         self.optimizer.zero_grad(set_to_none=True)  # or gradients would keep their place through the next rollout
         self.policy.updated()
         return {**merge(self.processes.gather([metrics])).result(), **prepared}
 
-    def _learned_from(self, rows: list[Row]) -> list[Row]:
-        """Those that have anything in the loss."""
-        if self.settings.zero_advantage == "keep" or self.settings.kl_coef > 0:
-            return rows
-        # A step without them would not do: Adam's momentum goes on, and small gradients take full steps.
-        return [row for row in rows if not row.silent]
-
-    def _mini_batches(self, order: np.ndarray, every: int) -> list[np.ndarray]:
-        """The mini-batches of an epoch, as indices of what is learned from.
-
-        Args:
-            order: int64[rows], those indices, shuffled.
-            every: how many answers there were before any were left out.
-        """
-        size = self.settings.mini_batch_size
-        if self.settings.zero_advantage == "spread" and len(order):
-            return np.array_split(order, min(len(order), -(-every // size)))
-        return [order[start : start + size] for start in range(0, len(order), size)]
+    def _in_loss(self, row: Row) -> bool:
+        """Whether the loss has anything of it."""
+        return self.settings.zero_advantage == "keep" or self.settings.kl_coef > 0 or not row.silent
 
     def _prepared(self, rows: list[Row], seed: tuple[int, ...]) -> tuple[list[Row], dict[str, float]]:
         """With all that is computed before the weights change, and the pre-pass's metrics."""
@@ -158,9 +148,12 @@ class PolicyUpdate:
         load_state_by_name(self.optimizer, self.policy.model, state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
 
-    def _step(self, mini_batch: list[Row], metrics: UpdateMetrics, where: str, *, unchanged: bool) -> None:
-        """One optimiser step. `unchanged`: the weights are still those that the records were drawn from."""
-        totals = self.loss.totals(mini_batch)
+    def _step(self, rows: list[Row], metrics: UpdateMetrics, where: str) -> None:
+        """One optimiser step on what a mini-batch has in the loss; none where that is nothing."""
+        totals, mini_batch = self.loss.totals(rows), [row for row in rows if self._in_loss(row)]
+        if not mini_batch:
+            return  # a step would not do: Adam's momentum goes on, and small gradients take full steps
+        unchanged = not metrics.gradient_norms  # the weights are still those that the records were drawn from
         self.policy.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         lengths = [len(row.tokens) for row in mini_batch]

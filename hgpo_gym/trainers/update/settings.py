@@ -23,7 +23,7 @@ class TrainerSettings(Section):
     clip_high: NonNegativeFloat
     kl_coef: NonNegativeFloat
     entropy_coef: NonNegativeFloat
-    zero_advantage: Literal["drop", "spread", "keep"]
+    zero_advantage: Literal["drop", "mask", "keep"]
     loss_aggregation: Annotated[str | None, AfterValidator(one_of(AGGREGATIONS))]
     loss_constant: PositiveFloat
     max_grad_norm: PositiveFloat
