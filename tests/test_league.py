@@ -421,6 +421,7 @@ PAGES = [
             *("halls_keep", "chance_keep", "plates_keep"),
             *("halls_mini_batch_64", "halls_keep_no_bonus", "halls_no_bonus"),
             *("webshop_keep", "alfworld_keep", "webshop_mini_batch_64", "webshop_keep_no_bonus"),
+            *("halls_mask", "chance_mask", "plates_mask", "webshop_mask", "alfworld_mask", "alfworld_mini_batch_256"),
         ],
     ),
     (
