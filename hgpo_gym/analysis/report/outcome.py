@@ -137,9 +137,12 @@ def optimizer_steps(runs: Sequence[Run]) -> Estimate | None:
 
 
 def _of_steps(comparison: Comparison) -> list[Block]:
-    """That algorithms made unequal numbers of optimiser steps of as many rollouts, and what makes them equal."""
+    """That algorithms made unequal numbers of optimiser steps, where what is left out of the update can be why."""
     counted = {label: steps.value for label, runs in comparison.runs.items() if (steps := optimizer_steps(runs))}
-    if len(counted) < 2 or comparison.settings.get("trainer.zero_advantage") != "drop":
+    leaves_out = (
+        comparison.settings.get("trainer.zero_advantage") == "drop" and not comparison.settings["trainer.kl_coef"]
+    )
+    if len(counted) < 2 or not leaves_out:
         return []
     fewest, most = min(counted, key=counted.__getitem__), max(counted, key=counted.__getitem__)
     if counted[most] <= UNEQUAL * counted[fewest]:
@@ -147,8 +150,8 @@ def _of_steps(comparison: Comparison) -> list[Block]:
     return [
         Paragraph(
             f"Optimiser steps differ, from {counted[fewest]:,.0f} a run of {fewest} to {counted[most]:,.0f} of {most}, "
-            "since answers without an advantage are left out: part of what sets these two apart may be that. "
-            "With trainer.zero_advantage=mask they make none the fewer."
+            "where answers without an advantage are left out: part of what sets these two apart may be that. "
+            "With trainer.zero_advantage=mask no algorithm makes fewer for having more of them."
         )
     ]
 

@@ -2,7 +2,7 @@
 
     loss_t = weight_t * objective_t - entropy_coef * entropy_t + kl_coef * k3_t
 
-The entropy bonus is that of answers with an advantage alone, but with `zero_advantage=keep`.
+Answers without an advantage have the entropy bonus with `zero_advantage=keep` alone.
 `objectives/` has the objectives, `corrections.py` the weights; `aggregation.py` makes a number of the tokens' losses.
 """
 

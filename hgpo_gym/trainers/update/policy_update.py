@@ -102,9 +102,10 @@ class PolicyUpdate:
             metrics.add_mismatch(
                 per_token([row.old for row in own], cpu), per_token([row.behaviour for row in own], cpu)
             )
-        rows, left = learned, iter(learned)
+        rows = learned
         if self.settings.zero_advantage == "mask":
-            rows = [next(left) if self._in_loss(row) else row for row in every]
+            remaining = iter(learned)
+            rows = [next(remaining) if self._in_loss(row) else row for row in every]
         generator, size = np.random.default_rng(seed), self.settings.mini_batch_size
         torch.manual_seed(int(np.random.SeedSequence((*seed, self.processes.rank)).generate_state(1)[0]))  # for dropout
         for epoch in range(self.settings.update_epochs):
