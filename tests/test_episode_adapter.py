@@ -5,7 +5,10 @@ import numpy as np
 import pytest
 
 from hgpo_gym.adapters.single_episode import OVER, SingleEpisode, on_tokens, step_batch, turns_of_tokens
-from hgpo_gym.memory import Memory
+from hgpo_gym.envs import TextVectorEnv
+from hgpo_gym.memory import ContextWrapper, Memory
+from hgpo_gym.trainers.policies import RandomPolicy, Sampling
+from hgpo_gym.trainers.rollouts.collect import collect
 
 MAZE = {"sections": 1, "colours": 2, "split": "all", "max_episode_steps": 6}
 WAY = ("walk on", "walk on", "open red door")
@@ -99,6 +102,30 @@ def test_a_batch_of_episodes():
     assert batch.step.tolist() == [0, 1, 2, 3, 0]
     assert batch.reward.tolist() == [0, 0, 0, 10, 0]
     assert batch.penalty.tolist() == [0.1, 0, 0, 0, 0]
+    assert batch.success.tolist() == [True, True, True, True, False]
+    assert len(set(batch.action.tolist())) == 3  # fly, walk on (three times), open red door
+    assert batch.action[1] == batch.action[2] == batch.action[4]
+    ends = keys_of(observations(["fly", *WAY]))[-1], keys_of(observations(["walk on"]))[-1]
+    np.testing.assert_array_equal(batch.final_keys, [ends[0]] * 4 + [ends[1]])
+
+
+def test_a_turn_is_known_by_all_its_actions():
+    once, twice, none = (played([actions]).steps(1)[0] for actions in (["walk on"], ["walk on"] * 2, []))
+    assert len({once.action, twice.action, none.action}) == 3
+
+
+def test_an_adapted_batch_is_that_of_a_rollout():
+    """What a random policy did, done again by the adapter: all columns that both have."""
+    vector = TextVectorEnv("hgpo_gym/SignpostMaze-v0", 1, 4, **MAZE)
+    env = ContextWrapper(vector, "bare", window=2, history_length=2)
+    rollout = collect(env, RandomPolicy(), Sampling(), task_ids=["red"], seeds=[(3, 0)])
+    rows = rollout.batch.in_order
+    own, actions = rollout.batch.take(rows), [rollout.steps[row].action for row in rows]
+    ways = [[[actions[row]] for row in np.flatnonzero(own.trajectory == member)] for member in range(4)]
+    batch = step_batch(["red"] * 4, [played(way).steps(len(way)) for way in ways])
+    for name in ("group", "trajectory", "step", "reward", "context_keys", "action", "success", "final_keys"):
+        np.testing.assert_array_equal(getattr(batch, name), getattr(own, name), err_msg=name)
+    assert 0 < own.success.mean() < 1
 
 
 @pytest.mark.parametrize(

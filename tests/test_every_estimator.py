@@ -154,3 +154,70 @@ def test_its_docstring_names_every_option_and_the_source(name):
         assert re.search(rf"^ +{option}: \S", description, flags=re.MULTILINE), option
     if name not in ("grpo", "gigpo", "hgpo", "hgpo_gae", "nested_bellman", "best_plan"):
         assert re.search(r"Source:\s+(code|paper|third\s+party)", description)
+
+
+BY_STEPS = {
+    **dict.fromkeys(("hgpo", "hgpo_gae", "nested_bellman", "rtmc", "gagpo", "graft", "turn_rewards"), {}),
+    **{name: {"w_group": 0.0} for name in ("crbc", "g2po", "graphgpo", "beacon", "rlvmr")},
+}
+"""Estimators, and options with which they compare steps alone."""
+
+
+@pytest.mark.parametrize("name", BY_STEPS)
+def test_where_steps_are_compared_an_episode_whose_steps_are_all_anothers_changes_nothing(name):
+    """Copies of a step have the same `answer`, as those before a branch have."""
+    different = 0
+    for seed in SEEDS:
+        batch = BATCHES[seed]
+        batch = replace(batch, extras={**batch.extras, "answer": np.arange(len(batch))})
+        lengths = np.bincount(batch.trajectory_labels)
+        again = np.flatnonzero(batch.trajectory_labels == lengths.argmax())
+        copied = StepBatch.concatenate([batch, batch.take(again)])
+        group = np.concatenate([batch.group, batch.group[again]])
+        answer = np.concatenate([batch.extras["answer"], batch.extras["answer"][again]])
+        twice = replace(copied, group=group, extras={**copied.extras, "answer": answer})
+        once = estimate(name, batch, **BY_STEPS[name])
+        expected = np.concatenate([once, once[again]])
+        np.testing.assert_allclose(
+            estimate(name, twice, **BY_STEPS[name]), expected, rtol=0, atol=1e-9, err_msg=str(seed)
+        )
+        apart = replace(twice, extras={**twice.extras, "answer": np.arange(len(twice))})
+        different += not np.allclose(estimate(name, apart, **BY_STEPS[name]), expected, rtol=0, atol=1e-6)
+    assert different > 5
+
+
+@pytest.mark.parametrize("name", ["crbc", "graft", "graphgpo", "nested_bellman", "g2po"])
+def test_a_return_that_is_nothing_but_rounding_is_no_success(name):
+    """0.1 + 0.6 - 0.7 is 0 in this order and 3e-17 in another; `success` is not recorded."""
+    records = {
+        "group": [0] * 4,
+        "trajectory": [0, 0, 0, 1],
+        "step": [0, 1, 2, 0],
+        "observation": ["s", "t", "s", "s"],
+        "reward": [0.1, 0.6, -0.7, 0.0],
+        "action": ["a", "b", "a", "b"],
+    }
+    batch = StepBatch.from_records(history_length=2, **with_neutral_columns(records))
+    assert batch.success is None
+    for order in ([0, 1, 2, 3], [2, 1, 0, 3]):  # of rows: returns are summed as they come
+        np.testing.assert_allclose(estimate(name, batch.take(np.array(order))), 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("episode_statistics", ["steps", "trajectories"])
+def test_the_base_group_weighs_alike_on_all_steps_of_a_task(episode_statistics):
+    """Equal returns, three penalties of which one is the mean: its step has no episode term, and yet that level."""
+    batch = StepBatch.from_records(
+        group=[0] * 4,
+        trajectory=[0, 0, 0, 1],
+        step=[0, 1, 2, 0],
+        observation=["s", "t", "s", "s"],
+        reward=[0.0, 0.0, 10.0, 10.0],
+        penalty=[0.0, 0.3, 0.1, 0.0],
+        history_length=0,
+    )
+    options = {"norm": "mean_norm", "gamma": 0.5}
+    level = estimate("hgpo", batch, **options)
+    episode = estimate("grpo", batch, norm="mean_norm", episode_statistics=episode_statistics)
+    found = estimate("hgpo", batch, base_group=True, episode_statistics=episode_statistics, **options)
+    np.testing.assert_allclose(found[[0, 2, 3]], ((level + episode) / 2)[[0, 2, 3]], atol=1e-5)
+    assert found[1] == pytest.approx(episode[1], abs=1e-5)  # alone with its observation

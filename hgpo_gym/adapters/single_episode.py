@@ -7,27 +7,34 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.envs.registration import make
-from hgpo_gym.memory import KeyFunction, Memory
+from hgpo_gym.memory import KeyFunction, Memory, hash_text
 
 OVER = "The episode is over."
 
 
 class Step(NamedTuple):
-    """What one turn of the model did.
+    """What one turn of the model did, and what came of its episode: a row of a `StepBatch`.
 
     Attributes:
         reward: the sum of the rewards of its actions.
         valid: it acted, and every action was understood and admissible.
         context_keys: int64[K + 1] of the moment at which the turn began, see `hgpo_gym.memory.keys`.
+        action: the key of its actions together.
+        success: of the episode, the same on each of its steps: the task was solved.
+        final_keys: int64[K + 1] of what the episode's last action led to, the same on each of its steps.
     """
 
     reward: float
     valid: bool
     context_keys: np.ndarray
+    action: int
+    success: bool
+    final_keys: np.ndarray
 
 
 class _Action(NamedTuple):
     turn: int
+    text: str
     reward: float
     valid: bool
 
@@ -84,7 +91,7 @@ class SingleEpisode:
             return OVER
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._memory.record(action)
-        self._actions.append(_Action(self.turn, float(reward), info["action_valid"]))
+        self._actions.append(_Action(self.turn, action, float(reward), info["action_valid"]))
         self.over, self.won = terminated or truncated, info["won"]
         text = self._read(observation, info)
         return f"{text}\n{OVER} The task is {'solved' if self.won else 'not solved'}." if self.over else text
@@ -110,8 +117,16 @@ class SingleEpisode:
             if self.over and before == len(self._actions):
                 break
             own = [action for action in self._actions if action.turn == turn]
-            valid = bool(own) and all(action.valid for action in own)
-            steps.append(Step(sum(action.reward for action in own), valid, self._keys[before]))
+            steps.append(
+                Step(
+                    reward=sum(action.reward for action in own),
+                    valid=bool(own) and all(action.valid for action in own),
+                    context_keys=self._keys[before],
+                    action=_key("\n".join(action.text for action in own)),
+                    success=self.won,
+                    final_keys=self._keys[-1],
+                )
+            )
         return steps
 
     def _read(self, observation: str, info: dict[str, Any]) -> str:
@@ -119,6 +134,11 @@ class SingleEpisode:
         self._keys.append(self._memory.observe(observation, info["admissible_actions"]).keys)
         choice = f"\nPossible actions: {', '.join(self.admissible_actions)}." if self.admissible_actions else ""
         return observation + choice
+
+
+def _key(text: str) -> int:
+    """The hash as int64, which is what a batch holds."""
+    return int(np.uint64(hash_text(text)).view(np.int64))
 
 
 def step_batch(
@@ -144,6 +164,9 @@ def step_batch(
         reward=np.array([step.reward for *_, step in rows], dtype=np.float64),
         context_keys=np.array([step.context_keys for *_, step in rows], dtype=np.int64),
         penalty=np.array([0.0 if step.valid else invalid_action_penalty for *_, step in rows]),
+        action=np.array([step.action for *_, step in rows], dtype=np.int64),
+        success=np.array([step.success for *_, step in rows], dtype=np.bool_),
+        final_keys=np.array([step.final_keys for *_, step in rows], dtype=np.int64),
     )
 
 

@@ -72,7 +72,7 @@ class GameEnvConfig(vf.EnvConfig):
 
 class GameEnv(vf.Env[GameEnvConfig]):
     """An episode. The reward `episode_return` is the sum of the game's; the metric `won` is whether the task is solved;
-    `info["steps"]` has each step's reward, validity and context keys, for credit assignment (`step_batch`)."""
+    `info["steps"]` has the fields of each `Step`, for credit assignment (`step_batch`)."""
 
     async def run(self, task: GameTask, agents: vf.Agents) -> None:
         data = task.data
@@ -92,7 +92,8 @@ class GameEnv(vf.Env[GameEnvConfig]):
         trace.record_reward("episode_return", episode.total_reward())
         trace.record_metric("won", float(episode.won))
         trace.info["steps"] = [
-            step._replace(context_keys=step.context_keys.tolist())._asdict() for step in episode.steps(episode.turn)
+            step._replace(context_keys=step.context_keys.tolist(), final_keys=step.final_keys.tolist())._asdict()
+            for step in episode.steps(episode.turn)
         ]
 
 

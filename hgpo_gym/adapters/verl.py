@@ -28,7 +28,11 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("hgpo_gym.adapters.verl needs verl: pip install 'hgpo_gym[verl]'") from error
 
 FIELDS = ("trajectory", "step", "reward", "context_keys")
-"""What is said of each step of a row; `penalty` may be added."""
+"""What is said of each step of a row."""
+OPTIONAL_FIELDS = {"penalty": np.float64, "action": np.int64, "success": np.bool_, "final_keys": np.int64}
+"""What may be said beside it, of all steps or of none, and how it is held: `StepBatch` says what they are and
+`docs/estimators/index.md` which estimators need them. Without `success`, an episode with a positive return is a
+success."""
 
 _STEPS: ContextVar[Sequence[Sequence[Mapping[str, Any]]] | None] = ContextVar("steps", default=None)
 
@@ -50,6 +54,9 @@ def describe_steps(trajectory: str, steps: Sequence[Step], *, invalid_action_pen
             "reward": step.reward,
             "context_keys": [int(key) for key in step.context_keys],
             "penalty": 0.0 if step.valid else invalid_action_penalty,
+            "action": step.action,
+            "success": step.success,
+            "final_keys": [int(key) for key in step.final_keys],
         }
         for number, step in enumerate(steps)
     ]
@@ -57,7 +64,8 @@ def describe_steps(trajectory: str, steps: Sequence[Step], *, invalid_action_pen
 
 @contextmanager
 def row_steps(rows: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[None]:
-    """Around `compute_advantage`: for each row of the batch its steps, each with the fields `FIELDS`.
+    """Around `compute_advantage`: for each row of the batch its steps, each with the fields `FIELDS`, and those of
+    `OPTIONAL_FIELDS` that there are.
 
     A row with one step is that step's answer; all its tokens get the step's advantage. In a row with several, a whole
     conversation, the n-th step is the n-th stretch of tokens with `response_mask` 1.
@@ -145,22 +153,27 @@ def _batch(rows: Sequence[Sequence[Mapping[str, Any]]], index: np.ndarray, real:
         if not rows[row]:
             raise ValueError(f"Row {row} has no steps: an agent loop says them in extra_fields['steps'].")
     described = [(row, step) for row in real for step in rows[row]]
+    optional = [name for name in OPTIONAL_FIELDS if any(name in step for _, step in described)]
     for row, step in described:
-        for name in FIELDS:
+        for name in (*FIELDS, *optional):
             if name not in step:
+                others = f", and {', '.join(optional)}, which others have" if optional else ""
                 raise ValueError(
-                    f"Row {row}: a step without {name!r}. Each needs {', '.join(FIELDS)}; describe_steps makes them "
-                    "from the steps of an Episode, Memory.observe(...).keys are the context keys."
+                    f"Row {row}: a step without {name!r}. Each needs {', '.join(FIELDS)}{others}; describe_steps makes "
+                    "them from the steps of a SingleEpisode, Memory.observe(...).keys are the context keys."
                 )
     groups = {uid: number for number, uid in enumerate(dict.fromkeys(index[row] for row, _ in described))}
     names = {name: number for number, name in enumerate(dict.fromkeys(step["trajectory"] for _, step in described))}
+    columns = {
+        name: np.array([step[name] for _, step in described], dtype=OPTIONAL_FIELDS[name]) for name in optional
+    }
     return StepBatch(
         group=np.array([groups[index[row]] for row, _ in described], dtype=np.int64),
         trajectory=np.array([names[step["trajectory"]] for _, step in described], dtype=np.int64),
         step=np.array([step["step"] for _, step in described], dtype=np.int64),
         reward=np.array([step["reward"] for _, step in described], dtype=np.float64),
         context_keys=np.array([step["context_keys"] for _, step in described], dtype=np.int64),
-        penalty=np.array([step.get("penalty", 0.0) for _, step in described], dtype=np.float64),
+        **{"penalty": np.zeros(len(described)), **columns},
     )
 
 

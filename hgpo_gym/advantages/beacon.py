@@ -1,11 +1,14 @@
 """Returns to the next milestone."""
 
+from functools import partial
+
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs
 from hgpo_gym.advantages.statistics import (
     check_shares,
+    counting_once,
     episode_advantage,
     joint_labels,
     later_in_sequence,
@@ -54,7 +57,8 @@ def beacon(
     begin = np.full(segment.max(initial=-1) + 1, np.iinfo(np.int64).max)
     np.minimum.at(begin, segment, batch.step)
     soon = milestone + gamma * later_in_sequence(milestone, segment, batch.step - begin[segment], gamma)
-    in_segment = relative_to_group(
-        milestone_reward * soon - batch.penalty, joint_labels(batch.group_labels, behind), norm, ddof=1
+    relative = partial(relative_to_group, norm=norm, ddof=1)
+    in_segment = counting_once(
+        batch, relative, milestone_reward * soon - batch.penalty, joint_labels(batch.group_labels, behind)
     )
     return w_group * episode_advantage(batch, norm, episode_statistics) + w_step * in_segment

@@ -1,5 +1,7 @@
 """Generalized advantages over a task group's table of values."""
 
+from functools import partial
+
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
@@ -42,4 +44,5 @@ def gagpo(
     returns = batch.reward + gamma * sum_of_later(batch, batch.reward, gamma)
     value = counting_once(batch, mean_of_group, returns, transitions(batch, level, time_aware).state)
     advantages = generalized_advantages(batch, value, gamma, trace_decay)
-    return relative_to_group(advantages, batch.group_labels, norm, ddof=1) - batch.penalty
+    relative = partial(relative_to_group, norm=norm, ddof=1)
+    return counting_once(batch, relative, advantages, batch.group_labels) - batch.penalty

@@ -73,7 +73,8 @@ def hgpo(
     if base_group:
         episode_term = episode_advantage(batch, norm, episode_statistics)
         total += episode_term
-        total_weight += (episode_term != 0) | values_differ(episode_returns(batch), batch.group_labels)
+        differ = values_differ(episode_returns(batch) - batch.penalty, batch.group_labels)
+        total_weight += differ | (episode_term != 0)  # a lone episode's own return counts as well
     return total / (total_weight + EPSILON)
 
 

@@ -95,7 +95,8 @@ def nested_bellman(
     of_action = shrunk([by_action - of_state for by_action, of_state in zip(taken, means, strict=True)])
     advantages = of_action + own_share * (target - shrunk(means) - of_action)
     advantages[np.abs(advantages) <= ROUNDING * max(1.0, abs(success_reward))] = 0.0
-    advantages = scaled_to_group(advantages, batch.group_labels, norm) - batch.penalty
+    scaled = partial(scaled_to_group, norm=norm)
+    advantages = counting_once(batch, scaled, advantages, batch.group_labels) - batch.penalty
     if episode_weight:
         advantages += episode_weight * episode_advantage(batch, norm, episode_statistics)
     return advantages

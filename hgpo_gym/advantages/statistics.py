@@ -57,8 +57,12 @@ def episode_returns(batch: StepBatch, episode_gamma: float = 1.0) -> np.ndarray:
 
 
 def success(batch: StepBatch) -> np.ndarray:
-    """bool[N]: whether the step's episode succeeded; where that was not recorded, whether its return is positive."""
-    return episode_returns(batch) > 0 if batch.success is None else batch.success
+    """bool[N]: whether the step's episode succeeded; where that was not recorded, whether its return is positive by more
+    than the rounding of its sum."""
+    if batch.success is not None:
+        return batch.success
+    total = np.bincount(batch.trajectory_labels, weights=np.abs(batch.reward))[batch.trajectory_labels]
+    return episode_returns(batch) > ROUNDING * total
 
 
 def relative_to_group(values: np.ndarray, groups: np.ndarray, norm: str, *, ddof: int) -> np.ndarray:

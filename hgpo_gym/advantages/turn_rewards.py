@@ -1,10 +1,19 @@
 """A reward a turn beside the outcome."""
 
+from functools import partial
+
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs
-from hgpo_gym.advantages.statistics import check_shares, episode_returns, joint_labels, relative_to_group, sum_of_later
+from hgpo_gym.advantages.statistics import (
+    check_shares,
+    counting_once,
+    episode_returns,
+    joint_labels,
+    relative_to_group,
+    sum_of_later,
+)
 from hgpo_gym.advantages.values import is_last
 
 
@@ -30,5 +39,5 @@ def turn_rewards(batch: StepBatch, *, gamma: float = 1.0, joint: bool = True) ->
     last = is_last(batch)
     values = np.where(last, episode_returns(batch), batch.column("turn_reward", "turn_rewards"))
     sets = batch.group_labels if joint else joint_labels(batch.group_labels, last)
-    relative = relative_to_group(values, sets, "mean_std_norm", ddof=1)
+    relative = counting_once(batch, partial(relative_to_group, norm="mean_std_norm", ddof=1), values, sets)
     return relative + gamma * sum_of_later(batch, relative, gamma) - batch.penalty

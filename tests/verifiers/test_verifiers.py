@@ -104,13 +104,10 @@ def test_the_steps_of_a_trace_are_those_of_credit_assignment(tmp_path):
     options = {"split": "all", "sections": 1, "max_episode_steps": 3}
     with serving(behave) as server:
         traces = evaluate(tmp_path, server, "hgpo_gym/SignpostMaze-v0", options, "-n", "1", "-r", "4", "-c", "1")
-    episodes = [
-        [Step(step["reward"], step["valid"], np.array(step["context_keys"])) for step in trace["info"]["steps"]]
-        for trace in traces
-    ]
-    batch = step_batch(["red"] * 4, episodes)
+    batch = step_batch(["red"] * 4, [[Step(**step) for step in trace["info"]["steps"]] for trace in traces])
     values = estimate("gigpo", batch, gamma=1.0, norm="mean_norm")
     won = np.array([trace["metrics"]["won"] for trace in traces])[batch.trajectory] == 1
+    np.testing.assert_array_equal(batch.success, won)
     assert 0 < won.sum() < len(won)
     assert (values[won] > 0).all()
     assert (values[~won] < 0).all()

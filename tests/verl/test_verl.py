@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.trainer.ppo.ray_trainer import compute_advantage
 
 from hgpo_gym.adapters.single_episode import SingleEpisode
-from hgpo_gym.adapters.verl import FIELDS, describe_steps, register_estimators, row_steps
+from hgpo_gym.adapters.verl import FIELDS, OPTIONAL_FIELDS, describe_steps, register_estimators, row_steps
 from hgpo_gym.advantages import ESTIMATORS, estimate, register_estimator
 from hgpo_gym.advantages.batch import StepBatch
 from tests import golden
@@ -42,8 +43,9 @@ def random_batch(seed=0, tasks=3, members=4, length=6):
 
 def described(batch):
     """The step of each row of our batch, as verl's rows say it."""
-    columns = (batch.trajectory, batch.step, batch.reward, batch.context_keys, batch.penalty)
-    return [dict(zip((*FIELDS, "penalty"), values, strict=True)) for values in zip(*columns, strict=True)]
+    names = [name for name in (*FIELDS, *OPTIONAL_FIELDS) if getattr(batch, name) is not None]
+    columns = [getattr(batch, name) for name in names]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def as_verl(groups, mask):
@@ -177,8 +179,29 @@ def test_an_episode_describes_its_steps():
     steps = describe_steps("a", episode.steps(4), invalid_action_penalty=0.1)
     assert [step["reward"] for step in steps] == [0, 0, 0, 10]
     assert [step["penalty"] for step in steps] == [0.1, 0, 0, 0]
+    assert all(step.keys() == {*FIELDS, *OPTIONAL_FIELDS} and step["success"] for step in steps)
+    assert [step["action"] == steps[1]["action"] for step in steps] == [False, True, True, False]
     found = advantages(as_verl([0] * 4, np.ones((4, 2))), [[step] for step in steps], "hgpo_gym.grpo", config())
     assert found.tolist() == pytest.approx(np.array([[9.9] * 2, *[[10.0] * 2] * 3]))  # alone: its own return
+
+
+@pytest.mark.parametrize("name", ["rtmc", "crbc", "graft", "graphgpo", "g2po", "nested_bellman", "salt"])
+def test_estimators_that_look_at_actions_successes_and_ends(name):
+    """A lost episode that has earned something is no success, where that is said."""
+    batch = random_batch()
+    rng = np.random.default_rng(1)
+    members = len(np.unique(batch.trajectory))
+    said = replace(
+        batch,
+        action=rng.integers(3, size=len(batch)),
+        success=(rng.random(members) < 0.5)[batch.trajectory],
+        final_keys=rng.integers(1, 4, size=(members, 3))[batch.trajectory],
+    )
+    data, steps = row_a_step(said)
+    found = advantages(data, steps, name)[:, 0]
+    np.testing.assert_allclose(found, estimate(name, said), rtol=1e-5, atol=1e-5)
+    if name not in ("rtmc", "salt"):
+        assert not np.allclose(found, estimate(name, replace(said, success=None)), atol=1e-3)
 
 
 def test_what_is_missing_is_named():
@@ -190,6 +213,9 @@ def test_what_is_missing_is_named():
         broken = [*steps[:2], [{name: value for name, value in steps[2][0].items() if name != field}], *steps[3:]]
         with pytest.raises(ValueError, match=f"Row 2: a step without '{field}'"):
             advantages(data, broken, "hgpo", config())
+    some = [*steps[:2], [{**steps[2][0], "success": True}], *steps[3:]]
+    with pytest.raises(ValueError, match="Row 0: a step without 'success'.* which others have"):
+        advantages(data, some, "hgpo", config())
     with pytest.raises(ValueError, match="row_steps has 1 rows, the batch"):
         advantages(data, steps[:1], "hgpo", config())
     with pytest.raises(ValueError, match=r"Row 0 has 2 steps but 1 stretches"):
