@@ -5,7 +5,7 @@
 
 A line an algorithm and cost: the mean of the evaluations' success from the first iteration (episode, step, token) to
 the least that any run has played in all, between evaluations in a straight line; and the same less that of the first
-algorithm, seed by seed. Everything that was played counts. Brackets are 95 % bootstrap intervals over seeds, an
+algorithm, seed by seed. Everything that was played counts. Brackets are 95 % t intervals over seeds, an
 asterisk stands where p is below 0.05 by flipping the signs of differences. `--to` writes a line a run and cost as CSV.
 """
 

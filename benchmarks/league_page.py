@@ -6,7 +6,7 @@
 
 Replaces what stands in the pages between `<!-- league: NAME -->` and `<!-- end -->`. NAME is `while training` or `in
 the end` (success of every algorithm in every environment, and its mean rank), the same with `, less ALGORITHM` (mean
-differences at the same seed, in points, with 95 % bootstrap intervals over the seeds that both have, and an asterisk
+differences at the same seed, in points, with 95 % t intervals over the seeds that both have, and an asterisk
 where p is below 0.05 by flipping their signs, corrected for how many the table has), `ENVIRONMENT less ENVIRONMENT`
 (the same of every algorithm in two settings), `ALGORITHM less ALGORITHM` (the same of these two in every environment;
 several such pairs with `; ` between them stand side by side), `cost`, or the name of an environment (what its runs

@@ -4,7 +4,7 @@
     python -m benchmarks.league_picture docs/images/league_all.png --less grpo benchmarks/results/league_headline.csv
 
 Mean differences at the same seed, in points: while training on the left, in the end on the right. Up to seven
-algorithms are dots with 95 % bootstrap intervals over seeds. More, which colours and markers do not tell apart, are the
+algorithms are dots with 95 % t intervals over seeds. More, which colours and markers do not tell apart, are the
 rows of a map, the best mean rank first, bold where `benchmarks.league_page` has an asterisk. Algorithms that are not in
 every environment are left out, as there.
 """

@@ -5,7 +5,7 @@
 
 Runs that have come to their end count, and of each environment the seeds that all its algorithms have; with `--all`
 the others too, and a difference is over the seeds that both have, if there are any. Success in the rollouts over all
-iterations, and in the last evaluation: means, and mean differences in points, with 95 % bootstrap intervals over
+iterations, and in the last evaluation: means, and mean differences in points, with 95 % t intervals over
 seeds; a difference has an asterisk where p is below 0.05 by flipping its signs, which takes six seeds, corrected for
 how many are printed of an environment. `--table` prints success in the rollouts alone, as a table in Markdown. With
 `--add` the lines of other runs that stand in the CSV stay there: so a league goes on where the runs that began it are

@@ -4,7 +4,7 @@
     python -m benchmarks.pass_at_k runs/pass_at_k --less grpo --to benchmarks/results/pass_at_k.csv
 
 The CSV has a line an evaluation. Printed is a line an algorithm and k: the mean over seeds in the last evaluation, and
-what it is less that of one algorithm at the same seed, in points; with 95 % bootstrap intervals over seeds, and an
+what it is less that of one algorithm at the same seed, in points; with 95 % t intervals over seeds, and an
 asterisk where p is below 0.05 by flipping signs.
 """
 

@@ -157,7 +157,7 @@ def test_its_docstring_names_every_option_and_the_source(name):
 
 
 BY_STEPS = {
-    **dict.fromkeys(("hgpo", "hgpo_gae", "nested_bellman", "rtmc", "gagpo", "graft", "turn_rewards"), {}),
+    **{name: {} for name in ("hgpo", "hgpo_gae", "nested_bellman", "rtmc", "gagpo", "graft", "turn_rewards")},
     **{name: {"w_group": 0.0} for name in ("crbc", "g2po", "graphgpo", "beacon", "rlvmr")},
 }
 """Estimators, and options with which they compare steps alone."""

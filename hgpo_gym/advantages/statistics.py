@@ -57,8 +57,8 @@ def episode_returns(batch: StepBatch, episode_gamma: float = 1.0) -> np.ndarray:
 
 
 def success(batch: StepBatch) -> np.ndarray:
-    """bool[N]: whether the step's episode succeeded; where that was not recorded, whether its return is positive by more
-    than the rounding of its sum."""
+    """bool[N]: whether the step's episode succeeded; where that was not recorded, whether its return is positive,
+    and not by the rounding of its sum alone."""
     if batch.success is not None:
         return batch.success
     total = np.bincount(batch.trajectory_labels, weights=np.abs(batch.reward))[batch.trajectory_labels]

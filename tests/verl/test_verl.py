@@ -214,7 +214,7 @@ def test_what_is_missing_is_named():
         with pytest.raises(ValueError, match=f"Row 2: a step without '{field}'"):
             advantages(data, broken, "hgpo", config())
     some = [*steps[:2], [{**steps[2][0], "success": True}], *steps[3:]]
-    with pytest.raises(ValueError, match="Row 0: a step without 'success'.* which others have"):
+    with pytest.raises(ValueError, match=r"Row 0: a step without 'success'.* which others have"):
         advantages(data, some, "hgpo", config())
     with pytest.raises(ValueError, match="row_steps has 1 rows, the batch"):
         advantages(data, steps[:1], "hgpo", config())

@@ -7,16 +7,18 @@ axis of every array.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
 PERMUTATIONS = 10_000
-QUANTILES = (1.959964, 0.841621)
-"""Of the normal distribution at 0.975 and 0.8."""
+POWER = 0.8
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,22 @@ def improvement(scores: Sequence[float] | np.ndarray, others: Sequence[float] | 
 
 
 def mean(values: Sequence[float] | np.ndarray) -> Estimate:
-    """The mean of the runs with its interval; of differences within seeds, what the seeds share cancels."""
-    return bootstrap([np.asarray(values)], lambda sample: sample.mean(axis=-1))
+    """The mean of the runs with its t interval; of differences within seeds, what the seeds share cancels.
+
+    The percentile bootstrap of a mean is too narrow for few runs: from a normal distribution it holds the truth in 84 %
+    of cases with 5 runs and in 88 % with 10, this one in 95 % with any number (Hesterberg, What Teachers Should Know
+    About the Bootstrap, The American Statistician 69, 2015).
+
+    Args:
+        values: float[runs].
+    """
+    runs = np.asarray(values, dtype=np.float64)
+    count, value = len(runs), runs.mean()
+    if count < 2:
+        return Estimate(value, None, None, count)
+    deviation = (runs - runs[0]).std(ddof=1)  # exactly 0 where all are equal
+    half = stdtrit(count - 1, (1 + CONFIDENCE) / 2) * deviation / np.sqrt(count)
+    return Estimate(value, value - half, value + half, count)
 
 
 def permutation_p_value(scores: Sequence[float] | np.ndarray, others: Sequence[float] | np.ndarray) -> float:
@@ -134,12 +150,18 @@ def permutation_p_value(scores: Sequence[float] | np.ndarray, others: Sequence[f
     pooled = np.concatenate([scores, others])
     _, place, counts = np.unique(pooled, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
-    shuffled = np.random.default_rng(0).permuted(np.tile(ranks, (PERMUTATIONS, 1)), axis=1)
     expected = len(scores) * ranks.mean()
     # Ranks are halves of whole numbers; the margin only absorbs the rounding of their mean.
-    distances = np.abs(shuffled[:, : len(scores)].sum(axis=1) - expected) + 1e-9
+    distances = np.abs(ranks[_shuffles(len(ranks))[:, : len(scores)]].sum(axis=1) - expected) + 1e-9
     observed = abs(ranks[: len(scores)].sum() - expected)
     return float((1 + np.count_nonzero(distances >= observed)) / (PERMUTATIONS + 1))
+
+
+@lru_cache(maxsize=16)
+def _shuffles(count: int) -> np.ndarray:
+    """int16[PERMUTATIONS, count]: in each row the numbers below count."""
+    ordered = np.tile(np.arange(count, dtype=np.int16), (PERMUTATIONS, 1))
+    return np.random.default_rng(0).permuted(ordered, axis=1)
 
 
 def sign_flip_p_value(differences: Sequence[float] | np.ndarray) -> float:
@@ -181,14 +203,19 @@ def corrected_p_values(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     return corrected
 
 
-def runs_to_tell(probability: float) -> int | None:
+def runs_to_tell(probability: float, pairs: int = 1) -> int | None:
     """Runs of each kind that it takes to tell two kinds apart, if this is the probability of improvement; None at one
     half, where no number does.
 
-    For a two-sided rank test at the 5 % level with 80 % power: n = (z_0.975 + z_0.8)^2 / (6 (p - 1/2)^2) (Noether,
+    For a two-sided rank test with 80 % power, at the 5 % level over the number of pairs that are judged together (that
+    is enough even where no other pair is told apart): n = (z_(1 - 0.025 / pairs) + z_0.8)^2 / (6 (p - 1/2)^2) (Noether,
     Sample Size Determination for Some Common Nonparametric Tests, JASA 1987).
     """
-    return None if probability == 0.5 else ceil(sum(QUANTILES) ** 2 / (6 * (probability - 0.5) ** 2))
+    if probability == 0.5:
+        return None
+    level = 1 - (1 - CONFIDENCE) / (2 * pairs)
+    quantiles = NormalDist().inv_cdf(level) + NormalDist().inv_cdf(POWER)
+    return ceil(quantiles**2 / (6 * (probability - 0.5) ** 2))
 
 
 def first_reaching(success: Sequence[float], positions: Sequence[float], threshold: float) -> float:

@@ -20,7 +20,7 @@ from hgpo_gym.analysis.report.intervals import (
     typical_of_strata,
 )
 from hgpo_gym.analysis.report.load import PARTS, Comparison, Run
-from hgpo_gym.analysis.report.outcome import SCORES, optimizer_steps, tells_apart
+from hgpo_gym.analysis.report.outcome import SCORES, SIGNIFICANCE, optimizer_steps, tells_apart
 
 
 def success(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Section:
@@ -60,7 +60,9 @@ def ranks(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Secti
     columns = (Column("algorithm"), *(Column(f"mean rank {name}", "number") for name in by_score))
     caption = (
         "The rank of the interquartile mean among those of the comparison, 1 the best, equal ones sharing theirs; its "
-        "mean over the comparisons. The interval is over training seeds: runs are resampled, and ranked again."
+        "mean over the comparisons. In brackets the best and the worst rank that the runs leave open: below those that "
+        "are surely better, above those that are surely worse (p < 0.05 by shuffling runs, corrected for the pairs of "
+        "the comparison)."
     )
     return Section("Ranks", [Table("ranks", caption, columns, rows)], headline=True)
 
@@ -119,33 +121,66 @@ def cost(comparisons: Sequence[Comparison]) -> Section:
 def mean_ranks(scores: Sequence[Sequence[np.ndarray]]) -> Estimate:
     """float64[algorithms]: the mean over the comparisons of the rank of each one's interquartile mean.
 
+    Its interval holds the ranks that the runs leave open: in each comparison from one after all that are surely better
+    to one before all that are surely worse, see `pair_p_values`. (Resampled runs would tell too much: where algorithms
+    are close, their ranks are drawn to the middle.)
+
     Args:
         scores: for each comparison, for each algorithm, a number for each run.
+
+    Raises:
+        ValueError: comparisons of different numbers of algorithms.
     """
+    if len({len(own) for own in scores}) > 1:
+        raise ValueError(f"mean_ranks: comparisons of {[len(own) for own in scores]} algorithms have no common rank.")
+    value = _ranks(np.array([[interquartile_mean(sample) for sample in own] for own in scores])).mean(axis=0)
+    runs = min(len(sample) for own in scores for sample in own)
+    if runs < 2:
+        return Estimate(value, None, None, runs)
+    better = np.array([_surely_better(own) for own in scores])
+    low, high = 1 + better.sum(axis=2), better.shape[-1] - better.sum(axis=1)
+    return Estimate(value, low.mean(axis=0), high.mean(axis=0), runs)
 
-    def statistic(*resampled: np.ndarray) -> np.ndarray:
-        means = np.stack([interquartile_mean(sample) for sample in resampled])
-        means = means.reshape(len(scores), -1, *means.shape[1:])
-        return _ranks(means).mean(axis=0)
 
-    return bootstrap([sample for own in scores for sample in own], statistic)
+def pair_p_values(scores: Sequence[np.ndarray]) -> dict[tuple[int, int], float]:
+    """Of every two algorithms of a comparison, by their numbers, the p of `permutation_p_value`, corrected for how many
+    pairs there are.
+
+    Args:
+        scores: for each algorithm a number for each run, of which there are two or more.
+    """
+    pairs = list(combinations(range(len(scores)), 2))
+    p_values = corrected_p_values([permutation_p_value(scores[one], scores[other]) for one, other in pairs])
+    return dict(zip(pairs, p_values.tolist(), strict=True))
 
 
 def best_against_each(scores: Mapping[str, np.ndarray]) -> list[str]:
     """Whether the algorithm with the highest interquartile mean is better than each of the others, a sentence each.
 
-    Judged by p corrected for how many there are.
+    Judged by p corrected for all pairs, since which one is the best was looked for among them.
 
     Args:
         scores: of each algorithm, a number for each run.
     """
     best = max(scores, key=lambda label: float(interquartile_mean(scores[label])))
-    others = {label: own for label, own in scores.items() if label != best}
-    p_values = corrected_p_values([permutation_p_value(scores[best], own) for own in others.values()])
+    labels = [label for label, own in scores.items() if len(own) > 1]
+    p_values = pair_p_values([scores[label] for label in labels])
+    corrected = {frozenset(labels[number] for number in pair): p for pair, p in p_values.items()}
     return [
-        _sentence(best, scores[best], label, own, p)
-        for (label, own), p in zip(others.items(), p_values.tolist(), strict=True)
+        _sentence(best, scores[best], label, own, corrected.get(frozenset((best, label))), len(p_values))
+        for label, own in scores.items()
+        if label != best
     ]
+
+
+def _surely_better(scores: Sequence[np.ndarray]) -> np.ndarray:
+    """bool[algorithms, algorithms]: whether the second is surely better than the first."""
+    better = np.zeros((len(scores), len(scores)), dtype=np.bool_)
+    for pair, p in pair_p_values(scores).items():
+        if p < SIGNIFICANCE:
+            one, other = pair if probability_of_improvement(*(scores[number] for number in pair)) < 0.5 else pair[::-1]
+            better[one, other] = True
+    return better
 
 
 def _ranks(scores: np.ndarray) -> np.ndarray:
@@ -161,15 +196,15 @@ def _entry(estimate: Estimate, row: int) -> Estimate:
     return Estimate(estimate.value[row], low, high, estimate.runs)
 
 
-def _sentence(best: str, scores: np.ndarray, other: str, others: np.ndarray, p: float) -> str:
+def _sentence(best: str, scores: np.ndarray, other: str, others: np.ndarray, p: float | None, pairs: int) -> str:
     estimate = improvement(scores, others)
     seeds = min(len(scores), len(others))
-    if seeds < 2:
+    if p is None:
         return f"one seed does not tell {best} and {other} apart."
     probability = write(estimate, "probability")
     if tells_apart(estimate, p):
         return f"{best} beats {other} with probability {probability}, at {seeds} seeds."
-    needed = runs_to_tell(float(estimate.value))
+    needed = runs_to_tell(float(estimate.value), pairs)
     more = "" if needed is None else f"; if that is the truth, it would take about {max(needed, seeds + 1):,}"
     return f"{seeds} seeds do not tell {best} and {other} apart (probability {probability}){more}."
 
