@@ -35,8 +35,9 @@ from hgpo_gym.analysis.report.standings import best_against_each, mean_ranks
 from hgpo_gym.suggest import unknown_name
 
 BLOCK = re.compile(r"(?<=<!-- league: )(.+?)( -->\n).*?(?=<!-- end -->)", flags=re.DOTALL)
-DIFFERENCE = re.compile(r"(-?\d+\.\d)\*?(?:\s+points)?\s+\((-?\d+\.\d)\s+to\s+(-?\d+\.\d)\)")
-"""As a sentence has it, maybe over the end of a line: its mean, and the ends of its interval."""
+DIFFERENCE = re.compile(r"(-?\d+\.\d)\*?(?:\s+points)?(?:\s+\(|,\s+)(-?\d+\.\d)\s+to\s+(-?\d+\.\d)\b")
+"""As a sentence has it, maybe over the end of a line: its mean, and the ends of its interval, in brackets or, inside
+brackets, after a comma."""
 
 COLUMNS = {"while training": "while_training", "in the end": "final"}
 """Of the CSV, by the name of a score."""

@@ -302,7 +302,7 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path, capsys):
     league_page.main([str(page), str(rows), "--only", "shop", "maze"])
     assert (
         "| algorithm | seeds | while training | in the end |\n| --- | --- | --- | --- |\n"
-        "| `grpo` | 2 | -30.0 (-40.0 to -20.0) | 0.0 (0.0 to 0.0) |\n" in page.read_text()
+        "| `grpo` | 2 | -30.0 (-157.1 to 97.1) | 0.0 (0.0 to 0.0) |\n" in page.read_text()
     )
     assert "No algorithm differs from another." in page.read_text()
     page.write_text(
@@ -311,7 +311,7 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path, capsys):
     )
     league_page.main([str(page), str(rows)])
     assert "| algorithm | maze |\n| --- | --- |\n| `only_here` | 39.0 |\n" in page.read_text()
-    assert "| `hgpo` | 2 | 50.0 (40.0 to 60.0) |" in page.read_text()
+    assert "| `hgpo` | 2 | 50.0 (-77.1 to 177.1) |" in page.read_text()
     assert page.read_text().count("only_here") == 1
     page.write_text("<!-- league: hgpo less grpo; only_here less hgpo -->\n<!-- end -->\n")
     league_page.main([str(tmp_path / "other.md"), str(page), str(rows)])
@@ -336,12 +336,13 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path, capsys):
     with pytest.raises(ValueError, match=r"Unknown environment 'mase'. Did you mean 'maze'\?"):
         league_page.main([str(page), str(rows), "--only", "mase"])
     found = league_page.differences_in(
-        "It is 30.0 points\n(30.0 to 30.0) ahead, and -10.0* (-10.0 to -10.0); 4 (1 to 5)."
+        "It is 30.0 points\n(30.0 to 30.0) ahead, and -10.0* (-10.0 to -10.0); 4 (1 to 5); level (0.1,\n-0.2 to 0.3)."
     )
-    assert found == [(30.0, 30.0, 30.0), (-10.0, -10.0, -10.0)]
+    assert found == [(30.0, 30.0, 30.0), (-10.0, -10.0, -10.0), (0.1, -0.2, 0.3)]
     league = league_page.League([rows])
-    assert all(league.tells(*difference) for difference in found)
-    across = (-60.0, -70.0, -50.0)  # GRPO in the shop less HGPO in the maze
+    assert all(league.tells(*difference) for difference in found[:2])
+    assert not league.tells(*found[2])
+    across = (-60.0, -187.1, 67.1)  # GRPO in the shop less HGPO in the maze
     assert league.tells(*across)
     assert not league_page.League([rows], ["maze"]).tells(*across)
     assert not league.tells(30.0, 30.0, 30.1)
@@ -475,11 +476,12 @@ def test_the_pages_on_the_league_are_those_of_its_runs(page, results, only):
 
 @pytest.mark.parametrize(("page", "results", "only"), PAGES)
 def test_a_difference_in_a_sentence_is_one_that_runs_tell(page, results, only):
-    """Of the page, of its tables, of another page, of two kinds of keys; or it stands in benchmarks/README.md, whose
-    runs differ."""
+    """Of the page, of its tables or those of two settings, of another page, of two kinds of keys; or it stands in
+    benchmarks/README.md, whose runs differ."""
     text = (ROOT / "docs" / page).read_text()
     sentences = league_page.BLOCK.sub("", text)
-    tables = "".join(block[0] for block in league_page.BLOCK.finditer(text))
+    of_settings = (ROOT / "docs" / "league_silent.md").read_text()
+    tables = "".join(block[0] for block in league_page.BLOCK.finditer(text + of_settings))
     elsewhere = {
         (sign * value, *sorted((sign * low, sign * high)))
         for value, low, high in league_page.differences_in((ROOT / "benchmarks" / "README.md").read_text() + tables)
