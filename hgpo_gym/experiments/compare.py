@@ -99,8 +99,8 @@ def _jobs(jobs: int | None, runs: Collection[PlannedRun], gpus: Collection[str])
 
 
 def _at_least_one(jobs: int) -> int:
-    if jobs < 1:
-        raise ValueError(f"jobs={jobs}: must be 0 or more, or null for as many as fit.")
+    if not isinstance(jobs, int) or jobs < 1:
+        raise ValueError(f"jobs={jobs}: must be 0 or more, a whole number, or null for as many as fit.")
     return jobs
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hgpo_gym.experiments.compare import train_and_report
-from hgpo_gym.experiments.plan import PlannedRun, of_every_run, plan
+from hgpo_gym.experiments.plan import PlannedRun, as_list, of_every_run, plan
 from hgpo_gym.experiments.pool import Train
 from hgpo_gym.progress import Progress
 from hgpo_gym.suggest import unknown_name
@@ -36,14 +36,17 @@ def run_league(config: Mapping[str, Any], overrides: Sequence[str], train: Train
     train_and_report(runs, config, train, progress)
 
 
-def environments(listed: Sequence[Mapping[str, Any]], only: Sequence[str] | None = None) -> dict[str, list[str]]:
-    """What `environments` means: the overrides of each, by its name; with `only`, of those that it names.
+def environments(
+    listed: Mapping[str, Any] | Sequence[Mapping[str, Any]], only: str | Sequence[str] | None = None
+) -> dict[str, list[str]]:
+    """What `environments` means: the overrides of each, by its name; with `only`, of those that it names. Either may be
+    one alone, without a list.
 
     Raises:
         ValueError: none, one without a name, a name twice, settings that are the league's, or a name that none has.
     """
     found: dict[str, list[str]] = {}
-    for entry in listed or ():
+    for entry in as_list(listed):
         if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
             raise ValueError(f"environments: {entry} has no name. Write {{name: my_maze, env: signpost_maze}}.")
         if entry["name"] in found:
@@ -52,10 +55,13 @@ def environments(listed: Sequence[Mapping[str, Any]], only: Sequence[str] | None
         found[entry["name"]] = of_every_run(own)
     if not found:
         raise ValueError(f"environments={listed}: name at least one, [{{name: my_maze, env: signpost_maze}}].")
-    for name in only or ():
+    chosen = list(found) if only is None else [str(name) for name in as_list(only)]
+    if not chosen:
+        raise ValueError(f"only={only}: name at least one environment of the league, or null for all of them.")
+    for name in chosen:
         if name not in found:
             raise ValueError(unknown_name("environment of the league", name, found))
-    return {name: own for name, own in found.items() if only is None or name in only}
+    return {name: own for name, own in found.items() if name in chosen}
 
 
 def _word(value: Any) -> str:
