@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hgpo_gym.config.compose import ConfigError
 from hgpo_gym.experiments.compare import train_and_report
 from hgpo_gym.experiments.plan import PlannedRun, as_list, of_every_run, plan
 from hgpo_gym.experiments.pool import Train
@@ -25,28 +26,39 @@ def run_league(config: Mapping[str, Any], overrides: Sequence[str], train: Train
         progress: where it and the results are shown.
 
     Raises:
-        ValueError: see `environments` and `plan`.
+        ValueError: see `environments` and `plan`, or the command sets an `env` where an environment has its own.
         NotComparableError, RunFailedError: see `run_comparison`.
     """
     out, shared = Path(config["out"]), of_every_run(overrides)
     runs: list[PlannedRun] = []
     for name, own in environments(config["environments"], config["only"]).items():
-        runs += plan(config["algos"], config["seeds"], out / name, [*own, f"env_name={name}", *shared])
+        _check_env(name, own, shared)
+        try:
+            runs += plan(config["algos"], config["seeds"], out / name, [*own, f"env_name={name}", *shared])
+        except ConfigError as error:
+            raise ConfigError(f"In the league's environment {name!r}, which sets {' '.join(own)}: {error}") from error
     runs.sort(key=lambda run: run.settings.seed)
     train_and_report(runs, config, train, progress)
 
 
-def environments(
-    listed: Mapping[str, Any] | Sequence[Mapping[str, Any]], only: str | Sequence[str] | None = None
-) -> dict[str, list[str]]:
-    """What `environments` means: the overrides of each, by its name; with `only`, of those that it names. Either may be
-    one alone, without a list.
+def _check_env(name: str, own: Sequence[str], shared: Sequence[str]) -> None:
+    """Raises ValueError where the command would put another environment in the place of one of the league."""
+    theirs, given = ([word for word in words if word.startswith("env=")] for words in (own, shared))
+    if theirs and given and theirs[-1] != given[-1]:
+        raise ValueError(
+            f"{given[-1]}: the league's environment {name!r} has its own, {theirs[-1]}. To play yours, list it: "
+            f"'environments=[{{name: mine, env: {given[-1].removeprefix('env=')}}}]'."
+        )
+
+
+def environments(listed: Sequence[Mapping[str, Any]], only: str | Sequence[str] | None = None) -> dict[str, list[str]]:
+    """What `environments` means: the overrides of each, by its name; with `only`, of those that it names.
 
     Raises:
         ValueError: none, one without a name, a name twice, settings that are the league's, or a name that none has.
     """
     found: dict[str, list[str]] = {}
-    for entry in as_list(listed):
+    for entry in listed or ():
         if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
             raise ValueError(f"environments: {entry} has no name. Write {{name: my_maze, env: signpost_maze}}.")
         if entry["name"] in found:
