@@ -154,6 +154,25 @@ def test_mistakes_are_named_with_a_remedy(overrides, message, capsys, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("out", ["file/below", "file"])
+@pytest.mark.parametrize("command", ["compare", "league"])
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_starts(command, out, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as ended:
+        main([command, "warmstart.source=expert", "algos=grpo", "seeds=1", "jobs=1", f"out={tmp_path / out}"])
+    assert ended.value.code == 2
+    assert f"{tmp_path / 'file'} is not a folder. Choose another folder by out=..." in capsys.readouterr().err
+    assert not (tmp_path / "cache").exists()
+
+
+def test_commands_alone_imitate_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
+    main(["compare", "warmstart.source=expert", "seeds=1", "algos=grpo", "jobs=0", f"out={tmp_path / 'out'}"])
+    assert capsys.readouterr().out.startswith("hgpo-gym train warmstart.source=expert algo=grpo seed=0 ")
+    assert not (tmp_path / "cache").exists()
+
+
 def test_an_algorithm_can_compete_with_itself(capsys, tmp_path):
     algos = "algos=[gigpo,{name:hgpo,history_length:0},{name:hgpo,history_length:1,base_group:true}]"
     status, out, err = compare(capsys, algos, "trainer.iterations=1", f"out={tmp_path}")
@@ -171,7 +190,6 @@ def test_a_number_of_seeds_means_the_first_ones():
 
 def test_an_algorithm_alone_needs_no_list():
     assert variants("grpo") == variants(["grpo"])
-    assert variants({"name": "hgpo", "history_length": 1}) == variants([{"name": "hgpo", "history_length": 1}])
 
 
 LONGER = ["algos=[grpo,hgpo]", "seeds=2", "trainer.iterations=30", "checkpoint.every=4"]

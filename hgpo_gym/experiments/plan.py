@@ -184,9 +184,9 @@ def _words(value: Any) -> str:
     return str(value)
 
 
-def variants(algos: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]) -> list[Variant]:
+def variants(algos: str | Sequence[str | Mapping[str, Any]]) -> list[Variant]:
     """What `algos` means: names, or mappings with a `name`, or a `recipe`, options of that algorithm, and choices of
-    other groups: {name: hgpo, history_length: 1, objective: gspo}, {recipe: dapo}. One alone needs no list.
+    other groups: {name: hgpo, history_length: 1, objective: gspo}, {recipe: dapo}. One name alone needs no list.
 
     Raises:
         ValueError: none, one without a name, or one twice.
