@@ -390,6 +390,13 @@ def test_missing_games_say_how_to_get_them(tmp_path: Path) -> None:
         assert str(caught.value) == expected
 
 
+def test_a_split_that_the_data_lacks_says_which_there_are(alfworld_data: Path) -> None:
+    with pytest.raises(
+        FileNotFoundError, match=r"under train \(of .*/json_2\.1\.1, valid_seen, valid_train can be played\)"
+    ):
+        find_games(alfworld_data, "train")
+
+
 def test_splits_are_joined_and_the_first_of_a_list_is_taken(alfworld_data: Path) -> None:
     joined = find_games(alfworld_data, "valid_seen+valid_train")
     assert (len(joined.task_ids), joined.split) == (340, "valid_seen+valid_train")

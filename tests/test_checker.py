@@ -68,6 +68,12 @@ class OneTaskAsText(Walk):
         self.task_ids = "left to right"
 
 
+class EmptyTasks(Walk):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.task_ids = ()
+
+
 class SetOfTasks(Walk):
     def __init__(self, **options):
         super().__init__(**options)
@@ -301,6 +307,7 @@ MISTAKES = {
     NoTakeAction: "NoTakeAction lacks the method take_action",
     ReturnsNothing: r"ReturnsNothing.take_action\('.*'\) must return a Turn; it returned None",
     OneTaskAsText: r"task_ids is the one text 'left to right': write \('left to right',\)",
+    EmptyTasks: "hgpo_gym_tests/Checked-v0 has no task in the split 'train'.* let task_ids list every task",
     SetOfTasks: "task_ids is a set, which has no fixed order",
     OrderOfASet: "Another process lists the same tasks in another order: make task_ids from content alone, and sort",
     HashedTasks: "Another process lists other tasks",

@@ -16,7 +16,7 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.cli.main import main
 from hgpo_gym.config import choices
 from hgpo_gym.config.compose import load_config, load_run
-from hgpo_gym.experiments.plan import NotComparableError, check_comparable, seed_list
+from hgpo_gym.experiments.plan import NotComparableError, check_comparable, seed_list, variants
 from hgpo_gym.experiments.pool import train_all
 from hgpo_gym.trainers.run_directory import read_config, read_metrics, read_summary
 from tests.endings import WAYS, end_as_told
@@ -130,7 +130,10 @@ def snapshot(out):
     [
         (["seeds=[0,0]"], "seeds=[0, 0]: give different whole numbers"),
         (["seeds=0"], "seeds=0: give different whole numbers"),
+        (["seeds=1.5"], "seeds=1.5: give different whole numbers, seeds=[0,1,2], or how many: seeds=3."),
+        (["seeds=[[0]]"], "seeds=[[0]]: give different whole numbers"),
         (["jobs=-1"], "jobs=-1: must be 0 or more"),
+        (["jobs=two"], "jobs=two: must be 0 or more, a whole number, or null for as many as fit."),
         (
             ["distributed=ddp"],
             "distributed=ddp: a comparison trains every run in one process. Set distributed=none, or jobs=0",
@@ -138,6 +141,8 @@ def snapshot(out):
         (["seed=3"], "seed=... is set for every run: choose by algos=, seeds= and out=."),
         (["trainer.iterations=0"], "trainer.iterations=0: a comparison needs at least 1."),
         (["algos=[hgpo,{name:hgpo}]"], "algos=['hgpo', 'hgpo']: give at least one, and each of them once."),
+        (["algos=grpa"], "Unknown algo 'grpa'. Did you mean 'grpo'?"),
+        (["algos=[grpo,5]"], "Unknown algo '5'."),
         (["algos=[{alpha:2}]"], "algos: {'alpha': 2} names no algorithm."),
         (["algos=[{name:hgpo,histry_length:1}]"], "Did you mean 'algo.history_length'?"),
     ],
@@ -147,6 +152,25 @@ def test_mistakes_are_named_with_a_remedy(overrides, message, capsys, tmp_path):
     assert status == 2
     assert message in err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("out", ["file/below", "file"])
+@pytest.mark.parametrize("command", ["compare", "league"])
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_starts(command, out, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as ended:
+        main([command, "warmstart.source=expert", "algos=grpo", "seeds=1", "jobs=1", f"out={tmp_path / out}"])
+    assert ended.value.code == 2
+    assert f"{tmp_path / 'file'} is not a folder. Choose another folder by out=..." in capsys.readouterr().err
+    assert not (tmp_path / "cache").exists()
+
+
+def test_commands_alone_imitate_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
+    main(["compare", "warmstart.source=expert", "seeds=1", "algos=grpo", "jobs=0", f"out={tmp_path / 'out'}"])
+    assert capsys.readouterr().out.startswith("hgpo-gym train warmstart.source=expert algo=grpo seed=0 ")
+    assert not (tmp_path / "cache").exists()
 
 
 def test_an_algorithm_can_compete_with_itself(capsys, tmp_path):
@@ -162,6 +186,10 @@ def test_an_algorithm_can_compete_with_itself(capsys, tmp_path):
 def test_a_number_of_seeds_means_the_first_ones():
     assert seed_list(4) == [0, 1, 2, 3]
     assert seed_list([7, 2]) == [7, 2]
+
+
+def test_an_algorithm_alone_needs_no_list():
+    assert variants("grpo") == variants(["grpo"])
 
 
 LONGER = ["algos=[grpo,hgpo]", "seeds=2", "trainer.iterations=30", "checkpoint.every=4"]

@@ -210,6 +210,32 @@ def test_unknown_ids_tasks_and_taken_names_are_refused():
         register(MAZE, SignpostMazeEnv, max_episode_steps=1, description="")
 
 
+class Halved(Echo):
+    """Lists no task of a split that it does not know."""
+
+    def __init__(self, *, split="train", render_mode=None):
+        super().__init__(render_mode=render_mode)
+        self.split, self.task_ids = split, {"train": ("cat",), "test": ("dog",)}.get(split, ())
+
+
+register("hgpo_gym_tests/Halved-v0", Halved, max_episode_steps=10, description="for tests")
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        (make, "hgpo_gym_tests/Halved-v0"),
+        (lambda id, **options: TextVectorEnv(id, num_tasks=2, **options), "hgpo_gym_tests/Halved-v0"),
+        (lambda id, **options: TextVectorEnv(id, num_tasks=2, workers=1, **options), "hgpo_gym_tests/Halved-v0"),
+        (lambda id, **options: gymnasium.make(id, **options).reset(), "hgpo_gym_tests/Halved-v0"),
+        (lambda _, **options: Halved(**options).reset(), "Halved"),
+    ],
+)
+def test_an_environment_without_tasks_is_refused(how, name):
+    with pytest.raises(ValueError, match=f"{name} has no task in the split 'tran': set another split or other options"):
+        how("hgpo_gym_tests/Halved-v0", split="tran")
+
+
 def test_a_step_after_the_end_or_of_another_type_is_refused():
     env = SignpostMazeEnv()
     env.reset()

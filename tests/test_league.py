@@ -529,6 +529,8 @@ def test_some_of_the_environments_can_be_played_alone(tmp_path, capsys):
     main(["league", *words])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("env_name=")[1].split(" ")[0] for line in lines] == ["halls", "plates"] * 2
+    main(["league", *words, "only=halls"])
+    assert capsys.readouterr().out.splitlines() == lines[::2]
     with pytest.raises(SystemExit):
         main(["league", *words, "only=[hall]"])
     assert "Unknown environment of the league 'hall'. Did you mean 'halls'?" in capsys.readouterr().err
@@ -548,13 +550,24 @@ def test_commands_for_a_scheduler_name_every_run(tmp_path, capsys):
     [
         ("environments=[]", r"environments=\[\]: name at least one"),
         ("environments=[{env: sokoban}]", r"\{'env': 'sokoban'\} has no name"),
+        (
+            "environments=[{name: a, env.slpi: 1}]",
+            "environment 'a', which sets env.slpi=1: Unknown config key 'env.slpi'",
+        ),
         ("environments=[{name: a},{name: a, env.sections: 1}]", "two are called 'a'"),
         ("environments=[{name: a, seed: 1}]", "seed=... is set for every run"),
+        ("only=[]", r"only=\[\]: name at least one environment of the league, or null"),
     ],
 )
 def test_environments_that_cannot_be_are_refused(tmp_path, override, message):
     words = [*SMALL, override, f"out={tmp_path}"]
     with pytest.raises(ValueError, match=message):
+        run_league(load_config("league", words), words, None, Progress())
+
+
+def test_an_environment_for_all_is_refused_where_they_have_their_own(tmp_path):
+    words = ["env=frozen_lake", f"out={tmp_path}", "algos=grpo", "seeds=1"]
+    with pytest.raises(ValueError, match="env=frozen_lake: the league's environment 'halls' has its own, env=signpost"):
         run_league(load_config("league", words), words, None, Progress())
 
 

@@ -119,6 +119,12 @@ def test_it_is_registered_when_it_is_imported_before_hgpo_gym_too(site):
     assert "You are on floor" in result.stdout, result.stderr
 
 
+def test_it_refuses_a_split_that_it_does_not_have(site):
+    code = "import dark_lift, gymnasium; gymnasium.make('dark_lift/DarkLift-v0', split='tran')"
+    result = python("-c", code, path=[site])
+    assert "ValueError: Unknown split 'tran'. Did you mean 'train'?" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

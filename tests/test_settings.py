@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from hgpo_gym.cli.main import main
-from hgpo_gym.config.compose import load_config, load_run
+from hgpo_gym.config.compose import ConfigError, load_config, load_run
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.models.language_model import LanguageModel
 from hgpo_gym.trainers.models.table import TableModel
@@ -188,6 +188,11 @@ def test_a_file_of_ones_own_that_is_missing_or_broken_is_refused(code, message, 
     assert message in said
     assert "Traceback" not in said
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_mistyped_group_of_choices_gets_the_nearest_one():
+    with pytest.raises(ConfigError, match=r"Unknown config key 'leage'\. Did you mean 'league'\?"):
+        load_config("league", ["leage=mazes"])
 
 
 def test_plugins_are_a_list(capsys):

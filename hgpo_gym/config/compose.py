@@ -125,7 +125,7 @@ def _compose(command: str, overrides: Sequence[Override]) -> DictConfig:
     folders = _folders_of_packages()
     with initialize_config_dir(str(choices.FOLDER), version_base="1.3"):
         chosen = [str(item.input_line) for item in overrides if item.key_or_group in choices.choices()]
-        _check_keys(overrides, compose(command, [*folders, *chosen]))
+        _check_keys(command, overrides, compose(command, [*folders, *chosen]))
         return compose(command, [*folders, *(str(item.input_line) for item in overrides)])
 
 
@@ -187,8 +187,8 @@ def _check_groups(command: str, overrides: Sequence[Override]) -> None:
             raise ConfigError(unknown_name(group, override.value(), known[group]) + hint)
 
 
-def _check_keys(overrides: Sequence[Override], config: DictConfig) -> None:
-    known = list(_keys(config))
+def _check_keys(command: str, overrides: Sequence[Override], config: DictConfig) -> None:
+    known = list(dict.fromkeys([*_keys(config), *sorted(choices.groups_of(command))]))
     for override in overrides:
         key = override.key_or_group
         if key in choices.choices() or override.is_add():

@@ -157,13 +157,15 @@ class TextEnv(gymnasium.Env[str, str]):
         """Begin an episode.
 
         Raises:
-            ValueError: an option or a `task_id` that does not exist.
+            ValueError: an option or a `task_id` that does not exist, or there is no task.
             TypeError: `begin_episode` returns no Turn.
         """
         super().reset(seed=seed)
         options = options or {}
         for name in options.keys() - self.reset_options:
             raise ValueError(unknown_name("reset option", name, sorted(self.reset_options)))
+        if not len(self.task_ids):
+            raise ValueError(no_tasks(self))
         self.task_id = self.choose_task(options)
         turn = self._checked(self.begin_episode(self.task_id), "begin_episode", self.task_id)
         if turn.task is None:
@@ -230,6 +232,15 @@ class TextEnv(gymnasium.Env[str, str]):
             "won": bool(turn.won),
             **turn.extras,
         }
+
+
+def no_tasks(env: TextEnv) -> str:
+    """What is said of an environment whose `task_ids` is empty."""
+    name = env.spec.id if env.spec else type(env).__name__
+    return (
+        f"{name} has no task in the split {env.split!r}: set another split or other options. If the environment is "
+        "yours, let task_ids list every task of the split, and refuse an unknown split."
+    )
 
 
 # A subclass without an __init__ of its own has this one's options, not "any".

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 import cloudpickle
 
-from hgpo_gym.envs.base import TextEnv
+from hgpo_gym.envs.base import TextEnv, no_tasks
 
 LIST_TASKS = """
 import json, pickle, sys, gymnasium
@@ -26,7 +26,7 @@ def check_task_ids(env: TextEnv) -> None:
         f"task_ids is a {type(env.task_ids).__name__}, which has no fixed order: make it a tuple or a list, sorted."
     )
     ids = list(env.task_ids)
-    assert ids, "task_ids is empty: list every task of the split."
+    assert ids, no_tasks(env)
     assert all(isinstance(task_id, str) and task_id for task_id in ids), "task_ids must be non-empty strings."
     assert len(set(ids)) == len(ids), f"task_ids has duplicates: {sorted({i for i in ids if ids.count(i) > 1})[:3]}."
     assert ids == list(env.task_ids), "task_ids changes from one look to the next: fix its order."

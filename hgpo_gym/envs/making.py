@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin
 import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
-from hgpo_gym.envs.base import TextEnv
+from hgpo_gym.envs.base import TextEnv, no_tasks
 from hgpo_gym.suggest import unknown_name
 
 
@@ -60,7 +60,8 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
     """`gymnasium.make` for text environments, with errors that name the nearest id or option.
 
     Raises:
-        ValueError: no such id or option, a value of another type, or one is missing that the environment needs.
+        ValueError: no such id or option, a value of another type, one is missing that the environment needs, or with
+            these options it has no task.
     """
     if id not in gymnasium.registry:
         raise ValueError(unknown_name("environment", id, sorted(ENVIRONMENTS)))
@@ -78,7 +79,10 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
     for name, default in option_defaults(id).items():
         if default is inspect.Parameter.empty and name not in given:
             raise ValueError(f"{id} needs the option {name}.")
-    return gymnasium.make(id, disable_env_checker=True, **options)
+    env = gymnasium.make(id, disable_env_checker=True, **options)
+    if isinstance(env.unwrapped, TextEnv) and not len(env.unwrapped.task_ids):
+        raise ValueError(no_tasks(env.unwrapped))
+    return env
 
 
 def _fits(value: Any, annotation: Any) -> bool:

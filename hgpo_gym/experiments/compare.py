@@ -26,8 +26,8 @@ class RunFailedError(RuntimeError):
 def run_comparison(config: Mapping[str, Any], overrides: Sequence[str], train: Train, progress: Progress) -> None:
     """Train every algorithm with every seed, then write the report on them into `out` and show its headlines.
 
-    Runs that are done are kept, runs that were broken off go on where they stopped. With `jobs=0` it trains nothing and
-    prints the commands of the runs that are not done.
+    Runs that are done are kept, runs that were broken off go on where they stopped. With `jobs=0` it trains nothing,
+    imitates nothing either, and prints the commands of the runs that are not done.
 
     Args:
         config: of the command `compare`.
@@ -53,6 +53,7 @@ def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], trai
 
     Raises:
         ValueError: a run of several processes, which is not trained here.
+        OSError: the folder of a run cannot be written; none is trained.
         RunFailedError: see above.
     """
     out, jobs = Path(config["out"]), config["jobs"]
@@ -63,14 +64,24 @@ def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], trai
         )
     if waiting := [run for run in runs if not run.done]:
         if jobs == 0:
-            _share_initial_weights(waiting, progress)
             print("\n".join(run.command for run in waiting))
             return
+        for run in waiting:
+            _check_can_be_written(run.settings.run_dir)
         with _launcher(config["launcher"], jobs, waiting, out) as (launch, at_a_time):
             _share_initial_weights(waiting, progress)
             _train(waiting, launch, at_a_time, train, progress)
     page = write_report([run.settings.run_dir for run in runs], out, console=progress.console)
     progress.line(f"Report: {page}")
+
+
+def _check_can_be_written(folder: Path) -> None:
+    """Raises OSError where a folder is not there and cannot be made, or cannot be written."""
+    path = folder.absolute()
+    there = next(place for place in (path, *path.parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        reason = "cannot be written" if there.is_dir() else "is not a folder"
+        raise OSError(f"Cannot write into {folder}: {there} {reason}. Choose another folder by out=...")
 
 
 def _share_initial_weights(runs: Collection[PlannedRun], progress: Progress) -> None:
@@ -99,8 +110,8 @@ def _jobs(jobs: int | None, runs: Collection[PlannedRun], gpus: Collection[str])
 
 
 def _at_least_one(jobs: int) -> int:
-    if jobs < 1:
-        raise ValueError(f"jobs={jobs}: must be 0 or more, or null for as many as fit.")
+    if not isinstance(jobs, int) or jobs < 1:
+        raise ValueError(f"jobs={jobs}: must be 0 or more, a whole number, or null for as many as fit.")
     return jobs
 
 

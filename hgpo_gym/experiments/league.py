@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hgpo_gym.config.compose import ConfigError
 from hgpo_gym.experiments.compare import train_and_report
-from hgpo_gym.experiments.plan import PlannedRun, of_every_run, plan
+from hgpo_gym.experiments.plan import PlannedRun, as_list, of_every_run, plan
 from hgpo_gym.experiments.pool import Train
 from hgpo_gym.progress import Progress
 from hgpo_gym.suggest import unknown_name
@@ -25,18 +26,32 @@ def run_league(config: Mapping[str, Any], overrides: Sequence[str], train: Train
         progress: where it and the results are shown.
 
     Raises:
-        ValueError: see `environments` and `plan`.
+        ValueError: see `environments` and `plan`, or the command sets an `env` where an environment has its own.
         NotComparableError, RunFailedError: see `run_comparison`.
     """
     out, shared = Path(config["out"]), of_every_run(overrides)
     runs: list[PlannedRun] = []
     for name, own in environments(config["environments"], config["only"]).items():
-        runs += plan(config["algos"], config["seeds"], out / name, [*own, f"env_name={name}", *shared])
+        _check_env(name, own, shared)
+        try:
+            runs += plan(config["algos"], config["seeds"], out / name, [*own, f"env_name={name}", *shared])
+        except ConfigError as error:
+            raise ConfigError(f"In the league's environment {name!r}, which sets {' '.join(own)}: {error}") from error
     runs.sort(key=lambda run: run.settings.seed)
     train_and_report(runs, config, train, progress)
 
 
-def environments(listed: Sequence[Mapping[str, Any]], only: Sequence[str] | None = None) -> dict[str, list[str]]:
+def _check_env(name: str, own: Sequence[str], shared: Sequence[str]) -> None:
+    """Raises ValueError where the command would put another environment in the place of one of the league."""
+    theirs, given = ([word for word in words if word.startswith("env=")] for words in (own, shared))
+    if theirs and given and theirs[-1] != given[-1]:
+        raise ValueError(
+            f"{given[-1]}: the league's environment {name!r} has its own, {theirs[-1]}. To play yours, list it: "
+            f"'environments=[{{name: mine, env: {given[-1].removeprefix('env=')}}}]'."
+        )
+
+
+def environments(listed: Sequence[Mapping[str, Any]], only: str | Sequence[str] | None = None) -> dict[str, list[str]]:
     """What `environments` means: the overrides of each, by its name; with `only`, of those that it names.
 
     Raises:
@@ -52,10 +67,13 @@ def environments(listed: Sequence[Mapping[str, Any]], only: Sequence[str] | None
         found[entry["name"]] = of_every_run(own)
     if not found:
         raise ValueError(f"environments={listed}: name at least one, [{{name: my_maze, env: signpost_maze}}].")
-    for name in only or ():
+    chosen = list(found) if only is None else [str(name) for name in as_list(only)]
+    if not chosen:
+        raise ValueError(f"only={only}: name at least one environment of the league, or null for all of them.")
+    for name in chosen:
         if name not in found:
             raise ValueError(unknown_name("environment of the league", name, found))
-    return {name: own for name, own in found.items() if only is None or name in only}
+    return {name: own for name, own in found.items() if name in chosen}
 
 
 def _word(value: Any) -> str:

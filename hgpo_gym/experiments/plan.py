@@ -110,10 +110,15 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
     Raises:
         ValueError: no seed, a seed twice, or something else.
     """
-    listed = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    if not listed or len(set(listed)) < len(listed) or not all(isinstance(seed, int) for seed in listed):
+    listed = list(range(seeds)) if isinstance(seeds, int) else as_list(seeds)
+    if not listed or not all(isinstance(seed, int) for seed in listed) or len(set(listed)) < len(listed):
         raise ValueError(f"seeds={seeds}: give different whole numbers, seeds=[0,1,2], or how many: seeds=3.")
     return listed
+
+
+def as_list(value: Any) -> list[Any]:
+    """A list as it is, anything else as the only entry of one."""
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def check_comparable(configs: Mapping[str, Mapping[str, Any]]) -> None:
@@ -179,16 +184,16 @@ def _words(value: Any) -> str:
     return str(value)
 
 
-def variants(algos: Sequence[str | Mapping[str, Any]]) -> list[Variant]:
+def variants(algos: str | Sequence[str | Mapping[str, Any]]) -> list[Variant]:
     """What `algos` means: names, or mappings with a `name`, or a `recipe`, options of that algorithm, and choices of
-    other groups: {name: hgpo, history_length: 1, objective: gspo}, {recipe: dapo}.
+    other groups: {name: hgpo, history_length: 1, objective: gspo}, {recipe: dapo}. One name alone needs no list.
 
     Raises:
         ValueError: none, one without a name, or one twice.
     """
     listed = []
-    for entry in algos:
-        options = {"name": entry} if isinstance(entry, str) else dict(entry)
+    for entry in as_list(algos):
+        options = dict(entry) if isinstance(entry, Mapping) else {"name": str(entry)}
         if "name" in options and "recipe" in options:
             raise ValueError(f"algos: {options} names an algorithm and a recipe, which has one: leave one out.")
         if "name" not in options and "recipe" not in options:

@@ -164,13 +164,14 @@ def _split_folder(root: Path, split: str) -> Path:
         if root.name in SPLITS and root.name != split:
             raise ValueError(f"{root} holds the split {root.name!r}, not {split!r}: set {option('split')}, or data.")
         return root
-    elif split not in SPLITS and base.is_dir():
-        present = sorted(entry.name for entry in base.iterdir() if entry.is_dir())
-        if present:
-            raise ValueError(f"{unknown_name('split', split, present)} (The folders in {base}.)")
+    present = sorted(entry.name for entry in base.iterdir() if _is_folder_of_games(entry)) if base.is_dir() else []
+    if present and split not in SPLITS:
+        raise ValueError(f"{unknown_name('split', split, present)} (The folders in {base}.)")
+    others = f" (of {base}, {', '.join(present)} can be played)" if present else ""
     raise FileNotFoundError(
-        f"ALFWorld games not found in {root}: expected **/{GAME_FILE} under {split}. Run 'hgpo-gym data alfworld', or "
-        f"set {option('data')} or $ALFWORLD_DATA to the folder that holds {VERSION_FOLDER}; or play generated games: "
+        f"ALFWorld games not found in {root}: expected **/{GAME_FILE} under {split}{others}. "
+        f"Run 'hgpo-gym data alfworld', or set {option('data')} or $ALFWORLD_DATA to the folder that holds "
+        f"{VERSION_FOLDER}; or play generated games: "
         f"{' or '.join(f'split={name!r}' for name in GENERATED_SPLITS)}."
     )
 
