@@ -624,7 +624,7 @@ def test_the_best_of_algorithms_that_do_not_differ_seldom_beats_another():
     """Which one is the best is looked for in the runs that are then tested."""
     random = np.random.default_rng(0)
     found = sum(
-        any(" beats " in told for told in best_against_each(dict(zip("abcdefgh", random.normal(size=(8, 10))))))
+        any(" beats " in told for told in best_against_each({name: random.normal(size=10) for name in "abcdefgh"}))
         for _ in range(60)
     )
     assert found <= 6

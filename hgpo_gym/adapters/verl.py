@@ -171,7 +171,10 @@ def _batch(rows: Sequence[Sequence[Mapping[str, Any]]], index: np.ndarray, real:
         step=np.array([step["step"] for _, step in described], dtype=np.int64),
         reward=np.array([step["reward"] for _, step in described], dtype=np.float64),
         context_keys=np.array([step["context_keys"] for _, step in described], dtype=np.int64),
-        **{"penalty": np.zeros(len(described)), **columns},
+        penalty=columns.get("penalty", np.zeros(len(described))),
+        action=columns.get("action"),
+        success=columns.get("success"),
+        final_keys=columns.get("final_keys"),
     )
 
 
