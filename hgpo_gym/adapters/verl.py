@@ -164,7 +164,9 @@ def _batch(rows: Sequence[Sequence[Mapping[str, Any]]], index: np.ndarray, real:
                 )
     groups = {uid: number for number, uid in enumerate(dict.fromkeys(index[row] for row, _ in described))}
     names = {name: number for number, name in enumerate(dict.fromkeys(step["trajectory"] for _, step in described))}
-    columns = {name: np.array([step[name] for _, step in described], dtype=OPTIONAL_FIELDS[name]) for name in optional}
+    columns: dict[str, np.ndarray] = {
+        name: np.array([step[name] for _, step in described], dtype=OPTIONAL_FIELDS[name]) for name in optional
+    }
     return StepBatch(
         group=np.array([groups[index[row]] for row, _ in described], dtype=np.int64),
         trajectory=np.array([names[step["trajectory"]] for _, step in described], dtype=np.int64),
