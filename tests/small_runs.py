@@ -1,6 +1,10 @@
 """Real runs that take a second: a table learns a short maze."""
 
+import os
+import signal
 from typing import Any
+
+import pytest
 
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.progress import Progress
@@ -33,6 +37,24 @@ def train(run_dir, *overrides, base=SETTINGS, progress=None):
     """A finished run in `run_dir`: the settings of `base`, and `overrides` on top. Returns its summary."""
     with Run(settings(run_dir, *overrides, base=base), progress or Progress()) as run:
         return run.train()
+
+
+class CtrlC(Progress):
+    """Presses it when a line says that so many iterations are done."""
+
+    def __init__(self, iteration):
+        super().__init__()
+        self.iteration = iteration
+
+    def line(self, text):
+        if text.split("/")[0].strip() == str(self.iteration):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def train_until(iteration, run_dir, *overrides, base=SETTINGS):
+    """The same run, broken off after an iteration: a checkpoint of it is there, and no end."""
+    with Run(settings(run_dir, *overrides, base=base), CtrlC(iteration)) as run, pytest.raises(KeyboardInterrupt):
+        run.train()
 
 
 def numbers(run_dir):

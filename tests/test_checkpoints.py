@@ -6,7 +6,9 @@ Processes are really killed, and the kernel itself refuses to write: by a limit 
 import json
 import os
 import random
+import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,7 +36,7 @@ from hgpo_gym.trainers.run_directory import RunDirectory, open_run, read_metrics
 from hgpo_gym.trainers.settings import RunSettings
 from tests import small_runs
 from tests.checks import killed_run
-from tests.small_runs import numbers, training_numbers
+from tests.small_runs import numbers, training_numbers, without_seconds
 
 SHORT = ["env.sections=1", "trainer.iterations=3", "checkpoint.every=1", "checkpoint.keep=1"]
 FILE_EVENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")
@@ -54,6 +56,10 @@ class Notes(Progress):
 
 def train(run_dir, *overrides, progress=None):
     return small_runs.train(run_dir, *SHORT, *overrides, progress=progress or Notes())
+
+
+def train_until(iteration, run_dir, *overrides):
+    small_runs.train_until(iteration, run_dir, *SHORT, *overrides)
 
 
 def killed_at(number, folder, act):
@@ -231,6 +237,49 @@ def test_what_resume_asks_for_is_a_checkpoint(tmp_path):
     with pytest.raises(FileExistsError, match="already holds a run"):
         open_run(settings["never"])
     assert train(tmp_path, "resume=must", "trainer.iterations=4")["iterations"] == 4
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("state", ["finished", "finished, checkpoints removed", "broken off"])
+def test_a_run_that_has_more_iterations_than_are_asked_for_is_refused_and_left_as_it_was(state, tmp_path):
+    if state == "broken off":
+        train_until(3, tmp_path, "trainer.iterations=6")
+    else:
+        train(tmp_path)
+    if "removed" in state:
+        shutil.rmtree(tmp_path / "checkpoints")
+    before = contents(tmp_path)
+    refusal = re.escape(
+        f"The run in {tmp_path} has 3 iterations already, more than trainer.iterations=2. Ask for at least 3, or name "
+        "another folder, run_dir=... (out=... of a comparison)."
+    )
+    with pytest.raises(ValueError, match=refusal):
+        train(tmp_path, "trainer.iterations=2", "resume=auto")
+    assert contents(tmp_path) == before
+
+
+def test_a_run_that_was_to_be_longer_can_end_where_it_was_broken_off(tmp_path, whole):
+    """Its checkpoint was saved without the evaluation of the end."""
+    train_until(3, tmp_path, "trainer.iterations=6")
+    train(tmp_path, "resume=auto")
+    assert numbers(tmp_path) == numbers(whole)
+    assert without_seconds(read_summary(tmp_path)) == without_seconds(read_summary(whole))
+
+
+@pytest.mark.parametrize("first", ["finished", "broken off"])
+def test_a_run_that_is_extended_has_the_numbers_of_one_that_was_as_long_from_the_start(first, tmp_path):
+    train(tmp_path / "long", "trainer.iterations=6")
+    if first == "broken off":
+        train_until(3, tmp_path / "short", "trainer.iterations=6")
+    train(tmp_path / "short", "resume=auto")
+    train(tmp_path / "short", "resume=auto", "trainer.iterations=6")
+    assert training_numbers(tmp_path / "short") == training_numbers(tmp_path / "long")
+    short, long = (without_seconds(read_summary(tmp_path / name)) for name in ("short", "long"))
+    assert [one for one in short["evaluations"] if one["iteration"] != 3] == long["evaluations"]
+    assert short["success_after"] == long["success_after"]
 
 
 def test_what_changes_no_numbers_may_change_when_a_run_goes_on(tmp_path, whole):

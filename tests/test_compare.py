@@ -20,7 +20,7 @@ from hgpo_gym.experiments.plan import NotComparableError, check_comparable, seed
 from hgpo_gym.experiments.pool import train_all
 from hgpo_gym.trainers.run_directory import read_config, read_metrics, read_summary
 from tests.endings import WAYS, end_as_told
-from tests.small_runs import MACHINE
+from tests.small_runs import MACHINE, train_until
 
 SMALL = ["model=tabular", "env.sections=2", "env.max_episode_steps=12", "evaluation.decoding_seeds=1", "jobs=2"]
 ROOT = Path(__file__).resolve().parents[1]
@@ -89,7 +89,9 @@ def test_runs_that_are_there_already_are_kept_continued_or_refused(capsys, tmp_p
     assert "trainer.learning_rate: 0.1 there, 0.5 now" in err
     status, _, err = compare(capsys, *options, "seeds=4", "trainer.iterations=1")
     assert status == 2
-    assert "trainer.iterations: 1 in what is asked for, grpo-seed1, grpo-seed2 and 2 more; 2 in grpo-seed0" in err
+    assert f"The run in {tmp_path}/grpo-seed0 has 2 iterations already, more than trainer.iterations=1." in err
+    assert snapshot(tmp_path) == before
+    assert not (tmp_path / "grpo-seed1").exists()
     assert compare(capsys, *options, "seeds=[0,3]", "trainer.iterations=3")[0] == 0
     assert [len(read_metrics(tmp_path / f"{algo}-seed3")) for algo in ("grpo", "hgpo")] == [3, 3]
     header, *lines = (tmp_path / "tables" / "runs.csv").read_text().splitlines()
@@ -97,6 +99,19 @@ def test_runs_that_are_there_already_are_kept_continued_or_refused(capsys, tmp_p
     assert [line.split(",")[:3] for line in lines] == [
         ["grpo", "0", "3"], ["grpo", "3", "3"], ["hgpo", "0", "3"], ["hgpo", "3", "3"]
     ]  # fmt: skip
+
+
+def test_a_run_that_was_broken_off_further_than_is_asked_for_is_not_reported(capsys, tmp_path):
+    options = ["algos=[grpo,hgpo]", "seeds=1", "evaluation.every=0", f"out={tmp_path}"]
+    train_until(3, tmp_path / "hgpo-seed0", "algo=hgpo", "evaluation.every=0", "trainer.iterations=4", base=SMALL[:-1])
+    status, _, err = compare(capsys, *options, "trainer.iterations=2")
+    assert status == 2
+    assert f"The run in {tmp_path}/hgpo-seed0 has 3 iterations already, more than trainer.iterations=2." in err
+    assert [path.name for path in tmp_path.iterdir()] == ["hgpo-seed0"]
+    assert read_config(tmp_path / "hgpo-seed0")["trainer"]["iterations"] == 4
+    assert compare(capsys, *options, "trainer.iterations=3")[0] == 0
+    for run in ("grpo-seed0", "hgpo-seed0"):
+        assert [one["iteration"] for one in read_summary(tmp_path / run)["evaluations"]] == [0, 3]
 
 
 def test_commands_for_a_scheduler_give_the_runs_that_the_comparison_then_finds(capsys, tmp_path, monkeypatch):

@@ -90,6 +90,15 @@ def test_runs_of_an_unfinished_league_are_compared_at_the_seeds_that_all_algorit
         league_runs.main([str(out), "--less", "gpo"])
 
 
+def test_a_league_with_fewer_iterations_than_its_runs_have_is_refused_and_left_as_it_was(tmp_path, capsys):
+    league(tmp_path, "algos=[hgpo]", "seeds=1")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(SystemExit):
+        league(tmp_path, "algos=[grpo,hgpo]", "seeds=1", "trainer.iterations=1")
+    assert f"The run in {tmp_path}/short/hgpo-seed0 has 2 iterations already" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 def test_how_episodes_end_is_told_of_the_evaluations_that_runs_have_kept(tmp_path, capsys):
     (run,) = league(tmp_path, "algos=[hgpo]", "seeds=1", "only=[long]", "evaluation.every=1")
     capsys.readouterr()

@@ -18,7 +18,8 @@ from hgpo_gym.analysis.report import figures, intervals, write_report
 from hgpo_gym.analysis.report.load import Comparison, comparisons, load_runs
 from hgpo_gym.analysis.report.outcome import contests_of, who_is_better
 from hgpo_gym.cli.main import main
-from tests.small_runs import numbers, train
+from tests.commands import run as run_command
+from tests.small_runs import numbers, train, train_until
 
 
 @pytest.fixture(scope="module")
@@ -460,6 +461,33 @@ def test_unfinished_runs_are_named_and_nothing_finished_is_an_error(runs, tmp_pa
         write_report([tmp_path / "broken"], tmp_path / "out")
     with pytest.raises(ValueError, match=r"threshold=80: a share .* \(0.8 is 80 %\)"):
         write_report([runs], tmp_path / "out", threshold=80)
+
+
+def test_a_run_that_is_being_extended_is_not_finished_until_its_new_end(tmp_path, capsys):
+    runs, broken = tmp_path / "runs", tmp_path / "runs" / "grpo-seed1"
+    every = {
+        runs / f"{algo}-seed{seed}": [f"algo={algo}", f"seed={seed}"] for algo in ("grpo", "hgpo") for seed in (0, 1)
+    }
+    longer = ["trainer.iterations=5", "resume=auto"]
+    for run, own in every.items():
+        train(run, *own, "trainer.iterations=2")
+        if run == broken:
+            train_until(3, run, *own, *longer)
+        else:
+            train(run, *own, *longer)
+    finished, unfinished = load_runs([runs])
+    assert {(run.path.name, len(run.metrics)) for run in finished} == {(run.name, 5) for run in every if run != broken}
+    assert unfinished == [broken]
+    write_report([runs], tmp_path / "out")
+    assert f"Not finished, and left out: {broken}." in (tmp_path / "out" / "report.md").read_text()
+    assert "3 of 5 iterations, not finished" in " ".join(run_command(capsys, "health", broken)[1].split())
+    with pytest.raises(FileNotFoundError, match=r"expected summary\.json, with the iterations of config\.yaml"):
+        load_runs([broken])
+    train(broken, *every[broken], *longer)
+    (comparison,) = comparisons(load_runs([runs])[0])
+    assert {label: [len(run.metrics) for run in own] for label, own in comparison.runs.items()} == {
+        "grpo": [5, 5], "hgpo": [5, 5]
+    }  # fmt: skip
 
 
 def test_text_of_runs_is_escaped(tmp_path):

@@ -10,7 +10,7 @@ from hgpo_gym.analysis.report.blocks import Block, Chapter, Column, Items, Parag
 from hgpo_gym.analysis.report.health import COURSE, NOTHING_WRONG, course_of
 from hgpo_gym.trainers.health import check_numbers, signs
 from hgpo_gym.trainers.metric_table import METRICS
-from hgpo_gym.trainers.run_directory import flatten, read_config, read_metrics
+from hgpo_gym.trainers.run_directory import finished_iterations, flatten, read_config, read_metrics
 from hgpo_gym.trainers.run_files import damage_named
 
 LEFT_OUT = ("iteration", "group_sizes", "steps_so_far", "seconds_so_far")
@@ -32,7 +32,7 @@ def health_of_run(run_dir: Path) -> Chapter:
     if not metrics:
         return Chapter("", "", [Section("", [Paragraph(f"{about}. There is nothing to judge by yet.")])])
     with damage_named(run_dir / "metrics.jsonl"):
-        return _judged(metrics, settings, about, finished=(run_dir / "summary.json").exists())
+        return _judged(metrics, settings, about, finished=bool(finished_iterations(run_dir)))
 
 
 def _judged(metrics: list[dict[str, Any]], settings: Mapping[str, Any], about: str, *, finished: bool) -> Chapter:

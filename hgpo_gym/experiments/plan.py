@@ -11,10 +11,10 @@ from hgpo_gym.config.compose import load_configs
 from hgpo_gym.trainers.run_directory import (
     COMPARED_GROUPS,
     MAY_DIFFER,
+    finished_iterations,
     flatten,
     open_run,
     read_config,
-    read_summary,
 )
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -44,10 +44,8 @@ class PlannedRun(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether it came to its end."""
-        folder = self.settings.run_dir
-        finished = read_summary(folder)["iterations"] if (folder / "summary.json").exists() else -1
-        return finished >= self.settings.trainer.iterations
+        """Whether it came to the end that is asked for."""
+        return finished_iterations(self.settings.run_dir) == self.settings.trainer.iterations
 
 
 def plan(
@@ -62,7 +60,8 @@ def plan(
         overrides: of every run.
 
     Raises:
-        ValueError: an unknown algorithm or setting, no iteration, or a run that is there already has other settings.
+        ValueError: an unknown algorithm or setting, no iteration, or a run that is there already has other settings or
+            more iterations.
         NotComparableError: the runs differ in more than the algorithm and the seed.
     """
     planned = []
@@ -83,7 +82,7 @@ def plan(
     recorded = {"what is asked for": planned[0].settings.resolved}
     for run in planned:
         folder = run.settings.run_dir
-        open_run(run.settings)  # what is there already must have the same settings
+        open_run(run.settings)  # what is there already must have the same settings, and not be further
         recorded[folder.name] = read_config(folder) if run.done else run.settings.resolved
     check_comparable(recorded)
     return planned

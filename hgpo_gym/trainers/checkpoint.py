@@ -80,8 +80,13 @@ class Checkpoints:
 
     def newest(self) -> Path | None:
         """The newest checkpoint, as it is."""
-        iterations = self._iterations()
-        return self._path(iterations[-1]) if iterations else None
+        iteration = self.newest_iteration
+        return None if iteration is None else self._path(iteration)
+
+    @property
+    def newest_iteration(self) -> int | None:
+        """The iteration of the newest checkpoint."""
+        return max(self._iterations(), default=None)
 
     def newest_sound(self, say: Callable[[str], None]) -> Path | None:
         """The newest checkpoint that is what was written, None if there is none at all.

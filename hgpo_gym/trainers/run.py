@@ -137,6 +137,8 @@ class Run:
                         if sign.iterations[0] == self.iteration:
                             self.progress.line(f"Warning: {sign}")
                     self.tick(self.iteration, iterations, f"success {metrics['success']:.0%}")
+                if self.evaluations[-1]["iteration"] < self.iteration:
+                    self._evaluate_late()
             except StoppedAtOnceError:
                 raise
             except KeyboardInterrupt:
@@ -197,8 +199,7 @@ class Run:
             last = self.iteration == self.settings.trainer.iterations
             every = self.settings.evaluation.every
             if last or (every and self.iteration % every == 0):
-                self.interrupts.doing = f"the evaluation after iteration {self.iteration}"
-                metrics |= {"evaluation_success": self._evaluate().success, "evaluation_fall": fall(self.evaluations)}
+                metrics |= self._evaluated()
             self.interrupts.doing = f"the checkpoint of iteration {self.iteration}"
             self.metrics.append(metrics)
             if self.processes.main:
@@ -207,6 +208,19 @@ class Run:
             if last or self.unsaved or due or self._best() == self.iteration:
                 self._save(last)
         return metrics
+
+    def _evaluate_late(self) -> None:
+        """Evaluate what a checkpoint has brought to the end: when it was saved, the run was to be longer."""
+        with self._finishing():
+            self.metrics[-1] |= self._evaluated()
+            if self.processes.main:
+                self.directory.restore_metrics(self.metrics)
+        self.progress.line(describe_iteration(self.metrics[-1], self.iteration))
+
+    def _evaluated(self) -> dict[str, float]:
+        """The metrics of an evaluation after this iteration."""
+        self.interrupts.doing = f"the evaluation after iteration {self.iteration}"
+        return {"evaluation_success": self._evaluate().success, "evaluation_fall": fall(self.evaluations)}
 
     @contextmanager
     def _keeping_failures(self, phase: str, iteration: int) -> Iterator[None]:

@@ -17,7 +17,7 @@ import yaml
 from hgpo_gym.files import append_line, write_whole, writing
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.loggers import Logger, MakeLogger
-from hgpo_gym.trainers.run_files import read_json, read_json_lines, read_yaml
+from hgpo_gym.trainers.run_files import damage_named, read_json, read_json_lines, read_yaml
 
 if TYPE_CHECKING:
     from hgpo_gym.trainers.settings import RunSettings
@@ -146,8 +146,31 @@ def read_launches(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def read_summary(run_dir: Path) -> dict[str, Any]:
-    """A finished run's summary.json."""
+    """A run's summary.json, of the last time that it came to an end."""
     return read_json(run_dir / "summary.json")
+
+
+def finished_iterations(run_dir: Path) -> int:
+    """The iterations of a run that has come to its end; 0 of one that has not, or that is to have more now.
+
+    Raises:
+        DamagedError: config.yaml, metrics.jsonl or summary.json is not what a run writes.
+    """
+    ended = _iterations_at_last_end(run_dir)
+    if not ended or not (run_dir / "config.yaml").exists():
+        return 0
+    with damage_named(run_dir / "config.yaml"):
+        wanted = read_config(run_dir)["trainer"]["iterations"]
+    return ended if ended == wanted == len(read_metrics(run_dir)) else 0
+
+
+def _iterations_at_last_end(run_dir: Path) -> int:
+    """Those that summary.json tells, 0 without one. It stays as it is while a run goes on to more."""
+    path = run_dir / "summary.json"
+    if not path.exists():
+        return 0
+    with damage_named(path):
+        return int(read_summary(run_dir)["iterations"])
 
 
 def read_config(run_dir: Path) -> dict[str, Any]:
@@ -170,17 +193,19 @@ def open_run(settings: "RunSettings") -> RunDirectory:
     Raises:
         FileExistsError: the directory holds a run and `resume` is never.
         FileNotFoundError: it holds no checkpoint and `resume` is must.
-        ValueError: it holds a run with other settings; each difference is named.
+        ValueError: it holds a run with other settings, each difference is named; or with more iterations than these.
     """
     run = RunDirectory(settings.run_dir)
     saved = run.path / "config.yaml"
-    begun = Checkpoints(run.checkpoint_path).newest() is not None
+    newest = Checkpoints(run.checkpoint_path).newest_iteration
+    begun = newest is not None
     if settings.resume == "never" and (begun or saved.exists()):
         raise FileExistsError(f"{run.path} already holds a run. Go on with it by resume=auto, or set another run_dir.")
     if settings.resume == "must" and not begun:
         raise FileNotFoundError(f"resume=must, but {run.checkpoint_path} holds no checkpoint: expected iteration_*.")
     if saved.exists():
         _check_same(read_config(run.path), settings.resolved, saved)
+    _check_not_beyond(max(newest or 0, _iterations_at_last_end(run.path)), settings)
     return run
 
 
@@ -206,4 +231,14 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -
         raise ValueError(
             f"The run in {path.parent} has other settings. Name another folder, run_dir=... (out=... of a "
             "comparison), or give it the same:\n" + "\n".join(different)
+        )
+
+
+def _check_not_beyond(reached: int, settings: "RunSettings") -> None:
+    """A run goes on from its newest checkpoint, and cannot end before it."""
+    wanted = settings.trainer.iterations
+    if reached > wanted:
+        raise ValueError(
+            f"The run in {settings.run_dir} has {reached} iterations already, more than trainer.iterations={wanted}. "
+            f"Ask for at least {reached}, or name another folder, run_dir=... (out=... of a comparison)."
         )

@@ -23,6 +23,7 @@ from hgpo_gym.trainers.run_directory import (
     COMPARED_GROUPS,
     MAY_DIFFER,
     NUMBERS_UNCHANGED,
+    finished_iterations,
     flatten,
     read_config,
     read_launches,
@@ -307,11 +308,12 @@ def load_runs(directories: Sequence[Path]) -> tuple[list[Run], list[Path]]:
     unfinished: list[Path] = []
     for directory in directories:
         found = sorted(path.parent for path in directory.rglob("config.yaml"))
-        done = [path for path in found if (path / "summary.json").exists() and read_metrics(path)]
+        done = [path for path in found if finished_iterations(path)]
         if not done:
             raise FileNotFoundError(
-                f"No finished run in {directory}: expected summary.json in it or in a folder below. "
-                "hgpo-gym train and compare write it when a run ends; resume=auto goes on with a run that did not."
+                f"No finished run in {directory}: expected summary.json, with the iterations of config.yaml, in it or "
+                "in a folder below. hgpo-gym train and compare write it when a run ends; resume=auto goes on with a "
+                "run that did not."
             )
         finished |= {path.resolve(): _load(path) for path in done}
         unfinished += [path for path in found if path not in done]
