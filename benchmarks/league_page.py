@@ -18,7 +18,6 @@ whether it still does.
 """
 
 import argparse
-import csv
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.league_runs import in_percent, in_points
+from benchmarks.league_runs import NO_SEED, check_lines, in_percent, in_points, lines_of
 from docs_site.markdown import table
 from hgpo_gym.analysis.report.intervals import Estimate, interquartile_mean, mean, typical
 from hgpo_gym.analysis.report.standings import best_against_each, mean_ranks
@@ -62,20 +61,22 @@ class League:
         only: these environments, in this order; empty: all.
 
     Raises:
-        ValueError: no such environment; no algorithm is in every environment.
+        ValueError: no such environment; no algorithm is in every environment; a run is there twice, or runs of an
+            environment have different numbers of iterations; a file has other columns.
     """
 
     def __init__(self, files: Sequence[Path], only: Sequence[str] = ()):
         self._files = files
         runs: dict[str, dict[str, list[dict[str, str]]]] = defaultdict(lambda: defaultdict(list))
-        for path in files:
-            with path.open(newline="", encoding="utf-8") as file:
-                for run in csv.DictReader(file):
-                    runs[run["environment"]][run["algorithm"]].append(run)
+        lines = [line for path in files for line in lines_of(path)]
+        for line in lines:
+            run = line.by_column
+            runs[run["environment"]][run["algorithm"]].append(run)
         for name in only:
             if name not in runs:
                 raise ValueError(unknown_name("environment", name, runs))
         runs = {name: runs[name] for name in only or runs}
+        check_lines(line for line in lines if line.cells[0] in runs)
         self._runs = runs
         self.environments = list(runs)
         self.algorithms = [name for name in next(iter(runs.values())) if all(name in own for own in runs.values())]
@@ -189,13 +190,13 @@ class League:
         )
 
     def _less(self, score: str, other: str) -> str:
-        """Differences as a table, the best on average first."""
+        """Differences as a table, the best on average first; who lacks one in some environment stands last."""
         told = self.telling(score)
         if not told:
             return ALIKE
         found = self.differences(score, other)
-        ranked = sorted(found.items(), key=lambda one: -sum(one[1][name].mean() for name in told))
-        return _compared(["algorithm", *told], (([f"`{name}`"], [own[one] for one in told]) for name, own in ranked))
+        rows: list[Row] = [([f"`{name}`"], [own[one] for one in told]) for name, own in found.items()]
+        return _compared(["algorithm", *told], sorted(rows, key=_standing), NO_SEED)
 
     def _between(self, one: str, other: str) -> str:
         """Of every algorithm that two environments have, over the seeds that it has in both."""
@@ -244,10 +245,16 @@ class League:
         )
 
 
-def _compared(head: Sequence[str], rows: Iterable[Row]) -> str:
-    """A table of differences, which are judged together."""
+def _standing(row: Row) -> tuple[bool, float]:
+    """To sort rows by."""
+    _, differences = row
+    return not all(map(len, differences)), -sum(one.mean() for one in differences if len(one))
+
+
+def _compared(head: Sequence[str], rows: Iterable[Row], nothing: str = "") -> str:
+    """A table of differences, which are judged together; `nothing` stands where there is none."""
     rows = list(rows)
-    told = iter(in_points([differences for _, own in rows for differences in own]))
+    told = (cell or nothing for cell in in_points([differences for _, own in rows for differences in own]))
     return table(head, ([*first, *islice(told, len(own))] for first, own in rows))
 
 

@@ -5,8 +5,8 @@
 
 Mean differences at the same seed, in points: while training on the left, in the end on the right. Up to seven
 algorithms are dots with 95 % t intervals over seeds. More, which colours and markers do not tell apart, are the
-rows of a map, the best mean rank first, bold where `benchmarks.league_page` has an asterisk. Algorithms that are not in
-every environment are left out, as there.
+rows of a map, the best mean rank first, bold where `benchmarks.league_page` has an asterisk, a dash without a seed in
+common. Algorithms that are not in every environment are left out, as there.
 """
 
 import argparse
@@ -66,12 +66,14 @@ def _map(league: League, less: str) -> Figure:
     for axes, (score, environments) in zip(panels, places.items(), strict=True):
         found = league.differences(score, less)
         cells = [found[name][one] for name in names for one in environments]
-        points = np.array([100 * cell.mean() for cell in cells]).reshape(len(names), len(environments))
+        means = [100 * cell.mean() if len(cell) else np.nan for cell in cells]
+        points = np.array(means).reshape(len(names), len(environments))
         axes.imshow(points, cmap="RdBu", vmin=-LIMIT, vmax=LIMIT, aspect="auto")
         for ((row, column), value), sure in zip(np.ndenumerate(points), significant(cells), strict=True):
             colour = "white" if abs(value) > 0.7 * LIMIT else "black"
             weight = "bold" if sure else "normal"
-            axes.text(column, row, f"{value:+.1f}", ha="center", va="center", color=colour, weight=weight, size=8)
+            told = "-" if np.isnan(value) else f"{value:+.1f}"
+            axes.text(column, row, told, ha="center", va="center", color=colour, weight=weight, size=8)
         axes.set_title(f"{score}: points less {less}", fontsize=9)
         axes.set_xticks(range(len(environments)), environments, rotation=35, ha="right", fontsize=9)
         axes.spines[:].set_visible(False)

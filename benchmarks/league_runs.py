@@ -9,94 +9,177 @@ iterations, and in the last evaluation: means, and mean differences in points, w
 seeds; a difference has an asterisk where p is below 0.05 by flipping its signs, which takes six seeds, corrected for
 how many are printed of an environment. `--table` prints success in the rollouts alone, as a table in Markdown. With
 `--add` the lines of other runs that stand in the CSV stay there: so a league goes on where the runs that began it are
-gone. `--suffix` sets runs apart that have a setting which others in a file have not.
+gone. A line goes by environment, algorithm and seed, and an environment has one number of iterations; other lines are
+refused. `--suffix` sets runs apart that have a setting which others in a file have not.
 """
 
 import argparse
 import csv
-from collections.abc import Sequence
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.analysis.report.intervals import Estimate, corrected_p_values, mean, sign_flip_p_value
-from hgpo_gym.analysis.report.load import SYMBOLS, Comparison, Run, comparisons, load_runs
+from hgpo_gym.analysis.report.load import USUAL, Comparison, Run, comparisons, label_of, load_runs
 from hgpo_gym.analysis.report.outcome import SCORES, SIGNIFICANCE
+from hgpo_gym.config.choices import REGISTRIES, choice_settings
 from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.run_directory import flatten
 
 COLUMNS = ("environment", "algorithm", "seed", "iterations", "steps", "seconds", "before", "final", "while_training")
+NO_SEED = "no seed in common"
+APART = "Leave one out, or write it by --suffix of benchmarks.league_runs under another environment's name."
+
+
+class Line(NamedTuple):
+    """Of a CSV: where it comes from, and its cells, by `COLUMNS`."""
+
+    where: str
+    cells: Sequence[str]
+
+    @property
+    def run(self) -> tuple[str, ...]:
+        """Environment, algorithm and seed."""
+        return tuple(self.cells[:3])
+
+    @property
+    def by_column(self) -> dict[str, str]:
+        return dict(zip(COLUMNS, self.cells, strict=True))
+
+    def __str__(self) -> str:
+        environment, algorithm, seed, iterations, *_ = self.cells
+        return f"{environment}, {algorithm}, seed {seed}, {iterations} iterations ({self.where})"
+
+
+def lines_of(path: Path) -> list[Line]:
+    """Those of a file. Raises ValueError where it has other columns."""
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    if header != list(COLUMNS):
+        raise ValueError(f"{path} has the columns {', '.join(header)}, not {', '.join(COLUMNS)}: name another file.")
+    return [Line(str(path), row) for row in rows]
+
+
+def write_lines(path: Path, lines: Iterable[Line]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([COLUMNS, *(line.cells for line in lines)])
+
+
+def check_lines(lines: Iterable[Line]) -> None:
+    """Raise ValueError where two are of one run, or runs of an environment have different numbers of iterations."""
+    by_run: dict[tuple[str, ...], Line] = {}
+    by_environment: dict[str, Line] = {}
+    for line in lines:
+        environment, _, _, iterations, *_ = line.cells
+        if line.run in by_run:
+            raise ValueError(f"Two lines of one run: {by_run[line.run]}; {line}. {APART}")
+        by_run[line.run] = line
+        first = by_environment.setdefault(environment, line)
+        if iterations != first.cells[3]:
+            raise ValueError(f"Two numbers of iterations in one environment: {first}; {line}. {APART}")
 
 
 def read(folders: Sequence[Path]) -> list[Comparison]:
-    """The comparisons of the runs that have ended. Labels name every option of an estimator that is not the default, so
-    that they mean the same in other files.
+    """The comparisons of the runs that have ended. Labels name every option that is not the default, and of objective,
+    sampler and the like every choice that is not the usual one, so that they mean the same in other files.
 
     Raises:
         FileNotFoundError: a folder holds no finished run.
     """
-    return [
-        replace(comparison, runs={_in_full(label, runs[0]): runs for label, runs in comparison.runs.items()})
-        for comparison in comparisons(load_runs(folders)[0])
-    ]
+    return [replace(comparison, runs=_by_full_label(comparison)) for comparison in comparisons(load_runs(folders)[0])]
+
+
+def _by_full_label(comparison: Comparison) -> dict[str, tuple[Run, ...]]:
+    """Runs that were made before an option came, and those that have its default, are one algorithm's."""
+    by_label: dict[str, list[Run]] = defaultdict(list)
+    for label, runs in comparison.runs.items():
+        by_label[_in_full(label, runs[0])] += runs
+    return {label: tuple(sorted(runs, key=lambda run: run.seed)) for label, runs in by_label.items()}
 
 
 def _in_full(label: str, run: Run) -> str:
-    name, *told = label.split(" ")
-    if name not in ESTIMATORS:
-        return label
-    defaults = {key: option.default for key, option in ESTIMATORS.options(name).items()}
-    symbols = {key: SYMBOLS.get(key, key) for key in defaults}
-    changed = [
-        f"{symbols[key]}={value}" for key, value in run.options.items() if key in defaults and value != defaults[key]
-    ]
-    return " ".join([name, *changed, *(part for part in told if part.partition("=")[0] not in symbols.values())])
+    defaults = _defaults(run)
+    full = label_of(run, [key for key, value in run.options.items() if value != defaults.get(key, value)])
+    if run.algorithm in ESTIMATORS:
+        return full
+    # Nobody knows the defaults of an estimator whose plugin is not loaded: what tells it apart here has to do.
+    return " ".join(dict.fromkeys([*label.split(" "), *full.split(" ")]))
+
+
+def _defaults(run: Run) -> dict[str, Any]:
+    """Of the run's `options` those of what it has chosen, and the usual choices."""
+    chosen = {
+        group: choice_settings(registry, name)
+        for group, registry in REGISTRIES.items()
+        if (name := run.settings[f"{group}.name"]) in registry
+    }
+    as_written = json.loads(json.dumps(chosen))  # with lists for tuples, as config.yaml has them
+    aggregation = {
+        "trainer.loss_aggregation": None,
+        "trainer.loss_constant": run.settings.get("rollout.max_new_tokens"),
+    }
+    return {**replace(run, settings={**flatten(as_written), **aggregation}).options, **USUAL}
 
 
 def balanced(comparison: Comparison) -> Comparison:
-    """With the seeds alone that all algorithms have."""
-    seeds = set.intersection(*({run.seed for run in runs} for runs in comparison.runs.values()))
+    """With the seeds alone that all algorithms have. Raises ValueError where there is none."""
+    by_label = {label: {run.seed for run in runs} for label, runs in comparison.runs.items()}
+    seeds = set.intersection(*by_label.values())
+    if not seeds:
+        told = "; ".join(f"{label} {', '.join(map(str, sorted(own)))}" for label, own in by_label.items())
+        raise ValueError(
+            f"{comparison.title}: no seed in common among {told}. Train what is missing, or give --all, which takes "
+            "seeds that only some have."
+        )
     runs = {label: tuple(run for run in runs if run.seed in seeds) for label, runs in comparison.runs.items()}
     return replace(comparison, runs=runs)
 
 
-def records(comparison: Comparison, suffix: str = "") -> list[tuple[str | int | float, ...]]:
-    """A row of `COLUMNS` for each run; the environment's name ends on the suffix."""
+def records(comparison: Comparison, suffix: str = "") -> list[Line]:
+    """A line for each run; the environment's name ends on the suffix."""
     return [
-        (
-            comparison.settings["env_name"] + suffix,
-            label,
-            run.seed,
-            len(run.metrics),
-            int(run.curve("steps").sum()),
-            round(sum(run.seconds.values()), 1),
-            round(run.evaluations[0]["success"], 4),
-            round(run.final_success, 4),
-            round(run.success_while_training, 4),
+        Line(
+            f"{run.path}: {comparison.title}",
+            [
+                str(cell)
+                for cell in (
+                    comparison.settings["env_name"] + suffix,
+                    label,
+                    run.seed,
+                    len(run.metrics),
+                    int(run.curve("steps").sum()),
+                    round(sum(run.seconds.values()), 1),
+                    round(run.evaluations[0]["success"], 4),
+                    round(run.final_success, 4),
+                    round(run.success_while_training, 4),
+                )
+            ],
         )
         for label, runs in comparison.runs.items()
         for run in runs
     ]
 
 
-def added(path: Path, runs: Sequence[Sequence[str | int | float]]) -> list[list[str]]:
-    """The rows of a file and those of runs, which replace the file's of the same environment, algorithm and seed. Both
+def added(path: Path, runs: Sequence[Line]) -> list[Line]:
+    """The lines of a file and those of runs, which replace the file's of the same environment, algorithm and seed. Both
     stand in the order of their first, seeds by number.
 
     Raises:
-        ValueError: the file has other columns.
+        ValueError: the file has other columns, or would have what `check_lines` refuses.
     """
-    with path.open(newline="", encoding="utf-8") as file:
-        header, *own = csv.reader(file)
-    if header != list(COLUMNS):
-        raise ValueError(f"{path} has the columns {', '.join(header)}, not {', '.join(COLUMNS)}: name another file.")
-    by_run = {tuple(row[:3]): row for row in (*own, *([str(cell) for cell in row] for row in runs))}
-    places = [list(dict.fromkeys(run[part] for run in by_run)) for part in (0, 1)]
-    return [
-        by_run[run]
-        for run in sorted(by_run, key=lambda run: (places[0].index(run[0]), places[1].index(run[1]), int(run[2])))
-    ]
+    own, replaced = lines_of(path), {line.run for line in runs}
+    places = [list(dict.fromkeys(line.cells[part] for line in (*own, *runs))) for part in (0, 1)]
+    lines = [*(line for line in own if line.run not in replaced), *runs]
+    check_lines(lines)
+    return sorted(
+        lines, key=lambda line: (places[0].index(line.cells[0]), places[1].index(line.cells[1]), int(line.cells[2]))
+    )
 
 
 def lines(comparison: Comparison, less: str) -> list[str]:
@@ -109,7 +192,7 @@ def lines(comparison: Comparison, less: str) -> list[str]:
     differences = in_points([comparison.differences(label, less, score) for label, _, score in ranked])
     return [
         f"{label}, {name}: {in_percent(mean(comparison.scores(label, score)))}; "
-        + (f"less {less} {beside}" if beside else f"no seed in common with {less}")
+        + (f"less {less} {beside}" if beside else f"{NO_SEED} with {less}")
         for (label, name, score), beside in zip(ranked, differences, strict=True)
     ]
 
@@ -151,7 +234,8 @@ def table(found: Sequence[Comparison], less: str) -> list[str]:
     for label in ranked:
         cells = [f"`{label}`"]
         for comparison in found:
-            cells += [f"{100 * comparison.scores(label, score).mean():.1f} %", next(beside)]
+            told = next(beside) or ("" if label == less else NO_SEED)
+            cells += [f"{100 * comparison.scores(label, score).mean():.1f} %", told]
         rows.append(cells)
     return [f"| {' | '.join(cells)} |" for cells in rows]
 
@@ -178,12 +262,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise ValueError(
             unknown_name("algorithm", parsed.less, sorted({label for one in played for label in one.runs}))
         )
+    runs = [line for one in found for line in records(one, parsed.suffix)]
+    check_lines(runs)
     if parsed.to:
-        rows: Sequence[Sequence[str | int | float]] = [row for one in found for row in records(one, parsed.suffix)]
-        if parsed.add and parsed.to.exists():
-            rows = added(parsed.to, rows)
-        with parsed.to.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([COLUMNS, *rows])
+        write_lines(parsed.to, added(parsed.to, runs) if parsed.add and parsed.to.exists() else runs)
     if without := [one.settings["env_name"] for one in played if parsed.less not in one.runs]:
         print(f"Left out, without a run of {parsed.less} that has ended: {', '.join(without)}")
     for comparison in found:

@@ -132,6 +132,74 @@ def test_lines_of_runs_name_every_option_that_has_not_its_default(tmp_path):
         assert [row["algorithm"] for row in csv.DictReader(file)] == ["hgpo", "gagpo gamma=1 lambda=0.5"]
 
 
+def test_lines_of_runs_name_what_was_chosen_beside_the_estimator(tmp_path):
+    """Or such runs would stand for the algorithm's own where they are added to others."""
+    usual, dynamic, rows = (tmp_path / name for name in ("usual", "dynamic", "rows.csv"))
+    league(usual, "algos=[grpo,hgpo]", "seeds=1", "only=[short]")
+    league(
+        dynamic,
+        "algos=[{name: grpo, sampler: {name: dynamic, rounds: 3}}, hgpo, {name: grpo, objective: gspo}, "
+        "{name: grpo, objective: {name: ppo_clip, clip_high: 0.28}}, {recipe: dr_grpo}]",
+        *("seeds=1", "only=[short]"),
+    )
+    for folder in (usual, dynamic):
+        league_runs.main([str(folder), "--less", "hgpo", "--add", "--to", str(rows)])
+    with rows.open() as file:
+        assert [row["algorithm"] for row in csv.DictReader(file)] == [
+            "grpo",
+            "hgpo",
+            "grpo objective=gspo",
+            "grpo ppo_clip:clip_high=0.28",
+            "grpo sampler=dynamic dynamic:rounds=3",
+            "dr_grpo loss_aggregation=sequence_sum",
+        ]
+
+
+def test_lines_of_runs_whose_settings_a_line_does_not_tell_are_refused(tmp_path, capsys):
+    short, long, rows = (tmp_path / name for name in ("short", "long", "rows.csv"))
+    league(short, "algos=[grpo,hgpo]", "seeds=1", "only=[short]")
+    league(long, "algos=[grpo]", "seeds=1", "only=[short]", "trainer.iterations=3")
+    to = ["--less", "grpo", "--to", str(rows)]
+    with pytest.raises(
+        ValueError,
+        match=r"Two lines of one run: short, grpo, seed 0, 2 iterations \(.*/short/short/grpo-seed0: .*iterations=2\); "
+        r"short, grpo, seed 0, 3 iterations \(.*/long/short/grpo-seed0: .*iterations=3\)\. Leave one out, .*--suffix",
+    ):
+        league_runs.main([str(short), str(long), *to])
+    assert not rows.exists()
+    league_runs.main([str(short), *to])
+    before = rows.read_text()
+    with pytest.raises(
+        ValueError,
+        match=r"Two numbers of iterations in one environment: short, hgpo, seed 0, 2 iterations \(.*rows\.csv\); "
+        r"short, grpo, seed 0, 3 iterations \(.*grpo-seed0",
+    ):
+        league_runs.main([str(long), "--add", *to])
+    assert rows.read_text() == before
+    league_runs.main([str(long), "--add", "--suffix", "_long", *to])
+    assert rows.read_text().startswith(before)
+    league(long, "algos=[grpo,hgpo]", "seeds=1", "only=[short]", "trainer.iterations=3")
+    league_runs.main([str(short), *to])
+    league_runs.main([str(long), "--add", *to])  # every line of the file
+    with rows.open() as file:
+        assert [row["iterations"] for row in csv.DictReader(file)] == ["3", "3"]
+
+
+def test_algorithms_without_a_seed_in_common_are_refused(tmp_path, capsys):
+    out, rows = tmp_path / "league", tmp_path / "rows.csv"
+    league(out, "algos=[grpo]", "seeds=[0,1]", "only=[short]")
+    league(out, "algos=[hgpo]", "seeds=[2]", "only=[short]")
+    rows.write_text("as it was")
+    with pytest.raises(ValueError, match=r"short, split test: no seed in common among grpo 0, 1; hgpo 2\. .*--all"):
+        league_runs.main([str(out), "--less", "grpo", "--to", str(rows)])
+    assert rows.read_text() == "as it was"
+    capsys.readouterr()
+    league_runs.main([str(out), "--all", "--less", "grpo", "--table"])
+    told = capsys.readouterr().out
+    assert next(line for line in told.splitlines() if "`hgpo`" in line).endswith("% | no seed in common |")
+    assert next(line for line in told.splitlines() if "`grpo`" in line).endswith("% |  |")
+
+
 def test_lines_of_runs_are_added_to_those_that_a_file_has(tmp_path, capsys):
     first, second, rows = (tmp_path / name for name in ("first", "second", "rows.csv"))
     league(first, "algos=[grpo,hgpo]", "seeds=[1]")
@@ -245,6 +313,46 @@ def lines_of_runs(path):
             ]
         )
     return path
+
+
+def test_a_page_takes_a_run_once_and_one_number_of_iterations_an_environment(tmp_path):
+    one, other = lines_of_runs(tmp_path / "one.csv"), lines_of_runs(tmp_path / "other.csv")
+    with pytest.raises(
+        ValueError,
+        match=r"Two lines of one run: shop, grpo, seed 0, 4 iterations \(.*one\.csv\); "
+        r"shop, grpo, seed 0, 4 iterations \(.*other\.csv\)\. Leave one out",
+    ):
+        league_page.League([one, other])
+    other.write_text(f"{','.join(league_runs.COLUMNS)}\nmaze,new,0,8,100,2.0,0.0,1.0,0.5\n")
+    with pytest.raises(
+        ValueError,
+        match=r"Two numbers of iterations in one environment: maze, grpo, seed 0, 4 iterations \(.*one\.csv\); "
+        r"maze, new, seed 0, 8 iterations \(.*other\.csv\)",
+    ):
+        league_page.League([one, other])
+    assert league_page.League([one, other], ["shop"]).algorithms == ["grpo", "hgpo"]
+    other.write_text("algorithm,seed,1\ngrpo,7,0.5\n")
+    with pytest.raises(ValueError, match=r"other\.csv has the columns algorithm, seed, 1, not environment"):
+        league_page.League([other])
+
+
+def lines_with_a_latecomer(path, algorithms):
+    """In a maze, the later the better; the second has other seeds than the others."""
+    with path.open("w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(league_runs.COLUMNS)
+        for number, seed in itertools.product(range(algorithms), range(8)):
+            own = seed + 8 * (number == 1)
+            lines.writerow(("maze", f"algo{number}", own, 4, 100, 2.0, 0.0, 1.0, 0.5 + 0.01 * number))
+    return league_page.League([path])
+
+
+def test_who_has_no_seed_in_common_stands_last(tmp_path):
+    told = lines_with_a_latecomer(tmp_path / "rows.csv", 5).block("while training, less algo0")
+    assert [line.split("`")[1] for line in told.splitlines()[2:]] == ["algo4", "algo3", "algo2", "algo1"]
+    assert told.endswith("| `algo1` | no seed in common |\n")
+    (training,) = league_picture.draw(lines_with_a_latecomer(tmp_path / "more.csv", 9), "algo0").axes
+    assert [cell.get_text() for cell in training.texts] == [*(f"+{number}.0" for number in range(8, 1, -1)), "-"]
 
 
 def test_a_picture_of_many_algorithms_is_a_map_by_mean_rank(tmp_path):
@@ -467,7 +575,7 @@ PAGES = [
     ),
 ]
 """Each with its CSV files and the environments of these; none: all."""
-ALL = ((*ALL_RUNS, "league_time.csv", "league_gamma.csv"), (*ALL_ENVIRONMENTS, "alfworld_warm_32"))
+ALL = ((*ALL_RUNS, "league_time.csv"), (*ALL_ENVIRONMENTS, "alfworld_warm_32"))
 TWO_KEYS = (("league_headline.csv", "league_alfworld_keys.csv"), ("alfworld", "alfworld_admissible"))
 
 
@@ -483,8 +591,17 @@ def test_the_pages_on_the_league_are_those_of_its_runs(page, results, only):
     assert league_page.rewritten(text, league_of(tuple(results), tuple(only))) == text
 
 
+@pytest.fixture(scope="module")
+def discounts(tmp_path_factory):
+    """The mazes with other discounts: their file has GiGPO's and HGPO's runs of league_mazes.csv again."""
+    path, results = tmp_path_factory.mktemp("discounts") / "runs.csv", ROOT / "benchmarks" / "results"
+    own = league_runs.lines_of(results / "league_gamma.csv")
+    league_runs.write_lines(path, league_runs.added(results / "league_mazes.csv", own))
+    return league_page.League([path])
+
+
 @pytest.mark.parametrize(("page", "results", "only"), PAGES)
-def test_a_difference_in_a_sentence_is_one_that_runs_tell(page, results, only):
+def test_a_difference_in_a_sentence_is_one_that_runs_tell(page, results, only, discounts):
     """Of the page, of its tables or those of two settings, of another page, of two kinds of keys; or it stands in
     benchmarks/README.md, whose runs differ."""
     text = (ROOT / "docs" / page).read_text()
@@ -496,7 +613,7 @@ def test_a_difference_in_a_sentence_is_one_that_runs_tell(page, results, only):
         for value, low, high in league_page.differences_in((ROOT / "benchmarks" / "README.md").read_text() + tables)
         for sign in (1, -1)
     }
-    leagues = [league_of(tuple(results), tuple(only)), league_of(*ALL), league_of(*TWO_KEYS)]
+    leagues = [league_of(tuple(results), tuple(only)), league_of(*ALL), league_of(*TWO_KEYS), discounts]
     for difference in league_page.differences_in(sentences):
         assert difference in elsewhere or any(league.tells(*difference) for league in leagues), difference
 

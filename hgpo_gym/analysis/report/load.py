@@ -334,6 +334,11 @@ def comparisons(runs: Sequence[Run]) -> list[Comparison]:
     return [Comparison(title, _common(group[0]), _by_label(group)) for title, group in zip(titles, groups, strict=True)]
 
 
+def label_of(run: Run, options: Iterable[str]) -> str:
+    """The algorithm's name, with these of the run's `options`."""
+    return " ".join([run.algorithm, *(f"{SYMBOLS.get(key, key)}={run.options[key]}" for key in options)])
+
+
 def _load(path: Path) -> Run:
     """A finished run. Raises DamagedError, which names the file, where it is not what a run writes."""
     settings, metrics = flatten(read_config(path)), read_metrics(path)
@@ -394,12 +399,8 @@ def _by_label(runs: list[Run]) -> dict[str, tuple[Run, ...]]:
         own = [run for run in runs if run.algorithm == name]
         telling = _telling(run.options for run in own)
         for run in own:
-            options = (
-                f"{SYMBOLS.get(key, key)}={run.options[key]}"
-                for key in telling
-                if key in run.options and run.options[key] != USUAL.get(key, _NOTHING)
-            )
-            labelled.setdefault(" ".join([name, *options]), []).append(run)
+            options = (key for key in telling if key in run.options and run.options[key] != USUAL.get(key, _NOTHING))
+            labelled.setdefault(label_of(run, options), []).append(run)
     for label, group in labelled.items():
         seeds: dict[int, Run] = {}
         for run in group:

@@ -27,6 +27,14 @@ SIGNIFICANCE = 0.05
 UNEQUAL = 1.25
 """Where one algorithm plays so many times what another does, what they reach at equal cost is a headline; where it
 makes so many times the optimiser steps, that is said."""
+WHY_UNEQUAL = {
+    "drop": " Answers without an advantage are left out before mini-batches are made: who has more of them makes fewer "
+    "steps. With trainer.zero_advantage=mask only a mini-batch that has no others makes none.",
+    "mask": " A mini-batch of answers without an advantage alone makes no step. Larger ones (trainer.mini_batch_size) "
+    "are rarely so, and with trainer.zero_advantage=keep every one makes a step.",
+    "keep": " No answer is left out for want of an advantage: they have learned from different numbers of answers.",
+}
+"""By `trainer.zero_advantage`; with a KL loss as by `keep`."""
 MOST_IN_SHORT = 4
 """Algorithms of which every pair is told in short."""
 EACH_AGAINST_EACH = "Each against each"
@@ -137,21 +145,19 @@ def optimizer_steps(runs: Sequence[Run]) -> Estimate | None:
 
 
 def _of_steps(comparison: Comparison) -> list[Block]:
-    """That algorithms made unequal numbers of optimiser steps, where what is left out of the update can be why."""
+    """That algorithms made unequal numbers of optimiser steps, and why they can."""
     counted = {label: steps.value for label, runs in comparison.runs.items() if (steps := optimizer_steps(runs))}
-    leaves_out = (
-        comparison.settings.get("trainer.zero_advantage") == "drop" and not comparison.settings["trainer.kl_coef"]
-    )
-    if len(counted) < 2 or not leaves_out:
+    if len(counted) < 2:
         return []
     fewest, most = min(counted, key=counted.__getitem__), max(counted, key=counted.__getitem__)
     if counted[most] <= UNEQUAL * counted[fewest]:
         return []
+    settings = comparison.settings
+    how = "keep" if settings.get("trainer.kl_coef") else settings.get("trainer.zero_advantage", "")
     return [
         Paragraph(
-            f"Optimiser steps differ, from {counted[fewest]:,.0f} a run of {fewest} to {counted[most]:,.0f} of {most}, "
-            "where answers without an advantage are left out: part of what sets these two apart may be that. "
-            "With trainer.zero_advantage=mask no algorithm makes fewer for having more of them."
+            f"Optimiser steps differ, from {counted[fewest]:,.0f} a run of {fewest} to {counted[most]:,.0f} of {most}: "
+            f"part of what sets these two apart may be that.{WHY_UNEQUAL.get(how, '')}"
         )
     ]
 

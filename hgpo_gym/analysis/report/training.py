@@ -54,7 +54,8 @@ def played(comparison: Comparison) -> Section:
     caption = (
         "Means over runs. Steps, episodes and tokens are all that were played, whether they were learned from or not. "
         "Kept is what credit assignment saw; in a team every answer is a step of it. An optimiser step is a "
-        "mini-batch, of answers with an advantage alone unless trainer.zero_advantage=keep. A dash: not recorded."
+        "mini-batch: with trainer.zero_advantage=drop of answers with an advantage alone, with mask of all, if any has "
+        "one, with keep or a KL loss of all. A dash: not recorded."
     )
     sampled = any(run.settings["sampler.name"] != "in_order" for run in comparison.all_runs)
     return Section("Played and kept", [Table("played", caption, columns, tuple(rows))], headline=sampled)
