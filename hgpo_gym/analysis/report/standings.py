@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from hgpo_gym.analysis.report.intervals import (
 )
 from hgpo_gym.analysis.report.load import PARTS, Comparison, Run
 from hgpo_gym.analysis.report.outcome import SCORES, SIGNIFICANCE, optimizer_steps, tells_apart
+
+Label = TypeVar("Label")
 
 
 def success(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Section:
@@ -142,16 +145,17 @@ def mean_ranks(scores: Sequence[Sequence[np.ndarray]]) -> Estimate:
     return Estimate(value, low.mean(axis=0), high.mean(axis=0), runs)
 
 
-def pair_p_values(scores: Sequence[np.ndarray]) -> dict[tuple[int, int], float]:
-    """Of every two algorithms of a comparison, by their numbers, the p of `permutation_p_value`, corrected for how many
-    pairs there are.
+def pair_p_values(scores: Mapping[Label, np.ndarray]) -> dict[tuple[Label, Label], float]:
+    """Of every two algorithms of a comparison, named in either order, the p of `permutation_p_value`, corrected for how
+    many pairs there are.
 
     Args:
-        scores: for each algorithm a number for each run, of which there are two or more.
+        scores: of each algorithm a number for each run; those with one run are left out.
     """
-    pairs = list(combinations(range(len(scores)), 2))
-    p_values = corrected_p_values([permutation_p_value(scores[one], scores[other]) for one, other in pairs])
-    return dict(zip(pairs, p_values.tolist(), strict=True))
+    pairs = list(combinations([label for label, own in scores.items() if len(own) > 1], 2))
+    p_values = corrected_p_values([permutation_p_value(scores[one], scores[other]) for one, other in pairs]).tolist()
+    found = dict(zip(pairs, p_values, strict=True))
+    return found | {(other, one): p for (one, other), p in found.items()}
 
 
 def best_against_each(scores: Mapping[str, np.ndarray]) -> list[str]:
@@ -163,11 +167,9 @@ def best_against_each(scores: Mapping[str, np.ndarray]) -> list[str]:
         scores: of each algorithm, a number for each run.
     """
     best = max(scores, key=lambda label: float(interquartile_mean(scores[label])))
-    labels = [label for label, own in scores.items() if len(own) > 1]
-    p_values = pair_p_values([scores[label] for label in labels])
-    corrected = {frozenset(labels[number] for number in pair): p for pair, p in p_values.items()}
+    p_values = pair_p_values(scores)
     return [
-        _sentence(best, scores[best], label, own, corrected.get(frozenset((best, label))), len(p_values))
+        _sentence(best, scores[best], label, own, p_values.get((best, label)), len(p_values) // 2)
         for label, own in scores.items()
         if label != best
     ]
@@ -176,10 +178,8 @@ def best_against_each(scores: Mapping[str, np.ndarray]) -> list[str]:
 def _surely_better(scores: Sequence[np.ndarray]) -> np.ndarray:
     """bool[algorithms, algorithms]: whether the second is surely better than the first."""
     better = np.zeros((len(scores), len(scores)), dtype=np.bool_)
-    for pair, p in pair_p_values(scores).items():
-        if p < SIGNIFICANCE:
-            one, other = pair if probability_of_improvement(*(scores[number] for number in pair)) < 0.5 else pair[::-1]
-            better[one, other] = True
+    for (one, other), p in pair_p_values(dict(enumerate(scores))).items():
+        better[one, other] = p < SIGNIFICANCE and probability_of_improvement(scores[one], scores[other]) < 0.5
     return better
 
 
