@@ -60,7 +60,21 @@ def refused(capsys, *arguments):
         ("- a", "no mapping of names"),
         ("", "no mapping of names"),
     ],
-    ids=str,
+    ids=[
+        "aliases of aliases",
+        "lists in lists without end",
+        "a list in itself",
+        "lists in lists",
+        "too long",
+        "a number of 5,000 digits",
+        "a number for names",
+        "no such day",
+        "a call",
+        "bytes",
+        "a number as a name",
+        "a list",
+        "nothing",
+    ],
 )
 def test_a_hostile_configuration_is_refused_by_name(run, capsys, content, reason):
     (run / "config.yaml").write_text(content)
