@@ -527,7 +527,10 @@ PAGES = [
             *("league_headline.csv", "league_mazes.csv", "league_warm.csv", "league_more.csv"),
             *("league_methods.csv", "league_parts.csv", "league_statistics.csv"),
         ],
-        ["alfworld", "alfworld_warm", "webshop", "webshop_warm", "secret_word", "halls", "chance", "plates"],
+        [
+            *("alfworld", "alfworld_warm", "webshop", "webshop_products", "webshop_warm", "secret_word"),
+            *("halls", "chance", "plates"),
+        ],
     ),
     ("league_tiny.md", ["league_alfworld_tiny.csv"], []),
     ("league_gamma.md", ["league_gamma.csv"], []),
