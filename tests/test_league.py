@@ -41,8 +41,8 @@ def league(out, *overrides):
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory):
-    """Copies runs of both mazes, by three algorithms with three seeds, into a folder: for tests of what reads them."""
+def copy_runs(tmp_path_factory):
+    """Copies runs of both mazes, played once, by three algorithms with three seeds: for tests of what reads them."""
     source = tmp_path_factory.mktemp("played")
     league(source, "algos=[grpo,hgpo,gigpo]", "seeds=3")
 
@@ -75,9 +75,11 @@ def test_every_environment_has_each_seed_before_any_has_the_next_and_additions_p
     assert "What the runs tell: short, split test" in (tmp_path / "report.md").read_text()
 
 
-def test_runs_of_an_unfinished_league_are_compared_at_the_seeds_that_all_algorithms_have(played, tmp_path, capsys):
+def test_runs_of_an_unfinished_league_are_compared_at_the_seeds_that_all_algorithms_have(copy_runs, tmp_path, capsys):
     out, rows = tmp_path / "league", tmp_path / "rows.csv"
-    played(out, *(f"{name}/{run}" for name in ("short", "long") for run in ("grpo-seed0", "grpo-seed1", "hgpo-seed0")))
+    copy_runs(
+        out, *(f"{name}/{run}" for name in ("short", "long") for run in ("grpo-seed0", "grpo-seed1", "hgpo-seed0"))
+    )
     capsys.readouterr()
     league_runs.main([str(out), "--less", "grpo", "--table", "--to", str(rows)])
     told = capsys.readouterr().out
@@ -96,7 +98,7 @@ def test_runs_of_an_unfinished_league_are_compared_at_the_seeds_that_all_algorit
     assert [float(cell.split(" ")[0]) for cell in (cells[1], cells[3])] == pytest.approx(
         [100 * won["long"], 100 * won["short"]], abs=0.06
     )
-    played(out, "long/gigpo-seed0")
+    copy_runs(out, "long/gigpo-seed0")
     league_runs.main([str(out), "--less", "gigpo"])
     assert "Left out, without a run of gigpo that has ended: short" in capsys.readouterr().out
     with pytest.raises(ValueError, match=r"Unknown algorithm 'gpo'.*Valid: gigpo, grpo, hgpo"):
@@ -144,10 +146,10 @@ def test_lines_of_runs_name_every_option_that_has_not_its_default(tmp_path):
         assert [row["algorithm"] for row in csv.DictReader(file)] == ["hgpo", "gagpo gamma=1 lambda=0.5"]
 
 
-def test_lines_of_runs_name_what_was_chosen_beside_the_estimator(played, tmp_path):
+def test_lines_of_runs_name_what_was_chosen_beside_the_estimator(copy_runs, tmp_path):
     """Or such runs would stand for the algorithm's own where they are added to others."""
     usual, dynamic, rows = (tmp_path / name for name in ("usual", "dynamic", "rows.csv"))
-    played(usual, "short/grpo-seed0", "short/hgpo-seed0")
+    copy_runs(usual, "short/grpo-seed0", "short/hgpo-seed0")
     league(
         dynamic,
         "algos=[{name: grpo, sampler: {name: dynamic, rounds: 3}}, hgpo, {name: grpo, objective: gspo}, "
@@ -167,9 +169,9 @@ def test_lines_of_runs_name_what_was_chosen_beside_the_estimator(played, tmp_pat
         ]
 
 
-def test_lines_of_runs_whose_settings_a_line_does_not_tell_are_refused(played, tmp_path, capsys):
+def test_lines_of_runs_whose_settings_a_line_does_not_tell_are_refused(copy_runs, tmp_path, capsys):
     short, long, rows = (tmp_path / name for name in ("short", "long", "rows.csv"))
-    played(short, "short/grpo-seed0", "short/hgpo-seed0")
+    copy_runs(short, "short/grpo-seed0", "short/hgpo-seed0")
     league(long, "algos=[grpo]", "seeds=1", "only=[short]", "trainer.iterations=3")
     to = ["--less", "grpo", "--to", str(rows)]
     with pytest.raises(
@@ -197,9 +199,9 @@ def test_lines_of_runs_whose_settings_a_line_does_not_tell_are_refused(played, t
         assert [row["iterations"] for row in csv.DictReader(file)] == ["3", "3"]
 
 
-def test_algorithms_without_a_seed_in_common_are_refused(played, tmp_path, capsys):
+def test_algorithms_without_a_seed_in_common_are_refused(copy_runs, tmp_path, capsys):
     out, rows = tmp_path / "league", tmp_path / "rows.csv"
-    played(out, "short/grpo-seed0", "short/grpo-seed1", "short/hgpo-seed2")
+    copy_runs(out, "short/grpo-seed0", "short/grpo-seed1", "short/hgpo-seed2")
     rows.write_text("as it was")
     with pytest.raises(ValueError, match=r"short, split test: no seed in common among grpo 0, 1; hgpo 2\. .*--all"):
         league_runs.main([str(out), "--less", "grpo", "--to", str(rows)])
@@ -211,10 +213,10 @@ def test_algorithms_without_a_seed_in_common_are_refused(played, tmp_path, capsy
     assert next(line for line in told.splitlines() if "`grpo`" in line).endswith("% |  |")
 
 
-def test_lines_of_runs_are_added_to_those_that_a_file_has(played, tmp_path, capsys):
+def test_lines_of_runs_are_added_to_those_that_a_file_has(copy_runs, tmp_path, capsys):
     first, second, rows = (tmp_path / name for name in ("first", "second", "rows.csv"))
-    played(first, *(f"{name}/{run}" for name in ("short", "long") for run in ("grpo-seed1", "hgpo-seed1")))
-    played(second, "long/hgpo-seed0", "long/gigpo-seed0")
+    copy_runs(first, *(f"{name}/{run}" for name in ("short", "long") for run in ("grpo-seed1", "hgpo-seed1")))
+    copy_runs(second, "long/hgpo-seed0", "long/gigpo-seed0")
     add = ["--all", "--less", "hgpo", "--add", "--to", str(rows)]
     league_runs.main([str(first), *add])
     before = rows.read_text().splitlines()
@@ -268,9 +270,9 @@ def test_success_at_equal_cost_is_the_mean_until_all_have_played_as_much(tmp_pat
         equal_cost.main([str(tmp_path), "--less", "gigpo"])
 
 
-def test_curves_of_runs_are_kept_and_joined_with_those_of_later_ones(played, tmp_path, capsys):
+def test_curves_of_runs_are_kept_and_joined_with_those_of_later_ones(copy_runs, tmp_path, capsys):
     first, second, curves, picture = (tmp_path / name for name in ("first", "second", "curves.csv", "curves.png"))
-    played(first, "short/grpo-seed0", "short/hgpo-seed0")
+    copy_runs(first, "short/grpo-seed0", "short/hgpo-seed0")
     league(second, "algos=[{name:grpo,episode_gamma:0.9},grpo]", "seeds=[1]", "only=[short]")
     capsys.readouterr()
     league_curves.main([str(first), "--to", str(curves)])
@@ -297,7 +299,7 @@ def test_curves_of_runs_are_kept_and_joined_with_those_of_later_ones(played, tmp
     curves.write_text("algorithm,seed,1\ngrpo,7,0.5\n")
     with pytest.raises(ValueError, match=r"Runs of one number of iterations are needed; found \[1, 2\]"):
         league_curves.main([str(curves), str(first)])
-    played(first, "long/grpo-seed0")
+    copy_runs(first, "long/grpo-seed0")
     with pytest.raises(
         ValueError, match=r"several environments or settings \(.*long.*short.*\): name the folder of one"
     ):
