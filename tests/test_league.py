@@ -592,7 +592,10 @@ PAGES = [
 ]
 """Each with its CSV files and the environments of these; none: all."""
 ALL = ((*ALL_RUNS, "league_time.csv"), (*ALL_ENVIRONMENTS, "alfworld_warm_32"))
-TWO_KEYS = (("league_headline.csv", "league_alfworld_keys.csv"), ("alfworld", "alfworld_admissible"))
+TWO_KEYS = (
+    ("league_headline.csv", "league_alfworld_keys.csv", "league_parts.csv"),
+    ("alfworld", "alfworld_admissible"),
+)
 
 
 @cache
