@@ -134,6 +134,8 @@ def test_success_that_falls_is_told_from_chance():
     assert sign.iterations[-1] == 15
     assert not found(*[{"success": 0.05}] * 5, *[{"success": 0.0}] * 5), "it has never had success to lose"
     assert not found(*[{"success": share} for share in (0.25, 0.0) * 12], **{"rollout.group_size": 1})
+    few = {"first_round_episodes": 4}  # a sampler's own number, of which success is the mean
+    assert not found(*[{"success": share, **few} for share in (0.25, 0.0) * 12])
 
 
 def test_an_evaluation_that_falls_is_measured_by_what_chance_would_do(tmp_path):
@@ -154,6 +156,21 @@ def test_an_evaluation_that_falls_is_measured_by_what_chance_would_do(tmp_path):
 def test_a_remedy_says_what_the_setting_is_now_and_whose_it_is():
     sign = found({"kl_behaviour": 3.0})["kl_behaviour"]
     assert "lower trainer.learning_rate (now 0.5) tenfold" in sign.remedy
+
+
+@pytest.mark.parametrize(
+    ("objective", "bound"),
+    [
+        ("ppo_clip", "; raise trainer.clip_high (now 0.2); "),
+        ("gspo", "; raise objective.clip_high (now 0.0004); "),
+        ("sapo", "; "),
+    ],
+)
+def test_a_remedy_names_the_bound_of_the_objective(objective, bound):
+    settings = flatten(load_config("config", [f"objective={objective}"]))
+    certain = next(check for check in CHECKS if check.metric == "entropy")
+    remedy = Sign(certain, (1,), 0.0, 0.02, settings).remedy
+    assert remedy == f"Try: raise trainer.entropy_coef (now 0.01){bound}lower trainer.learning_rate (now 0.0005)."
 
 
 @pytest.mark.parametrize("algorithm", ["sb3_ppo", "sb3_dqn"])

@@ -132,6 +132,8 @@ def test_mistakes_are_named(tmp_path):
         pass
     with pytest.raises(ValueError, match=r"rollout\.staleness=1: algo=sb3_ppo plays by its present weights alone"):
         Run(settings(tmp_path / "run", "algo=sb3_ppo", "rollout.staleness=1"), Progress())
+    with pytest.raises(ValueError, match=r"objective=gspo: algo=sb3_ppo knows objective=ppo_clip alone"):
+        Run(settings(tmp_path / "run", "algo=sb3_ppo", "objective=gspo"), Progress())
     several = Processes()
     several.count = 2
     with pytest.raises(ValueError, match="algo=sb3_ppo trains in one process"):

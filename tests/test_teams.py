@@ -155,6 +155,19 @@ def test_a_checker_lets_an_action_pass_or_sends_it_back():
     assert unchecked.batch.extras["agent"].tolist() == [0] * 6
 
 
+def test_a_proposal_that_was_sent_back_is_no_invalid_action():
+    """Neither for the penalty nor for the valid steps, whatever its form; it was not played."""
+    says = iter(["dance", "<think>So.</think><action>{}</action>"] * 6)
+    actor = lambda request: next(says).format(request.choices[0])  # noqa: E731
+    env = ContextWrapper(
+        TextVectorEnv("hgpo_gym/SignpostMaze-v0", 1, 1, sections=1, max_episode_steps=6, split="all"), "instruct"
+    )
+    back = play(ActorChecker(), ByRole(actor=actor, checker=lambda request: "no"), env)
+    (episode,) = back.episodes
+    assert episode.valid_steps == episode.steps > 0
+    assert back.batch.penalty.tolist() == [0.0] * len(back.steps)
+
+
 def test_a_checkers_keys_do_not_tell_its_verdict():
     says = iter(["no: wait", "yes"] * 9)
     verdicts = ByRole(actor=lambda request: "walk on", checker=lambda request: next(says))

@@ -178,6 +178,12 @@ def test_every_answer_is_learned_from_once_with_the_mean_of_its_copies(grown):
     for own in set(identity):
         copies = [row for row, other in enumerate(identity) if other == own]
         np.testing.assert_allclose(shared[copies], advantages[copies].mean())
+    signs = np.zeros(len(batch))
+    for own in set(identity):
+        copies = [row for row, other in enumerate(identity) if other == own]
+        signs[copies] = np.resize([0.1, -0.3, 0.2], len(copies))
+        thrice = [row for row in copies if len(copies) == 3]
+        assert not mean_over_copies(batch, np.where(np.isin(np.arange(len(batch)), thrice), signs, 1.0))[thrice].any()
     plain = replace(batch, extras={}, trained=None)
     assert mean_over_copies(plain, advantages) is advantages
 

@@ -97,8 +97,14 @@ def counting_once(
 
 
 def mean_over_copies(batch: StepBatch, values: np.ndarray) -> np.ndarray:
-    """float64[N]: on every copy of a step the mean over all its copies; where nothing is shared, the values."""
-    return values if batch.shared is None else mean_of_group(values, batch.shared[1])
+    """float64[N]: on every copy of a step the mean over all its copies, 0 where they cancel but for rounding; where
+    nothing is shared, the values."""
+    if batch.shared is None:
+        return values
+    copies = batch.shared[1]
+    means, largest = mean_of_group(values, copies), np.zeros(len(values))
+    np.maximum.at(largest, copies, np.abs(values))
+    return np.where(np.abs(means) <= ROUNDING * largest[copies], 0.0, means)
 
 
 def means_of_copies(batch: StepBatch, tokens: Sequence[np.ndarray | None]) -> Sequence[np.ndarray | None]:

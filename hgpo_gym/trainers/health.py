@@ -217,7 +217,7 @@ def signs(metrics: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> 
         values = _values(metrics, check.metric)
         limits = np.full(len(values), check.limit * float(settings.get(check.of, 1.0)))
         if check.kind == "fallen":
-            values, limits = _after_the_best(values, check.limit, _episodes(settings))
+            values, limits = _after_the_best(values, check.limit, _episodes(metrics, settings))
         beyond = values > limits if check.kind == "above" else values < limits
         held = _in_a_row(beyond & (success < check.while_success_below), check.in_a_row)
         if held.any():
@@ -245,18 +245,21 @@ def _in_a_row(beyond: np.ndarray, count: int) -> np.ndarray:
     return sums - before == count
 
 
-def _episodes(settings: Mapping[str, Any]) -> int:
-    """That the success of an iteration is a mean of."""
-    return int(settings["rollout.num_tasks"] * settings["rollout.group_size"])
+def _episodes(metrics: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> np.ndarray:
+    """float64[iterations]: that the success of each is a mean of; in older runs, which do not say it, by the settings."""
+    episodes = _values(metrics, "first_round_episodes")
+    return np.where(np.isnan(episodes), settings["rollout.num_tasks"] * settings["rollout.group_size"], episodes)
 
 
-def _after_the_best(success: np.ndarray, share: float, episodes: int) -> tuple[np.ndarray, np.ndarray]:
+def _after_the_best(success: np.ndarray, share: float, episodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Means of the last `WINDOW` iterations, and what they must not be below: a share of their best so far, less where
     the difference could be chance, and nothing before there was a best."""
-    means = np.array([success[max(0, end - WINDOW) : end].mean() for end in range(1, len(success) + 1)])
+    windows = [slice(max(0, end - WINDOW), end) for end in range(1, len(success) + 1)]
+    means = np.array([success[window].mean() for window in windows])
+    count = np.array([episodes[window].sum() for window in windows])
     best = np.maximum.accumulate(np.where(np.arange(len(means)) >= WINDOW - 1, means, 0.0))
     middle = np.clip((best + means) / 2, 0, 1)
-    chance = STANDARD_ERRORS * np.sqrt(2 * middle * (1 - middle) / (WINDOW * episodes))
+    chance = STANDARD_ERRORS * np.sqrt(2 * middle * (1 - middle) / count)
     limits = np.minimum(share * best, best - chance)
     return means, np.where(best >= LEAST_BEST, limits, 0.0)
 
@@ -274,8 +277,12 @@ POLICY_GRADIENT_ALONE = re.compile(r"\b(?:trainer|warmstart|engine)\.|\b(?:sampl
 
 
 def _with_values(text: str, settings: Mapping[str, Any]) -> str:
-    """The text, with the run's value after each setting that it names; for an algorithm with a learner of its own, with
-    the names of its options, and without what it does not read."""
+    """The text, with the run's value after each setting that it names; for another objective or an algorithm with a
+    learner of its own, with the names of their options, and without what they do not read."""
+    if settings.get("objective.name", "ppo_clip") != "ppo_clip":
+        if "objective.clip_high" in settings:
+            text = text.replace("trainer.clip_high", "objective.clip_high")
+        text = "; ".join(part for part in text.split("; ") if "trainer.clip_high" not in part)
     if settings.get("learner.name", "policy_gradient") != "policy_gradient":
         for ours, theirs in SB3_NAMES.items():
             if theirs in settings:

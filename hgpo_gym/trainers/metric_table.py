@@ -48,6 +48,12 @@ ROLLOUT = {
         "Above 0.9, and 1 under engine.constrain=admissible.",
         "Below 0.5: the prompt does not fit the model, answers are cut off, or the model was never shown the form.",
     ),
+    "first_round_episodes": Metric(
+        "episodes of the first round",
+        COUNT,
+        "Episodes that success, return, length and valid actions are means of: those of the iteration's first round; of "
+        "trees their chains, which nobody chose.",
+    ),
     "steps": Metric("steps", COUNT, "Steps of the environment that were played, in all rounds."),
     "episodes": Metric("episodes", COUNT, "Episodes that were played, in all rounds."),
     "tokens": Metric("tokens", COUNT, "Tokens of the answers that were given, in all rounds."),

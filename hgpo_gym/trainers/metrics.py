@@ -26,6 +26,7 @@ def episode_metrics(episodes: Sequence[EpisodeOutcome]) -> dict[str, float]:
         "episode_return": float(np.mean([episode.episode_return for episode in episodes])),
         "episode_length": steps / len(episodes),
         "valid_action_rate": sum(episode.valid_steps for episode in episodes) / steps,
+        "first_round_episodes": len(episodes),
     }
 
 

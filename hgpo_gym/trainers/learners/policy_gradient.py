@@ -166,12 +166,12 @@ class PolicyGradientLearner:
         updated = self.update(rollout.tokens, batch, credit, seed)  # type: ignore[arg-type]
         learned = self.critic.learn(states, batch, credit.targets, (self.run.seed, iteration)) if self.critic else {}
         ended = time.perf_counter()
-        before = self.measured.steps if self.measured and iteration == 0 else 0
+        before = self.measured if self.measured and iteration == 0 else Measured({}, 0, 0)
         metrics = {
             **episode_metrics(collected.first_round),
-            "steps": collected.steps + before,
-            "episodes": collected.episodes,
-            "tokens": collected.tokens,
+            "steps": collected.steps + before.steps,
+            "episodes": collected.episodes + before.episodes,
+            "tokens": collected.tokens + before.tokens,
             "rounds": collected.rounds,
             "groups_kept": collected.groups_kept,
             "failed_episodes": len(collected.failures),

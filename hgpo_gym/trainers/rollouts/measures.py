@@ -23,12 +23,13 @@ class Measured(NamedTuple):
 
     Attributes:
         values: by task id, as JSON; None where there is none.
-        steps, episodes: by the policy; the expert's do not count.
+        steps, episodes, tokens: by the policy; the expert's do not count.
     """
 
     values: dict[str, float | None]
     steps: int
     episodes: int
+    tokens: int = 0
 
 
 def measure_tasks(
@@ -73,17 +74,18 @@ def _win_rates(sampler: Sampler, play: Play, num_tasks: int, group_size: int, ma
     tasks = [task_id for task_id in sampler.task_ids for _ in range(0, wanted, group_size)]
     won: dict[str, list[bool]] = {task_id: [] for task_id in sampler.task_ids}
     failures: list[FailedEpisode] = []
-    steps = episodes = lost = 0
+    steps = episodes = tokens = lost = 0
     for first in range(0, len(tasks), num_tasks):
         part = tasks[first : first + num_tasks]
         rollout = play(part, [(Stream.MEASURE, sampler.seed, first + group) for group in range(len(part))])
         steps, episodes = steps + rollout.played_steps, episodes + rollout.played_episodes
+        tokens += rollout.played_tokens
         failures += rollout.failures
         lost += len(part) - len(rollout.episodes) // group_size
         for episode in rollout.episodes:
             won[episode.task_id].append(episode.won)
     check_failures(failures, lost, len(tasks), max_failed, "task groups to measure")
-    return Measured({task_id: sum(wins[:wanted]) / wanted for task_id, wins in won.items()}, steps, episodes)
+    return Measured({task_id: sum(wins[:wanted]) / wanted for task_id, wins in won.items()}, steps, episodes, tokens)
 
 
 def _expert_lengths(sampler: Sampler, env: ContextWrapper, replays: int, max_failed: float) -> Measured:

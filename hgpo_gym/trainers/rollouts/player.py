@@ -24,7 +24,8 @@ class NotRecordedError(ValueError):
 @dataclass(slots=True, eq=False)
 class Row:
     """One answer: what it was about, what it said, and what came of it. Episodes that branch share those before.
-    `plan` is there where answers have one."""
+    `plan` is there where answers have one. `in_form` is what the prompt's form says of it; `valid` it is unless it was
+    the turn's action and that was not valid, or not in form."""
 
     step: int
     turn: int
@@ -33,6 +34,7 @@ class Row:
     action: int
     tokens: TokenRecord | None
     text: StepText
+    in_form: bool = True
     reward: float = 0.0
     valid: bool = True
     last_of_turn: bool = False
@@ -109,7 +111,7 @@ class Player:
         other._moments = self._moments[:turn]
         other._begin_turn(prompt, info, self._kept[turn])
         for row in [row for row in self.rows if row.turn == turn][:answers]:
-            other._take_in(replace(row, reward=0.0, extras=dict(row.extras)))
+            other._take_in(replace(row, reward=0.0, valid=True, extras=dict(row.extras)))
         return other
 
     @property
@@ -198,7 +200,7 @@ class Player:
             keys=self._keys(seen=False),
             action=hash_text(words),
             tokens=response.tokens,
-            valid=in_form or not acts,
+            in_form=in_form,
             text=StepText(
                 self._info["task"],
                 self._info["observation"],
@@ -236,7 +238,7 @@ class Player:
     def see(self, prompt: str, reward: float, truncated: bool, info: dict[str, Any]) -> None:
         """What the action has led to."""
         assert self._row_of_action is not None
-        self._row_of_action.valid &= bool(info["action_valid"])
+        self._row_of_action.valid = self._row_of_action.in_form and bool(info["action_valid"])
         last = self.rows[-1]
         last.reward, last.last_of_turn = reward, True
         last.extras |= {name: _number(info, name) for name in self._record if name != ENTROPY}

@@ -52,6 +52,7 @@ class Sb3Learner:
             ("team", run.team, "solo"),
             ("sampler", run.sampler, "in_order"),
             ("shaping", run.shaping, "none"),
+            ("objective", run.objective, "ppo_clip"),
         ):
             if choice.name != only:
                 raise ValueError(f"{group}={choice.name}: algo={run.algo.name} knows {group}={only} alone.")
