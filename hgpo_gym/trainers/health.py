@@ -246,7 +246,7 @@ def _in_a_row(beyond: np.ndarray, count: int) -> np.ndarray:
 
 
 def _episodes(metrics: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> np.ndarray:
-    """float64[iterations]: that the success of each is a mean of; in older runs, which do not say it, by the settings."""
+    """float64[iterations]: that the success of each is a mean of; in older runs, which do not say so, by settings."""
     episodes = _values(metrics, "first_round_episodes")
     return np.where(np.isnan(episodes), settings["rollout.num_tasks"] * settings["rollout.group_size"], episodes)
 

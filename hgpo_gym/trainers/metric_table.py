@@ -51,8 +51,8 @@ ROLLOUT = {
     "first_round_episodes": Metric(
         "episodes of the first round",
         COUNT,
-        "Episodes that success, return, length and valid actions are means of: those of the iteration's first round; of "
-        "trees their chains, which nobody chose.",
+        "Episodes that success, return, length and valid actions are means of: those of the iteration's first round, "
+        "of trees their chains, which nobody chose.",
     ),
     "steps": Metric("steps", COUNT, "Steps of the environment that were played, in all rounds."),
     "episodes": Metric("episodes", COUNT, "Episodes that were played, in all rounds."),
