@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
-from hgpo_gym.envs.members import EpisodeStart
+from hgpo_gym.envs.members import EpisodeStart, chance_of
 from hgpo_gym.memory import ContextWrapper
 
 DICE, MAZE = "hgpo_gym_tests/Dice-v0", "hgpo_gym/SignpostMaze-v0"
@@ -47,9 +47,17 @@ def by_hand(*parts):
     """The rolls of an episode: the first is the group's, then `count` of each (member, count)."""
     drawn = [int(np.random.default_rng(5).integers(100))]
     for member, count in parts:
-        generator = np.random.default_rng([5, member])
+        generator = np.random.default_rng([5, member, 1])
         drawn += [int(generator.integers(100)) for _ in range(count)]
     return drawn
+
+
+def test_what_a_first_member_draws_is_not_what_the_reset_drew():
+    """NumPy pads what a generator is seeded by with zeros: [5, 0] is 5."""
+    alike = np.random.default_rng(5).random(4)
+    np.testing.assert_array_equal(np.random.default_rng([5, 0]).random(4), alike)
+    own = [chance_of(5, member).random(4).tolist() for member in range(3)]
+    assert len({tuple(draws) for draws in (*own, alike.tolist())}) == 4
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -348,7 +348,7 @@ def test_the_checkpoint_of_the_best_evaluation_is_kept(tmp_path):
     tables = []
     for iteration in ("best", best["iteration"], "newest"):
         config = load_evaluation([f"run={tmp_path}", f"iteration={iteration}"])
-        tables.append(evaluated_policy(config, RunSettings.parse(config), Notes()).model.logits)
+        tables.append(evaluated_policy(config, RunSettings.parse(config), Notes())[0].model.logits)
     assert torch.equal(tables[0], tables[1])
     assert not torch.equal(tables[0], tables[2])
 

@@ -38,6 +38,7 @@ def test_a_run_is_evaluated_with_its_own_settings(trained, capsys):
     result = json.loads((trained.parent / "result.json").read_text())
     assert (result.pop("env"), result.pop("run"), result.pop("changed")) == ("hgpo_gym/Sokoban-v0", str(trained), {})
     assert " -> " not in out
+    assert result.pop("policy") == "model"
     assert result.items() <= read_summary(trained)["evaluations"][-1].items()
 
 
@@ -54,6 +55,16 @@ def test_what_the_command_line_changes_is_said_and_nothing_else_changes(trained,
     assert result["changed"] == {
         "memory.window": [4, 2], "evaluation.split": ["test", "train"], "env.milestones": [False, True],
     }  # fmt: skip
+
+
+def test_a_report_keeps_what_others_played_apart_from_the_final_weights(trained, capsys):
+    before = load_runs([trained])[0][0].final_parts
+    for name, own in (("expert", ["policy=expert"]), ("first", ["iteration=0"]), ("again", [])):
+        status, _, err = run(capsys, "eval", f"run={trained}", *own, f"out={trained}/evaluation_{name}.json")
+        assert status == 0, err
+    after = load_runs([trained])[0][0].final_parts
+    assert {split for split, _ in after} == {"test", "test (policy=expert)", "test (iteration=0)"}
+    assert before.items() <= after.items()
 
 
 def test_a_report_keeps_evaluations_under_other_settings_apart(trained, capsys):

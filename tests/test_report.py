@@ -382,6 +382,42 @@ def test_an_evaluation_beside_a_run_counts_as_another_split(tmp_path):
     assert float(rows[1][2]) == json.loads(beside.read_text())["success"]
 
 
+@pytest.mark.filterwarnings("ignore:.*generated")
+def test_runs_whose_data_differ_are_not_compared_and_none_goes_on_with_other_tasks(tmp_path, webshop_data, monkeypatch):
+    """Of a list of splits a run takes the first that is there: settings alike, tasks not."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
+    base = ["env=webshop", "model=tabular", "rollout.num_tasks=2", "rollout.group_size=2", "env.max_episode_steps=3",
+            "trainer.iterations=1", "evaluation.tasks=2", "evaluation.decoding_seeds=1"]  # fmt: skip
+    monkeypatch.setenv("WEBSHOP_DATA", str(webshop_data))
+    train(tmp_path / "runs" / "grpo", "algo=grpo", base=base)
+    monkeypatch.delenv("WEBSHOP_DATA")
+    train(tmp_path / "runs" / "hgpo", "algo=hgpo", base=base)
+    apart = comparisons(load_runs([tmp_path / "runs"])[0])
+    assert [comparison.title for comparison in apart] == [
+        "webshop, split validation", "webshop, split generated_test",
+    ]  # fmt: skip
+    state = (tmp_path / "runs" / "grpo" / "metrics.jsonl").read_text()
+    with pytest.raises(ValueError, match=r"tasks for training: .* of split train, .* 1,600 of split generated"):
+        train(tmp_path / "runs" / "grpo", "algo=grpo", "trainer.iterations=2", "resume=auto", base=base)
+    assert (tmp_path / "runs" / "grpo" / "metrics.jsonl").read_text() == state
+
+
+def test_runs_that_trained_on_other_games_are_apart_and_older_ones_stand_with_the_first(tmp_path):
+    for name in ("grpo", "gigpo", "hgpo"):
+        train(tmp_path / name, f"algo={name}")
+    summaries = {name: tmp_path / name / "summary.json" for name in ("grpo", "gigpo")}
+    said = {name: json.loads(path.read_text()) for name, path in summaries.items()}
+    del said["grpo"]["tasks"]
+    said["gigpo"]["tasks"]["training"] |= {"split": "other", "tasks": 3}
+    for name, path in summaries.items():
+        path.write_text(json.dumps(said[name]))
+    apart = comparisons(load_runs([tmp_path])[0])
+    assert sorted(sorted(comparison.runs) for comparison in apart) == [["gigpo", "grpo"], ["hgpo"]]
+    assert len({comparison.title for comparison in apart}) == 2
+    assert "tasks=other (3)" in " ".join(comparison.title for comparison in apart)
+
+
 def test_pass_at_k_is_told_where_every_run_has_it(tmp_path, capsys):
     for seed in (0, 1):
         train(tmp_path / "runs" / f"seed{seed}", f"seed={seed}", "evaluation.decoding_seeds=2")
@@ -603,16 +639,18 @@ def test_unequal_optimiser_steps_where_nothing_is_left_out_come_from_unequal_num
     assert "they have learned from different numbers of answers" in page.text
 
 
-def test_success_at_equal_cost_is_that_of_the_last_evaluation_within_the_least_that_was_played(mixed):
+def test_success_at_equal_cost_lies_between_evaluations_at_the_least_that_was_played(mixed):
     folder, shown = mixed
     (comparison,) = comparisons(load_runs([folder])[0])
     assert comparison.costs == ["steps", "episodes", "tokens"]
     assert "At equal cost" in shown
     for run in comparison.all_runs:
-        played = np.cumsum(run.curve("episodes"))
-        done = int((played <= 32).sum())  # what the agent by itself has played in all
-        expected = [one["success"] for one in run.evaluations if one["iteration"] <= done][-1]
+        at = {0: 0.0} | dict(enumerate(np.cumsum(run.curve("episodes")), start=1))
+        expected = np.interp(  # 32 is what the agent by itself has played in all
+            32, [at[one["iteration"]] for one in run.evaluations], [one["success"] for one in run.evaluations]
+        )
         assert run.success_within("episodes", 32) == expected
+    assert run.success_within("episodes", 1e9) == run.final_success
     header, *rows = parse((folder / "report.html").read_text()).tables["at_equal_cost"]
     assert header[2] == "32 episodes"
     assert len(rows) == 3

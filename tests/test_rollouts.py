@@ -100,6 +100,20 @@ def test_actions_outcomes_and_ends_are_those_of_the_texts(key):
     assert not batch.extras["agent"].any()
 
 
+def test_an_episode_that_is_won_by_the_last_step_allowed_was_not_cut_off():
+    def expert(limit):
+        env = ContextWrapper(
+            TextVectorEnv("hgpo_gym/SignpostMaze-v0", 1, sections=1, expert=True, max_episode_steps=limit), "bare"
+        )
+        return collect(env, ExpertPolicy(), Sampling(), task_ids=env.unwrapped.task_ids[:1], seeds=[(0, 0)])
+
+    (freely,) = expert(10).episodes
+    just, short = expert(freely.steps), expert(freely.steps - 1)
+    assert [one.episodes[0].won for one in (just, short)] == [True, False]
+    assert not just.batch.extras["truncated"].any()
+    assert short.batch.extras["truncated"].all()
+
+
 class Marked(TextEnv):
     """Says what stood at the step: a truth value, a whole number, a number, a word."""
 

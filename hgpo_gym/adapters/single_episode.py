@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.envs.members import chance_of
 from hgpo_gym.envs.registration import make
 from hgpo_gym.memory import KeyFunction, Memory, hash_text
 
@@ -79,7 +80,7 @@ class SingleEpisode:
         """
         observation, info = self.env.reset(seed=seed, options={"task_id": task_id})
         if chance is not None:
-            self.env.unwrapped.np_random = np.random.default_rng([seed, chance])
+            self.env.unwrapped.np_random = chance_of(seed, chance)
         self.turn, self.over, self.won = 0, False, False
         self._memory.reset()
         self._actions, self._keys = [], []

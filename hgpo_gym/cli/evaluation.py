@@ -17,7 +17,7 @@ from hgpo_gym.memory.prompts import UNEXPLAINED
 from hgpo_gym.plain_text import counted
 from hgpo_gym.progress import Progress
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.checkpoint import Checkpoints
+from hgpo_gym.trainers.checkpoint import Checkpoints, read_state
 from hgpo_gym.trainers.environments import make_evaluation_env
 from hgpo_gym.trainers.evaluation import evaluate as play_all
 from hgpo_gym.trainers.health import CHECKS, Sign
@@ -54,7 +54,7 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
             progress.line(f"{key}: {_shown(before)} -> {_shown(now)}")
         quiet_libraries(settings.model.threads)
         try:
-            policy = evaluated_policy(config, settings, progress)
+            policy, iteration = evaluated_policy(config, settings, progress)
         except EpisodesFailedError as error:
             raise CommandFailed(str(error), 1) from None
         own: dict[str, Any] = {"expert": True} if kind == "expert" else {}
@@ -101,17 +101,20 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
     if transcripts is not None:
         title = f"{kind} on {place}"
         progress.line(f"Transcripts: {write_transcripts(result.conversations, transcripts, title)}")
-    said = {"env": settings.env.id, **summary}
+    said = {"env": settings.env.id, "policy": kind, **summary}
     if config["run"] is not None:
         said |= {"run": str(config["run"]), "changed": changes}
+        if iteration is not None:
+            said |= {"iteration": iteration}
     text = json.dumps(said | ({"usage": metered.usage()} if metered else {}), indent=2)
     print(text)
     if out is not None:
         out.write_text(text + "\n")
 
 
-def evaluated_policy(config: Mapping[str, Any], settings: RunSettings, progress: Progress) -> Policy:
-    """The policy that was asked for: `expert`, `random`, a model, or `openai`, a model elsewhere.
+def evaluated_policy(config: Mapping[str, Any], settings: RunSettings, progress: Progress) -> tuple[Policy, int | None]:
+    """The policy that was asked for: `expert`, `random`, a model, or `openai`, a model elsewhere; and the iteration of
+    the run's checkpoint that it is, if it is one.
 
     Raises:
         ValueError: another name, or settings that do not suit the policy.
@@ -122,15 +125,15 @@ def evaluated_policy(config: Mapping[str, Any], settings: RunSettings, progress:
     if kind not in EVALUATED_POLICIES:
         raise ValueError(unknown_name("policy", kind, EVALUATED_POLICIES))
     if kind == "expert":
-        return ExpertPolicy()
+        return ExpertPolicy(), None
     if kind == "random":
-        return RandomPolicy()
+        return RandomPolicy(), None
     if kind == "openai":
-        return _endpoint_policy(config, settings, progress)
+        return _endpoint_policy(config, settings, progress), None
     if config["run"] is None:
         learner = make_learner(settings, progress)
         learner.start()
-        return learner.policy
+        return learner.policy, None
     run = Path(config["run"])
     checkpoints = Checkpoints(run / "checkpoints")
     if checkpoints.newest() is None:
@@ -138,7 +141,7 @@ def evaluated_policy(config: Mapping[str, Any], settings: RunSettings, progress:
     checkpoint = checkpoints.choose(config["iteration"], progress.line)
     learner = make_learner(settings, progress)
     learner.load(checkpoint)
-    return learner.policy
+    return learner.policy, read_state(checkpoint)["iteration"]
 
 
 def _shown(value: Any) -> str:

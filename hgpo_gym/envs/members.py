@@ -20,7 +20,7 @@ class EpisodeStart(NamedTuple):
     Attributes:
         task_id: the task.
         group_seed: of the reset.
-        member: whose chance rules from the reset on: `np_random` is `default_rng([group_seed, member])`.
+        member: whose chance rules from the reset on: `np_random` is `chance_of(group_seed, member)`.
         prefix: actions that are played before the member's own, if it starts in the middle of an episode.
         chances: from which step of it on chance is another member's: (step, member), in order.
     """
@@ -155,6 +155,12 @@ class LocalMembers:
             self._envs[row].step(action)
 
 
+def chance_of(group_seed: int, member: int) -> np.random.Generator:
+    """What a member draws from after its group's start. The last number keeps it apart from that of the start:
+    NumPy's `default_rng([group_seed, 0])` is `default_rng(group_seed)`, from which a reset has drawn."""
+    return np.random.default_rng([group_seed, member, 1])
+
+
 def begin_episode(env: gymnasium.Env[str, str], start: EpisodeStart) -> Opening:
     """Reset an environment and play the prefix of a start.
 
@@ -167,7 +173,7 @@ def begin_episode(env: gymnasium.Env[str, str], start: EpisodeStart) -> Opening:
     steps: list[StepResult] = []
     for number in range(len(start.prefix) + 1):
         if number in chances:
-            env.unwrapped.np_random = np.random.default_rng([start.group_seed, chances[number]])
+            env.unwrapped.np_random = chance_of(start.group_seed, chances[number])
         if number < len(start.prefix):
             steps.append(env.step(start.prefix[number]))  # type: ignore[arg-type]
             _, _, terminated, truncated, _ = steps[-1]

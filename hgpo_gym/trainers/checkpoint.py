@@ -140,8 +140,16 @@ class Checkpoints:
         if newest is None:
             raise FileNotFoundError(f"{self.folder.parent} has no checkpoint: expected {self.folder}/iteration_*.")
         if iteration == "best":
-            return self.sound(best_evaluation(read_state(newest)["evaluations"])["iteration"])
+            return self.sound(best_evaluation(self._evaluations(newest))["iteration"])
         return newest
+
+    def _evaluations(self, newest: Path) -> list[dict[str, Any]]:
+        """Of the run until the newest checkpoint: that one's, and those that summary.json tells besides, of a run that
+        ended sooner than was planned when the checkpoint was saved."""
+        state, summary = read_state(newest), self.folder.parent / "summary.json"
+        later = read_json(summary)["evaluations"] if summary.exists() else []
+        own = {one["iteration"]: one for one in [*later, *state["evaluations"]]}
+        return [own[iteration] for iteration in sorted(own) if iteration <= state["iteration"]]
 
     def tidy(self, iteration: int, say: Callable[[str], None]) -> None:
         """Make way for a run that goes on after `iteration`: remove what a kill while saving has left, and set aside

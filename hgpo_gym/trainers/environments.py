@@ -5,6 +5,7 @@ from typing import Any
 
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.files import content_key
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.rollouts.samplers import spread
@@ -44,9 +45,21 @@ def training_tasks(run: RunSettings, env: ContextWrapper) -> Sequence[str]:
     return task_ids if wanted is None else [task_ids[place] for place in spread(len(task_ids), wanted)]
 
 
-def try_environment(run: RunSettings) -> None:
-    """Make one environment of the training split, so that options that cannot be show before anything is written."""
-    make(run.env.id, **run.env.options).close()
+def try_environment(run: RunSettings) -> dict[str, Any]:
+    """Make one environment of the training split, so that options that cannot be show before anything is written.
+    Returns which tasks it has, see `tasks_of`."""
+    env = make(run.env.id, **run.env.options)
+    try:
+        return tasks_of(env)
+    finally:
+        env.close()
+
+
+def tasks_of(env: Any) -> dict[str, Any]:
+    """Which tasks an environment or vector has: split, number, and a key of all their ids. Settings do not tell: of a
+    list of splits it is the first that is there."""
+    own = env.unwrapped
+    return {"split": own.split, "tasks": len(own.task_ids), "key": content_key(list(own.task_ids))}
 
 
 def make_evaluation_env(run: RunSettings, processes: Processes = ALONE, **changes: Any) -> ContextWrapper:

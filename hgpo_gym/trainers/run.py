@@ -12,7 +12,7 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.plain_text import counted
 from hgpo_gym.progress import Progress, Tick
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, read_state
-from hgpo_gym.trainers.environments import make_evaluation_env, try_environment
+from hgpo_gym.trainers.environments import make_evaluation_env, tasks_of, try_environment
 from hgpo_gym.trainers.evaluation import Evaluation, best_evaluation, evaluate, fall
 from hgpo_gym.trainers.health import Sign, signs
 from hgpo_gym.trainers.interrupts import Interrupts, StoppedAtOnceError, interrupts_raised
@@ -26,7 +26,7 @@ from hgpo_gym.trainers.rollouts.conversations import write as write_conversation
 from hgpo_gym.trainers.rollouts.rollout import FailedEpisode
 from hgpo_gym.trainers.rollouts.samplers import spread
 from hgpo_gym.trainers.rollouts.teams import TEAMS
-from hgpo_gym.trainers.run_directory import flatten, open_run
+from hgpo_gym.trainers.run_directory import check_same_tasks, flatten, open_run
 from hgpo_gym.trainers.settings import RunSettings
 
 
@@ -83,8 +83,9 @@ class Run:
 
     def __enter__(self) -> Self:
         try:
-            try_environment(self.settings)
+            training = try_environment(self.settings)
             self.evaluation_env = make_evaluation_env(self.settings, self.processes)
+            self.tasks = {"training": training, "evaluation": tasks_of(self.evaluation_env)}
             self._begin()
         except BaseException:
             self.close()
@@ -158,8 +159,9 @@ class Run:
         """Go on from the newest checkpoint, or make a first one. The main process makes the run directory ours and puts
         it in the state of that checkpoint before others look into it."""
         newest = self.processes.on_main(lambda: self.checkpoints.newest_sound(self.progress.line))
-        new: dict[str, Any] = {"iteration": 0, "evaluations": [], "metrics": [], "learner": {}}
+        new: dict[str, Any] = {"iteration": 0, "evaluations": [], "metrics": [], "learner": {}, "tasks": self.tasks}
         state = self.processes.on_main(lambda: read_state(newest) if newest else new)
+        check_same_tasks(state.get("tasks", self.tasks), self.tasks, self.directory.path)
         self.iteration, self.evaluations = state["iteration"], state["evaluations"]
         self.metrics = list(state["metrics"])
         last = (state["metrics"] or [{}])[-1]
@@ -308,6 +310,7 @@ class Run:
             "evaluations": self.evaluations,
             "metrics": self.metrics,
             "learner": self.learner.state(),
+            "tasks": self.tasks,
         }
         try:
             self.checkpoints.save(self.iteration, saving, state, self._best())
@@ -340,5 +343,6 @@ class Run:
                 (result["iteration"] for result in self.evaluations if result["success"] >= 0.8), None
             ),
             "seconds": seconds,
+            "tasks": self.tasks,
             "evaluations": self.evaluations,
         }

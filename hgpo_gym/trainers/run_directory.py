@@ -234,6 +234,23 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -
         )
 
 
+def check_same_tasks(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
+    """Raise ValueError where a run would go on with other tasks than it had, of equal settings.
+
+    Args:
+        before, now: by `training` and `evaluation`, see `hgpo_gym.trainers.environments.tasks_of`.
+        path: of the run.
+    """
+    for use, had in before.items():
+        if had != now[use]:
+            there, here = (f"{tasks['tasks']:,} of split {tasks['split']}" for tasks in (had, now[use]))
+            raise ValueError(
+                f"The run in {path} had other tasks for {use}: {there}, and with the data that is there now {here}. "
+                "Bring back what was there (hgpo-gym data, $ALFWORLD_DATA, $WEBSHOP_DATA), or name another folder, "
+                "run_dir=... (out=... of a comparison)."
+            )
+
+
 def _check_not_beyond(reached: int, settings: "RunSettings") -> None:
     """A run goes on from its newest checkpoint, and cannot end before it."""
     wanted = settings.trainer.iterations

@@ -66,6 +66,8 @@ class Run:
         later_evaluations: those of `hgpo-gym eval` beside them, as evaluation_*.json: other splits, for example.
         seconds: of training and evaluation, by part.
         launches: each start of it: command, versions.
+        tasks: that it trained on and was evaluated on, see `hgpo_gym.trainers.environments.tasks_of`; empty in older
+            runs, which do not say.
     """
 
     path: Path
@@ -75,6 +77,7 @@ class Run:
     later_evaluations: tuple[dict[str, Any], ...]
     seconds: dict[str, float]
     launches: tuple[dict[str, Any], ...]
+    tasks: dict[str, Any]
 
     @property
     def algorithm(self) -> str:
@@ -125,14 +128,33 @@ class Run:
 
     @property
     def final_parts(self) -> dict[tuple[str, str], float]:
-        """Success of the final weights by split and task type; `all` is the whole split."""
-        parts = {}
+        """Success by split and task type; `all` is the whole split. Of the final weights, where the split's name does
+        not say that others played; what the run itself has evaluated stands."""
+        parts: dict[tuple[str, str], float] = {}
         for evaluation in (self.final, *self.later_evaluations):
-            types, split = evaluation["success_by_task_type"], _split_name(evaluation)
+            types, split = evaluation["success_by_task_type"], self._split_name(evaluation)
+            if (split, "all") in parts:
+                continue
             parts[split, "all"] = evaluation["success"]
             if len(types) > 1:
                 parts |= {(split, name): success for name, success in types.items()}
         return parts
+
+    def _split_name(self, evaluation: Mapping[str, Any]) -> str:
+        """The split, and who played it, if not the final weights, and under which other settings than the run's, if
+        any: `test (memory.window=2)`."""
+        changed = {key: now for key, (_, now) in evaluation.get("changed", {}).items()}
+        if "env.id" in changed:
+            changed = {key: now for key, now in changed.items() if key == "env.id" or not key.startswith("env")}
+        told = [f"policy={policy}"] if (policy := evaluation.get("policy", "model")) != "model" else []
+        if (iteration := evaluation.get("iteration", self.final["iteration"])) != self.final["iteration"]:
+            told.append(f"iteration={iteration}")
+        told += [
+            f"{key}={now}"
+            for key, now in changed.items()
+            if not key.startswith(("evaluation.split", *NUMBERS_UNCHANGED))
+        ]
+        return f"{evaluation['split']} ({', '.join(told)})" if told else evaluation["split"]
 
     @property
     def success_while_training(self) -> float:
@@ -167,9 +189,10 @@ class Run:
         return next(evaluation["success"] for evaluation in self.evaluations if evaluation["iteration"] == iteration)
 
     def success_within(self, cost: str, budget: float) -> float:
-        """The success of the last evaluation before which no more than this was played."""
+        """The success when as much as this was played, between evaluations in a straight line."""
         played = self.played_after(cost)
-        return [one["success"] for one in self.evaluations if played[one["iteration"]] <= budget][-1]
+        at = [played[one["iteration"]] for one in self.evaluations]
+        return float(np.interp(budget, at, [one["success"] for one in self.evaluations]))
 
     def until_threshold(self, threshold: float) -> tuple[float, float, float]:
         """Iterations, environment steps and seconds of training before the first evaluation with this success."""
@@ -186,17 +209,6 @@ class Run:
     def _until_after(self, values: np.ndarray) -> dict[int, float]:
         iterations = (line["iteration"] for line in self.metrics)
         return {0: 0.0} | dict(zip(iterations, np.cumsum(values).tolist(), strict=True))
-
-
-def _split_name(evaluation: Mapping[str, Any]) -> str:
-    """The split, and under which other settings than the run's it was played, if any: `test (memory.window=2)`."""
-    changed = {key: now for key, (_, now) in evaluation.get("changed", {}).items()}
-    if "env.id" in changed:
-        changed = {key: now for key, now in changed.items() if key == "env.id" or not key.startswith("env")}
-    told = [
-        f"{key}={now}" for key, now in changed.items() if not key.startswith(("evaluation.split", *NUMBERS_UNCHANGED))
-    ]
-    return f"{evaluation['split']} ({', '.join(told)})" if told else evaluation["split"]
 
 
 @dataclass(frozen=True)
@@ -321,15 +333,16 @@ def load_runs(directories: Sequence[Path]) -> tuple[list[Run], list[Path]]:
 
 
 def comparisons(runs: Sequence[Run]) -> list[Comparison]:
-    """The runs, apart by every setting that is not the algorithm's own or the seed.
+    """The runs, apart by every setting that is not the algorithm's own or the seed, and by the tasks that they had: of
+    a list of splits a run takes the first that is there.
 
     Raises:
         ValueError: two directories hold the same run.
     """
     by_settings: dict[str, list[Run]] = {}
     for run in runs:
-        by_settings.setdefault(repr(sorted(_common(run).items())), []).append(run)
-    groups = list(by_settings.values())
+        by_settings.setdefault(repr((sorted(_common(run).items()), run.final["split"])), []).append(run)
+    groups = [group for own in by_settings.values() for group in _by_tasks(own)]
     titles = _titles(groups)
     return [Comparison(title, _common(group[0]), _by_label(group)) for title, group in zip(titles, groups, strict=True)]
 
@@ -368,6 +381,7 @@ def _load(path: Path) -> Run:
         later_evaluations=tuple(later.values()),
         seconds=summary["seconds"],
         launches=tuple(launches),
+        tasks=summary.get("tasks") or {},
     )
 
 
@@ -378,6 +392,15 @@ def _check(path: Path, kind: type[BaseModel], content: Any) -> None:
         parse_section(kind, content)
 
 
+def _by_tasks(runs: Sequence[Run]) -> list[list[Run]]:
+    """Apart by the tasks that they had; those that do not say stand with the first."""
+    groups: dict[str, list[Run]] = {}
+    said = [repr(run.tasks) for run in runs if run.tasks]
+    for run in runs:
+        groups.setdefault(repr(run.tasks) if run.tasks else next(iter(said), ""), []).append(run)
+    return list(groups.values())
+
+
 def _common(run: Run) -> dict[str, Any]:
     return {key: value for key, value in run.settings.items() if not key.startswith(MAY_DIFFER)}
 
@@ -385,12 +408,18 @@ def _common(run: Run) -> dict[str, Any]:
 def _titles(groups: list[list[Run]]) -> list[str]:
     """Environment and split; where several comparisons have them in common, also the settings that differ."""
     names = [f"{group[0].settings['env_name']}, split {group[0].final['split']}" for group in groups]
-    common = [_common(group[0]) for group in groups]
+    common = [_common(group[0]) | {"tasks": _training_tasks(group)} for group in groups]
     titles = []
     for name, one in zip(names, common, strict=True):
         alike = [other for other_name, other in zip(names, common, strict=True) if other_name == name]
         titles.append(", ".join([name, *(f"{key}={one.get(key)}" for key in _differing(alike))]))
     return titles
+
+
+def _training_tasks(runs: Sequence[Run]) -> str:
+    """`train (3,553)`; empty of older runs."""
+    training = next((run.tasks["training"] for run in runs if run.tasks), None)
+    return f"{training['split']} ({training['tasks']:,})" if training else ""
 
 
 def _by_label(runs: list[Run]) -> dict[str, tuple[Run, ...]]:

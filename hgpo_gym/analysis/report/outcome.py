@@ -331,8 +331,8 @@ def at_equal_cost(comparison: Comparison) -> Section:
         *(Column(f"{budget:,.0f} {COSTS[cost]}", "share") for cost, budget in budgets.items()),
     )
     caption = (
-        "Success of each run in its last evaluation before it had played more than the run that played least; played "
-        "counts, not what was learned from."
+        "Success of each run when it had played as much as the run that played least, between evaluations in a "
+        "straight line; played counts, not what was learned from."
     )
     unequal = any(max(map(np.mean, own)) > UNEQUAL * min(map(np.mean, own)) for own in _totals(comparison, budgets))
     return Section("At equal cost", [Table("at_equal_cost", caption, columns, tuple(rows))], headline=unequal)

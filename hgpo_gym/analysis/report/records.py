@@ -48,6 +48,8 @@ class IterationInReport(_Record):
 class EvaluationInReport(_Record):
     """What `hgpo-gym eval` writes."""
 
+    policy: str = "model"
+    iteration: NonNegativeInt | None = None
     split: str
     success: Share
     success_by_decoding_seed: list[Share] = Field(min_length=1)
@@ -61,6 +63,17 @@ class EvaluationWhileTraining(EvaluationInReport):
     iteration: NonNegativeInt
 
 
+class TasksInReport(_Record):
+    split: str
+    tasks: PositiveInt
+    key: str
+
+
+class TasksOfRun(_Record):
+    training: TasksInReport
+    evaluation: TasksInReport
+
+
 class Seconds(_Record):
     rollout: NonNegativeFloat
     advantage: NonNegativeFloat
@@ -72,6 +85,7 @@ class Seconds(_Record):
 class SummaryInReport(_Record):
     """summary.json"""
 
+    tasks: TasksOfRun | None = None
     evaluations: list[EvaluationWhileTraining] = Field(min_length=1)
     seconds: Seconds
 

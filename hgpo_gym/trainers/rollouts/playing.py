@@ -190,10 +190,11 @@ def _play(
         env.send({row: action for row, action in said.items() if action is not None})
         wanted = vector.num_envs if stream.in_step else int(not stream.unanswered)
         seen = sorted(env.receive(wanted).items())
-        for row, (prompt, reward, _, truncated, info) in seen:
+        for row, (prompt, reward, terminated, truncated, info) in seen:
             if row in vector.failures:
                 continue
-            players[row].see(prompt, reward, truncated, info)
+            # Whoever wins by the last step allowed is told both; nothing was cut off.
+            players[row].see(prompt, reward, truncated and not terminated, info)
             if vector.active[row]:
                 stream.ask({row: players[row].request(env.prompt)})
         if watch and seen:
