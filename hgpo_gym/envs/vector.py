@@ -23,9 +23,9 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
 
     The members of a group get the same task and the same initial state; what happens by chance afterwards is drawn
     apart for each member. There is no autoreset: a sub-environment that has ended ignores its action, repeats its last
-    observation with reward 0, and `active` says which still run (Gymnasium's `RecordEpisodeStatistics` for vectors takes
-    each such repetition for an episode: count by `active` instead). With `workers > 0` the sub-environments live in that
-    many processes; a worker that dies is replaced and its episodes are replayed to where they were.
+    observation with reward 0, and `active` says which still run: count episodes by it, since Gymnasium's vector wrapper
+    `RecordEpisodeStatistics` takes each repetition for one. With `workers > 0` the sub-environments live in that many
+    processes; a worker that dies is replaced and its episodes are replayed to where they were.
 
     Args:
         id: a registered id.
