@@ -551,11 +551,12 @@ PAGES = [
             *("league_parts.csv", "league_statistics.csv", "league_silent.csv"),
         ],
         [
-            *("alfworld", "alfworld_warm", "webshop", "webshop_warm", "secret_word", "halls", "chance", "plates"),
-            *("halls_keep", "chance_keep", "plates_keep"),
+            *("alfworld", "alfworld_warm", "webshop", "webshop_products", "webshop_warm", "secret_word"),
+            *("halls", "chance", "plates", "halls_keep", "chance_keep", "plates_keep"),
             *("halls_mini_batch_64", "halls_keep_no_bonus", "halls_no_bonus"),
             *("webshop_keep", "alfworld_keep", "webshop_mini_batch_64", "webshop_keep_no_bonus"),
-            *("halls_mask", "chance_mask", "plates_mask", "webshop_mask", "alfworld_mask", "alfworld_mini_batch_256"),
+            *("webshop_products_no_bonus", "halls_mask", "chance_mask", "plates_mask", "webshop_mask"),
+            *("webshop_products_mask", "alfworld_mask", "alfworld_mini_batch_256"),
         ],
     ),
     (
