@@ -100,12 +100,12 @@ def test_an_unlucky_episode_is_played_again_with_other_chance_and_what_was_said_
 
 
 def test_a_group_with_an_episode_that_always_fails_is_left_out_whole_and_counted(tmp_path):
-    rollout = play(breaking(tmp_path, unlucky=0.1), replays=0)
+    rollout = play(breaking(tmp_path, unlucky=0.2), replays=0)
     lost = {one.group for one in rollout.failures}
     assert 0 < len(lost) < 3
     assert len(rollout.episodes) == 4 * (3 - len(lost))
     assert rollout.played_episodes == 12
-    whole = play(breaking(tmp_path, unlucky=0.1), replays=5)
+    whole = play(breaking(tmp_path, unlucky=0.2), replays=5)
     assert rollout.episodes == tuple(
         one for one, group in zip(whole.episodes, whole.groups, strict=True) if group not in lost
     )

@@ -108,7 +108,7 @@ def test_they_are_evaluated_and_compared_as_the_others(capsys, tmp_path):
     capsys.readouterr()
     main(["eval", f"run={run}", f"out={tmp_path / 'evaluation.json'}"])
     evaluation = json.loads((tmp_path / "evaluation.json").read_text())
-    assert (evaluation.pop("run"), evaluation.pop("changed")) == (str(run), {})
+    assert (evaluation.pop("run"), evaluation.pop("changed"), evaluation.pop("policy")) == (str(run), {}, "model")
     assert evaluation.pop("env") == "hgpo_gym/SignpostMaze-v0"
     assert evaluation.items() <= read_summary(run)["evaluations"][-1].items()
     with pytest.raises(SystemExit):
