@@ -353,6 +353,16 @@ def test_the_checkpoint_of_the_best_evaluation_is_kept(tmp_path):
     assert not torch.equal(tables[0], tables[2])
 
 
+def test_the_best_may_be_an_evaluation_that_no_checkpoint_tells_of(tmp_path):
+    """A run that ends sooner than was planned is evaluated after its last checkpoint was saved."""
+    solves = ["env.sections=2", "env.max_episode_steps=12", "rollout.group_size=8", "trainer.learning_rate=3",
+              "evaluation.every=0"]  # fmt: skip
+    small_runs.train_until(6, tmp_path, *solves, "trainer.iterations=9")
+    summary = train(tmp_path, *solves, "trainer.iterations=6", "resume=must")
+    assert summary["best"]["iteration"] == 6
+    assert Checkpoints(tmp_path / "checkpoints").choose("best", print).name == "iteration_0006"
+
+
 def test_a_run_goes_on_without_a_checkpoint_that_the_disk_does_not_take_and_tries_again(tmp_path, whole):
     """The table of 16,384 logits fits into 100 kB, its optimiser's state does not."""
     with files_of_at_most(100_000):
