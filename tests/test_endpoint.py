@@ -99,7 +99,7 @@ def test_an_evaluation_by_endpoint_is_that_of_the_same_model_here_and_its_tokens
     env.close()
     result = json.loads(out.read_text())
     usage = result.pop("usage")
-    assert result == {"env": "hgpo_gym/SignpostMaze-v0", **expected}
+    assert result == {"env": "hgpo_gym/SignpostMaze-v0", "policy": "openai", **expected}
     assert 0 < result["valid_action_rate"] == 1
     steps = round(expected["episode_length"] * expected["episodes"])
     assert usage["requests"] == len(server.seen) == steps

@@ -63,6 +63,11 @@ def state(update):
     return copy.deepcopy((weights(update.policy), saved["optimizer"]["state"], saved["schedule"]["last_epoch"]))
 
 
+def whole(policy):
+    """All weights as one vector. Adam makes a step of any gradient, so single ones differ by rounding."""
+    return torch.cat([value.flatten() for value in weights(policy).values()])
+
+
 def assert_equal(ours, theirs):
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
@@ -127,9 +132,9 @@ def test_masked_answers_are_kept_ones_without_a_bonus(policy, records, aggregati
     )
     assert masked[1]["optimizer_steps"] == kept[1]["optimizer_steps"] == 2 * -(-COUNT // size)
     assert masked[1]["gradient_norm"] == pytest.approx(kept[1]["gradient_norm"], rel=1e-4)
-    before = weights(policy)
-    for name, value in weights(masked[0]).items():
-        torch.testing.assert_close(value - before[name], weights(kept[0])[name] - before[name], atol=1e-5, rtol=1e-2)
+    movement = whole(kept[0]) - whole(policy)
+    assert movement.norm() > 0.1
+    assert (whole(masked[0]) - whole(kept[0])).norm() < 1e-3 * movement.norm()
 
 
 def test_a_mini_batch_without_an_advantage_is_no_step(policy, records):
