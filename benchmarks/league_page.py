@@ -13,8 +13,8 @@ several such pairs with `; ` between them stand side by side), `cost`, or the na
 tell). With `, only ENVIRONMENT ENVIRONMENT` after any of them these alone count. Algorithms that are not in every
 environment are left out but of pairs and of two settings, and so is an environment from scores in which most
 algorithms have the same.
-`--tell` prints such a block instead: a number that stands in a sentence comes from there, and `League.tells` says
-whether it still does.
+`--tell` prints such a block instead: a number that stands in a sentence comes from there, and `League.told_of` says
+of whom it is.
 """
 
 import argparse
@@ -111,8 +111,8 @@ class League:
             if name != other
         }
 
-    def tells(self, value: float, low: float, high: float) -> bool:
-        """Whether two algorithms of an environment differ by so many points, one less the other or the other way.
+    def told_of(self, value: float, low: float, high: float) -> set[tuple[str, str]]:
+        """The pairs of algorithms that differ by so many points in an environment, one less the other or the other way.
 
         Where there are two environments, as for two kinds of keys, also one in the first and one in the second.
 
@@ -120,19 +120,20 @@ class League:
             value, low, high: of `differences_in` a text.
         """
         ways = ((value, low, high), (-value, -high, -low))
-        return any(differences_in(in_percent(mean(one)))[0] in ways for one in self._apart.get(f"{abs(value):.1f}", ()))
+        near = self._apart.get(f"{abs(value):.1f}", ())
+        return {pair for pair, differences in near if differences_in(in_percent(mean(differences)))[0] in ways}
 
     @cached_property
-    def _apart(self) -> Mapping[str, list[np.ndarray]]:
-        """Of any two algorithms the differences at the same seed, by their mean without its sign."""
-        places = [list(own.values()) for own in self._runs.values()]
+    def _apart(self) -> Mapping[str, list[tuple[tuple[str, str], np.ndarray]]]:
+        """Any two algorithms and their differences at the same seed, by the mean of these without its sign."""
+        places = [list(own.items()) for own in self._runs.values()]
         pools = [places[0] + places[1]] if len(places) == 2 else places
-        found: dict[str, list[np.ndarray]] = defaultdict(list)
+        found: dict[str, list[tuple[tuple[str, str], np.ndarray]]] = defaultdict(list)
         for pool, column in product(pools, COLUMNS.values()):
-            for one, other in combinations(pool, 2):
-                differences = _differences(one, other, column)
+            for (one, runs), (other, others) in combinations(pool, 2):
+                differences = _differences(runs, others, column)
                 if len(differences) > 1:
-                    found[f"{100 * abs(differences.mean()):.1f}"].append(differences)
+                    found[f"{100 * abs(differences.mean()):.1f}"].append(((one, other), differences))
         return found
 
     def block(self, name: str) -> str:

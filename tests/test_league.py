@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import re
 import shutil
 from functools import cache
 from pathlib import Path
@@ -470,12 +471,12 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path, capsys):
     )
     assert found == [(30.0, 30.0, 30.0), (-10.0, -10.0, -10.0), (0.1, -0.2, 0.3)]
     league = league_page.League([rows])
-    assert all(league.tells(*difference) for difference in found[:2])
-    assert not league.tells(*found[2])
+    assert all(league.told_of(*difference) for difference in found[:2])
+    assert not league.told_of(*found[2])
     across = (-60.0, -187.1, 67.1)  # GRPO in the shop less HGPO in the maze
-    assert league.tells(*across)
-    assert not league_page.League([rows], ["maze"]).tells(*across)
-    assert not league.tells(30.0, 30.0, 30.1)
+    assert league.told_of(*across)
+    assert not league_page.League([rows], ["maze"]).told_of(*across)
+    assert not league.told_of(30.0, 30.0, 30.1)
     page.write_text("<!-- league: mase -->\n<!-- end -->\n")
     with pytest.raises(
         ValueError,
@@ -620,12 +621,25 @@ def discounts(tmp_path_factory):
     return league_page.League([path])
 
 
+def paragraphs(text):
+    """Each, or each item of a list, under the name of its section."""
+    for section in re.split(r"^(?=#)", text, flags=re.MULTILINE):
+        heading, _, body = section.partition("\n")
+        yield from (f"{heading}\n{part}" for part in re.split(r"\n\s*\n|\n(?=- )", body))
+
+
+def names_both(paragraph, pair):
+    """Whether it has the estimators of two algorithms, by name, as `ours`, or REINFORCE++ for that with a baseline."""
+    words = {word.replace("++", "_pp") for word in re.findall(r"[a-z0-9_+]+", paragraph.lower())}
+    also = {"hgpo_gae": "ours", "nested_bellman": "ours", "reinforce_pp_baseline": "reinforce_pp"}
+    return all({name, also.get(name)} & words for name in (algorithm.split(" ")[0] for algorithm in pair))
+
+
 @pytest.mark.parametrize(("page", "results", "only"), PAGES)
-def test_a_difference_in_a_sentence_is_one_that_runs_tell(page, results, only, discounts):
-    """Of the page, of its tables or those of two settings, of another page, of two kinds of keys; or it stands in
-    benchmarks/README.md, whose runs differ."""
+def test_a_difference_in_a_sentence_is_one_that_runs_tell_of_two_who_stand_beside_it(page, results, only, discounts):
+    """By the runs of the page, of another page, of two kinds of keys, of other discounts; or it stands in a table of
+    the page, in one of two settings, or in benchmarks/README.md, whose runs differ."""
     text = (ROOT / "docs" / page).read_text()
-    sentences = league_page.BLOCK.sub("", text)
     of_settings = (ROOT / "docs" / "league_silent.md").read_text()
     tables = "".join(block[0] for block in league_page.BLOCK.finditer(text + of_settings))
     elsewhere = {
@@ -634,8 +648,11 @@ def test_a_difference_in_a_sentence_is_one_that_runs_tell(page, results, only, d
         for sign in (1, -1)
     }
     leagues = [league_of(tuple(results), tuple(only)), league_of(*ALL), league_of(*TWO_KEYS), discounts]
-    for difference in league_page.differences_in(sentences):
-        assert difference in elsewhere or any(league.tells(*difference) for league in leagues), difference
+    for paragraph in paragraphs(league_page.BLOCK.sub("", text)):
+        near = f"{Path(page).stem} {paragraph}"
+        for difference in set(league_page.differences_in(paragraph)) - elsewhere:
+            pairs = set().union(*(league.told_of(*difference) for league in leagues))
+            assert any(names_both(near, pair) for pair in pairs), f"{difference}: of {pairs or 'none'}: {paragraph}"
 
 
 def test_every_estimator_that_the_league_played_says_on_its_page_what_was_measured():
