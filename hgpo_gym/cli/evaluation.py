@@ -14,11 +14,13 @@ from hgpo_gym.config.of_run import NOT_SET, changes_to
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.files import cache_dir, check_can_be_written, content_key
 from hgpo_gym.memory.prompts import UNEXPLAINED
+from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.plain_text import counted
 from hgpo_gym.progress import Progress
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.checkpoint import Checkpoints, read_state
 from hgpo_gym.trainers.environments import make_evaluation_env
+from hgpo_gym.trainers.evaluation import Evaluation
 from hgpo_gym.trainers.evaluation import evaluate as play_all
 from hgpo_gym.trainers.health import CHECKS, Sign
 from hgpo_gym.trainers.libraries import quiet_libraries
@@ -61,10 +63,48 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
         env = make_evaluation_env(settings, **own)
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     place = f"{settings.env.id}, split {vector.split}"
+    title = f"{kind} on {place}"
+    try:
+        result = _played(env, policy, settings, progress, title, keep=None if transcripts else 0)
+    finally:
+        env.close()
+    summary = result.summary()
+    progress.line(f"{place}: success {result.success:.1%} of {counted(summary['episodes'], 'episode')}")
+    if kind == "model" and summary["valid_action_rate"] < VALID_ACTIONS.limit:
+        few = Sign(VALID_ACTIONS, (), summary["valid_action_rate"], VALID_ACTIONS.limit, flatten(settings.resolved))
+        progress.line(str(few))
+    if result.failures:
+        progress.line(
+            f"Environments failed in {len(result.failures)} attempts at an episode; of those that failed each time "
+            f"({summary['failed']}) none counts as won. {last_error(result.failures)}"
+        )
+    if transcripts is not None:
+        progress.line(f"Transcripts: {write_transcripts(result.conversations, transcripts, title)}")
+    said = {"env": settings.env.id, "policy": kind, **summary}
+    if config["run"] is not None:
+        said |= {"run": str(config["run"]), "changed": changes}
+        if iteration is not None:
+            said |= {"iteration": iteration}
+    if isinstance(policy, MeteredPolicy):
+        said |= {"usage": policy.usage()}
+    text = json.dumps(said, indent=2)
+    print(text)
+    if out is not None:
+        out.write_text(text + "\n")
+
+
+def _played(
+    env: ContextWrapper, policy: Policy, settings: RunSettings, progress: Progress, title: str, *, keep: int | None
+) -> Evaluation:
+    """What the policy does on all tasks; of one that is metered, also what that came to, however it ends.
+
+    Raises:
+        CommandFailed: the policy could not answer, too many episodes failed, or a metered policy was interrupted.
+    """
     evaluation, metered = settings.evaluation, policy if isinstance(policy, MeteredPolicy) else None
     try:
-        with metered or nullcontext(), progress.stage(f"{kind} on {place}") as tick:
-            result = play_all(
+        with metered or nullcontext(), progress.stage(title) as tick:
+            return play_all(
                 env,
                 policy,
                 evaluation.sampling(settings.rollout.max_new_tokens),
@@ -72,7 +112,7 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
                 lambda done, total, steps: tick(done, total, f"episodes, {counted(steps, 'step')}"),
                 team=TEAMS.bind(settings.team)(),
                 tasks=evaluation.tasks,
-                keep=0 if transcripts is None else None,
+                keep=keep,
                 replays=settings.rollout.replays or 0,
                 max_failed=settings.rollout.max_failed,
             )
@@ -85,31 +125,8 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
             raise
         raise CommandFailed("interrupted. The same command goes on with the answers so far.", 130) from None
     finally:
-        env.close()
         if metered:
             progress.line(metered.describe_usage())
-    summary = result.summary()
-    progress.line(f"{place}: success {result.success:.1%} of {counted(summary['episodes'], 'episode')}")
-    if kind == "model" and summary["valid_action_rate"] < VALID_ACTIONS.limit:
-        few = Sign(VALID_ACTIONS, (), summary["valid_action_rate"], VALID_ACTIONS.limit, flatten(settings.resolved))
-        progress.line(str(few))
-    if result.failures:
-        progress.line(
-            f"Environments failed in {len(result.failures)} attempts at an episode; of those that failed each time "
-            f"({summary['failed']}) none counts as won. {last_error(result.failures)}"
-        )
-    if transcripts is not None:
-        title = f"{kind} on {place}"
-        progress.line(f"Transcripts: {write_transcripts(result.conversations, transcripts, title)}")
-    said = {"env": settings.env.id, "policy": kind, **summary}
-    if config["run"] is not None:
-        said |= {"run": str(config["run"]), "changed": changes}
-        if iteration is not None:
-            said |= {"iteration": iteration}
-    text = json.dumps(said | ({"usage": metered.usage()} if metered else {}), indent=2)
-    print(text)
-    if out is not None:
-        out.write_text(text + "\n")
 
 
 def evaluated_policy(config: Mapping[str, Any], settings: RunSettings, progress: Progress) -> tuple[Policy, int | None]:
