@@ -5,7 +5,7 @@ import pytest
 from hgpo_gym.config.choices import choices
 from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.compare import run_comparison
-from hgpo_gym.experiments.plan import variants
+from hgpo_gym.experiments.plan import plan, variants
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.learners.trial import try_estimator
 from hgpo_gym.trainers.update.loss import Loss
@@ -37,7 +37,15 @@ def test_a_comparison_takes_recipes_beside_algorithms(tmp_path):
     labels = [
         variant.label for variant in variants(["grpo", {"recipe": "dapo_short"}, {"name": "hgpo", "objective": "gspo"}])
     ]
-    assert labels == ["grpo", "dapo_short", "hgpo-objective_gspo"]
+    assert labels == ["grpo", "recipe_dapo_short", "hgpo-objective_gspo"]
+
+
+def test_a_recipe_that_is_called_like_an_algorithm_has_runs_of_its_own(tmp_path):
+    planned = plan(["dr_grpo", {"recipe": "dr_grpo"}], 1, tmp_path, SETTINGS)
+    assert [run.settings.run_dir.name for run in planned] == ["dr_grpo-seed0", "recipe_dr_grpo-seed0"]
+    assert [run.settings.trainer.loss_aggregation for run in planned] == [None, "sequence_sum"]
+    with pytest.raises(ValueError, match="give at least one, and each of them once"):
+        variants([{"name": "hgpo", "K": 1}, {"name": "hgpo", "K": "1"}])
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,9 @@ class Variant(NamedTuple):
 
     @property
     def label(self) -> str:
-        return "-".join([self.name, *(f"{key}_{_words(value)}" for key, value in self.options.items())])
+        """The name of its runs' folders. Some recipes are called like an algorithm."""
+        name = f"recipe_{self.name}" if self.group == "recipe" else self.name
+        return "-".join([name, *(f"{key}_{_words(value)}" for key, value in self.options.items())])
 
     @property
     def overrides(self) -> list[str]:
@@ -202,6 +204,7 @@ def variants(algos: str | Sequence[str | Mapping[str, Any]]) -> list[Variant]:
             )
         group, key = ("algo", "name") if "name" in options else ("recipe", "recipe")
         listed.append(Variant(group, options.pop(key), options))
-    if not listed or any(listed.count(variant) > 1 for variant in listed):
-        raise ValueError(f"algos={[variant.label for variant in listed]}: give at least one, and each of them once.")
+    labels = [variant.label for variant in listed]
+    if not labels or len(set(labels)) < len(labels):
+        raise ValueError(f"algos={labels}: give at least one, and each of them once.")
     return listed
