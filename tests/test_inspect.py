@@ -16,7 +16,7 @@ from hgpo_gym.cli.main import main
 from hgpo_gym.trainers.rollouts import saved as kept_rollouts
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
 from hgpo_gym.trainers.rollouts.saved import KeptRollout
-from hgpo_gym.trainers.run_directory import read_metrics
+from hgpo_gym.trainers.run_directory import read_config, read_metrics
 from tests.packages import python
 from tests.small_runs import train
 
@@ -161,6 +161,31 @@ def test_a_kept_rollout_is_the_one_that_was_trained_on(run):
             f"You stand at a signpost. It says: take the {colour} door." for colour in ("red", "blue", "green")
         }
         assert set(rollout.actions) <= {"walk on", "go back", "open red door", "open blue door", "open green door"}
+
+
+def test_steps_that_episodes_share_are_shown_as_they_are_trained_on(tmp_path):
+    train(tmp_path, "algo=grpo", "sampler=tree", "rollout.group_size=6", "trainer.iterations=1", "evaluation.every=0")
+    rollout, (line,) = kept_rollouts.load(tmp_path / "rollouts", 1), read_metrics(tmp_path)
+    own = open_group(rollout, 1, read_config(tmp_path)["algo"]).advantages["grpo"]
+    assert own.std() == line["advantage_std"] != estimate("grpo", rollout.batch).std()
+
+
+def test_windows_of_a_team_go_back_by_turns(tmp_path):
+    """Its planner speaks at every other one."""
+    team = ["team=planner_actor", "team.every=2", "team.plans=[go,stay]"]
+    train(tmp_path, "algo=hgpo", *team, "trainer.iterations=1", "evaluation.every=0")
+    rollout = kept_rollouts.load(tmp_path / "rollouts", 1)
+    group = open_group(rollout, 1, read_config(tmp_path)["algo"])
+    batch, shown = rollout.batch, 0
+    for row in group.rows:
+        for level in levels_of(group, row):
+            for member in level.members:  # compared with it, so that both have seen the same
+                own = np.flatnonzero(batch.trajectory == batch.trajectory[member])
+                seen = {batch.extras["turn"][other]: rollout.observations[other] for other in own}
+                last = batch.extras["turn"][member]
+                assert level.window == tuple(seen[turn] for turn in range(last - level.level, last + 1))
+                shown += level.level > 0
+    assert shown > 100
 
 
 def test_rollouts_are_kept_as_often_as_asked_and_made_again_after_a_resume(tmp_path):

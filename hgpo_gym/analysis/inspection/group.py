@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hgpo_gym.advantages import ESTIMATORS, estimate, needed_by
-from hgpo_gym.advantages.statistics import discounted_returns
+from hgpo_gym.advantages.statistics import discounted_returns, mean_over_copies
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.rollouts.saved import KeptRollout
 
@@ -26,7 +26,8 @@ class Group:
         gamma: discount of `returns`.
         returns: float64[all rows], the discounted returns G_t.
         options: of each estimator, by its label.
-        advantages: float64[all rows] of each estimator.
+        advantages: float64[all rows] of each estimator, as training takes them: the mean over the copies of a step that
+            several episodes share.
     """
 
     rollout: KeptRollout
@@ -129,7 +130,7 @@ def open_group(rollout: KeptRollout, number: int, settings: Any) -> Group:
         gamma=gamma,
         returns=discounted_returns(batch, gamma),
         options=options,
-        advantages={name: estimate(name, batch, **own) for name, own in options.items()},
+        advantages={name: mean_over_copies(batch, estimate(name, batch, **own)) for name, own in options.items()},
     )
 
 

@@ -51,8 +51,9 @@ def levels_of(group: Group, row: int) -> list[Level]:
 
 
 def _window(group: Group, row: int, level: int) -> tuple[str, ...]:
+    """What was seen in the last turns; a team may answer several times in one."""
     batch = group.rollout.batch
     own = group.rows[batch.trajectory[group.rows] == batch.trajectory[row]]
-    steps = range(int(batch.step[row]) - level, int(batch.step[row]) + 1)
-    by_step = {int(batch.step[other]): other for other in own}
-    return tuple(group.rollout.observations[by_step[step]] for step in steps)
+    turns = batch.extras.get("turn", batch.step)  # rollouts of earlier versions have no extras
+    by_turn = {int(turns[other]): other for other in own}
+    return tuple(group.rollout.observations[by_turn[turn]] for turn in range(turns[row] - level, turns[row] + 1))
