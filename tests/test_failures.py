@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import contextmanager
 
 import pytest
 
@@ -118,6 +119,21 @@ SAMPLERS = {
 }
 
 
+@contextmanager
+def counted(policy):
+    """The tokens of each answer that the policy gives meanwhile."""
+    counts, generate = [], policy.generate
+
+    def count(requests, sampling):
+        responses = generate(requests, sampling)
+        counts.extend(len(response.tokens.token_ids) for response in responses)
+        return responses
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policy, "generate", count)
+        yield counts
+
+
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_samplers_that_branch_leave_out_a_group_that_failed(tmp_path, name):
     own, options = SAMPLERS[name]
@@ -135,6 +151,10 @@ def test_samplers_that_branch_leave_out_a_group_that_failed(tmp_path, name):
     task = sound.episodes[6].task_id
     rollout = played(breaking(tmp_path, size=6, broken=task), 0)
     assert rollout.episodes == sound.episodes[:6] + sound.episodes[12:]
+    with counted(policy) as answers:
+        some = played(breaking(tmp_path, size=6, unlucky=0.2), 0)
+    assert len(some.episodes) < 18
+    assert some.played_tokens == sum(answers)
     unlucky = played(breaking(tmp_path, size=6, unlucky=0.2), 4)  # at branches too
     assert unlucky.failures
     assert len(unlucky.episodes) == 18

@@ -141,6 +141,7 @@ def without_failed(rollout: Rollout, failed: Sequence[FailedEpisode], dropped: S
     if not failed:
         return rollout
     rows = {id(row): row for player in dropped for row in player.rows}.values()
+    answers = {id(row.tokens): row.tokens for row in rows}.values()  # where one is shared, rows may be copies
     return replace(
         rollout,
         failures=tuple(failed),
@@ -149,7 +150,7 @@ def without_failed(rollout: Rollout, failed: Sequence[FailedEpisode], dropped: S
         + sum(episode.steps for episode in failed),
         episodes_left_out=rollout.episodes_left_out + len(dropped) + len(failed),
         tokens_left_out=rollout.tokens_left_out
-        + answer_tokens(row.tokens for row in rows)
+        + answer_tokens(answers)
         + sum(episode.tokens for episode in failed),
     )
 
