@@ -34,12 +34,17 @@ def content_key(content: Any) -> str:
 
 
 def source_digest(*modules: ModuleType) -> str:
-    """16 hexadecimal digits that change whenever the source of these modules does.
+    """16 hexadecimal digits that change whenever the source of these modules does; of a package all that lies in it.
 
     In the key of what these modules made, it keeps stale entries from being taken: no version number to forget.
     """
-    sources = b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
+    sources = b"".join(path.read_bytes() for module in modules for path in _sources(module))
     return hashlib.sha256(sources).hexdigest()[:16]
+
+
+def _sources(module: ModuleType) -> list[Path]:
+    file = Path(str(module.__file__))
+    return sorted(file.parent.rglob("*.py")) if hasattr(module, "__path__") else [file]
 
 
 def write_entry(entry: Path, made_by: str, body: bytes) -> None:

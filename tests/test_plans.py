@@ -93,8 +93,8 @@ def test_plans_that_are_made_up_can_be_read_and_last_some_steps():
     template = PromptTemplate.named("plan")
     plans, current, switches = MadeUpPlans(template, "a task"), "", []
     for _ in range(200):
-        prompt, answer = plans.put("a hall\n>", "go")
-        assert prompt.startswith(f"Subgoal: {current or 'none'}\n")
+        assert plans.subgoal == current
+        answer = plans.answer("go")
         plan = read_plan(answer, current)
         assert plan.in_form
         assert template.parse_action(answer) == "go"

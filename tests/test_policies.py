@@ -195,7 +195,17 @@ def test_a_prompt_that_is_too_long_without_any_step_keeps_its_task_and_its_end(t
     assert text.endswith("inside <action> </action>.")
 
 
-def test_texts_that_are_imitated_lose_their_beginning(tiny):
+def test_what_is_imitated_is_cut_as_what_is_asked(tiny):
+    lengths = [len(ids) for ids in LanguageModelPolicy(*tiny).encode_prompts(long_episode(9).shorter)]
+    for limit in (lengths[2], lengths[-1] - 5, 10_000):
+        policy = LanguageModelPolicy(*tiny, max_prompt_tokens=limit)
+        (sequence,) = policy.begin([long_episode(9)], Sampling())
+        (record,) = policy.records([long_episode(9)], ["<action>go left</action>"])
+        np.testing.assert_array_equal(record.prompt_ids, sequence.prompt_ids)
+        assert record.prompt_cut == sequence.prompt_cut == (limit < 10_000)
+
+
+def test_texts_without_a_task_lose_their_beginning(tiny):
     policy = LanguageModelPolicy(*tiny, max_prompt_tokens=5)
     full = LanguageModelPolicy(*tiny).encode_prompts([PROMPTS[1]])[0]
     np.testing.assert_array_equal(policy.encode_prompts([PROMPTS[1]])[0], full[-5:])

@@ -16,8 +16,9 @@ from hgpo_gym.plugins import load_plugins
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.models import initial_weights as initial_weights_module
 from hgpo_gym.trainers.models.initial_weights import initial_weights
-from hgpo_gym.trainers.policies import Request, Sampling
+from hgpo_gym.trainers.policies import Request, Sampling, language_model, scorer, trie
 from hgpo_gym.trainers.policies.huggingface import checkpoint_activations
+from hgpo_gym.trainers.rollouts import plans
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
 from tests.commands import run
@@ -147,6 +148,45 @@ def test_choices_need_admissible_answers(capsys):
         "warmstart.loss=choices is of admissible answers: set engine.constrain=admissible, or warmstart.loss=tokens."
         in err
     )
+
+
+SCORER = ["model=scorer", "warmstart.source=expert"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "part", "overrides"),
+    [
+        (scorer, "hashing.py", SCORER),
+        (scorer, "page.py", SCORER),
+        (language_model, "language_model.py", []),
+        (trie, "trie.py", []),
+        (plans, "plans.py", []),
+    ],
+)
+def test_what_decides_the_meaning_of_weights_makes_them_anew(tmp_path, monkeypatch, owner, part, overrides):
+    """Of a package any of its modules."""
+    run = load_run([*TINY, *overrides])
+    folder = shutil.copytree(Path(owner.__file__).parent, tmp_path / "copy")
+    monkeypatch.setattr(owner, "__file__", str(folder / Path(owner.__file__).name))
+    kept = []
+    for line in ("", "", "# another one\n"):
+        (folder / part).write_text((folder / part).read_text() + line)
+        run.model.initial(run, Progress())
+        kept.append(len(list((cache_dir() / "models").iterdir())))
+    assert kept == [1, 1, 2]
+
+
+def test_every_prompt_imitates_the_same_episodes(tmp_path):
+    """Also one whose answers are read in small letters."""
+    file = tmp_path / "loud_game.py"
+    file.write_text(GAME.format(word="LOUD", name="Loud").replace('("cat", "dog")', '("CAT", "DOG")'))
+    load_plugins([str(file)])
+    options = ["env=loud", "warmstart.episodes=4", "rollout.num_tasks=2", "prompt=instruct"]
+    for reading in ("published", "strict"):
+        episodes, key = episodes_to_imitate(load_run([*options, f"prompt.answer_reading={reading}"]), 0, Progress())
+        assert {step.action for one in episodes for step in one.steps} == {"CAT", "DOG"}
+    assert key == episodes_to_imitate(load_run(options), 0, Progress())[1]
+    forget("warm_start_tests/Loud-v0", "loud_game")
 
 
 GAME = """

@@ -2,7 +2,7 @@
 
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from importlib.resources import files
@@ -188,6 +188,31 @@ class PromptTemplate:
     def parse_action(self, answer: str, actions: Sequence[str] = ()) -> str:
         """The action in the policy's answer, stripped; empty if there is none. See `read`."""
         return self.read(answer, actions).action
+
+
+class ShorterPrompts(Sequence[str]):
+    """The prompt of a step without its oldest past step, without its two oldest, and so on; made when it is asked for.
+
+    Args:
+        template: what prompts look like.
+        task: the instruction.
+        context: of the step.
+        put: what is done to each prompt before it is asked.
+    """
+
+    def __init__(self, template: PromptTemplate, task: str, context: Context, put: Callable[[str], str]):
+        self._template, self._task, self._context, self._put = template, task, context, put
+
+    def __len__(self) -> int:
+        return len(self._context.history)
+
+    def __getitem__(self, index: Any) -> Any:
+        count = range(1, len(self) + 1)[index]
+        return self._without_oldest(count) if isinstance(count, int) else [self._without_oldest(one) for one in count]
+
+    def _without_oldest(self, count: int) -> str:
+        context = self._context._replace(history=self._context.history[count:])
+        return self._put(self._template.render(self._task, context))
 
 
 def _described(context: Context) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.files import content_key
+from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.rollouts.samplers import spread
@@ -13,9 +14,15 @@ from hgpo_gym.trainers.settings import RunSettings
 
 
 def make_env(
-    run: RunSettings, *, num_tasks: int, group_size: int, contain_failures: bool = True, **changes: Any
+    run: RunSettings,
+    *,
+    num_tasks: int,
+    group_size: int,
+    contain_failures: bool = True,
+    prompt: PromptTemplate | None = None,
+    **changes: Any,
 ) -> ContextWrapper:
-    """As many groups of the run's environment; `changes` replace options of it.
+    """As many groups of the run's environment, with `prompt` or the run's; `changes` replace options of it.
 
     They contain failures unless the run has `rollout.replays=null`, or `contain_failures` is False.
     """
@@ -29,7 +36,7 @@ def make_env(
         contain_failures=contain_failures and run.rollout.replays is not None,
         **options,
     )
-    return ContextWrapper(vector, run.prompt, **run.memory.model_dump())
+    return ContextWrapper(vector, prompt or run.prompt, **run.memory.model_dump())
 
 
 def make_training_env(run: RunSettings, processes: Processes = ALONE) -> ContextWrapper:

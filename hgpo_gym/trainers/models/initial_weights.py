@@ -1,17 +1,17 @@
 """The weights that training starts from: a model made from scratch or a given one, that has imitated episodes."""
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hgpo_gym import memory as memory_package
 from hgpo_gym.digests import kept_folder
 from hgpo_gym.files import cache_dir, content_key, source_digest
-from hgpo_gym.memory import memory as memory_module
-from hgpo_gym.memory import prompts as prompt_templates
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettings
-from hgpo_gym.trainers.policies import huggingface, likelihood
-from hgpo_gym.trainers.policies.base import TokenRecord
+from hgpo_gym.trainers.policies import huggingface, language_model, likelihood, trie
+from hgpo_gym.trainers.policies.base import Request, TokenRecord
 from hgpo_gym.trainers.policies.huggingface import (
     checkpoint_activations,
     load_model,
@@ -20,6 +20,7 @@ from hgpo_gym.trainers.policies.huggingface import (
     train_tokenizer,
 )
 from hgpo_gym.trainers.policies.language_model import Constraint, LanguageModelPolicy
+from hgpo_gym.trainers.rollouts import plans
 from hgpo_gym.trainers.rollouts.transcripts import Transcript
 from hgpo_gym.trainers.warm_start import imitation
 from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
@@ -50,7 +51,8 @@ def initial_weights(run: "RunSettings", model: LanguageModelSettings, progress: 
     settings["engine"] = _reading(run)  # what imitation saw
     settings["trainer"] = {"precision": run.trainer.precision}
     episodes, episodes_key = episodes_to_imitate(run, model.seed, progress)
-    made_by = source_digest(huggingface, imitation, likelihood, memory_module, prompt_templates)
+    ours = (huggingface, imitation, language_model, likelihood, memory_package, plans, trie)
+    made_by = source_digest(sys.modules[__name__], *ours)
     folder = cache_dir() / "models" / content_key([made_by, settings, episodes_key])
     kept_folder(folder, lambda target: save_model(*_make(run, model, episodes, progress), target))
     progress.line(f"Initial weights: {folder}")
@@ -105,10 +107,7 @@ def _from_scratch(
     run: "RunSettings", model: LanguageModelSettings, episodes: list[Transcript]
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     """A tokenizer of the episodes' words, and a small model with random weights."""
-    memory = run.memory.make()
-    texts = (
-        request.prompt + answer for episode in episodes for request, answer in episode.requests(memory, run.prompt)
-    )
+    texts = (request.prompt + answer for request, answer in _steps(run, episodes))
     assert model.vocabulary_size is not None
     assert model.hidden_size is not None
     assert model.layers is not None
@@ -125,9 +124,14 @@ def _from_scratch(
     return made, tokenizer
 
 
-def _records(policy: LanguageModelPolicy, run: "RunSettings", episodes: list[Transcript]) -> list[TokenRecord]:
+def _steps(run: "RunSettings", episodes: list[Transcript]) -> list[tuple[Request, str]]:
+    """What is asked at every step, and the answer."""
     memory = run.memory.make()
-    steps = [step for episode in episodes for step in episode.requests(memory, run.prompt)]
+    return [step for episode in episodes for step in episode.requests(memory, run.prompt)]
+
+
+def _records(policy: LanguageModelPolicy, run: "RunSettings", episodes: list[Transcript]) -> list[TokenRecord]:
+    steps = _steps(run, episodes)
     if policy.constrain == "admissible":
         steps = [
             (request, answer) for request, answer in steps if len(request.answers) > 1 and answer in request.answers

@@ -7,8 +7,7 @@ from pydantic import Field, NonNegativeInt, model_validator
 
 from hgpo_gym.trainers.models.choosing import ChoosingModel
 from hgpo_gym.trainers.models.sizes import check_fits
-from hgpo_gym.trainers.policies.scorer import episode, features, network, places, words
-from hgpo_gym.trainers.policies.scorer import policy as scorer_policy
+from hgpo_gym.trainers.policies import scorer
 from hgpo_gym.trainers.policies.scorer.network import Network
 from hgpo_gym.trainers.policies.scorer.policy import ScorerPolicy
 
@@ -17,7 +16,7 @@ class ScorerModel(ChoosingModel):
     """See `configs/model/scorer.yaml`."""
 
     policy = ScorerPolicy
-    made_by = (episode, features, network, places, words, scorer_policy)
+    made_by = (scorer,)
 
     wide: Annotated[int, Field(ge=2)]
     deep: Annotated[int, Field(ge=2)]

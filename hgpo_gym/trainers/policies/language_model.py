@@ -89,8 +89,7 @@ class LanguageModelPolicy:
     def encode_prompts(self, prompts: Sequence[str]) -> list[np.ndarray]:
         """int64[P] each: the prompts' tokens, as the user's turn of a chat where the tokenizer has a template. Those
         that are too long lose their beginning."""
-        ids = self._encode(prompts)
-        return [ids[prompt][-self.max_prompt_tokens :] for prompt in prompts]
+        return [ids for ids, _ in self._read([Request(prompt) for prompt in prompts])]
 
     def encode_answer(self, answer: str) -> np.ndarray:
         """int64[R]: the answer's tokens and the end-of-text token."""
@@ -102,12 +101,11 @@ class LanguageModelPolicy:
         Raises:
             KeyError: an answer that the constraint does not admit.
         """
-        prompts = self.encode_prompts([request.prompt for request in requests])
         records = []
-        for prompt, request, answer in zip(prompts, requests, answers, strict=True):
+        for (prompt, cut), request, answer in zip(self._read(requests), requests, answers, strict=True):
             ids, trie = self.encode_answer(answer), self._trie_of(request)
             allowed = None if trie is None else trie.along(ids.tolist())
-            records.append(TokenRecord(prompt, ids, np.zeros(len(ids), dtype=np.float32), allowed))
+            records.append(TokenRecord(prompt, ids, np.zeros(len(ids), dtype=np.float32), allowed, prompt_cut=cut))
         return records
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
@@ -124,22 +122,16 @@ class LanguageModelPolicy:
 
     def begin(self, requests: Sequence[Request], sampling: Sampling) -> list[GeneratedSequence]:
         """Answers to be written; done where only one is admissible."""
-        ids = self._encode([request.prompt for request in requests])
-        cut = {
-            request.prompt: self._cut(request)
-            for request in requests
-            if len(ids[request.prompt]) > self.max_prompt_tokens
-        }
         return [
             GeneratedSequence(
-                cut.get(request.prompt, ids[request.prompt]),
+                prompt,
                 self._trie_of(request),
                 uniform_numbers(request.seed, sampling.max_new_tokens),
                 self.ends,
                 self._adapter_of(request),
-                prompt_cut=request.prompt in cut,
+                prompt_cut=cut,
             )
-            for request in requests
+            for request, (prompt, cut) in zip(requests, self._read(requests), strict=True)
         ]
 
     def responses(self, sequences: Sequence[GeneratedSequence]) -> list[Response]:
@@ -208,6 +200,16 @@ class LanguageModelPolicy:
         texts = [self._as_turn(prompt) for prompt in distinct] if templated else distinct
         encoded = self.tokenizer(texts, add_special_tokens=not templated, return_attention_mask=False)["input_ids"]
         return {prompt: np.array(ids, dtype=np.int64) for prompt, ids in zip(distinct, encoded, strict=True)}
+
+    def _read(self, requests: Sequence[Request]) -> list[tuple[np.ndarray, bool]]:
+        """Of each the tokens of its prompt, int64[at most max_prompt_tokens], and whether it had to be cut for that."""
+        ids = self._encode([request.prompt for request in requests])
+        cut = {
+            request.prompt: self._cut(request)
+            for request in requests
+            if len(ids[request.prompt]) > self.max_prompt_tokens
+        }
+        return [(cut.get(request.prompt, ids[request.prompt]), request.prompt in cut) for request in requests]
 
     def _cut(self, request: Request) -> np.ndarray:
         """int64[at most max_prompt_tokens]: the prompt with as many of its past steps as fit, the latest ones. Where it

@@ -71,16 +71,13 @@ class MadeUpPlans:
         self._template, self.subgoal = template, ""
         self._generator = np.random.default_rng(hash_text(seed))
 
-    def put(self, prompt: str, action: str, actions: Sequence[str] = ()) -> tuple[str, str]:
-        """The (prompt, answer) of the next step, with a subgoal that goes on or is another one; see `write_answers`."""
+    def answer(self, action: str, actions: Sequence[str] = ()) -> str:
+        """That of the next step, with a subgoal that goes on or is another one; see `write_answers`."""
         template = self._template
         answers = template.write_answers(action, self.subgoal, actions)
-        if template.subgoals is None:
-            return prompt, answers[0]
-        prompt = template.show_subgoal(prompt, self.subgoal)
-        if self.subgoal and self._generator.random() < MADE_UP_KEEPS:
-            return prompt, answers[0]
+        if template.subgoals is None or (self.subgoal and self._generator.random() < MADE_UP_KEEPS):
+            return answers[0]
         names = template.subgoals or [action]
         taken = int(self._generator.integers(len(names)))
         self.subgoal = names[taken]
-        return prompt, answers[len(answers) - len(names) + taken]
+        return answers[len(answers) - len(names) + taken]

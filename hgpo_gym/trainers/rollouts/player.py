@@ -1,6 +1,6 @@
 """Player: the episode of one sub-environment, from the first prompt to the rows that are learned from."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.memory.plans import Plan, read_plan
-from hgpo_gym.memory.prompts import PromptTemplate
+from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
 from hgpo_gym.trainers.policies.base import CannotAnswerError, Moment, Request, Response, TokenRecord
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, StepText
 from hgpo_gym.trainers.rollouts.teams.base import Said, Team, keys_of_role
@@ -40,20 +40,6 @@ class Row:
     last_of_turn: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
     plan: Plan | None = None
-
-
-class _Shorter(Sequence[str]):
-    """A prompt without its oldest past step, without its two oldest, and so on; made when it is asked for."""
-
-    def __init__(self, without_oldest: Callable[[int], str], past_steps: int):
-        self._without_oldest, self._past_steps = without_oldest, past_steps
-
-    def __len__(self) -> int:
-        return self._past_steps
-
-    def __getitem__(self, index: Any) -> Any:
-        place = range(1, self._past_steps + 1)[index]
-        return self._without_oldest(place) if isinstance(place, int) else [self._without_oldest(one) for one in place]
 
 
 class Player:
@@ -163,13 +149,12 @@ class Player:
         answers = [
             (text, choice) for choice in choices for text in template.write_answers(choice, self._subgoal, choices)
         ]
-        self._asked = template.show_subgoal(self._team.prompt(role, self._prompt, self._said), self._subgoal)
-        task, context, said, subgoal = self._info["task"], self._info["context"], self._said, self._subgoal
+        said, subgoal = self._said, self._subgoal
 
-        def without_oldest(count: int) -> str:
-            prompt = template.render(task, context._replace(history=context.history[count:]))
+        def put(prompt: str) -> str:
             return template.show_subgoal(self._team.prompt(role, prompt, said), subgoal)
 
+        self._asked = put(self._prompt)
         return Request(
             prompt=self._asked,
             answers=tuple(text for text, _ in answers),
@@ -177,13 +162,13 @@ class Player:
             if expert_action is None
             else template.write_answer(expert_action, self._subgoal, choices),
             seed=(*self._seed, len(self.rows)),
-            task=task,
+            task=self._info["task"],
             context_keys=tuple(self._keys(seen=True).tolist()),
             role=role,
             choices=tuple(choice for _, choice in answers),
             moment=self._moments[-1],
-            said=tuple(text for _, text in self._said),
-            shorter=_Shorter(without_oldest, len(context.history)),
+            said=tuple(text for _, text in said),
+            shorter=ShorterPrompts(template, self._info["task"], self._info["context"], put),
         )
 
     def hear(self, template: PromptTemplate, response: Response) -> str | None:

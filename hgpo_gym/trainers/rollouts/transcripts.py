@@ -3,10 +3,11 @@
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from hgpo_gym.memory.memory import Memory
-from hgpo_gym.memory.prompts import PromptTemplate
+from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
 from hgpo_gym.trainers.policies.base import Moment, Request
 from hgpo_gym.trainers.rollouts.plans import MadeUpPlans
 from hgpo_gym.trainers.rollouts.rollout import Rollout, StepText
@@ -36,8 +37,11 @@ class Transcript:
                 for one in step.admissible_actions
                 for text in template.write_answers(one, plans.subgoal, step.admissible_actions)
             )
-            prompt, written = plans.put(template.render(step.task, context), action, step.admissible_actions)
-            yield Request(prompt, answers, task=step.task), written
+            put = partial(template.show_subgoal, subgoal=plans.subgoal)
+            shorter = ShorterPrompts(template, step.task, context, put)
+            prompt = put(template.render(step.task, context))
+            written = plans.answer(action, step.admissible_actions)
+            yield Request(prompt, answers, task=step.task, shorter=shorter), written
             memory.record(step.action)
 
     def moments(self) -> Iterator[tuple[Moment, str]]:

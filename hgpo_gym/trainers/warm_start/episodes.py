@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from hgpo_gym.digests import kept_folder
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.files import cache_dir, content_key, source_digest
+from hgpo_gym.memory import prompts
+from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.progress import Progress
 from hgpo_gym.randomness import Stream
 from hgpo_gym.trainers.environments import make_env
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from hgpo_gym.trainers.settings import RunSettings
 
 SIDE_BY_SIDE = 32
+AS_IT_IS = "bare"
+"""The prompt that scripted policies answer: the action alone, so that the episodes are the same for every prompt."""
 _FILE = "episodes.jsonl"
 
 
@@ -44,10 +48,11 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
     """
     settings, expert = run.warmstart, run.warmstart.source == "expert"
     num_tasks = min(settings.episodes, SIDE_BY_SIDE)
-    env = make_env(run, num_tasks=num_tasks, group_size=1, **({"expert": True} if expert else {}))
+    options = {"expert": True} if expert else {}
+    env = make_env(run, num_tasks=num_tasks, group_size=1, prompt=PromptTemplate.named(AS_IT_IS), **options)
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     behaviour = ["expert", settings.random_actions] if expert else ["random"]
-    made_by = source_digest(transcripts, rollout, playing, player, scripted)
+    made_by = source_digest(transcripts, rollout, playing, player, scripted, prompts)
     key = content_key([made_by, vector.texts_key, list(vector.task_ids), behaviour, settings.episodes, seed])
 
     def collect_them(folder: Path) -> None:
