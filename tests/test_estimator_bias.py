@@ -16,6 +16,7 @@ from hgpo_gym.analysis.estimator_bias.policies import improved, stages_of_traini
 from hgpo_gym.analysis.estimator_bias.run import BiasSettings, measure_bias
 from hgpo_gym.analysis.estimator_bias.simulate import roll_out
 from hgpo_gym.config.compose import load_config
+from hgpo_gym.envs import TextEnv, Turn
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.signpost_maze import Place, SignpostMazeEnv
 from hgpo_gym.memory import Memory
@@ -470,6 +471,38 @@ def test_groups_of_a_step_are_apart_from_what_its_truth_is_found_by():
     few, many = few.compare(4), many.compare(4)
     assert len(few.truth.group) == len(many.truth.group) == 5 * len(np.unique(many.truth.history))
     assert many.truth.variance.mean() < 0.4 * few.truth.variance.mean()
+
+
+class Coins(TextEnv):
+    """A coin is tossed at each step; nothing that is done matters."""
+
+    task_ids = ("coins",)
+
+    def begin_episode(self, task_id):
+        self.tosses = ""
+        return Turn("", task="Toss.", admissible_actions=("toss",))
+
+    def take_action(self, action):
+        self.tosses += "HT"[self.np_random.integers(2)]
+        return Turn(self.tosses, admissible_actions=("toss",), terminated=len(self.tosses) == 12)
+
+    def save_state(self):
+        return self.tosses
+
+    def load_state(self, state):
+        self.tosses = state
+
+
+def test_the_episodes_of_a_task_are_not_all_of_the_same_luck():
+    settings = continuations.SampledSettings(
+        random_actions=[1.0], history_length=1, key="observation", gamma=1.0, horizon=12, episodes=20, probes=1,
+        continuations=2, groups=2, groups_a_batch=2, seed=0,
+    )  # fmt: skip
+    env, found = Coins(), continuations.Collected()
+    continuations.collect(found, continuations.Actor(env, 1.0, settings, np.random.default_rng(0)), "coins", settings)
+    episodes = [found.trajectories[number].observations for number in found.pool[0]]
+    assert len({tuple(own) for own in episodes}) >= 19
+    assert len({own[0] for own in episodes}) == 1
 
 
 def test_intervals_are_as_wide_as_results_scatter():

@@ -80,6 +80,12 @@ class Actor:
         self.env, self.random_actions, self.generator, self.otherwise = env, random_actions, generator, otherwise
         self.horizon, self.key = settings.horizon, key_function(settings.key)
 
+    def play_task(self, task_id: str, seed: int, *, keep: int = -1) -> tuple[Played, Snapshot | None]:
+        """An episode that begins as all of its task, and in which chance falls as in no other; otherwise as `play`."""
+        observation, info = self.env.reset(seed=seed, options={"task_id": task_id})
+        self.env.np_random = self.generator
+        return self.play(observation, info, keep=keep)
+
     def play(
         self, observation: str, info: dict[str, Any], first: int = 0, *, action: str | None = None, keep: int = -1
     ) -> tuple[Played, Snapshot | None]:
@@ -188,11 +194,8 @@ def _actions_of_expert(env: TextEnv, settings: SampledSettings) -> list[str]:
     actor = Actor(env, 0.0, settings, np.random.default_rng((Stream.SAMPLED_POOL, settings.seed)))
     found: dict[str, None] = {}
     for episode in range(EPISODES_OF_EXPERT):
-        observation, info = env.reset(
-            seed=settings.seed, options={"task_id": env.task_ids[episode % len(env.task_ids)]}
-        )
-        env.np_random = actor.generator
-        found |= dict.fromkeys(actor.play(observation, info)[0].actions)
+        played, _ = actor.play_task(env.task_ids[episode % len(env.task_ids)], settings.seed)
+        found |= dict.fromkeys(played.actions)
     return list(found)
 
 
@@ -205,8 +208,7 @@ def collect(
     first = len(collected.trajectories)
     for episode in range(settings.episodes):
         keep = int(actor.generator.integers(settings.horizon))  # a step of all possible ones: it counts if visited
-        observation, info = actor.env.reset(seed=settings.seed, options={"task_id": task_id})
-        played, moment = actor.play(observation, info, keep=keep if len(moments) < settings.probes else -1)
+        played, moment = actor.play_task(task_id, settings.seed, keep=keep if len(moments) < settings.probes else -1)
         collected.trajectories.append(played)
         if moment is not None:
             moments.append((first + episode, keep, moment))
