@@ -1,5 +1,8 @@
 """Generation by transformers: what is read, what is kept, and that neither changes an answer."""
 
+import copy
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +10,7 @@ import transformers
 from transformers.cache_utils import DynamicCache
 
 from hgpo_gym.trainers.policies import Request, Sampling, generation
-from hgpo_gym.trainers.policies.huggingface import make_tiny_model, train_tokenizer
+from hgpo_gym.trainers.policies.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies.kv_cache import ROOM, GrowingLayer, Rows, join
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
@@ -139,6 +142,62 @@ def test_layers_that_are_no_attention_layers_are_refused(model, tokenizer):
     policy = LanguageModelPolicy(transformers.Qwen3NextForCausalLM(config), tokenizer)
     with pytest.raises(ValueError, match=r"Qwen3NextForCausalLM has layers of type linear_attention"):
         policy.generate(requests(), Sampling())
+
+    recurrent = transformers.RwkvConfig(
+        vocab_size=len(tokenizer), hidden_size=32, attention_hidden_size=32, num_hidden_layers=2
+    )
+    policy = LanguageModelPolicy(transformers.RwkvForCausalLM(recurrent), tokenizer)
+    with pytest.raises(ValueError, match=r"RwkvForCausalLM has recurrent layers"):
+        policy.generate(requests(), Sampling())
+
+
+SHAPE: dict[str, Any] = {
+    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "initializer_range": 0.3, "bos_token_id": None,
+}  # fmt: skip
+ARCHITECTURES = {
+    "a scale": transformers.GraniteConfig(logits_scaling=8.0, **SHAPE),
+    "a scale the other way": transformers.CohereConfig(logit_scale=0.0625, **SHAPE),
+    "a cap": transformers.Gemma2Config(final_logit_softcapping=3.0, head_dim=8, **SHAPE),
+    "none": transformers.LlamaConfig(**SHAPE),
+    "dropout": transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, initializer_range=0.3, embd_pdrop=0.5),
+    "dropout of its own": transformers.OPTConfig(
+        hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4, word_embed_proj_dim=32, init_std=0.3,
+        dropout=0.5, layerdrop=0.5,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_answers_are_drawn_and_scored_as_the_model_itself_says_also_while_it_is_trained(name, tokenizer, tmp_path):
+    """Whatever it does with what its output embeddings say."""
+    config = copy.deepcopy(ARCHITECTURES[name])
+    config.update({"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "pad_token_id": 0})
+    save_model(transformers.AutoModelForCausalLM.from_config(config), tokenizer, tmp_path)
+    model, _ = load_model(str(tmp_path), device="cpu")
+    policy = LanguageModelPolicy(model, tokenizer)
+    records = [one.tokens for one in policy.generate(requests(6), Sampling(temperature=0.7, max_new_tokens=12))]
+    model.train()
+    scored = policy.likelihood(records, temperature=0.7).logprobs.detach().numpy()
+    model.eval()
+    expected = []
+    for record in records:
+        ids = torch.from_numpy(np.concatenate((record.prompt_ids, record.token_ids)))[None]
+        logits = model(input_ids=ids, use_cache=False).logits[0, len(record.prompt_ids) - 1 : -1] / 0.7
+        expected.append(logits.log_softmax(-1).gather(1, torch.from_numpy(record.token_ids)[:, None])[:, 0])
+    expected = torch.cat(expected).detach().numpy()
+    np.testing.assert_allclose(np.concatenate([record.logprobs for record in records]), expected, atol=1e-4)
+    np.testing.assert_allclose(scored, expected, atol=1e-4)
+
+
+def test_a_model_that_answers_by_more_than_its_output_embeddings_is_refused(tokenizer, tmp_path):
+    config = transformers.FalconH1Config(
+        vocab_size=len(tokenizer), mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8, mamba_n_groups=1,
+        lm_head_multiplier=0.2, pad_token_id=0, eos_token_id=tokenizer.eos_token_id, **SHAPE,
+    )  # fmt: skip
+    save_model(transformers.FalconH1ForCausalLM(config), tokenizer, tmp_path)
+    with pytest.raises(ValueError, match=r"model\.path: FalconH1ForCausalLM does something else"):
+        load_model(str(tmp_path), device="cpu")
 
 
 def states(rows, columns):

@@ -98,6 +98,22 @@ def test_each_role_answers_with_its_own_adapter_also_in_one_batch(team):
         policy.likelihood(records, temperature=1.0)
 
 
+def test_a_critic_reads_the_state_of_who_answered_whoever_was_asked_last(team):
+    policy = trained_team(team / "whole")
+    records, reading = [asked(policy, role)[0] for role in ROLES], {"max_batch_tokens": 10_000, "precision": "float32"}
+    whoever = []
+    for role in ROLES:
+        asked(policy, role)
+        whoever.append(policy.states(records, [0, 0], **reading))
+    np.testing.assert_array_equal(*whoever)
+    alone = [policy.states([record], [0], **reading) for record in reversed(records)]
+    np.testing.assert_allclose(whoever[0], np.concatenate(alone[::-1]), atol=1e-5)
+    assert (
+        np.abs(whoever[0] - policy.states([replace(one, adapter=ROLES[0]) for one in records], [0, 0], **reading)).max()
+        > 1e-6
+    )
+
+
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_an_update_gives_each_adapter_the_gradient_of_its_own_answers(team, checkpointing):
     """One mini-batch with answers of both roles; a role whose advantages are 0 keeps its adapter as it is."""

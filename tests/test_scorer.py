@@ -112,6 +112,11 @@ def test_actions_of_which_nothing_is_known_apart_share_a_row():
     assert second.row[4] == second.row[5], "both cups are new"
 
 
+def test_a_moment_without_a_word_has_features_too():
+    (features,) = Extractor(1 << 12, 1 << 10)([ask(Moment("Find it.", "...", ("go left", "go right")))])
+    assert len(features.row) == 2
+
+
 GOLDEN = "8d9f9f6867cfce08"
 
 
@@ -328,6 +333,7 @@ def test_it_imitates_the_expert_where_it_is_asked_to(tmp_path, monkeypatch):
     [
         (["engine.constrain=none"], "engine.constrain=none: a scorer chooses among admissible actions"),
         (["model.wide=1"], "model.wide=1: must be at least 2."),
+        (["trainer.precision=bfloat16"], "trainer.precision=bfloat16: a scorer chooses in float32"),
     ],
 )
 def test_mistakes_are_named_with_a_remedy(arguments, message, capsys, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ An action is its text; an observation has the text that a model reads, and what 
 is the folder that `openenv push` takes. Written for OpenEnv 0.10.
 """
 
+import secrets
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
@@ -77,7 +78,8 @@ class GameServer(Environment[GameAction, GameObservation, State]):
         task_id: str | None = None,
         **others: Any,
     ) -> GameObservation:
-        """Begin an episode: of `task_id`, or of the task at `index` of the split, or of one drawn by the seed.
+        """Begin an episode: of `task_id`, or of the task at `index` of the split, or of one drawn by the seed. Without
+        a seed what happens by chance is otherwise each time.
 
         Raises:
             ValueError: no such task or split, or another argument.
@@ -91,7 +93,8 @@ class GameServer(Environment[GameAction, GameObservation, State]):
             task_id = self._task_ids[chosen]
         self._task_id = task_id
         self._state = State(episode_id=episode_id or str(uuid4()), step_count=0)
-        return self._observation(self._episode.begin(task_id, seed=seed or 0), reward=0.0)
+        own = secrets.randbits(31) if seed is None else seed
+        return self._observation(self._episode.begin(task_id, seed=own), reward=0.0)
 
     def step(self, action: GameAction, timeout_s: float | None = None, **_others: Any) -> GameObservation:  # noqa: ARG002
         """Take an action. After the end, and before the first reset, nothing happens, and it says so."""

@@ -5,6 +5,7 @@ package exports the two classes, see `examples/verifiers_package`. Written for v
 """
 
 import asyncio
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,7 +35,7 @@ class GameTasksetConfig(vf.TasksetConfig):
     history_length: int = 2
     """K, how many past observations the context keys look back."""
     seed: int = 0
-    """Of the episodes' beginnings: the rollouts of a task begin alike."""
+    """Of the episodes' beginnings: the rollouts of a task begin alike. Later chance is each one's own."""
 
 
 class GameData(vf.TaskData):
@@ -79,7 +80,7 @@ class GameEnv(vf.Env[GameEnvConfig]):
         episode = await asyncio.to_thread(
             SingleEpisode, data.env_id, history_length=data.history_length, **data.options
         )
-        said = episode.begin(data.id, seed=data.seed)
+        said = episode.begin(data.id, seed=data.seed, chance=secrets.randbits(31))
         async with agents.player.interaction(task) as interaction:
             while not episode.over:
                 segment = await interaction.turn(said)

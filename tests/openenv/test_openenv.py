@@ -87,6 +87,21 @@ def test_sessions_do_not_meet_and_context_keys_are_shared():
         assert wrong.observation["admissible_actions"] == ["walk on"]
 
 
+def test_without_a_seed_chance_is_otherwise_each_time():
+    options = {"split": "all", "sections": 1, "slip": 0.5}
+
+    def play(client, **arguments):
+        client.reset(task_id="red", **arguments)
+        return tuple(client.step({"action": "walk on"}).observation["text"] for _ in range(6))
+
+    with (
+        served("hgpo_gym/SignpostMaze-v0", **options) as url,
+        GenericEnvClient(base_url=url).sync() as client,
+    ):
+        assert len({play(client) for _ in range(8)}) > 1
+        assert len({play(client, seed=3) for _ in range(3)}) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

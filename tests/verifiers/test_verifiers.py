@@ -113,6 +113,18 @@ def test_the_steps_of_a_trace_are_those_of_credit_assignment(tmp_path):
     assert (values[~won] < 0).all()
 
 
+def test_chance_is_each_rollouts_own(tmp_path):
+    def behave(_server, body):
+        return streamed("open red door" if "open red door" in body["messages"][-1]["content"] else "walk on")
+
+    options = {"split": "all", "slip": 0.5, "max_episode_steps": 20}
+    with serving(behave) as server:
+        traces = evaluate(tmp_path, server, "hgpo_gym/SignpostMaze-v0", options, "-n", "1", "-r", "8", "-c", "1")
+    histories = [[step["context_keys"] for step in trace["info"]["steps"]] for trace in traces]
+    assert len({str(own) for own in histories}) > 1
+    assert len({str(own[0]) for own in histories}) == 1  # they begin alike
+
+
 def test_tasks_are_those_of_the_split_in_its_order():
     config = GameTasksetConfig(options={"split": "test"})
     tasks = list(GameTaskset(config))

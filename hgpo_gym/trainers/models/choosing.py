@@ -56,6 +56,11 @@ class ChoosingModel(Section):
             raise ValueError(
                 f"engine.constrain=none: a {self.policy.kind} chooses among admissible actions; set it to admissible."
             )
+        if (precision := run.trainer.precision) != "float32":
+            raise ValueError(
+                f"trainer.precision={precision}: a {self.policy.kind} chooses in float32, and would be trained as one "
+                "that chooses otherwise; set it to float32."
+            )
 
     def initial(self, run: "RunSettings", progress: "Progress") -> ChoosingPolicy:
         """A new policy, or what has imitated episodes, kept in the cache under a key of all that it depends on."""

@@ -14,6 +14,7 @@ from transformers.cache_utils import Cache
 from hgpo_gym.trainers.policies.base import Sampling, TokenRecord
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
 from hgpo_gym.trainers.policies.kv_cache import ReadLayer, Rows, join
+from hgpo_gym.trainers.policies.likelihood import head_logits
 from hgpo_gym.trainers.policies.sampling import draw, restrict
 from hgpo_gym.trainers.policies.trie import TokenTrie
 
@@ -178,7 +179,7 @@ class SequenceGenerator:
             ids[row, : lengths[row]] = members[0].prompt_ids
         cache = Cache(layer_class_to_replicate=ReadLayer)  # of whole prompts: the model masks what a window leaves out
         hidden = self.model.get_decoder()(input_ids=self._tensor(ids), past_key_values=cache, use_cache=True)[0]
-        logits = self._logits(hidden[self._tensor(np.arange(len(prompts))), self._tensor(lengths - 1)])
+        logits = head_logits(self.model, hidden[self._tensor(np.arange(len(prompts))), self._tensor(lengths - 1)])
         sequences = [sequence for members in prompts for sequence in members]
         rows = np.repeat(np.arange(len(prompts)), [len(members) for members in prompts])
         _draw(sequences, logits[self._tensor(rows)], sampling)
@@ -210,24 +211,23 @@ class SequenceGenerator:
             use_cache=True,
         )[0][:, -1]
         going = batch.going
-        _draw([batch.sequences[index] for index in going], self._logits(hidden[self._tensor(going)]), sampling)
+        logits = head_logits(self.model, hidden[self._tensor(going)])
+        _draw([batch.sequences[index] for index in going], logits, sampling)
         return batch._replace(ends=batch.ends + 1)
-
-    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """float32[rows, vocabulary], whatever the model computes in."""
-        return self.model.get_output_embeddings()(hidden).float()
 
     def _tensor(self, values: Sequence[Any] | np.ndarray) -> torch.Tensor:
         return torch.as_tensor(values, device=self._device)
 
 
 def _check_layers(model: "PreTrainedModel") -> None:
-    for kind in getattr(model.config.get_text_config(), "layer_types", None) or ():
-        if not kind.endswith("attention") or kind == "linear_attention":
-            raise ValueError(
-                f"{type(model).__name__} has layers of type {kind}, whose memory engine=transformers cannot join with "
-                "that of other answers. Use engine=vllm, or a model with attention layers alone."
-            )
+    kinds = getattr(model.config.get_text_config(), "layer_types", None) or ()
+    others = [kind for kind in kinds if not kind.endswith("attention") or kind == "linear_attention"]
+    if others or getattr(model, "_is_stateful", False):
+        layers = f"layers of type {others[0]}" if others else "recurrent layers"
+        raise ValueError(
+            f"{type(model).__name__} has {layers}, whose memory engine=transformers cannot join with that of other "
+            "answers. Use engine=vllm, or a model with attention layers alone."
+        )
 
 
 def _draw(sequences: Sequence[GeneratedSequence], logits: torch.Tensor, sampling: Sampling) -> None:

@@ -10,6 +10,7 @@ import transformers  # what it holds is imported when it is first used: a table 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.policies.likelihood import head_logits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -28,7 +29,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 def load_model(
     path: str, *, device: str = "auto", dtype: str = "float32", quantization: str | None = None
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """A causal language model and its tokenizer, from a local folder or the Hugging Face hub.
+    """A causal language model and its tokenizer, from a local folder or the Hugging Face hub. Dropout is off, also
+    while it is trained: what an answer was drawn by is then what its likelihood is taken by.
 
     Args:
         path: a folder that holds `config.json`, or a hub name like `Qwen/Qwen2.5-1.5B-Instruct`.
@@ -37,6 +39,7 @@ def load_model(
         quantization: `nf4` keeps the weights of linear layers in 4 bits; `dtype` is what they are computed in.
 
     Raises:
+        ValueError: what it says is not what its output embeddings say, see `head_logits`.
         FileNotFoundError: the path looks local and holds no model.
         ModuleNotFoundError: a quantization without bitsandbytes.
     """
@@ -57,8 +60,32 @@ def load_model(
             "quantization_config": _quantization_config(quantization, DTYPES[dtype]),
             "device_map": {"": resolve_device(device)},
         }
-    model = transformers.AutoModelForCausalLM.from_pretrained(source, **options)
-    return model if quantization is not None else _on(model, device), _load_tokenizer(source)
+    model: PreTrainedModel = transformers.AutoModelForCausalLM.from_pretrained(source, **options)
+    if quantization is None:
+        model = _on(model, device)
+    _switch_off_dropout(model)
+    _check_head(model)
+    return model, _load_tokenizer(source)
+
+
+def _switch_off_dropout(model: "PreTrainedModel") -> None:
+    """In every module, of torch or with a rate of its own."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, float) and (isinstance(module, torch.nn.Dropout) or "drop" in name):
+                setattr(module, name, 0.0)
+
+
+@torch.no_grad()
+def _check_head(model: "PreTrainedModel") -> None:
+    tokens = torch.arange(2, device=model.device)[None]
+    whole = model(input_ids=tokens, use_cache=False).logits.float()
+    ours = head_logits(model, model.get_decoder()(input_ids=tokens, use_cache=False).last_hidden_state)
+    if not torch.allclose(ours, whole, rtol=0.05, atol=0.05 * float(whole.abs().max())):
+        raise ValueError(
+            f"model.path: {type(model).__name__} does something else with its last hidden states than to put them "
+            "through its output embeddings, scaled or capped. Policies are trained by those alone: choose another one."
+        )
 
 
 def _quantization_config(quantization: str, compute_dtype: torch.dtype) -> Any:

@@ -165,8 +165,19 @@ class LanguageModelPolicy:
     def states(
         self, records: Sequence[TokenRecord], answered: Sequence[int], *, max_batch_tokens: int, precision: str
     ) -> np.ndarray:
-        """See `StateReader`: the last hidden states, float32[N, state_size]."""
-        return hidden_states(self.model, records, answered, max_batch_tokens=max_batch_tokens, precision=precision)
+        """See `StateReader`: the last hidden states, float32[N, state_size], each of the adapter that answered."""
+        states = np.zeros((len(records), self.state_size), dtype=np.float32)
+        for own in by_adapter(range(len(records)), lambda index: records[index].adapter):
+            if own and (adapter := records[own[0]].adapter) is not None:
+                use_adapter(self.model, adapter)
+            states[own] = hidden_states(
+                self.model,
+                [records[index] for index in own],
+                [answered[index] for index in own],
+                max_batch_tokens=max_batch_tokens,
+                precision=precision,
+            )
+        return states
 
     def tokens_within(self, record: TokenRecord, characters: int) -> int:
         """How many of the answer's first tokens it takes for so many characters of its text."""

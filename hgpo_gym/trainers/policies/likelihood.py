@@ -60,7 +60,7 @@ def likelihood(
     def of_drawn(
         states: torch.Tensor, drawn: torch.Tensor, allowed: list[np.ndarray | None]
     ) -> tuple[torch.Tensor, ...]:
-        logits = model.get_output_embeddings()(states).float() / temperature
+        logits = head_logits(model, states) / temperature
         logits, ids_of_columns = restrict(logits, allowed)
         if ids_of_columns is not None:
             drawn = (ids_of_columns == drawn[:, None]).int().argmax(1)
@@ -70,6 +70,17 @@ def likelihood(
     size = max(1, LOGITS_AT_ONCE // model.config.vocab_size)
     logprobs, entropy, *more = _in_pieces(of_drawn, size, (hidden[rows, columns - 1], tokens, allowed))
     return Likelihood(logprobs, entropy, torch.from_numpy(rows).to(device), *more)
+
+
+def head_logits(model: "PreTrainedModel", states: torch.Tensor) -> torch.Tensor:
+    """float32[..., vocabulary]: the logits of last hidden states, whatever the model computes in. Some models scale or
+    cap what their output embeddings say, by settings of these names."""
+    config = model.config.get_text_config()
+    logits = model.get_output_embeddings()(states).float()
+    logits = logits * (getattr(config, "logit_scale", None) or 1.0)  # Cohere
+    logits = logits / (getattr(config, "logits_scaling", None) or 1.0)  # Granite
+    cap = getattr(config, "final_logit_softcapping", None)  # Gemma
+    return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
 def _in_pieces(

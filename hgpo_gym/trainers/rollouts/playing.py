@@ -149,9 +149,7 @@ def without_failed(rollout: Rollout, failed: Sequence[FailedEpisode], dropped: S
         + sum(row.last_of_turn for row in rows)
         + sum(episode.steps for episode in failed),
         episodes_left_out=rollout.episodes_left_out + len(dropped) + len(failed),
-        tokens_left_out=rollout.tokens_left_out
-        + answer_tokens(answers)
-        + sum(episode.tokens for episode in failed),
+        tokens_left_out=rollout.tokens_left_out + answer_tokens(answers) + sum(episode.tokens for episode in failed),
     )
 
 

@@ -181,7 +181,7 @@ def wanted_things(text: str, task: Task) -> tuple[tuple[str, str], ...]:
     """The things in a text that have a word of the task, by name (with the number behind it, if there is one), and
     their roles."""
     found, words = {}, tokens(text)
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for word, after in zip(words, [*words, ""][1:], strict=True):
         if word in task.content:
             name = f"{word} {after}" if is_number(after) else word
             found[name] = role_of(Argument(name, (word,)), task)
