@@ -1,17 +1,20 @@
 """verifiers' own evaluation plays our environments, with a chat server that knows the way."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 import threading
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from hgpo_gym.adapters.single_episode import Step, step_batch
-from hgpo_gym.adapters.verifiers import SYSTEM_PROMPT, GameTaskset, GameTasksetConfig, action_in
+from hgpo_gym.adapters.verifiers import SYSTEM_PROMPT, GameEnv, GameTaskset, GameTasksetConfig, action_in
 from hgpo_gym.advantages import estimate
 from hgpo_gym.envs.registration import make
 from tests.chat_server import serving, streamed
@@ -113,16 +116,29 @@ def test_the_steps_of_a_trace_are_those_of_credit_assignment(tmp_path):
     assert (values[~won] < 0).all()
 
 
-def test_chance_is_each_rollouts_own(tmp_path):
-    def behave(_server, body):
-        return streamed("open red door" if "open red door" in body["messages"][-1]["content"] else "walk on")
+class Walker:
+    """A player of verifiers' who walks on and opens the red door; what it heard."""
 
-    options = {"split": "all", "slip": 0.5, "max_episode_steps": 20}
-    with serving(behave) as server:
-        traces = evaluate(tmp_path, server, "hgpo_gym/SignpostMaze-v0", options, "-n", "1", "-r", "8", "-c", "1")
-    histories = [[step["context_keys"] for step in trace["info"]["steps"]] for trace in traces]
-    assert len({str(own) for own in histories}) > 1
-    assert len({str(own[0]) for own in histories}) == 1  # they begin alike
+    def __init__(self):
+        self.heard, self.player = [], self
+        self.trace = SimpleNamespace(info={}, record_reward=lambda *_: None, record_metric=lambda *_: None)
+
+    @asynccontextmanager
+    async def interaction(self, _task):
+        yield self
+
+    async def turn(self, said):
+        self.heard.append(said)
+        return SimpleNamespace(terminated=False, last_reply="open red door" if "open red" in said else "walk on")
+
+
+def test_chance_is_each_rollouts_own():
+    config = GameTasksetConfig(options={"split": "all", "slip": 0.5, "max_episode_steps": 20})
+    task, walkers = next(iter(GameTaskset(config))), [Walker() for _ in range(20)]
+    for walker in walkers:
+        asyncio.run(GameEnv.run(None, task, walker))
+    assert len({tuple(walker.heard) for walker in walkers}) > 1
+    assert len({walker.heard[0] for walker in walkers}) == 1  # they begin alike
 
 
 def test_tasks_are_those_of_the_split_in_its_order():
