@@ -154,6 +154,7 @@ def main() -> None:
         return
     for name in options.only:
         lines = [line for line in lines if line["environment"] != name] + list(measure(name))
+        lines.sort(key=lambda line: list(ENVIRONMENTS).index(line["environment"]))
         with options.out.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS)
             writer.writeheader()
