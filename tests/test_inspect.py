@@ -164,7 +164,8 @@ def test_a_kept_rollout_is_the_one_that_was_trained_on(run):
 
 
 def test_steps_that_episodes_share_are_shown_as_they_are_trained_on(tmp_path):
-    train(tmp_path, "algo=grpo", "sampler=tree", "rollout.group_size=6", "trainer.iterations=1", "evaluation.every=0")
+    tree = ["sampler=tree", "rollout.group_size=6", "env.sections=1"]
+    train(tmp_path, "algo=grpo", *tree, "trainer.iterations=1", "evaluation.every=0")
     rollout, (line,) = kept_rollouts.load(tmp_path / "rollouts", 1), read_metrics(tmp_path)
     own = open_group(rollout, 1, read_config(tmp_path)["algo"]).advantages["grpo"]
     assert own.std() == line["advantage_std"] != estimate("grpo", rollout.batch).std()
