@@ -98,7 +98,8 @@ def test_without_a_seed_chance_is_otherwise_each_time():
         served("hgpo_gym/SignpostMaze-v0", **options) as url,
         GenericEnvClient(base_url=url).sync() as client,
     ):
-        assert len({play(client) for _ in range(8)}) > 1
+        # Three of four episodes slip nowhere, so that sixty are alike by chance once in thirty million times.
+        assert len({play(client) for _ in range(60)}) > 1
         assert len({play(client, seed=3) for _ in range(3)}) == 1
 
 
