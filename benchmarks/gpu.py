@@ -2,13 +2,15 @@
 
     python -m benchmarks.gpu                                # everything that can be run without downloads
     python -m benchmarks.gpu --weights FOLDER               # and three iterations of a small pretrained model
+    python -m benchmarks.gpu --only checks                  # one part
     python -m benchmarks.gpu --device cpu --tiny            # the same code with sizes for a CPU, in a minute
 
 1. checks: bfloat16 against float32, a checkpoint that goes to the CPU and back, an adapter, and vLLM's answers, sleep
    and waking where it is installed.
 2. preset: `experiment=alfworld_qwen2.5_1.5b_hgpo` with random weights of that size, two iterations of short episodes.
    Random answers are as long as they may be.
-3. pretrained: where weights are given.
+3. preset_vllm: the same by `engine=vllm`, on a GPU where it is installed.
+4. pretrained: where weights are given.
 
 The share of peak arithmetic is of what a large product of matrices reaches on the same device, in bfloat16 or in
 float32, whichever is faster there: a CPU may compute bfloat16 slowly. A parameter and token cost 2 operations in a
@@ -26,7 +28,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +53,14 @@ from tests.checks.memory_formula import Setting, formula
 MAZE = [
     "env.sections=1", "env.max_episode_steps=4", "rollout.num_tasks=2", "rollout.group_size=4", "evaluation.every=0",
     "evaluation.tasks=4", "evaluation.decoding_seeds=1", "checkpoint.every=1", "trainer.iterations=2",
-    "warmstart.source=none", "trainer.zero_advantage=keep",
+    "warmstart.source=none", "trainer.zero_advantage=keep", "trainer.mini_batch_size=8", "trainer.learning_rate=0.002",
 ]  # fmt: skip
 TINY = {"hidden": 64, "intermediate": 128, "layers": 2, "heads": 2, "kv_heads": 2, "vocabulary": 2048}
 WORDS = ["You are in a hall. There are doors: go left, go right, open the red door. <think></think> <action>"] * 3
 ACTIONS = ("go left", "go right", "open the red door")
 Row = dict[str, Any]
+NEEDS = {"preset_vllm": "install vLLM, and name a GPU.", "pretrained": "name a model by --weights."}
+PARTS = ("device", "checks", "preset", *NEEDS)
 
 
 def main() -> None:
@@ -62,26 +68,34 @@ def main() -> None:
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1, or cpu with --tiny")
     parser.add_argument("--tiny", action="store_true", help="a model of 0.2 million parameters in place of 1.5 billion")
     parser.add_argument("--weights", type=Path, help="a small pretrained model, as transformers saves it")
+    parser.add_argument("--only", choices=PARTS, metavar="PART", help=f"one part: {', '.join(PARTS)}")
     parser.add_argument("--out", type=Path, help="a file for the results as JSON")
     options = parser.parse_args()
     if refusal := refused(options.device, options.tiny):
         parser.exit(2, f"{refusal}\n")
     quiet_libraries(threads=None)
     results: dict[str, list[Row]] = {}
+    has_vllm = importlib.util.find_spec("vllm") is not None
     with tempfile.TemporaryDirectory(prefix="hgpo_gym-gpu-") as folder:
         parts: dict[str, Callable[[], list[Row]]] = {
             "device": lambda: [device_row(options.device)],
             "checks": lambda: checks(options.device, Path(folder)),
             "preset": lambda: preset(options.device, options.tiny, Path(folder)),
         }
+        if has_vllm and options.device != "cpu":
+            parts["preset_vllm"] = lambda: preset(options.device, options.tiny, Path(folder), engine="vllm")
         if options.weights:
             parts["pretrained"] = lambda: pretrained(options.device, options.weights, Path(folder))
+        if options.only and options.only not in parts:
+            parser.exit(2, f"--only {options.only}: {NEEDS[options.only]}\n")
         for name, part in parts.items():
+            if options.only not in (None, name):
+                continue
             results[name] = part()
             print(f"\n## {name}\n\n{table(results[name])}", flush=True)
             if options.out:
                 options.out.write_text(json.dumps(results, indent=2) + "\n")
-    sys.exit(any(row.get("result") == "FAILED" for row in results["checks"]))
+    sys.exit(any(row.get("result") == "FAILED" for row in results.get("checks", [])))
 
 
 def refused(device: str, tiny: bool) -> str | None:
@@ -196,12 +210,13 @@ def check_checkpoint(device: str, folder: Path) -> str:
             run.train()
         return read_metrics(folder / name)
 
-    whole = train("whole", 2, device)
+    whole = train("whole", 2, device)[1]
     for name, places in {"there": (device, "cpu"), "back": ("cpu", device)}.items():
         train(name, 1, places[0])
-        moved = train(name, 2, places[1])
-        _expect(abs(moved[1]["kl_behaviour"] - whole[1]["kl_behaviour"]), 1e-3, "the KL after a move")
-    return f"loss {whole[1]['loss']:.4f} in one go, {moved[1]['loss']:.4f} from the CPU"
+        moved = train(name, 2, places[1])[1]
+        for metric in ("loss", "entropy", "kl_behaviour"):
+            _expect(abs(moved[metric] - whole[metric]), 1e-3, f"{metric} after a move")
+    return f"loss {whole['loss']:.4f} in one go, {moved['loss']:.4f} from the CPU; {_learned(whole)}"
 
 
 def check_lora(device: str, folder: Path) -> str:
@@ -209,8 +224,8 @@ def check_lora(device: str, folder: Path) -> str:
     with Run(load_run([*MAZE, *own]), _quiet()) as run:
         run.train()
     last = read_metrics(folder)[-1]
-    _expect(last.get("mismatch_mean", 0.0), 0.05, "the trainer from the engine")
-    return f"KL {last['kl_behaviour']:.1e} in an update"
+    mismatch = _expect(last["mismatch_mean"], 0.05, "the trainer from the engine")
+    return f"{mismatch:.1e} apart in log-probability; {_learned(last)}"
 
 
 def check_vllm(device: str, _folder: Path) -> str:
@@ -218,16 +233,21 @@ def check_vllm(device: str, _folder: Path) -> str:
 
 
 def check_vllm_adapter(device: str, _folder: Path) -> str:
-    return f"{_vllm_gap(device, lora=True, adapter='requests'):.1e} apart in log-probability"
+    # On a GPU vLLM computes adapters in 16 bits alone.
+    dtype, most = ("float32", 1e-2) if device == "cpu" else ("bfloat16", 0.1)
+    return f"{_vllm_gap(device, most, lora=True, adapter='requests', dtype=dtype):.1e} apart in log-probability"
 
 
 def check_vllm_sleep(device: str, _folder: Path) -> str:
-    free = [_vllm_gap(device, sleep_level=level) for level in (1, 2)]
-    return f"{free[0]:.1e} and {free[1]:.1e} apart after waking from levels 1 and 2"
+    # One engine of a process may sleep.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as apart:
+        gaps = [apart.submit(_vllm_gap, device, sleep_level=level).result() for level in (1, 2)]
+    return f"{gaps[0]:.1e} and {gaps[1]:.1e} apart after waking from levels 1 and 2"
 
 
-def _vllm_gap(device: str, *, lora: bool = False, sleep_level: int = 0, **options: Any) -> float:
-    """The largest difference of vLLM's log-probabilities from the trainer's, before and after an update."""
+def _vllm_gap(device: str, most: float = 1e-2, *, lora: bool = False, **options: Any) -> float:
+    """The largest difference of vLLM's log-probabilities from the trainer's, before and after an update. Raises
+    ArithmeticError where it is above `most`."""
     from contextlib import nullcontext
 
     from hgpo_gym.trainers.policies.lora import LoraSettings, add_adapters
@@ -236,7 +256,7 @@ def _vllm_gap(device: str, *, lora: bool = False, sleep_level: int = 0, **option
     model, tokenizer = _small(device)
     if lora:
         model = add_adapters(model, LoraSettings(rank=4, alpha=8, dropout=0.0, target_modules="all-linear"), seed=0)
-    own = {"enforce_eager": True, "kv_cache_gib": 0.1, "dtype": "float32", "sleep_level": sleep_level, **options}
+    own = {"enforce_eager": True, "kv_cache_gib": 0.1, "dtype": "float32", **options}
     policy = VllmPolicy(model, tokenizer, constrain="admissible", **own)
     gaps = []
     for _ in range(2):
@@ -250,12 +270,13 @@ def _vllm_gap(device: str, *, lora: bool = False, sleep_level: int = 0, **option
                 if weight.requires_grad and "lora_A" not in name:
                     weight += 0.05 * torch.randn_like(weight)
         policy.updated()
-    return _expect(max(gaps), 1e-2, "vLLM from the trainer")
+    return _expect(max(gaps), most, "vLLM from the trainer")
 
 
-def preset(device: str, tiny: bool, folder: Path) -> list[Row]:
+def preset(device: str, tiny: bool, folder: Path, engine: str = "transformers") -> list[Row]:
     """A line for each part of the second iteration, in which everything has its memory."""
     shape = TINY if tiny else QWEN["Qwen2.5-1.5B"]
+    folder = folder / f"preset_{engine}"
     weights = folder / "weights"
     tokenizer = train_tokenizer(WORDS, min(400, shape["vocabulary"]))
     with torch.device(device):
@@ -267,7 +288,8 @@ def preset(device: str, tiny: bool, folder: Path) -> list[Row]:
     tokens, answer = (2048, 8) if tiny else (32768, 128)
     settings = [
         "experiment=alfworld_qwen2.5_1.5b_hgpo",
-        f"run_dir={folder / 'preset'}",
+        f"engine={engine}",
+        f"run_dir={folder / 'run'}",
         f"model.path={weights}",
         f"model.device={device}",
         "env.split=generated",
@@ -289,6 +311,8 @@ def preset(device: str, tiny: bool, folder: Path) -> list[Row]:
                 score(learner.policy, records, temperature=1.0, max_batch_tokens=tokens, precision="bfloat16")
             with timed(device) as update:
                 learned = learner.learn(iteration, collected, rollout["seconds"])
+    if device != "cpu":
+        update["gib"] = learned.metrics["memory_gib"]  # read there, and then forgotten
     read = sum(len(record) for record in records)
     share = sum(len(record.token_ids) for record in records) / read
     setting = Setting(
@@ -356,6 +380,13 @@ def _quiet() -> Progress:
     from rich.console import Console
 
     return Progress(Console(quiet=True))
+
+
+def _learned(line: dict[str, Any]) -> str:
+    """How far the weights went in an iteration. Raises ArithmeticError where they stood, so that nothing was tried."""
+    if not line["kl_behaviour"] > 1e-4:
+        raise ArithmeticError(f"a KL of {line['kl_behaviour']:.1e} in an update: it changed nothing")
+    return f"KL {line['kl_behaviour']:.1e} in an update"
 
 
 def _expect(value: float, most: float, what: str) -> float:

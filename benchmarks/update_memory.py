@@ -1,14 +1,15 @@
 """The memory of an update step, measured and computed: against batch tokens, sequence length, and what saves memory.
 
-    python -m benchmarks.update_memory              # measure, each setting in a process of its own, beside the formula
-    python -m benchmarks.update_memory --examples   # the formula for Qwen2.5-1.5B and 7B
+    python -m benchmarks.update_memory              # measure small models, beside the formula
+    python -m benchmarks.update_memory --examples   # the formula for Qwen2.5-1.5B and 7B, measured where a GPU has room
 
-On a CPU (Linux) the peak of resident memory over what the process had before it made the model, on a GPU
-`torch.cuda.max_memory_allocated`. The formula is explained in docs/gpu_memory.md.
+On a CPU (Linux) the peak of resident memory over what the process had before it made the model, each setting in a
+process of its own; on a GPU `torch.cuda.max_memory_allocated`. The formula is explained in docs/gpu_memory.md.
 """
 
 import argparse
 import gc
+import importlib.util
 import json
 import os
 import subprocess
@@ -73,19 +74,24 @@ def measure(setting: Setting) -> float:
     """MiB at the peak of an update of two micro-batches: the optimiser has its state, and while the second is computed
     there are the first one's gradients."""
     tiny = replace(setting, hidden=8 * setting.heads, intermediate=32, layers=1, vocabulary=64, tokens=64, length=64)
-    _peak_of_update(tiny)  # libraries are loaded then, and have what they allocate once
+    _update(tiny)  # libraries are loaded then, and have what they allocate once
     gc.collect()
     if torch.cuda.is_available():
-        return _peak_of_update(setting)
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_allocated() / MIB
+        _update(setting)
+        return torch.cuda.max_memory_allocated() / MIB - before
     forget_peak()
     before = peak_mib()
-    return _peak_of_update(setting) - before
+    _update(setting)
+    return peak_mib() - before
 
 
-def _peak_of_update(setting: Setting) -> float:
+def _update(setting: Setting) -> None:
+    """Of a new model. The peak is forgotten before it."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = make_model(setting)
-    torch.nn.Module.to(model, device)
+    with torch.device(device):
+        model = make_model(setting)
     policy = LanguageModelPolicy(model, train_tokenizer(["a b c"], 300))
     answer = max(1, int(setting.length * setting.answer))
     ids = np.random.default_rng(0).integers(setting.vocabulary, size=setting.length)
@@ -107,7 +113,6 @@ def _peak_of_update(setting: Setting) -> float:
     else:
         forget_peak()
     update(records, _episodes(len(records)), np.ones(len(records)), (1,))
-    return torch.cuda.max_memory_allocated() / MIB if device == "cuda" else peak_mib()
 
 
 def _episodes(count: int) -> StepBatch:
@@ -118,7 +123,7 @@ def _episodes(count: int) -> StepBatch:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--examples", action="store_true", help="what fits, computed")
+    parser.add_argument("--examples", action="store_true", help="what fits: published sizes")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -130,28 +135,45 @@ def main() -> None:
 
 
 def print_examples() -> None:
-    """What published sizes take, by the formula."""
-    print("| model | how | weights | gradients | optimiser | passes | total, GiB |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    """What published sizes take, by the formula, and measured where the formula says that a GPU has room."""
+    room = 0.9 * torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else 0
+    names = ["model", "how", "weights", "gradients", "optimiser", "passes", "total, GiB", *["measured"] * bool(room)]
+    print(f"| {' | '.join(names)} |\n|{' --- |' * len(names)}")
     for model, size in QWEN.items():
         for how, changes in WAYS.items():
-            parts = formula(replace(BASE, **{**size, **changes}, tokens=32768, length=4608, answer=0.11))
-            columns = (parts.weights, parts.gradients, parts.optimizer, parts.passes, parts.total)
-            print(f"| {model} | {how} | {' | '.join(f'{value / 2**30:.1f}' for value in columns)} |")
+            setting = replace(BASE, **{**size, **changes}, tokens=32768, length=4608, answer=0.11)
+            parts = formula(setting)
+            columns = [parts.weights, parts.gradients, parts.optimizer, parts.passes, parts.total]
+            shown = [f"{value / 2**30:.1f}" for value in columns]
+            if room:
+                shown.append(f"{measure(setting) / 1024:.1f}" if parts.total < room and _can(setting) else "")
+            print(f"| {model} | {how} | {' | '.join(shown)} |", flush=True)
 
 
 def print_measurements() -> None:
-    """Each setting in a process of its own, with the formula beside it."""
-    # So that what is freed goes back to the system at once, and the peak is that of what is in use.
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    """With the formula beside them."""
     print("| setting | measured MiB | formula MiB | of which weights, gradients, optimiser |")
     print("| --- | --- | --- | --- |")
-    for setting in MEASURED:
-        child = [sys.executable, "-m", "benchmarks.update_memory", "--one", json.dumps(asdict(setting))]
-        result = subprocess.run(child, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    for setting in filter(_can, MEASURED):
+        measured = measure(setting) if torch.cuda.is_available() else _measure_apart(setting)
         parts = formula(setting)
-        columns = [float(result.stdout), parts.total / MIB, (parts.total - parts.passes) / MIB]
+        columns = [measured, parts.total / MIB, (parts.total - parts.passes) / MIB]
         print(f"| {setting.name} | {' | '.join(f'{value:.0f}' for value in columns)} |", flush=True)
+
+
+def _can(setting: Setting) -> bool:
+    """Whether it can be measured: weights in 4 bits are in the formula alone."""
+    return not setting.four_bits and (
+        setting.optimizer != "adamw_8bit" or importlib.util.find_spec("bitsandbytes") is not None
+    )
+
+
+def _measure_apart(setting: Setting) -> float:
+    """MiB, in a process of its own, in which what is freed goes back to the system at once, so that the peak is that of
+    what is in use."""
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    child = [sys.executable, "-m", "benchmarks.update_memory", "--one", json.dumps(asdict(setting))]
+    return float(subprocess.run(child, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
 if __name__ == "__main__":

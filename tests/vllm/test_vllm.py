@@ -247,6 +247,17 @@ def test_what_the_model_does_not_have_is_refused(tiny, options, message):
         VllmPolicy(*tiny, **OPTIONS, **options).generate(requests(1), Sampling())
 
 
+def test_an_adapter_by_requests_is_refused_in_float32_on_a_gpu(tiny, monkeypatch):
+    from vllm.platforms import current_platform
+
+    monkeypatch.setattr(current_platform, "is_cpu", lambda: False)
+    settings = LoraSettings(rank=4, alpha=8, dropout=0.0, target_modules="all-linear")
+    model = add_adapters(copy.deepcopy(tiny[0]), settings, seed=0)
+    policy = VllmPolicy(model, tiny[1], adapter="requests", dtype="float32", **OPTIONS)
+    with pytest.raises(ValueError, match="on a GPU vLLM computes adapters in 16 bits alone"):
+        policy.generate(requests(1), Sampling())
+
+
 def test_a_server_has_no_options_of_the_process(tiny):
     with pytest.raises(ValueError, match="these two are of vLLM in the training process"):
         VllmPolicy(*tiny, server="http://localhost:1", tensor_parallel_size=2)

@@ -71,7 +71,7 @@ class VllmEngine:
 
     Raises:
         ValueError: vLLM's attention on a CPU cannot compute the model, or it is to sleep there; the model cannot be
-            divided as it is to be, or has no adapter that vLLM could take.
+            divided as it is to be, or has no adapter that vLLM could take in that format.
     """
 
     def __init__(self, model: "PreTrainedModel", options: VllmOptions, *, constrained: bool):
@@ -91,7 +91,7 @@ class VllmEngine:
                 raise ValueError(f"engine.sleep_level={options.sleep_level}: vLLM sleeps on GPUs alone. Set it to 0.")
         _check_division(model, options, on_cpu)
         platform = _platform_arguments(model, options, on_cpu)
-        rank = _adapter_rank(model, options)
+        rank = _adapter_rank(model, options, platform["dtype"], on_cpu)
         self.takes_adapter = rank is not None
         # Its complaint about positions, which are computed and not loaded, would come with every update.
         logging.getLogger("vllm.model_executor.model_loader.reload.layerwise").setLevel(logging.ERROR)
@@ -240,7 +240,7 @@ def _platform_arguments(model: "PreTrainedModel", options: VllmOptions, on_cpu: 
     return arguments
 
 
-def _adapter_rank(model: "PreTrainedModel", options: VllmOptions) -> int | None:
+def _adapter_rank(model: "PreTrainedModel", options: VllmOptions, dtype: str, on_cpu: bool) -> int | None:
     """The rank to make room for, where vLLM is to compute the adapter apart; None where it gets merged weights."""
     if options.adapter == "merged":
         return None
@@ -248,6 +248,11 @@ def _adapter_rank(model: "PreTrainedModel", options: VllmOptions) -> int | None:
         raise ValueError(
             "engine.adapter=requests needs one adapter for everybody: set model.lora.rank and team.weights=shared, or "
             "engine.adapter=merged."
+        )
+    if dtype == "float32" and not on_cpu:
+        raise ValueError(
+            "engine.adapter=requests, engine.dtype=float32: on a GPU vLLM computes adapters in 16 bits alone. Set "
+            "engine.dtype=bfloat16 or engine.adapter=merged."
         )
     fitting = [rank for rank in LORA_RANKS if rank >= own]
     if not fitting:
