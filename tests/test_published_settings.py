@@ -6,6 +6,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from hgpo_gym.cli.main import main as hgpo_gym
 from hgpo_gym.config.choices import choices
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.memory.prompts import UNEXPLAINED
@@ -82,9 +83,9 @@ def settings(*overrides):
     return flatten(load_run(overrides).resolved)
 
 
-def test_there_are_eight_presets_beside_those_for_a_cpu():
+def test_there_are_eight_presets_beside_those_of_our_own():
     assert len(PRESETS) == 8
-    assert set(choices()["experiment"]) == {"demo", "maze_smollm2", *PRESETS}
+    assert set(choices()["experiment"]) == {"demo", "maze_smollm2", "webshop_smollm2", *PRESETS}
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -161,3 +162,16 @@ def test_a_preset_scaled_down_trains(preset, algo, chat_model, tmp_path):
     moved = max((after[name] - before[name]).abs().max().item() for name in before)
     assert 0 < moved < 2 * 1.1e-6
     assert all(torch.isfinite(weight).all() for weight in after.values())
+
+
+def test_the_preset_for_shopping_imitates_and_trains(chat_model, tmp_path):
+    preset, small = ["experiment=webshop_smollm2", "trainer.precision=float32", "model.device=cpu"], tmp_path / "imitated"
+    few = ["warmstart.episodes=8", "warmstart.batch_size=8"]
+    hgpo_gym(["warmstart", *preset, *few, f"model.path={chat_model}", f"out={small}"])
+    fewer = ["trainer.iterations=1", "rollout.num_tasks=2", "rollout.group_size=2", "evaluation.tasks=2"]
+    summary = train(tmp_path / "run", base=[*preset, *fewer, f"model.path={small}", "trainer.zero_advantage=keep"])
+    assert summary["iterations"] == 1
+    (metrics,) = read_metrics(tmp_path / "run")
+    assert metrics["valid_action_rate"] == 1.0
+    assert metrics["answer_tokens_max"] <= 4  # a number and the end
+    assert metrics["prompt_tokens_max"] < 4096
