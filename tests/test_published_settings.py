@@ -165,7 +165,8 @@ def test_a_preset_scaled_down_trains(preset, algo, chat_model, tmp_path):
 
 
 def test_the_preset_for_shopping_imitates_and_trains(chat_model, tmp_path):
-    preset, small = ["experiment=webshop_smollm2", "trainer.precision=float32", "model.device=cpu"], tmp_path / "imitated"
+    preset = ["experiment=webshop_smollm2", "trainer.precision=float32", "model.device=cpu"]
+    small = tmp_path / "imitated"
     few = ["warmstart.episodes=8", "warmstart.batch_size=8"]
     hgpo_gym(["warmstart", *preset, *few, f"model.path={chat_model}", f"out={small}"])
     fewer = ["trainer.iterations=1", "rollout.num_tasks=2", "rollout.group_size=2", "evaluation.tasks=2"]
