@@ -53,6 +53,20 @@ def make_critic(policy, columns=("value",), seed=0, **changes):
     return Critic(policy, columns, critic_settings(**changes), small_models.settings(), seed)
 
 
+def test_a_step_that_episodes_share_is_fitted_once_with_the_mean_of_its_targets():
+    """Two episodes that begin with one step."""
+    critic, seen = make_critic(make_policy()), []
+    critic._fit = lambda column, states, value, target, seed: seen.append((states, value, target)) or 0.0
+    batch = StepBatch.from_records(
+        group=[0] * 4, trajectory=[0, 0, 1, 1], step=[0, 1, 0, 1], reward=[0.0] * 4, observation=["a", "b", "a", "c"],
+        history_length=0, answer=[3, 4, 3, 5], value=[0.1, 0.2, 0.1, 0.3],
+    )  # fmt: skip
+    states = {"value": np.array([[0.0], [1.0], [0.0], [2.0]])}
+    critic.learn(states, batch, {"value": np.array([1.0, 5.0, 2.0, 6.0])}, (0, 0))
+    ((read, value, target),) = seen
+    assert (read.tolist(), value.tolist(), target.tolist()) == ([[0], [1], [2]], [0.1, 0.2, 0.3], [1.5, 5, 6])
+
+
 def random_walks(seed, count):
     """The places of walks from the middle, and what each step earned."""
     generator = np.random.default_rng(seed)

@@ -7,8 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from hgpo_gym.registry import Choice
+from hgpo_gym.trainers.policies import Request, Sampling
+from hgpo_gym.trainers.policies.base import TokenRecord
+from hgpo_gym.trainers.policies.likelihood import likelihood
+from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, Surrogate
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from tests.objective_updates import ADVANTAGES, COUNT, ONE_LEFT, drawn, update_by
@@ -141,3 +146,24 @@ def test_a_value_that_a_correction_refuses_is_refused_at_once():
     chosen = settings(importance_correction="token_mask", importance_options={"low": 3, "high": 2})
     with pytest.raises(ValueError, match=r"low=3, high=2: bounds of a ratio"):
         PolicyUpdate(make_policy(), None, chosen, 1.0)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.4])
+def test_what_capo_reads_is_the_squared_gradient_of_the_last_layer(temperature):
+    """Which is that of the logits times that of what they are linear in, hidden states divided by the temperature."""
+    torch.manual_seed(0)
+    shape = {"vocab_size": 12, "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1}
+    model = LlamaForCausalLM(LlamaConfig(**shape, num_attention_heads=2, tie_word_embeddings=False)).eval()
+    record = TokenRecord(np.array([1, 2, 3]), np.array([5]), np.array([-1.0], dtype=np.float32))
+    found = likelihood(model, [record], temperature=temperature, sums=True)
+    found.logprobs.sum().backward()
+    of_logits = 1 - 2 * found.logprobs.exp() + found.sum_squared
+    expected = model.lm_head.weight.grad.square().sum()
+    torch.testing.assert_close((found.norm_squared * of_logits)[0].detach(), expected, rtol=1e-4, atol=0)
+
+
+def test_nor_does_the_temperature_change_what_a_table_is():
+    policy = TabularPolicy(Table(capacity=1), level=0)
+    (response,) = policy.generate([Request("", ("left", "right"), seed=(0,), context_keys=(1,))], Sampling())
+    found = policy.likelihood([response.tokens], temperature=0.5, sums=True)
+    assert found.norm_squared.tolist() == [4.0]  # of its one logit, divided by the temperature

@@ -1,5 +1,7 @@
 """Values by restarts: near the exact ones, shared by equal histories, from the moment itself, and counted as played."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.envs.registration import make
 from hgpo_gym.memory import ContextWrapper
+from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.randomness import Stream
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
 from hgpo_gym.trainers.rollouts.collect import collect
@@ -95,6 +98,23 @@ def test_equal_histories_share_their_restarts_and_others_do_not():
     assert rollout.episodes_left_out == 2 * len(shared)  # and so nothing else was played
     assert rollout.played_episodes == 32 + 2 * len(shared)
     assert rollout.played_steps == len(rollout.batch) + rollout.steps_left_out
+
+
+def test_histories_with_other_subgoals_in_force_are_others():
+    """The next prompt shows the subgoal."""
+    vector = TextVectorEnv("hgpo_gym/SignpostMaze-v0", 1, 12, sections=1, max_episode_steps=4, split="all")
+    template = replace(PromptTemplate.named("plan"), subgoals=("red", "blue"))
+    env = ContextWrapper(vector, template, window=2, history_length=2)
+    rollout = play(env, groups=1, restarts=2)
+    histories, blind = set(), set()
+    for row, history in rows_with_history(rollout):
+        own = rollout.batch.trajectory == rollout.batch.trajectory[row]
+        so_far = np.flatnonzero(own & (rollout.batch.step <= rollout.batch.step[row]))
+        in_force = [rollout.steps[n].prompt.split("\n")[0] for n in so_far[np.argsort(rollout.batch.step[so_far])]]
+        histories.add((history, *in_force))
+        blind.add(history)
+    assert len(blind) < len(histories)
+    assert rollout.episodes_left_out == 2 * len(histories)
 
 
 def test_where_chance_rules_equal_histories_begin_in_every_episode_that_has_them():

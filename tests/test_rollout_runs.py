@@ -107,11 +107,12 @@ def test_a_shaping_changes_what_is_learned_from_and_not_what_is_reported(tmp_pat
 def test_measuring_before_training_counts_as_played(tmp_path):
     train(tmp_path / "run", *RUNS["gaussian"], "trainer.iterations=1")
     (line,) = read_metrics(tmp_path / "run")
-    measured, steps, episodes, tokens = learner_state(tmp_path / "run", 1)["measured"]
+    measured, steps, episodes, tokens, seconds = learner_state(tmp_path / "run", 1)["measured"]
     assert episodes == 4 * len(measured)
     assert line["episodes"] == episodes + line["first_round_episodes"]
     assert line["steps"] > steps > 0
     assert line["tokens"] > tokens > 0
+    assert line["seconds_rollout"] > seconds > 0
 
 
 @pytest.mark.parametrize("estimator", ["empg", "dvao", "gdpo"])

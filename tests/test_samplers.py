@@ -197,6 +197,15 @@ def test_processes_decide_alike_and_may_have_no_group():
     assert (one.steps, one.rounds) == (other.steps, other.rounds)
 
 
+def test_pods_takes_returns_that_differ_by_rounding_as_equal():
+    batch = StepBatch.from_records(
+        group=[0] * 4, trajectory=range(4), step=[0] * 4, observation=["a"] * 4, history_length=0,
+        reward=[0.3, 0.1 + 0.2, 0.3, 0.1 + 0.2],
+    )  # fmt: skip
+    kept = sampler("pods", keep=2).episodes(batch, np.random.default_rng(0))
+    assert kept.tolist() == [True, True, False, False]
+
+
 def test_pods_takes_whole_episodes_and_all_of_them_change_nothing():
     game = Game()
     rollout = rounds(game, sampler("in_order", game.task_ids)).rollout

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hgpo_gym.advantages import StepBatch, estimate
+from hgpo_gym.advantages import StepBatch, assign, estimate
 from hgpo_gym.advantages.process import Chain
 from hgpo_gym.advantages.statistics import discounted_returns, mean_over_copies
 from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
@@ -15,7 +15,7 @@ from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.player import Player
-from hgpo_gym.trainers.rollouts.rollout import merge
+from hgpo_gym.trainers.rollouts.rollout import merge, take_episodes
 from hgpo_gym.trainers.rollouts.rounds import collect_rounds
 from hgpo_gym.trainers.rollouts.samplers import make_sampler
 from hgpo_gym.trainers.rollouts.selection import select_steps
@@ -281,6 +281,32 @@ def test_step_groups_count_a_shared_step_once_with_the_mean_of_its_leaves(make):
     expected_sizes = np.bincount(np.searchsorted([1, 2, 4, 8], sizes), minlength=5)
     assert batch.group_sizes()[0] == expected_sizes.tolist()
     assert sum(batch.group_sizes()[0]) == batch.trained.sum() < len(batch)
+
+
+@pytest.mark.parametrize("name", ["gae", "reinforce_pp", "reinforce_pp_baseline"])
+def test_whitening_counts_a_shared_step_once(grown, name):
+    batch = replace(grown.batch, extras={**grown.batch.extras, "value": grown.batch.step / 10.0})
+    assert batch.shared is not None
+    values = mean_over_copies(batch, assign(name, batch).values + (batch.penalty if name == "gae" else 0))
+    assert np.mean(values[batch.distinct]) == pytest.approx(0, abs=1e-9)
+    assert np.var(values[batch.distinct], ddof=1) == pytest.approx(1, abs=1e-6)
+    assert abs(np.mean(values)) > 1e-3  # the copies' weight
+
+
+def test_empg_centres_distinct_steps(grown):
+    entropy = np.random.default_rng(0).random(grown.batch.extras["answer"].max() + 1)[grown.batch.extras["answer"]]
+    batch = replace(grown.batch, extras={**grown.batch.extras, "entropy": entropy})
+    values = mean_over_copies(batch, assign("empg", batch).values)
+    assert np.mean(values[batch.distinct]) == pytest.approx(0, abs=1e-9)
+    assert np.abs(values).max() > 0.1
+
+
+def test_a_shared_step_is_learned_from_once_whichever_of_its_episodes_are_kept(grown):
+    kept = np.arange(len(grown.episodes)) % 8 >= 5  # none of the first ones, whose copies are trained
+    some = take_episodes(grown, kept).batch
+    steps = {(group, answer) for group, answer in zip(some.group, some.extras["answer"], strict=True)}
+    assert some.trained.sum() == len(steps)
+    assert len(grown.batch.take(kept[grown.batch.trajectory]).trained.nonzero()[0]) < len(steps)
 
 
 def test_the_chain_of_a_task_counts_a_shared_step_once():

@@ -1,6 +1,7 @@
 """One policy update: what moves, what no cutting up changes, and what corrects an engine that differs."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,6 +71,20 @@ def test_the_mismatch_of_an_engine_with_the_same_weights_is_a_rounding_error(pol
         _, metrics = updated(policy, records, ADVANTAGES, recompute_logprobs=recompute)
         assert 0 <= metrics["mismatch_mean"] <= metrics["mismatch_max"] < 1e-5
         assert abs(metrics["mismatch_kl"]) < 1e-6
+
+
+def test_the_kl_to_behaviour_is_estimated_by_tokens_that_the_behaviour_drew(policy, records):
+    """By k3 of KL(behaviour, policy), which such tokens estimate without bias."""
+    generator = np.random.default_rng(0)
+    drawn = [
+        replace(record, logprobs=record.logprobs + generator.normal(0, 0.3, len(record.logprobs)).astype(np.float32))
+        for record in records
+    ]
+    _, metrics = updated(policy, drawn, ADVANTAGES, mini_batch_size=24, update_epochs=1)
+    own = np.concatenate(score(policy, drawn, temperature=1.0, max_batch_tokens=10_000))
+    difference = own - np.concatenate([record.logprobs[record.choices] for record in drawn])
+    assert metrics["kl_behaviour"] == pytest.approx(np.mean(np.exp(difference) - difference - 1), rel=1e-4)
+    assert metrics["kl_behaviour"] != pytest.approx(np.mean(np.exp(-difference) + difference - 1), rel=1e-2)
 
 
 def test_the_mismatch_of_an_engine_that_draws_otherwise_is_measured(policy):

@@ -112,6 +112,11 @@ class StepBatch:
         return (first, copies) if len(first) < len(self) else None
 
     @property
+    def copies(self) -> np.ndarray | None:
+        """int64[N], the same number on all rows that are one step; None where no step has a copy."""
+        return None if self.shared is None else self.shared[1]
+
+    @property
     def distinct(self) -> np.ndarray | slice:
         """Rows among which each distinct step stands once."""
         return slice(None) if self.shared is None else self.shared[0]

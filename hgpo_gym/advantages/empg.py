@@ -1,6 +1,7 @@
 """Advantages modulated by entropy."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs, over_the_batch
 from hgpo_gym.advantages.estimators import NO_OPTIONS, estimate
-from hgpo_gym.advantages.statistics import levelled, relative_to_group
+from hgpo_gym.advantages.statistics import counting_once, levelled, relative_to_group
 from hgpo_gym.advantages.values import is_last, next_in_episode
 
 
@@ -53,5 +54,6 @@ def empg(
     scaled = (entropy - entropy.min()) / (entropy.max() - entropy.min() + 1e-8)
     confidence = np.exp(-k * scaled)
     ahead = np.where(is_last(batch), 0.0, np.exp(-k_next * next_in_episode(batch, scaled)))
-    modulated = advantages * (confidence / confidence.mean()) + bonus * ahead
-    return relative_to_group(modulated, whole_batch, "mean_norm", ddof=1)
+    modulated = advantages * (confidence / confidence[batch.distinct].mean()) + bonus * ahead
+    centred = partial(relative_to_group, norm="mean_norm", ddof=1)
+    return counting_once(batch, centred, modulated, whole_batch)

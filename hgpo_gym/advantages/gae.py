@@ -37,5 +37,5 @@ def gae(batch: StepBatch, *, gamma: float = 1.0, trace_decay: float = 0.95, whit
             "everywhere, vineppo takes values that restarts have sampled at some steps."
         )
     advantages = generalized_advantages(batch, value, gamma, trace_decay)
-    values = (whitened(advantages) if whiten else advantages) - batch.penalty
+    values = (whitened(advantages, batch.copies) if whiten else advantages) - batch.penalty
     return Advantages(values, targets={"value": advantages + value})

@@ -32,4 +32,4 @@ def gdpo(batch: StepBatch, *, weights: Sequence[float] | None = None) -> np.ndar
     total = np.zeros(len(rewards))
     for weight, values in zip(weighing, rewards.T, strict=True):
         total += weight * relative_to_group(values, group, "mean_std_norm", ddof=1)
-    return whiten(total[batch.trajectory_labels]) - batch.penalty
+    return whiten(total[batch.trajectory_labels], batch.copies) - batch.penalty

@@ -71,6 +71,7 @@ def hiper_hae(
     place = np.arange(len(order)) - first[segment]
     reward = (batch.reward - batch.penalty)[order]
     low, high, goes_on = low[order], high[order], goes_on[order]
+    copies = None if batch.copies is None else batch.copies[order]
     advantages = dict.fromkeys(("low", "high"), np.zeros(0))
     targets = {}
     if part != "high":
@@ -78,7 +79,7 @@ def hiper_hae(
         differences = reward + gamma * following - low
         decay = gamma * trace_decay
         value = differences + decay * later_in_sequence(differences, segment, place, decay)
-        advantages["low"] = _placed(whitened(value) if whiten else value, order, len(batch), 0.0)
+        advantages["low"] = _placed(whitened(value, copies) if whiten else value, order, len(batch), 0.0)
         targets["value_low"] = _placed(value + low, order, len(batch), 0.0)
     if part != "low":
         earned = (reward + gamma * later_in_sequence(reward, segment, place, gamma))[first]
@@ -87,7 +88,8 @@ def hiper_hae(
         following = _next(own, batch.step[order[first]] == 0, np.where(goes_on[first], own, 0.0))
         differences = earned + discount * following - own
         value = _decayed(differences, discount * segment_decay, batch.step[order[first]] == 0)
-        advantages["high"] = _placed(whitened(value) if whiten else value, order[first], len(batch), 0.0)
+        shown = whitened(value, None if copies is None else copies[first]) if whiten else value
+        advantages["high"] = _placed(shown, order[first], len(batch), 0.0)
         targets["value_high"] = _placed(value + own, order[first], len(batch), np.nan)
     if part != "both":
         return Advantages(advantages[part], targets=targets)

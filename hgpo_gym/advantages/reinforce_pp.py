@@ -21,4 +21,4 @@ def reinforce_pp(batch: StepBatch, *, gamma: float = 1.0) -> np.ndarray:
 
     Returns float64[N]. Raises ValueError on a gamma outside [0, 1].
     """
-    return whiten(discounted_returns(batch, gamma))
+    return whiten(discounted_returns(batch, gamma), batch.copies)

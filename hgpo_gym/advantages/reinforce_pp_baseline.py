@@ -19,4 +19,4 @@ def reinforce_pp_baseline(batch: StepBatch) -> np.ndarray:
 
     Returns float64[N].
     """
-    return whiten(episode_advantage(batch, "mean_norm", "trajectories"))
+    return whiten(episode_advantage(batch, "mean_norm", "trajectories"), batch.copies)

@@ -130,8 +130,17 @@ def moments(values: np.ndarray, groups: np.ndarray, ddof: int) -> tuple[np.ndarr
     return mean, np.sqrt(squares / np.maximum(size - ddof, 1))
 
 
-def whiten(values: np.ndarray) -> np.ndarray:
-    """float64[N]: (x - mean) / sqrt(var + 1e-8) over all, var with n - 1. One value or equal values: 0."""
+def whiten(values: np.ndarray, copies: np.ndarray | None = None) -> np.ndarray:
+    """float64[N]: (x - mean) / sqrt(var + 1e-8) over all, var with n - 1. One value or equal values: 0.
+
+    Args:
+        values: float64[N].
+        copies: int64[N], of the rows of one step that several episodes share equal; such a step counts once, with the
+            mean of its copies' values. See `StepBatch.copies`.
+    """
+    if copies is not None:
+        _, first, label = np.unique(copies, return_index=True, return_inverse=True)
+        return whiten(mean_of_group(values, label)[first])[label]
     one_set = np.zeros(len(values), dtype=np.int64)
     own = levelled(values, one_set)
     mean, std = moments(own, one_set, ddof=1)

@@ -165,7 +165,7 @@ UPDATE = {
     "kl_behaviour": Metric(
         "KL to behaviour",
         NATS,
-        "Mean over tokens of KL(policy in the update, policy that drew the answers), by the estimator k3: how far one "
+        "Mean over tokens of KL(policy that drew the answers, policy in the update), by the estimator k3: how far one "
         "update goes. A token counts 10 at most. Of Stable-Baselines3, its approximation, which has no bound.",
         "1e-5 to 0.03.",
         "Above 0.1: steps too long. Above 1: the policy that was is lost.",

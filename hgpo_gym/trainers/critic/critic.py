@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from hgpo_gym.advantages import StepBatch
+from hgpo_gym.advantages.statistics import mean_over_copies
 from hgpo_gym.randomness import Stream
 from hgpo_gym.trainers.critic.networks import ValueNetwork, make_network
 from hgpo_gym.trainers.critic.settings import CriticSettings
@@ -89,7 +90,8 @@ class Critic:
         Args:
             states: of the rows.
             batch: with the values that were predicted for them.
-            targets: by column, float64[N]; rows with NaN are left out.
+            targets: by column, float64[N]; rows with NaN are left out. A step that several episodes share is one row,
+                with the mean of its copies' targets.
 
         Returns for each column the mean loss, and the explained variance of the values before: 1 less the variance of
         target less value by that of the target, at most 1, and 0 where all targets are equal.
@@ -100,9 +102,11 @@ class Critic:
 
         def fit() -> tuple[dict[str, float], dict[str, dict[str, torch.Tensor]]]:
             metrics: dict[str, float] = {}
+            distinct = np.arange(len(batch))[batch.distinct]
             for column in self.columns:
-                rows = np.flatnonzero(~np.isnan(targets[column]))
-                value, target = batch.extras[column][rows], targets[column][rows]
+                wanted = mean_over_copies(batch, targets[column])
+                rows = distinct[~np.isnan(wanted[distinct])]
+                value, target = batch.extras[column][rows], wanted[rows]
                 metrics[f"{column}_explained_variance"] = explained_variance(value, target)
                 seed = (Stream.CRITIC, *iteration_seed, self.columns.index(column))
                 metrics[f"{column}_loss"] = self._fit(column, states[column][rows], value, target, seed)

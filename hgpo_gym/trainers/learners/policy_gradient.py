@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from hgpo_gym.advantages import Advantages, StepBatch
@@ -181,10 +182,10 @@ class PolicyGradientLearner:
             **updated,
             **learned,
             **plan_metrics(batch.extras),
-            "seconds_rollout": seconds,
+            "seconds_rollout": seconds + before.seconds,
             "seconds_advantage": assigned - began,
             "seconds_update": ended - assigned,
-            "tokens_per_second": sum(map(len, rollout.tokens)) / (seconds + ended - began),  # type: ignore[arg-type]
+            "tokens_per_second": _tokens_learned_from(rollout, batch) / (seconds + ended - began),
             "memory_gib": memory_gib(),
             **({} if self.ahead is None else {"seconds_played": collected.seconds}),
         }
@@ -246,9 +247,9 @@ class PolicyGradientLearner:
         """What the sampler has to know of every task before training."""
         if self.sampler.measure is None:
             return None
-        rollout = self.run.rollout
+        rollout, began = self.run.rollout, time.perf_counter()
         with self.acting():
-            return measure_tasks(
+            measured = measure_tasks(
                 self.sampler,
                 self.collector.play,
                 lambda: make_env(self.run, num_tasks=rollout.num_tasks, group_size=1, expert=True),
@@ -257,6 +258,7 @@ class PolicyGradientLearner:
                 replays=rollout.replays or 0,
                 max_failed=rollout.max_failed,
             )
+        return measured._replace(seconds=time.perf_counter() - began)
 
     def _reference(self, initial: Path) -> Scorer:
         """What the KL loss holds the policy to, the weights that its run began with: those under the policy's adapter,
@@ -275,3 +277,9 @@ def _nbytes(nested: Any) -> int:
     if isinstance(nested, dict | list):
         return sum(map(_nbytes, nested.values() if isinstance(nested, dict) else nested))
     return 0
+
+
+def _tokens_learned_from(rollout: Rollout, batch: StepBatch) -> int:
+    """Of prompts and answers; an answer that stands in several episodes is learned from once."""
+    trained = np.ones(len(batch), dtype=np.bool_) if batch.trained is None else batch.trained
+    return sum(len(rollout.tokens[row] or ()) for row in np.flatnonzero(trained))

@@ -204,7 +204,8 @@ class Likelihood(NamedTuple):
         logprobs: float32[T], differentiable.
         entropy: float32[T], nats, of the distribution that the token was drawn from; differentiable.
         record: int64[T], which record the token belongs to.
-        norm_squared: float32[T], |x|^2 of the last hidden state x that the logits are linear in; None where not asked.
+        norm_squared: float32[T], |x|^2 of what the logits are linear in, the last hidden state divided by the
+            temperature; None where not asked.
         sum_squared: float32[T], the sum of p^2 over the tokens that it was drawn from; likewise.
         sum_cubed: float32[T], of p^3; likewise.
     """

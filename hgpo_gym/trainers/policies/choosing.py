@@ -92,7 +92,7 @@ class ChoosingPolicy(ABC):
         own = [record for record in records if isinstance(record, ChosenRecord)]
         logits = self.logits([record.features for record in own]) / temperature
         drawn = likelihood_of_drawn(logits, torch.tensor([record.chosen for record in own]))
-        more = (torch.ones(len(records)), *power_sums(logits)) if sums else ()
+        more = (torch.full((len(records),), temperature**-2), *power_sums(logits)) if sums else ()
         return Likelihood(*drawn, torch.arange(len(records)), *more)
 
     def updated(self) -> None:  # noqa: B027 - of TrainablePolicy

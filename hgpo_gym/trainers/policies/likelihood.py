@@ -65,7 +65,10 @@ def likelihood(
         if ids_of_columns is not None:
             drawn = (ids_of_columns == drawn[:, None]).int().argmax(1)
         result = likelihood_of_drawn(logits, drawn)
-        return (*result, states.float().square().sum(-1), *power_sums(logits)) if sums else result
+        if not sums:
+            return result
+        # Logits are linear in states / temperature.
+        return (*result, states.float().square().sum(-1) / temperature**2, *power_sums(logits))
 
     size = max(1, LOGITS_AT_ONCE // model.config.vocab_size)
     logprobs, entropy, *more = _in_pieces(of_drawn, size, (hidden[rows, columns - 1], tokens, allowed))

@@ -131,7 +131,8 @@ class TabularPolicy:
         logits, allowed = self._logits(contexts, [record.allowed[0] for record in records if record.allowed])
         columns = torch.from_numpy((allowed == tokens[:, None]).argmax(axis=1))
         drawn = likelihood_of_drawn(logits / temperature, columns)
-        more = (torch.ones(len(records)), *power_sums(logits / temperature)) if sums else ()  # a logit a parameter
+        norm = torch.full((len(records),), temperature**-2)  # a logit a parameter, divided by the temperature
+        more = (norm, *power_sums(logits / temperature)) if sums else ()
         return Likelihood(*drawn, torch.arange(len(records)), *more)
 
     state_size = None

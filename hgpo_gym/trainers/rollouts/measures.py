@@ -24,12 +24,14 @@ class Measured(NamedTuple):
     Attributes:
         values: by task id, as JSON; None where there is none.
         steps, episodes, tokens: by the policy; the expert's do not count.
+        seconds: that it took.
     """
 
     values: dict[str, float | None]
     steps: int
     episodes: int
     tokens: int = 0
+    seconds: float = 0.0
 
 
 def measure_tasks(

@@ -139,7 +139,9 @@ def _histories(players: Sequence[tuple[int, Player]]) -> list[list[_Moment]]:
             seen = (before, row.text.observation, row.text.admissible_actions, row.agent)
             now = numbers.setdefault(seen, len(numbers))
             found.setdefault(now, []).append(_Moment(episode, player, place))
-            before = numbers.setdefault((now, row.text.action), len(numbers))
+            # What was said is the subgoal too: the next prompt shows it.
+            said = (row.text.action, row.plan and row.plan.subgoal)
+            before = numbers.setdefault((now, said), len(numbers))
     return list(found.values())
 
 

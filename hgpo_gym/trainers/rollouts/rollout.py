@@ -166,6 +166,18 @@ def last_of_turn(batch: StepBatch) -> np.ndarray:
     return ends
 
 
+def _trained(batch: StepBatch) -> np.ndarray | None:
+    """`batch.trained`, and of a shared step whose trained copy is not in the batch the first one that is."""
+    if batch.trained is None or "answer" not in batch.extras:
+        return batch.trained
+    _, first, step = np.unique(
+        np.stack([batch.group, batch.extras["answer"]]), axis=1, return_index=True, return_inverse=True
+    )
+    trained = batch.trained.copy()
+    trained[first[np.bincount(step.ravel(), weights=trained) == 0]] = True
+    return trained
+
+
 def take_episodes(rollout: Rollout, kept: np.ndarray) -> Rollout:
     """Some of the episodes, with their groups and trajectories numbered anew.
 
@@ -176,8 +188,9 @@ def take_episodes(rollout: Rollout, kept: np.ndarray) -> Rollout:
         return rollout
     rows = np.flatnonzero(kept[rollout.batch.trajectory])
     batch = rollout.batch.take(rows)
+    batch = replace(batch, group=labels(batch.group), trajectory=labels(batch.trajectory), trained=_trained(batch))
     return Rollout(
-        batch=replace(batch, group=labels(batch.group), trajectory=labels(batch.trajectory)),
+        batch=batch,
         tokens=tuple(rollout.tokens[row] for row in rows),
         steps=tuple(rollout.steps[row] for row in rows),
         episodes=tuple(episode for episode, own in zip(rollout.episodes, kept, strict=True) if own),

@@ -80,7 +80,7 @@ class Loss:
         settings, tokens = self.settings, self.tokens(rows, result)
         surrogate, acted = self.objective.surrogate(tokens)
         told = {
-            "kl_behaviour": kl_k3(tokens.logprobs, tokens.behaviour),
+            "kl_behaviour": kl_k3(tokens.behaviour, tokens.logprobs),
             "entropy": tokens.entropy,
             "clip_fraction": acted.float(),
         }

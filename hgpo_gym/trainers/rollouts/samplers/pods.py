@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.advantages.statistics import episode_returns
+from hgpo_gym.advantages.statistics import episode_returns, levelled
 from hgpo_gym.trainers.rollouts.samplers.base import Sampler
 
 SAME = 1e-9
@@ -33,7 +33,8 @@ class Pods(Sampler):
         self._keep = keep
 
     def episodes(self, batch: StepBatch, generator: np.random.Generator) -> np.ndarray:  # noqa: ARG002 - of Sampler
-        groups, returns = batch.group_labels[batch.first_rows], episode_returns(batch)[batch.first_rows]
+        groups = batch.group_labels[batch.first_rows]
+        returns = levelled(episode_returns(batch)[batch.first_rows], groups)
         kept = np.zeros(len(returns), dtype=np.bool_)
         for group in range(groups.max(initial=-1) + 1):
             own = np.flatnonzero(groups == group)
