@@ -297,6 +297,9 @@ def test_stages_go_from_short_to_long_tasks():
     assert [int(growing.weights(n, ()).sum()) for n in (0, 9, 10, 19, 20, 500)] == [4, 4, 9, 9, 10, 10]
     assert [np.flatnonzero(apart.weights(n, ())).tolist() for n in (1, 2, 3)] == [[0, 1, 2, 3], [4, 5, 6, 7, 8], [9]]
     assert set(growing.tasks(0, 4, ())) == {f"task {n}" for n in range(4)}
+    assert {task for number in range(1, 20) for task in growing.redraw(0, number, 2, ())} == {
+        f"task {n}" for n in range(4)
+    }
 
 
 def test_win_rates_and_expert_lengths_are_measured_by_playing():

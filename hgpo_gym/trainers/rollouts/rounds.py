@@ -80,7 +80,10 @@ def collect_rounds(
     missing = num_tasks
     while missing and len(parts) < most:
         number = len(parts)
-        tasks = sampler.redraw(iteration, number, missing) if number else sampler.tasks(iteration, missing, outcomes)
+        if number:
+            tasks = sampler.redraw(iteration, number, missing, outcomes)
+        else:
+            tasks = sampler.tasks(iteration, missing, outcomes)
         if len(tasks) != missing:
             raise ValueError(f"{sampler.described} names {len(tasks)} tasks for {missing} groups.")
         first = number * num_tasks

@@ -77,7 +77,13 @@ class Sampler:
         """The most rounds of this iteration: in each one the groups that were not informative are played anew."""
         return 10
 
-    def redraw(self, iteration: int, round: int, count: int) -> list[str]:
+    def redraw(
+        self,
+        iteration: int,
+        round: int,
+        count: int,
+        outcomes: Outcomes,  # noqa: ARG002 - for subclasses
+    ) -> list[str]:
         """The tasks of `count` groups of a later round, drawn uniformly; without repetition, if there are enough."""
         generator = np.random.default_rng((Stream.TASKS, self.seed, iteration, round))
         return draw_tasks(generator, self.task_ids, np.ones(len(self.task_ids)), count)

@@ -18,5 +18,9 @@ class Curriculum(Sampler, ABC):
         """float64[tasks], 0 or more, in the order of `task_ids`."""
 
     def tasks(self, iteration: int, count: int, outcomes: Outcomes) -> list[str]:
-        generator = np.random.default_rng((Stream.TASKS, self.seed, iteration, 0))
+        return self.redraw(iteration, 0, count, outcomes)
+
+    def redraw(self, iteration: int, round: int, count: int, outcomes: Outcomes) -> list[str]:
+        """By weight as well: a group whose environment failed is replaced by one of the curriculum."""
+        generator = np.random.default_rng((Stream.TASKS, self.seed, iteration, round))
         return draw_tasks(generator, self.task_ids, self.weights(iteration, outcomes), count)
