@@ -12,6 +12,7 @@ from hgpo_gym.trainers.policies import RandomPolicy, Sampling
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.shaping import SHAPERS, register_shaping, shape
 from hgpo_gym.trainers.rollouts.shaping.overlong import overlong_penalty
+from tests import small_runs
 from tests.golden import load
 from tests.small_models import make_policy
 
@@ -114,3 +115,9 @@ def test_a_shaping_of_ones_own_has_options_and_leaves_the_episodes_alone(rollout
     np.testing.assert_array_equal(batch.penalty, 3 * rollout.batch.penalty)
     assert batch.penalty.any()
     assert rollout.episodes is episodes
+
+
+@pytest.mark.parametrize(("algo", "told"), [("dvao", 1), ("nested_bellman", 1), ("grpo", 0)])
+def test_a_run_says_where_its_estimator_does_not_read_the_rewards_that_shaping_changes(tmp_path, capsys, algo, told):
+    small_runs.train(tmp_path, f"algo={algo}", "shaping=cost", "shaping.costs={.*:0.1}")
+    assert capsys.readouterr().out.count(f"shaping=cost changes rewards, and algo={algo} does not read them") == told

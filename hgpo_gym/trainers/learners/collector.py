@@ -97,3 +97,10 @@ def assign_credit(run: RunSettings, rollout: Rollout) -> tuple[StepBatch, Advant
     extras = {name: mean_over_copies(batch, values) for name, values in credit.extras.items()}
     tokens = credit.tokens if credit.tokens is None else means_of_copies(batch, credit.tokens)
     return batch, credit._replace(values=mean_over_copies(batch, credit.values), extras=extras, tokens=tokens)
+
+
+def reads_rewards(run: RunSettings, batch: StepBatch, credit: Advantages) -> bool:
+    """Whether the estimator, which has said `credit` of a batch, says something else if its rewards are others."""
+    others = replace(batch, reward=np.random.default_rng(0).random(len(batch)))
+    values = assign(run.algo.name, others, **run.algo.options).values
+    return not np.array_equal(mean_over_copies(batch, values), credit.values)

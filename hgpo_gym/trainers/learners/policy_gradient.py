@@ -17,7 +17,7 @@ from hgpo_gym.trainers.critic.critic import Critic, States
 from hgpo_gym.trainers.environments import make_env
 from hgpo_gym.trainers.learners.ahead import Ahead, play_ahead
 from hgpo_gym.trainers.learners.base import Learned, Saving
-from hgpo_gym.trainers.learners.collector import Collector, assign_credit
+from hgpo_gym.trainers.learners.collector import Collector, assign_credit, reads_rewards
 from hgpo_gym.trainers.learners.trial import check_critic, check_overlap, check_plans, check_values, try_estimator
 from hgpo_gym.trainers.metrics import answer_metrics, credit_metrics, episode_metrics, memory_gib
 from hgpo_gym.trainers.policies.base import CopyingPolicy, Scorer, TrainablePolicy
@@ -42,6 +42,10 @@ _PAST_WEIGHTS = "past_weights.pt"
 UNCORRECTED = (
     "Rollouts by older weights (rollout.staleness={}) and no correction: with trainer.importance_correction=token they "
     "cost less in learning."
+)
+NOT_READ = (
+    "shaping={} changes rewards, and algo={} does not read them: its advantages are what they would be without. Choose "
+    "another algo."
 )
 
 
@@ -88,6 +92,7 @@ class PolicyGradientLearner:
         check_overlap(run, trial.targets)
         SHAPERS.check_options(*run.shaping)
         self.run, self.processes, self.progress = run, processes, progress
+        self._shaping_seen = False
 
     def start(self) -> None:
         """See `Learner`."""
@@ -160,6 +165,7 @@ class PolicyGradientLearner:
         seconds += began - handed_on
         rollout = select_episodes(collected.rollout, self.sampler, iteration)
         batch, credit, states = self._credit(rollout)
+        self._warn_of_shaping(rollout, batch, credit)
         progress = iteration / self.run.trainer.iterations
         batch = replace(batch, trained=select_steps(batch, credit.values, self.sampler, iteration, progress))
         assigned = time.perf_counter()
@@ -242,6 +248,14 @@ class PolicyGradientLearner:
                 states = self.critic.states(rollout)
             rollout = replace(rollout, batch=self.critic.valued(rollout.batch, states))
         return *assign_credit(self.run, rollout), states
+
+    def _warn_of_shaping(self, rollout: Rollout, batch: StepBatch, credit: Advantages) -> None:
+        """Said once, where shaping has changed rewards that the estimator does not read."""
+        if self._shaping_seen or np.array_equal(batch.reward, rollout.batch.reward):
+            return
+        self._shaping_seen = True
+        if not reads_rewards(self.run, batch, credit):
+            self.progress.line(NOT_READ.format(self.run.shaping.name, self.run.algo.name))
 
     def _measured(self) -> Measured | None:
         """What the sampler has to know of every task before training."""
