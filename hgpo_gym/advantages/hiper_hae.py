@@ -88,8 +88,8 @@ def hiper_hae(
         following = _next(own, batch.step[order[first]] == 0, np.where(goes_on[first], own, 0.0))
         differences = earned + discount * following - own
         value = _decayed(differences, discount * segment_decay, batch.step[order[first]] == 0)
-        shown = whitened(value, None if copies is None else copies[first]) if whiten else value
-        advantages["high"] = _placed(shown, order[first], len(batch), 0.0)
+        begun = None if copies is None else copies[first]
+        advantages["high"] = _placed(whitened(value, begun) if whiten else value, order[first], len(batch), 0.0)
         targets["value_high"] = _placed(value + own, order[first], len(batch), np.nan)
     if part != "both":
         return Advantages(advantages[part], targets=targets)

@@ -44,8 +44,7 @@ UNCORRECTED = (
     "cost less in learning."
 )
 NOT_READ = (
-    "shaping={} changes rewards, and algo={} does not read them: its advantages are what they would be without. Choose "
-    "another algo."
+    "shaping={} changes rewards, and algo={} does not read them: these changes have no effect. Choose another algo."
 )
 
 
