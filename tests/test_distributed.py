@@ -140,6 +140,13 @@ def test_two_processes_have_one_critic(strategy, algo, tmp_path):
     assert line.get("value_loss", line.get("value_low_loss")) > 0
 
 
+def test_two_shards_measure_one_entropy(tmp_path):
+    settings = ["algo=empg", "sampler=dynamic", "sampler.rounds=2", "trainer.iterations=3"]
+    train(tmp_path / "one", *settings)
+    finish(launch(TORCHRUN, tmp_path / "two", "distributed=fsdp2", *settings))
+    assert_same_numbers(tmp_path / "two", tmp_path / "one")
+
+
 def test_two_shards_give_the_numbers_of_one_process(one, sharded):
     assert_same_numbers(sharded, one)
 

@@ -134,6 +134,21 @@ def test_the_vector_of_rewards_has_a_row_a_step(tmp_path):
     np.testing.assert_array_equal(batch.extras["reward_vector"][:, 1], batch.success)
 
 
+def test_the_entropy_is_that_of_the_weights_before_the_update(tmp_path):
+    """Not of what was drawn: answers to one context have one entropy, in the first iteration that of an even choice."""
+    train(tmp_path, "algo=empg", "checkpoint.rollouts_every=1", "trainer.learning_rate=1")
+    first, last = (saved.load(tmp_path / "rollouts", iteration).batch for iteration in (1, 4))
+    choices = np.exp(first.extras["entropy"])
+    np.testing.assert_allclose(choices, choices.round(), atol=1e-5)
+    assert len(np.unique(choices.round())) > 1
+    entropies = last.extras["entropy"]
+    assert np.ptp(np.abs(np.exp(entropies) - np.exp(entropies).round())) > 0.01
+    contexts, context_of_row = np.unique(last.context_keys, axis=0, return_inverse=True)
+    assert len(contexts) < len(last) / 2
+    for context in range(len(contexts)):
+        assert np.ptp(entropies[context_of_row == context]) < 1e-6
+
+
 def test_an_environment_that_does_not_say_what_the_estimator_needs_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"an estimator that needs it: the environment's info has no 'milestone'"):
         train(tmp_path, "algo=beacon")

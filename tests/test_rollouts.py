@@ -14,7 +14,6 @@ from hgpo_gym.trainers.policies import ExpertPolicy, RandomPolicy, Response, Sam
 from hgpo_gym.trainers.rollouts import saved
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.rollout import merge, take_episodes
-from tests.small_models import make_policy
 
 
 def maze(num_tasks=3, group_size=4, key="observation", **options):
@@ -146,24 +145,6 @@ def test_numbers_that_an_environment_names_become_columns():
         play(env, 2, record=["mile"])
     with pytest.raises(ValueError, match=r"rollout.record=colour: info\['colour'\] is 'red'; a column holds numbers"):
         play(env, 2, record=["colour"])
-
-
-def test_the_entropy_of_answers_is_estimated_from_their_tokens():
-    env, policy = maze(2, 2), make_policy()
-    seeds = [(0, group) for group in range(2)]
-    rollout = collect(
-        env, policy, Sampling(), task_ids=env.unwrapped.task_ids[:2], seeds=seeds, record=["entropy", "action_valid"]
-    )
-    entropy = rollout.batch.extras["entropy"]
-    for row, tokens in enumerate(rollout.tokens):
-        free = [index for index, allowed in enumerate(tokens.allowed) if len(allowed) > 1]
-        expected = -np.mean([tokens.logprobs[index] for index in free]) if free else 0.0
-        assert entropy[row] == pytest.approx(expected, abs=1e-6)
-    assert (entropy > 0).any()
-    assert (entropy == 0).any()  # at the signpost there is nothing to choose
-    assert rollout.batch.extras["action_valid"].all()
-    with pytest.raises(ValueError, match=r"rollout\.record=entropy: this policy says nothing of its tokens"):
-        play(env, 2, record=["entropy"])
 
 
 def test_no_groups_make_an_empty_rollout_that_adds_nothing(rollout):

@@ -154,6 +154,21 @@ def test_generation_in_bfloat16_is_close_to_the_trainer_in_bfloat16(policy):
         LanguageModelPolicy(policy.model, policy.tokenizer, precision="bfloat")
 
 
+def test_the_entropy_of_an_answer_is_the_mean_over_its_choices(policy, records):
+    """Each of what its token was drawn from: the softmax over what was allowed there."""
+    update = PolicyUpdate(policy, None, settings(max_batch_tokens=60), 0.7)
+    only = replace(records[0], allowed=tuple(np.array([token]) for token in records[0].token_ids))
+    entropies = update.entropies([*records, only])
+    for record, found in zip(records, entropies, strict=False):
+        whole = torch.from_numpy(np.concatenate([record.prompt_ids, record.token_ids]))[None]
+        with torch.inference_mode():
+            logits = policy.model(whole).logits[0, len(record.prompt_ids) - 1 :].double() / 0.7
+        drawn_from = [logits[place, torch.from_numpy(record.allowed[place])].softmax(0) for place in record.choices]
+        expected = np.mean([-(chances * chances.log()).sum().item() for chances in drawn_from])
+        assert found == pytest.approx(expected, abs=1e-5)
+    assert entropies[-1] == 0.0
+
+
 def test_bfloat16_weights_lose_small_changes_which_is_why_float32_is_the_default(policy, records):
     half = make_policy()
     half.model.to(torch.bfloat16)

@@ -17,7 +17,7 @@ COLUMNS = {
     "branch": "int64[N], of the episode, the snapshot that it continues: the sampler `tree` records it",
     "answer_tokens": "int64[N], the tokens of the answer: a prompt with subgoals (prompt=plan) records it",
     "boundary": "bool[N], the first step of a subgoal: a prompt with subgoals (prompt=plan) records it",
-    "entropy": "float64[N], the mean token entropy of the response, by its tokens' surprise: the policy records it",
+    "entropy": "float64[N], nats, the mean token entropy of the response: training measures it before the update",
     "execution": "bool[N], of the episode, it went by the best plan from the start: the sampler `best_plan` records it",
     "milestone": "bool[N], the step reached the next milestone: environments put `milestone` in info",
     "opening": "bool[N], the step is the plan that its episode began with: the sampler `best_plan` records it",

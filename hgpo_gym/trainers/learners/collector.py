@@ -12,7 +12,7 @@ from hgpo_gym.trainers.environments import make_training_env, training_tasks
 from hgpo_gym.trainers.policies.base import Policy
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.rollouts.plans import with_plan_tokens
-from hgpo_gym.trainers.rollouts.recording import REWARD_VECTOR, steps_to_record, with_reward_vector
+from hgpo_gym.trainers.rollouts.recording import ENTROPY, REWARD_VECTOR, columns_to_record, with_reward_vector
 from hgpo_gym.trainers.rollouts.rollout import Rollout, merge
 from hgpo_gym.trainers.rollouts.rounds import Rounds, collect_rounds
 from hgpo_gym.trainers.rollouts.samplers import Outcomes, make_sampler
@@ -39,6 +39,7 @@ class Collector:
         self.sampler = make_sampler(run.sampler, training_tasks(run, self.env), run.seed)
         self.team = TEAMS.bind(run.team)()
         self.needs = needed_by(ESTIMATORS.find(run.algo.name))
+        self.record = columns_to_record(run.rollout.record, self.needs)
 
     def collect(self, iteration: int, outcomes: Outcomes, assign: Assign) -> Rounds:
         """The merged episodes of all processes.
@@ -79,7 +80,7 @@ class Collector:
             seeds=seeds,
             invalid_action_penalty=self.run.trainer.invalid_action_penalty,
             team=self.team,
-            record=steps_to_record(self.run.rollout.record, self.needs),
+            record=[name for name in self.record if name != ENTROPY],
             replays=self.run.rollout.replays or 0,
         )
         if self.run.prompt.subgoals is not None:

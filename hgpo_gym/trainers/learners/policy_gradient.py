@@ -26,6 +26,7 @@ from hgpo_gym.trainers.policies.past_weights import PastWeights
 from hgpo_gym.trainers.processes import Processes
 from hgpo_gym.trainers.rollouts.measures import Measured, measure_tasks
 from hgpo_gym.trainers.rollouts.plans import plan_metrics
+from hgpo_gym.trainers.rollouts.recording import ENTROPY, with_extra
 from hgpo_gym.trainers.rollouts.rollout import Rollout
 from hgpo_gym.trainers.rollouts.rounds import Rounds
 from hgpo_gym.trainers.rollouts.samplers import SAMPLERS, GroupOutcome
@@ -240,9 +241,11 @@ class PolicyGradientLearner:
 
     def _credit(self, rollout: Rollout) -> tuple[StepBatch, Advantages, States]:
         """What credit assignment sees of a rollout, what it says, and what the critic has read."""
+        assert self.update is not None
         states: States = {}
+        if ENTROPY in self.collector.record:
+            rollout = with_extra(rollout, ENTROPY, self.update.entropies(rollout.tokens))  # type: ignore[arg-type]
         if self.critic is not None:
-            assert self.update is not None
             with self.update.weights.gathered():
                 states = self.critic.states(rollout)
             rollout = replace(rollout, batch=self.critic.valued(rollout.batch, states))

@@ -8,7 +8,7 @@ import numpy as np
 from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, needed_by
 from hgpo_gym.advantages.columns import missing_column
 from hgpo_gym.trainers.rollouts.plans import PLAN_COLUMNS
-from hgpo_gym.trainers.rollouts.recording import REWARD_VECTOR, steps_to_record
+from hgpo_gym.trainers.rollouts.recording import REWARD_VECTOR, columns_to_record
 from hgpo_gym.trainers.rollouts.samplers import SAMPLERS, Sampler
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -87,7 +87,7 @@ def try_estimator(run: RunSettings) -> Advantages:
         ValueError: an unknown estimator or option, a value that it refuses, a column that the run does not record.
     """
     ESTIMATORS.check_options(*run.algo)
-    noted = steps_to_record(run.rollout.record, needed_by(ESTIMATORS.find(run.algo.name)))
+    noted = columns_to_record(run.rollout.record, needed_by(ESTIMATORS.find(run.algo.name)))
     recorded = (*RECORDED, *getattr(SAMPLERS.find(run.sampler.name), "records", ()), *noted)
     if run.prompt.subgoals is not None:
         recorded += PLAN_COLUMNS

@@ -10,7 +10,7 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers.policies.base import Policy, Sampling
 from hgpo_gym.trainers.rollouts.plans import plan_columns
-from hgpo_gym.trainers.rollouts.player import ENTROPY, Player, Row
+from hgpo_gym.trainers.rollouts.player import Player, Row
 from hgpo_gym.trainers.rollouts.playing import Watch, beginnings, play, without_failed
 from hgpo_gym.trainers.rollouts.rollout import Rollout
 from hgpo_gym.trainers.rollouts.teams.base import Solo, Team
@@ -45,14 +45,13 @@ def collect(
         invalid_action_penalty: becomes the batch's `penalty` at steps whose action was not valid.
         team: who answers, and when an answer is the action. None is an agent by itself.
         record: numbers that the environment puts in the info of a step; each becomes one of the batch's extras, 0 on
-            rows after which the environment did not step. `entropy` is the policy's: the mean of -log p over the
-            answer's choices.
+            rows after which the environment did not step.
         watch: see `Watch`.
         replays: how often an episode is played again whose environment fails, where the environments contain failures.
             After that its group is left out; the rollout's `failures` have it all.
 
     Raises:
-        ValueError: the environment or the policy does not say what is to be recorded.
+        ValueError: the environment does not say what is to be recorded.
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     size = vector.group_size
@@ -98,7 +97,7 @@ def rollout_of(
             "agent": np.array([row.agent for row in rows], dtype=np.int64),
             "turn": np.array([row.turn for row in rows], dtype=np.int64),
             "truncated": np.array([players[index].truncated for index in trajectory], dtype=np.bool_),
-            **{name: _column([row.extras.get(name) for row in rows], name) for name in record},
+            **{name: _column([row.extras.get(name) for row in rows]) for name in record},
             **({} if env.prompt.subgoals is None else plan_columns([row.plan for row in rows if row.plan])),
         },
     )
@@ -111,10 +110,8 @@ def rows_in_order(players: Sequence[Player]) -> list[tuple[Row, int]]:
     return sorted(rows, key=lambda own: (own[0].step, own[1]))
 
 
-def _column(values: Sequence[Any], name: str) -> np.ndarray:
+def _column(values: Sequence[Any]) -> np.ndarray:
     """The numbers of every row: bool, int64 or float64; 0 where there is none."""
     there = np.array([value for value in values if value is not None])
     kind = {"b": np.bool_, "i": np.int64, "u": np.int64}.get(there.dtype.kind, np.float64)
-    if name == ENTROPY:
-        kind = np.float64
     return np.array([0 if value is None else value for value in values], dtype=kind)

@@ -14,8 +14,6 @@ from hgpo_gym.trainers.policies.base import CannotAnswerError, Moment, Request, 
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, StepText
 from hgpo_gym.trainers.rollouts.teams.base import Said, Team, keys_of_role
 
-ENTROPY = "entropy"
-
 
 class NotRecordedError(ValueError):
     """The environment does not say what is to be recorded."""
@@ -52,7 +50,7 @@ class Player:
         prompt: the first prompt.
         info: the first info.
         team: who answers.
-        record: names of numbers to note at every step, from the info that it leads to; `entropy` is the answer's.
+        record: names of numbers to note at every step, from the info that it leads to.
 
     Attributes:
         rows: the answers.
@@ -134,7 +132,7 @@ class Player:
             ValueError: the policy says nothing of its tokens.
         """
         rows = [row for row in self.rows if row.turn == turn]
-        return float(sum(-_logprobs(row.tokens, "branch_at=entropy").sum() for row in rows))
+        return float(sum(-_logprobs(row.tokens).sum() for row in rows))
 
     def request(self, template: PromptTemplate) -> Request:
         """What the policy is asked now."""
@@ -199,8 +197,6 @@ class Player:
             ),
             plan=plan,
         )
-        if ENTROPY in self._record:
-            row.extras[ENTROPY] = _mean_surprise(response.tokens)
         return self._take_in(row)
 
     def _take_in(self, row: Row) -> str | None:
@@ -226,7 +222,7 @@ class Player:
         self._row_of_action.valid = self._row_of_action.in_form and bool(info["action_valid"])
         last = self.rows[-1]
         last.reward, last.last_of_turn = reward, True
-        last.extras |= {name: _number(info, name) for name in self._record if name != ENTROPY}
+        last.extras |= {name: _number(info, name) for name in self._record}
         self.truncated = truncated
         self._begin_turn(prompt, info, tuple(self._team.keep(self._said, self.turn - 1)))
 
@@ -265,15 +261,8 @@ def _number(info: Mapping[str, Any], name: str) -> Any:
     return info[name]
 
 
-def _logprobs(tokens: TokenRecord | None, asked_by: str) -> np.ndarray:
+def _logprobs(tokens: TokenRecord | None) -> np.ndarray:
     """float64[R]: of the answer's tokens."""
     if tokens is None:
-        raise ValueError(f"{asked_by}: this policy says nothing of its tokens.")
+        raise ValueError("branch_at=entropy: this policy says nothing of its tokens.")
     return tokens.logprobs.astype(np.float64)
-
-
-def _mean_surprise(tokens: TokenRecord | None) -> float:
-    """Mean of -log p over the answer's choices: an estimate of the mean entropy of its tokens."""
-    logprobs = _logprobs(tokens, f"rollout.record={ENTROPY}")
-    assert tokens is not None
-    return float(-logprobs.sum()) / max(1, len(tokens.choices))

@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from hgpo_gym.trainers.rollouts.player import ENTROPY
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, Rollout
 
-OF_A_STEP = (ENTROPY, "milestone", "turn_reward")
-"""Columns that `collect` records where it is asked: of the answer, or by the environment in the info of a step."""
+OF_A_STEP = ("milestone", "turn_reward")
+"""Columns that `collect` records where it is asked: the environment has them in the info of a step."""
+
+ENTROPY = "entropy"
+"""The column that the policy is asked for before its update."""
 
 REWARD_VECTOR = "reward_vector"
 
@@ -17,9 +19,9 @@ REWARDS = ("success", "return", "length", "validity")
 """The rewards of an episode that `reward_vector` can hold."""
 
 
-def steps_to_record(asked: Sequence[str], needed: Sequence[str]) -> list[str]:
-    """What `collect` is to record: what the run asks for, and what its estimator needs and can be recorded."""
-    return list(dict.fromkeys([*asked, *(name for name in needed if name in OF_A_STEP)]))
+def columns_to_record(asked: Sequence[str], needed: Sequence[str]) -> list[str]:
+    """What is to be recorded: what the run asks for, and what its estimator needs and can be recorded."""
+    return list(dict.fromkeys([*asked, *(name for name in needed if name in (*OF_A_STEP, ENTROPY))]))
 
 
 def with_reward_vector(rollout: Rollout, rewards: Sequence[str], step_limit: int) -> Rollout:
@@ -31,7 +33,12 @@ def with_reward_vector(rollout: Rollout, rewards: Sequence[str], step_limit: int
     """
     of_episode = [[rewards_of(episode, step_limit)[name] for name in rewards] for episode in rollout.episodes]
     vector = np.array(of_episode, dtype=np.float64).reshape(-1, len(rewards))
-    extras = {**rollout.batch.extras, REWARD_VECTOR: vector[rollout.batch.trajectory]}
+    return with_extra(rollout, REWARD_VECTOR, vector[rollout.batch.trajectory])
+
+
+def with_extra(rollout: Rollout, name: str, values: np.ndarray) -> Rollout:
+    """The rollout with one more column in its batch's extras, an entry a row."""
+    extras = {**rollout.batch.extras, name: values}
     return replace(rollout, batch=replace(rollout.batch, extras=extras))
 
 

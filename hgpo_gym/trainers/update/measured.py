@@ -1,10 +1,12 @@
-"""What is computed of all rows before the weights change: how likely each policy involved finds their tokens."""
+"""What is computed of all rows before the weights change: how likely each policy involved finds their tokens, and how
+uncertain the policy was of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from hgpo_gym.trainers.policies.base import TokenRecord
 from hgpo_gym.trainers.policies.likelihood import measure
 from hgpo_gym.trainers.processes import Processes
 from hgpo_gym.trainers.update.rows import Row
@@ -21,7 +23,7 @@ def with_old(
     processes: Processes,
 ) -> list[Row]:
     """The rows with what the trainer's weights say before the update: `old`, and `before` what is named by `reads`."""
-    measured = _measured(rows, policy, ("logprobs", *reads), settings, temperature, processes)
+    measured = _measured([row.tokens for row in rows], policy, ("logprobs", *reads), settings, temperature, processes)
     return [replace(row, old=own.pop("logprobs"), before=own) for row, own in zip(rows, measured, strict=True)]
 
 
@@ -29,23 +31,36 @@ def with_reference(
     rows: Sequence[Row], reference: Weights, settings: TrainerSettings, temperature: float, processes: Processes
 ) -> list[Row]:
     """The rows with the reference policy's log-probabilities."""
-    measured = _measured(rows, reference, ("logprobs",), settings, temperature, processes)
+    measured = _measured([row.tokens for row in rows], reference, ("logprobs",), settings, temperature, processes)
     return [replace(row, reference=own["logprobs"]) for row, own in zip(rows, measured, strict=True)]
 
 
+def mean_entropies(
+    records: Sequence[TokenRecord], policy: Weights, settings: TrainerSettings, temperature: float, processes: Processes
+) -> np.ndarray:
+    """float64[N], nats: for each record, the mean over its choices of the entropy of what the trainer's weights draw
+    from there, before the update; 0 where it has no choice."""
+    free = [index for index, tokens in enumerate(records) if len(tokens.choices)]
+    entropies = np.zeros(len(records), dtype=np.float64)
+    measured = _measured([records[index] for index in free], policy, ("entropy",), settings, temperature, processes)
+    for index, own in zip(free, measured, strict=True):
+        entropies[index] = own["entropy"].mean(dtype=np.float64)
+    return entropies
+
+
 def _measured(
-    rows: Sequence[Row],
+    records: Sequence[TokenRecord],
     weights: Weights,
     names: Sequence[str],
     settings: TrainerSettings,
     temperature: float,
     processes: Processes,
 ) -> list[dict[str, np.ndarray]]:
-    """Processes that have the same rows share the work, and all get all of it."""
+    """Processes that have the same records share the work, and all get all of it."""
     with weights.gathered():
         own = measure(
             weights.scorer,
-            processes.share([row.tokens for row in rows]),
+            processes.share(records),
             names,
             temperature=temperature,
             max_batch_tokens=settings.max_batch_tokens,

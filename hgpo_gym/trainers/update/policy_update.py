@@ -17,7 +17,7 @@ from hgpo_gym.trainers.policies.likelihood import computing_in
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.update.aggregation import Totals
 from hgpo_gym.trainers.update.loss import Loss
-from hgpo_gym.trainers.update.measured import with_old, with_reference
+from hgpo_gym.trainers.update.measured import mean_entropies, with_old, with_reference
 from hgpo_gym.trainers.update.metrics import UpdateMetrics, merge
 from hgpo_gym.trainers.update.optimizer import load_state_by_name, make_optimizer, state_by_name, warm_up
 from hgpo_gym.trainers.update.rows import Row, make_rows, per_token
@@ -116,6 +116,11 @@ class PolicyUpdate:
         self.optimizer.zero_grad(set_to_none=True)  # or gradients would keep their place through the next rollout
         self.policy.updated()
         return {**merge(self.processes.gather([metrics])).result(), **prepared}
+
+    def entropies(self, tokens: Sequence[TokenRecord]) -> np.ndarray:
+        """float64[N], nats: of each record, the mean entropy of its choices by the weights as they are. All processes
+        take part."""
+        return mean_entropies(tokens, self.weights, self.settings, self.temperature, self.processes)
 
     def _in_loss(self, row: Row) -> bool:
         """Whether the loss has anything of it."""
