@@ -115,6 +115,18 @@ def test_measuring_before_training_counts_as_played(tmp_path):
     assert line["seconds_rollout"] > seconds > 0
 
 
+def test_the_speed_counts_a_step_that_episodes_share_once(tmp_path):
+    train(tmp_path, *RUNS["tree"], "trainer.iterations=1", "checkpoint.rollouts_every=1")
+    (line,) = read_metrics(tmp_path)
+    seconds = sum(line[f"seconds_{part}"] for part in ("rollout", "advantage", "update"))
+    batch = saved.load(tmp_path / "rollouts", 1).batch
+    assert len(batch.distinct) < len(batch)
+    tokens = len(batch.distinct) * (
+        line["prompt_tokens"] + line["answer_tokens"]
+    )  # a table's answers are of one length
+    assert line["tokens_per_second"] * seconds == pytest.approx(tokens)
+
+
 @pytest.mark.parametrize("estimator", ["empg", "dvao", "gdpo"])
 def test_a_run_records_what_its_estimator_needs(tmp_path, estimator):
     train(tmp_path, f"algo={estimator}")
