@@ -123,7 +123,7 @@ def test_the_speed_counts_a_step_that_episodes_share_once(tmp_path):
     assert len(batch.distinct) < len(batch)
     tokens = len(batch.distinct) * (
         line["prompt_tokens"] + line["answer_tokens"]
-    )  # a table's answers are of one length
+    )  # all of a table's are of one length
     assert line["tokens_per_second"] * seconds == pytest.approx(tokens)
 
 
