@@ -6,6 +6,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+from hgpo_gym.advantages import estimate
+from hgpo_gym.advantages.statistics import mean_over_copies
 from hgpo_gym.trainers.rollouts import conversations, saved
 from hgpo_gym.trainers.rollouts.recording import rewards_of
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
@@ -115,16 +117,19 @@ def test_measuring_before_training_counts_as_played(tmp_path):
     assert line["seconds_rollout"] > seconds > 0
 
 
-def test_the_speed_counts_a_step_that_episodes_share_once(tmp_path):
-    train(tmp_path, *RUNS["tree"], "trainer.iterations=1", "checkpoint.rollouts_every=1")
+def test_what_is_told_of_a_tree_counts_a_step_that_episodes_share_once(tmp_path):
+    settings = [*RUNS["tree"], "algo=reinforce_pp", "env.sections=1", "trainer.iterations=1"]
+    train(tmp_path, *settings, "checkpoint.rollouts_every=1")
     (line,) = read_metrics(tmp_path)
     seconds = sum(line[f"seconds_{part}"] for part in ("rollout", "advantage", "update"))
     batch = saved.load(tmp_path / "rollouts", 1).batch
     assert len(batch.distinct) < len(batch)
-    tokens = len(batch.distinct) * (
-        line["prompt_tokens"] + line["answer_tokens"]
-    )  # all of a table's are of one length
+    tokens = len(batch.distinct) * (line["prompt_tokens"] + line["answer_tokens"])  # all of a table's have one length
     assert line["tokens_per_second"] * seconds == pytest.approx(tokens)
+    credit = mean_over_copies(batch, estimate("reinforce_pp", batch))
+    assert line["advantage_mean"] == pytest.approx(credit[batch.distinct].mean(), abs=1e-9)
+    assert line["advantage_std"] == pytest.approx(credit[batch.distinct].std())
+    assert line["advantage_std"] != pytest.approx(credit.std())
 
 
 @pytest.mark.parametrize("estimator", ["empg", "dvao", "gdpo"])

@@ -32,9 +32,10 @@ def episode_metrics(episodes: Sequence[EpisodeOutcome]) -> dict[str, float]:
 
 def answer_metrics(rollout: Rollout) -> dict[str, float]:
     """How long the prompts and answers of a rollout are, of policies that say which tokens they are, and what share of
-    either was cut."""
-    records = [record for record in rollout.tokens if record is not None]
-    metrics = {"cut_off_share": float(np.mean([step.cut_off for step in rollout.steps]))}
+    either was cut. An answer that several episodes share counts once."""
+    distinct = np.arange(len(rollout.batch))[rollout.batch.distinct]
+    records = [record for record in (rollout.tokens[row] for row in distinct) if record is not None]
+    metrics = {"cut_off_share": float(np.mean([rollout.steps[row].cut_off for row in distinct]))}
     if records:
         prompts = [len(record.prompt_ids) for record in records]
         answers = [len(record.token_ids) for record in records]
@@ -55,12 +56,13 @@ def memory_gib() -> float:
 
 def credit_metrics(batch: StepBatch, advantages: np.ndarray) -> dict[str, float]:
     """What credit assignment made of the steps: mean and spread of their advantages float64[N], the share of steps that
-    have none, and the share of task groups in which no step has one."""
+    have none, and the share of task groups in which no step has one. A step that several episodes share counts once."""
     speaking = np.unique(batch.group_labels[advantages != 0])
+    of_steps = advantages[batch.distinct]
     return {
-        "advantage_mean": float(advantages.mean()),
-        "advantage_std": float(advantages.std()),
-        "advantage_zero_share": float((advantages == 0).mean()),
+        "advantage_mean": float(of_steps.mean()),
+        "advantage_std": float(of_steps.std()),
+        "advantage_zero_share": float((of_steps == 0).mean()),
         "silent_group_share": 1 - len(speaking) / (1 + int(batch.group_labels.max())),
     }
 
