@@ -32,6 +32,9 @@ from hgpo_gym.envs.alfworld.generation.splits import GENERATED_SPLITS, generated
 from hgpo_gym.files import source_digest
 from hgpo_gym.suggest import option, unknown_name
 
+_DEFAULT_DATA = Path("~/.cache/alfworld")
+"""The package alfworld, which making games imports, sets $ALFWORLD_DATA to it where that is not set."""
+
 
 @dataclass(frozen=True, slots=True)
 class Game:
@@ -89,7 +92,7 @@ def find_games(
     root, names = data_root(data), [split] if isinstance(split, str) else list(split)
     if not names:
         raise ValueError("split is empty: name at least one.")
-    if data is not None or os.environ.get("ALFWORLD_DATA"):
+    if data is not None or root != _DEFAULT_DATA.expanduser().resolve():
         names = [name for name in names if name not in GENERATED_SPLITS] or names
     for name in names[:-1]:
         with contextlib.suppress(FileNotFoundError):
@@ -105,7 +108,7 @@ def find_games(
 
 def data_root(data: str | os.PathLike[str] | None) -> Path:
     """The folder that `data` names; where it is None, $ALFWORLD_DATA, else ~/.cache/alfworld."""
-    root = Path(data if data is not None else os.environ.get("ALFWORLD_DATA") or "~/.cache/alfworld")
+    root = Path(data if data is not None else os.environ.get("ALFWORLD_DATA") or _DEFAULT_DATA)
     return root.expanduser().resolve()
 
 
