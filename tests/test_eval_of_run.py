@@ -68,11 +68,14 @@ def test_a_report_keeps_what_others_played_apart_from_the_final_weights(trained,
 
 
 def test_a_report_keeps_evaluations_under_other_settings_apart(trained, capsys):
-    for name, changes in (("same", []), ("window", ["memory.window=2"]), ("maze", ["env=signpost_maze"])):
+    maze = ["env=signpost_maze"]
+    changed = {"same": [], "window": ["memory.window=2"], "maze": maze, "short": [*maze, "env.max_episode_steps=3"]}
+    for name, changes in changed.items():
         status, _, err = run(capsys, "eval", f"run={trained}", *changes, f"out={trained / f'evaluation_{name}.json'}")
         assert status == 0, err
     parts = {split for split, _ in load_runs([trained])[0][0].final_parts}
-    assert parts == {"test", "test (memory.window=2)", "test (env.id=hgpo_gym/SignpostMaze-v0)"}
+    other = "env.id=hgpo_gym/SignpostMaze-v0"
+    assert parts == {"test", "test (memory.window=2)", f"test ({other})", f"test ({other}, env.max_episode_steps=3)"}
 
 
 def test_another_environment_brings_its_options_and_split_and_leaves_the_rest(trained):

@@ -167,8 +167,24 @@ def test_steps_that_episodes_share_are_shown_as_they_are_trained_on(tmp_path):
     tree = ["sampler=tree", "rollout.group_size=6", "env.sections=1"]
     train(tmp_path, "algo=grpo", *tree, "trainer.iterations=1", "evaluation.every=0")
     rollout, (line,) = kept_rollouts.load(tmp_path / "rollouts", 1), read_metrics(tmp_path)
-    own = open_group(rollout, 1, read_config(tmp_path)["algo"]).advantages["grpo"]
-    assert own.std() == line["advantage_std"] != estimate("grpo", rollout.batch).std()
+    group = open_group(rollout, 1, read_config(tmp_path)["algo"])
+    own, distinct = group.advantages["grpo"], rollout.batch.distinct
+    assert own[distinct].std() == line["advantage_std"] != estimate("grpo", rollout.batch)[distinct].std()
+    # The levels of a step, each weighed as HGPO does, are its advantage.
+    options = group.options["hgpo"]
+    for row in group.rows:
+        weights, relatives = [], []
+        for level in levels_of(group, row):
+            if len(level.members) > 1 and level.std > 1e-9:
+                weights.append((level.level + 1) ** options["length_weight_alpha"])
+                relatives.append(level.relative)
+            assert row in level.members or not level.window
+        expected = np.dot(weights, relatives) / (sum(weights) + 1e-6)
+        assert group.advantages["hgpo"][row] == pytest.approx(expected, abs=1e-5)
+    assert len(group.distinct) < len(group.rows)
+    graph = observation_graph(group)
+    assert sum(node.visits for node in graph.nodes.values()) == len(group.distinct)
+    assert sum(edge.count for edge in graph.edges) == len(group.distinct)
 
 
 def test_windows_of_a_team_go_back_by_turns(tmp_path):

@@ -764,6 +764,17 @@ def test_open_ranks_hold_the_true_ones_of_close_algorithms():
     assert held.min() >= 19
 
 
+def test_who_mostly_does_worse_beats_nobody_by_a_higher_interquartile_mean():
+    """Where runs end at one of two levels, the middle half may say otherwise than the pairs of runs."""
+    one, other = np.r_[np.full(36, 0.5), np.full(14, 1.0)], np.linspace(0.515, 0.525, 50)
+    (told,) = best_against_each({"one": one, "other": other})
+    assert told.startswith("other beats one with probability 0.72 (")
+    assert told.endswith("at 50 seeds, though one has the higher interquartile mean.")
+    ranks = mean_ranks([[one, other]])
+    assert ranks.value.tolist() == [1, 2]
+    assert (ranks.low.tolist(), ranks.high.tolist()) == ([1, 1], [2, 2])
+
+
 def test_what_is_told_of_many_is_corrected_for_how_many_they_are():
     six, nothing = np.full(6, 0.1), np.array([0.1, -0.1, 0.2, -0.2, 0.3, -0.3])
     assert league_runs.significant([six]) == [True]  # p = 2 / 64

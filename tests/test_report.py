@@ -198,10 +198,22 @@ def test_a_threshold_that_is_not_reached_is_infinitely_far():
 def test_the_spread_of_training_seeds_is_what_decoding_seeds_do_not_explain():
     parts = intervals.spread(np.array([[0.4, 0.6], [0.8, 1.0]]))
     assert parts.decoding**2 == pytest.approx(0.02)
-    assert parts.training**2 == pytest.approx(0.08 - 0.02 / 2)
+    assert parts.training**2 == pytest.approx(0.08)  # the same noise for both explains nothing of their difference
+    parts = intervals.spread(np.array([[0.4, 0.6], [1.0, 0.8]]))
+    assert parts.training**2 == pytest.approx(0.08 - 0.04 / 2)
     assert intervals.spread(np.array([[0.4, 0.6]])) == intervals.Spread(None, pytest.approx(0.02**0.5))
     assert intervals.spread(np.array([[0.4], [0.8]])) == intervals.Spread(pytest.approx(0.08**0.5), None)
     assert intervals.spread(np.array([[0.0, 1.0], [0.0, 1.0]])).training == 0
+
+
+def test_a_curve_is_of_the_runs_that_have_a_number_there():
+    """Sorted, what is not a number would be the highest quarter, which is left out."""
+    curves = np.full((8, 3), np.nan)
+    curves[:6, 0], curves[:, 1] = [1, 2, 4, 5, 6, 9], range(8)
+    points = figures._typical(curves.T)
+    assert points.value[:2].tolist() == [4.25, 3.5]
+    assert np.isnan(points.value[2])
+    assert points.low[0] < 4.25 < points.high[0]
 
 
 def test_an_open_verdict_beside_an_interval_without_one_half_says_why():

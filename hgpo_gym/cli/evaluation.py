@@ -10,7 +10,7 @@ from typing import Any
 
 from hgpo_gym.analysis.transcripts import write_transcripts
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
-from hgpo_gym.config.of_run import NOT_SET, changes_to
+from hgpo_gym.config.of_run import changes_to
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.files import cache_dir, check_can_be_written, content_key
 from hgpo_gym.memory.prompts import UNEXPLAINED
@@ -31,7 +31,7 @@ from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError, last_error
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run import make_learner
-from hgpo_gym.trainers.run_directory import flatten
+from hgpo_gym.trainers.run_directory import NOT_SET, flatten
 from hgpo_gym.trainers.section import parse_section
 from hgpo_gym.trainers.settings import RunSettings
 

@@ -8,13 +8,12 @@ from typing import Any
 from hgpo_gym.config import choices
 from hgpo_gym.config.compose import ConfigError, check_given, load_config, load_partly, parse_overrides
 from hgpo_gym.envs import ENVIRONMENTS
-from hgpo_gym.trainers.run_directory import flatten, read_config
+from hgpo_gym.trainers.run_directory import NOT_SET, flatten, read_config
 from hgpo_gym.trainers.settings import RunSettings
 
 REPLACED_BY_CHOICE = {"env": ("env", "env_name", "evaluation.split"), "algo": ("algo", "learner")}
 """What the choice of a group replaces, where that is not the section of its name alone: splits are the environment's,
 learners the algorithm's. The prompt, the memory and all else that an env group sets stay as the model knows them."""
-NOT_SET = "not set"
 _ABSENT = object()
 
 
@@ -58,13 +57,19 @@ def load_evaluation(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def changes_to(run: Path, settings: RunSettings) -> dict[str, tuple[Any, Any]]:
-    """By key, the run's value and that of the command, where they differ."""
+    """By key, the run's value and that of the command, where they differ; of another environment not the options that
+    have their defaults."""
     old, new = flatten(read_config(run)), flatten(settings.resolved)
-    return {
+    changes = {
         key: (old.get(key, NOT_SET), new.get(key, NOT_SET))
         for key in dict.fromkeys((*new, *old))
         if key != "plugins" and old.get(key, _ABSENT) != new.get(key, _ABSENT)
     }
+    if "env.id" in changes and (environment := ENVIRONMENTS.get(settings.env.id)):
+        defaults = flatten(load_config("eval", [f"env={environment.name}"]))
+        usual = {key for key, (_, now) in changes.items() if key.startswith("env.") and now == defaults.get(key)}
+        changes = {key: values for key, values in changes.items() if key == "env.id" or key not in usual}
+    return changes
 
 
 def _read(run: Path) -> dict[str, Any]:

@@ -209,6 +209,10 @@ def open_run(settings: "RunSettings") -> RunDirectory:
     return run
 
 
+NOT_SET = "not set"
+"""What stands for the value of a key in an evaluation's changes where there is none."""
+
+
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A nested configuration as {'section.key': value}."""
     flat: dict[str, Any] = {}

@@ -53,7 +53,8 @@ class Graph:
 def observation_graph(group: Group) -> Graph:
     """The graph of all episodes of a group together."""
     rollout, batch = group.rollout, group.rollout.batch
-    order = group.rows[np.lexsort((batch.trajectory[group.rows], batch.step[group.rows]))]
+    steps = group.distinct
+    order = steps[np.lexsort((batch.trajectory[steps], batch.step[steps]))]
     numbers: dict[str, int] = {}
     visits: defaultdict[int, int] = defaultdict(int)
     first_step: dict[int, int] = {}
@@ -63,8 +64,9 @@ def observation_graph(group: Group) -> Graph:
         first_step.setdefault(number, int(batch.step[row]))
     row_of = {(int(batch.trajectory[row]), int(batch.step[row])): row for row in group.rows}
     returns: defaultdict[tuple[int, str, int], list[float]] = defaultdict(list)
-    for (trajectory, step), row in row_of.items():
-        following = row_of.get((trajectory, step + 1))
+    for row in steps:
+        trajectory = batch.trajectory[row]
+        following = row_of.get((int(trajectory), int(batch.step[row]) + 1))
         if following is not None:
             target = numbers[rollout.observations[following]]
         else:

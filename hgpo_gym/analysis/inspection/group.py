@@ -24,10 +24,10 @@ class Group:
         number: of the group in it, from 1.
         rows: int64[N], its rows in the batch.
         gamma: discount of `returns`.
-        returns: float64[all rows], the discounted returns G_t.
+        returns: float64[all rows], the discounted returns G_t: the mean over the copies of a step that several episodes
+            share.
         options: of each estimator, by its label.
-        advantages: float64[all rows] of each estimator, as training takes them: the mean over the copies of a step that
-            several episodes share.
+        advantages: float64[all rows] of each estimator, as training takes them: likewise.
     """
 
     rollout: KeptRollout
@@ -45,6 +45,11 @@ class Group:
     @property
     def first_trajectory(self) -> int:
         return int(self.rollout.batch.trajectory[self.rows].min())
+
+    @property
+    def distinct(self) -> np.ndarray:
+        """Those of `rows` among which a step that several episodes share stands once."""
+        return np.intersect1d(self.rows, np.arange(len(self.returns))[self.rollout.batch.distinct])
 
     def episode_number(self, row: int) -> int:
         """The row's episode in the group, from 1."""
@@ -128,7 +133,7 @@ def open_group(rollout: KeptRollout, number: int, settings: Any) -> Group:
         number=number,
         rows=np.flatnonzero(batch.group == number - 1),
         gamma=gamma,
-        returns=discounted_returns(batch, gamma),
+        returns=mean_over_copies(batch, discounted_returns(batch, gamma)),
         options=options,
         advantages={name: mean_over_copies(batch, estimate(name, batch, **own)) for name, own in options.items()},
     )

@@ -1,10 +1,11 @@
 """The hierarchy of groups that a step lies in: the steps with the same observation, the same last two, and so on."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from hgpo_gym.advantages.statistics import relative_to_group
+from hgpo_gym.advantages.statistics import counting_once, relative_to_group
 from hgpo_gym.analysis.inspection.group import Group
 
 
@@ -15,7 +16,7 @@ class Level:
     Attributes:
         level: k.
         window: the k + 1 observations that are shared, oldest first; empty where the episode had not as many yet.
-        members: int64[n], the rows that share them, the step itself among them.
+        members: int64[n], the steps that share them, itself among them; a row of each.
         mean, std: of their returns G_t, with n; not a number where there are none.
         relative: the step's return relative to them, as HGPO takes it.
     """
@@ -31,11 +32,13 @@ class Level:
 def levels_of(group: Group, row: int) -> list[Level]:
     """The levels 0 to K of a step, each a part of the one before."""
     batch = group.rollout.batch
-    norm = group.options["hgpo"]["norm"]
+    relative = partial(relative_to_group, norm=group.options["hgpo"]["norm"], ddof=0)
+    itself = [row] if batch.copies is None else np.flatnonzero(batch.copies == batch.copies[row])
+    steps = np.sort(np.append(np.setdiff1d(group.distinct, itself), row))
     found = []
     for level in range(batch.history_length + 1):
         labels = batch.key_groups(level)
-        members = np.flatnonzero(labels == labels[row]) if labels[row] >= 0 else np.empty(0, dtype=np.int64)
+        members = steps[labels[steps] == labels[row]] if labels[row] >= 0 else np.empty(0, dtype=np.int64)
         returns = group.returns[members]
         found.append(
             Level(
@@ -44,7 +47,7 @@ def levels_of(group: Group, row: int) -> list[Level]:
                 members=members,
                 mean=float(returns.mean()) if len(members) else float("nan"),
                 std=float(returns.std()) if len(members) else float("nan"),
-                relative=float(relative_to_group(group.returns, labels, norm, ddof=0)[row]),
+                relative=float(counting_once(batch, relative, group.returns, labels)[row]),
             )
         )
     return found

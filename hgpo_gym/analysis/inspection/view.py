@@ -25,8 +25,9 @@ def all_groups(rollout: KeptRollout) -> Section:
         own = rollout.batch.group == number - 1
         episodes = [rollout.episodes[index] for index in np.unique(rollout.batch.trajectory[own])]
         won = sum(episode.won for episode in episodes)
-        silent = sum(not rollout.actions[row] for row in np.flatnonzero(own))
-        rows.append((number, task, episodes[0].task_type, f"{won} of {len(episodes)}", int(own.sum()), silent))
+        steps = np.intersect1d(np.flatnonzero(own), np.arange(len(own))[rollout.batch.distinct])
+        silent = sum(not rollout.actions[row] for row in steps)
+        rows.append((number, task, episodes[0].task_type, f"{won} of {len(episodes)}", len(steps), silent))
     columns = (
         Column("group", "whole"),
         Column("task"),
@@ -212,9 +213,9 @@ def _estimators_table(group: Group, row: int) -> Table:
         (
             name,
             float(values[row]),
-            float(values[group.rows].mean()),
-            float(values[group.rows].std()),
-            float((values[group.rows] == 0).mean()),
+            float(values[group.distinct].mean()),
+            float(values[group.distinct].std()),
+            float((values[group.distinct] == 0).mean()),
         )
         for name, values in group.advantages.items()
     )

@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from hgpo_gym.analysis.report.intervals import Estimate, bootstrap, interquartile_mean
+from hgpo_gym.analysis.report.intervals import Estimate, bootstrap, interquartile_mean, typical
 from hgpo_gym.analysis.report.load import COSTS, Comparison
 from hgpo_gym.plain_text import for_terminal
 
@@ -197,14 +197,25 @@ def _band(
     style: Styles,
     marker: str | None = None,
 ) -> None:
-    """The interquartile mean of scores [points, runs] with its interval at every point."""
+    """The interquartile mean of scores [points, runs] with its interval at every point; of the runs that have one."""
     own = dict(style[label])
     if marker is not None:
         own["marker"] = marker
-    estimate = bootstrap([scores], interquartile_mean)
+    estimate = _typical(scores)
     axes.plot(horizontal, estimate.value, label=_plain(label), markersize=4, linewidth=1.6, **own)
     if estimate.low is not None:
         axes.fill_between(horizontal, estimate.low, estimate.high, color=own["color"], alpha=0.18, linewidth=0)
+
+
+def _typical(scores: np.ndarray) -> Estimate:
+    """At every point, of the runs that have a number there; not a number where none has."""
+    if not np.isnan(scores).any():
+        return bootstrap([scores], interquartile_mean)
+    nothing = Estimate(np.nan, None, None, 0)
+    points = [typical(own) if len(own := point[~np.isnan(point)]) else nothing for point in scores]
+    ends = [[getattr(point, end) for point in points] for end in ("value", "low", "high")]
+    value, low, high = (np.array(own, dtype=np.float64) for own in ends)  # None is not a number
+    return Estimate(value, low, high, scores.shape[1])
 
 
 def _interval(axes: Axes, row: float, estimate: Estimate, colour: str) -> None:

@@ -226,16 +226,20 @@ def first_reaching(success: Sequence[float], positions: Sequence[float], thresho
 
 
 def spread(success: np.ndarray) -> Spread:
-    """Where the spread of an evaluation comes from: a one-way analysis of variance with random effects.
+    """Where the spread of an evaluation comes from: a two-way analysis of variance with random effects, since all runs
+    are evaluated under the same decoding seeds.
 
     Args:
         success: float64[runs, decoding seeds]; each entry is one pass over the split.
 
     The decoding variance is the mean variance within runs; the training variance is that of the runs' means less the
-    share of it that decoding noise explains, at least 0 (Searle, Casella & McCulloch, Variance Components, 1992).
+    share of it that decoding noise of their own explains, at least 0. What a decoding seed does to all runs alike is in
+    their means' level, not in their variance (Searle, Casella & McCulloch, Variance Components, 1992).
     """
     runs, decodings = success.shape
     decoding = float(success.var(axis=1, ddof=1).mean()) if decodings > 1 else None
-    between = float(success.mean(axis=1).var(ddof=1)) if runs > 1 else None
-    training = None if between is None else max(0.0, between - (decoding or 0.0) / decodings)
+    training = float(success.mean(axis=1).var(ddof=1)) if runs > 1 else None
+    if training is not None and decodings > 1:
+        own = success - success.mean(axis=1, keepdims=True) - success.mean(axis=0) + success.mean()
+        training = max(0.0, training - float((own**2).sum()) / ((runs - 1) * (decodings - 1) * decodings))
     return Spread(*(None if variance is None else variance**0.5 for variance in (training, decoding)))

@@ -22,6 +22,7 @@ from hgpo_gym.trainers.run_directory import (
     AGGREGATION,
     COMPARED_GROUPS,
     MAY_DIFFER,
+    NOT_SET,
     NUMBERS_UNCHANGED,
     finished_iterations,
     flatten,
@@ -144,8 +145,9 @@ class Run:
         """The split, and who played it, if not the final weights, and under which other settings than the run's, if
         any: `test (memory.window=2)`."""
         changed = {key: now for key, (_, now) in evaluation.get("changed", {}).items()}
-        if "env.id" in changed:
-            changed = {key: now for key, now in changed.items() if key == "env.id" or not key.startswith("env")}
+        if "env.id" in changed:  # whose options are not those of the run's
+            changed = {key: now for key, now in changed.items() if not key.startswith("env") or now != NOT_SET}
+            changed.pop("env_name", None)
         told = [f"policy={policy}"] if (policy := evaluation.get("policy", "model")) != "model" else []
         if (iteration := evaluation.get("iteration", self.final["iteration"])) != self.final["iteration"]:
             told.append(f"iteration={iteration}")

@@ -125,8 +125,9 @@ def mean_ranks(scores: Sequence[Sequence[np.ndarray]]) -> Estimate:
     """float64[algorithms]: the mean over the comparisons of the rank of each one's interquartile mean.
 
     Its interval holds the ranks that the runs leave open: in each comparison from one after all that are surely better
-    to one before all that are surely worse, see `pair_p_values`. (Resampled runs would tell too much: where algorithms
-    are close, their ranks are drawn to the middle.)
+    to one before all that are surely worse, see `pair_p_values`, and the rank itself, which may be another where one
+    that mostly does worse has the higher interquartile mean. (Resampled runs would tell too much: where algorithms are
+    close, their ranks are drawn to the middle.)
 
     Args:
         scores: for each comparison, for each algorithm, a number for each run.
@@ -136,12 +137,14 @@ def mean_ranks(scores: Sequence[Sequence[np.ndarray]]) -> Estimate:
     """
     if len({len(own) for own in scores}) > 1:
         raise ValueError(f"mean_ranks: comparisons of {[len(own) for own in scores]} algorithms have no common rank.")
-    value = _ranks(np.array([[interquartile_mean(sample) for sample in own] for own in scores])).mean(axis=0)
+    own_ranks = _ranks(np.array([[interquartile_mean(sample) for sample in own] for own in scores]))
+    value = own_ranks.mean(axis=0)
     runs = min(len(sample) for own in scores for sample in own)
     if runs < 2:
         return Estimate(value, None, None, runs)
     better = np.array([_surely_better(own) for own in scores])
-    low, high = 1 + better.sum(axis=2), better.shape[-1] - better.sum(axis=1)
+    low = np.minimum(own_ranks, 1 + better.sum(axis=2))
+    high = np.maximum(own_ranks, better.shape[-1] - better.sum(axis=1))
     return Estimate(value, low.mean(axis=0), high.mean(axis=0), runs)
 
 
@@ -203,7 +206,13 @@ def _sentence(best: str, scores: np.ndarray, other: str, others: np.ndarray, p: 
         return f"one seed does not tell {best} and {other} apart."
     probability = write(estimate, "probability")
     if tells_apart(estimate, p):
-        return f"{best} beats {other} with probability {probability}, at {seeds} seeds."
+        if estimate.value > 0.5:
+            return f"{best} beats {other} with probability {probability}, at {seeds} seeds."
+        probability = write(improvement(others, scores), "probability")
+        return (
+            f"{other} beats {best} with probability {probability}, at {seeds} seeds, though {best} has the higher "
+            "interquartile mean."
+        )
     needed = runs_to_tell(float(estimate.value), pairs)
     more = "" if needed is None else f"; if that is the truth, it would take about {max(needed, seeds + 1):,}"
     return f"{seeds} seeds do not tell {best} and {other} apart (probability {probability}){more}."
