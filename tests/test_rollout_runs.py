@@ -132,6 +132,20 @@ def test_what_is_told_of_a_tree_counts_a_step_that_episodes_share_once(tmp_path)
     assert line["advantage_std"] != pytest.approx(credit.std())
 
 
+def test_a_team_whose_model_has_imitated_one_agent_is_told_so(tmp_path, capsys):
+    small = ["model=tiny", "model.layers=1", "model.hidden_size=32", "warmstart.episodes=4", "warmstart.epochs=1"]
+    once = [*small, "trainer.iterations=1", "evaluation.every=0", "evaluation.decoding_seeds=1", "algo=dr_mas"]
+    team = ["engine.constrain=admissible", *RUNS["planner_actor"]]
+    told = "team=planner_actor: what the model has imitated are the prompts of an agent by itself"
+    for name, settings, said in (
+        ("alone", ["team=solo"], False),
+        ("team", team, True),
+        ("new", [*team, "warmstart.source=none"], False),
+    ):
+        train(tmp_path / name, *once, *settings)
+        assert (told in capsys.readouterr().out) == said
+
+
 @pytest.mark.parametrize("estimator", ["empg", "dvao", "gdpo"])
 def test_a_run_records_what_its_estimator_needs(tmp_path, estimator):
     train(tmp_path, f"algo={estimator}")
