@@ -505,6 +505,23 @@ def test_the_episodes_of_a_task_are_not_all_of_the_same_luck():
     assert len({own[0] for own in episodes}) == 1
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_an_expert_that_leaves_its_action_to_chance_draws_it_again_in_every_continuation(share):
+    """What it had drawn before the moment was kept would else be taken each time, and the state's value be that of one
+    action."""
+    settings = continuations.SampledSettings(
+        random_actions=[share], history_length=1, key="observation", gamma=1.0, horizon=8, episodes=20, probes=1,
+        continuations=2, groups=2, groups_a_batch=2, seed=0,
+    )  # fmt: skip
+    env = make("hgpo_gym/SecretWord-v0", expert=True).unwrapped
+    actor = continuations.Actor(env, share, settings, np.random.default_rng(0), ["a b"])
+    firsts = [actor.play_task(env.task_ids[0], 0)[0].actions[0] for _ in range(20)]
+    assert len(set(firsts)) > 5
+    _, moment = actor.play_task(env.task_ids[0], 0, keep=0)
+    again = [actor.play_on(moment, 0)[0].actions[0] for _ in range(20)]
+    assert len(set(again)) > 5
+
+
 def test_intervals_are_as_wide_as_results_scatter():
     """Of the cosine and of the error, where the truth is exact and where it is noisy and its own size uncertain."""
     generator = np.random.default_rng(4)

@@ -140,6 +140,11 @@ class TextEnv(gymnasium.Env[str, str]):
         """Whether `snapshot` and `restore` work here."""
         return type(self).save_state is not TextEnv.save_state
 
+    def redraw_expert(self) -> str | None:
+        """The `expert_action` of the present turn, drawn again by `np_random`, where an expert leaves it to chance. Who
+        goes on from a snapshot by another generator needs it: the turn's own was drawn before. None: it stands."""
+        return None
+
     def task_type(self, task_id: str) -> str:  # noqa: ARG002 - for subclasses
         """The kind of task, by which results are broken down. One kind by default."""
         return "all"

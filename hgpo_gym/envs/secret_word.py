@@ -202,6 +202,9 @@ class SecretWordEnv(TextEnv):
     def load_state(self, state: tuple[SecretWord, Guesses]) -> None:
         self._game, self._guesses = state
 
+    def redraw_expert(self) -> str | None:
+        return self._expert_action() if self._expert else None
+
     def _turn(self, prefix: str = "", action_valid: bool = True) -> Turn:
         return Turn(
             observation=prefix + self._game.observation(self._guesses),

@@ -83,8 +83,7 @@ class Actor:
     def play_task(self, task_id: str, seed: int, *, keep: int = -1) -> tuple[Played, Snapshot | None]:
         """An episode that begins as all of its task, and in which chance falls as in no other; otherwise as `play`."""
         observation, info = self.env.reset(seed=seed, options={"task_id": task_id})
-        self.env.np_random = self.generator
-        return self.play(observation, info, keep=keep)
+        return self.play(observation, self._with_other_chance(info), keep=keep)
 
     def play(
         self, observation: str, info: dict[str, Any], first: int = 0, *, action: str | None = None, keep: int = -1
@@ -109,12 +108,17 @@ class Actor:
     ) -> tuple[Played, Snapshot | None]:
         """Another end of the episode, from a moment before `step`; otherwise as `play`."""
         observation, info = self.env.restore(moment)
-        self.env.np_random = self.generator  # chance falls otherwise this time
-        return self.play(observation, info, step, action=action, keep=keep)
+        return self.play(observation, self._with_other_chance(info), step, action=action, keep=keep)
 
     def returns(self, moment: Snapshot, step: int, count: int, gamma: float, action: str | None = None) -> np.ndarray:
         """float64[count]: the discounted returns of so many other ends."""
         return np.array([self.play_on(moment, step, action)[0].discounted(gamma) for _ in range(count)])
+
+    def _with_other_chance(self, info: dict[str, Any]) -> dict[str, Any]:
+        """The info of the present turn, from which on chance falls otherwise, what its expert leaves to it too."""
+        self.env.np_random = self.generator
+        expert_action = self.env.redraw_expert()
+        return info if expert_action is None else {**info, "expert_action": expert_action}
 
     def _seen(self, observation: str, info: dict[str, Any]) -> int:
         return hash_text(self.key.canonical(observation, info["admissible_actions"]))
