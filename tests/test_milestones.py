@@ -52,6 +52,19 @@ def test_other_things_are_no_milestones_and_none_is_reached_twice():
     assert taken.after("You move the apple 2 to the diningtable 1.", won=True).reached == 3
 
 
+def test_taking_back_what_was_put_down_is_not_taking_the_second():
+    progress = Milestones.of("find two apple and put them in diningtable.")
+    for feedback, reached in (
+        ("You pick up the apple 1 from the fridge 1.", 1),
+        ("You move the apple 1 to the diningtable 1.", 2),
+        ("You pick up the apple 1 from the diningtable 1.", 2),
+        ("You move the apple 1 to the diningtable 1.", 2),
+        ("You pick up the apple 2 from the fridge 1.", 3),
+    ):
+        progress = progress.after(feedback, won=False)
+        assert progress.reached == reached
+
+
 def test_sokobans_milestones_are_boxes_nearer_to_their_goals_than_ever():
     env = SokobanEnv(milestones=True)
     env.task_ids = ("########/#@-$--.#/#------#/########",)

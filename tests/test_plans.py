@@ -89,6 +89,17 @@ def test_a_player_follows_its_plan_also_where_it_branches():
     assert player.branch(0, (1,), "a hall\n>", INFO).request(template).prompt.startswith("Subgoal: none")
 
 
+@pytest.mark.parametrize("name", ["plan", "plan_instruct"])
+def test_an_action_may_have_a_bracket_of_its_own(name):
+    template = PromptTemplate.named(name)
+    for action in ("click[< prev]", "go", "a < b > c"):
+        for written in template.write_answers(action, "one"):
+            assert template.read(written).action == action
+    unclosed = "<action>" * 20_000
+    assert template.read(unclosed).action == ""
+    assert template.read("<action>stay <action>go</action>").action == "go"
+
+
 def test_plans_that_are_made_up_can_be_read_and_last_some_steps():
     template = PromptTemplate.named("plan")
     plans, current, switches = MadeUpPlans(template, "a task"), "", []

@@ -1,7 +1,7 @@
 """How far an ALFWorld task has come: what ALFRED calls its subgoals, told from the texts of the game.
 
 In order: the thing is taken; it is cleaned, heated or cooled, if that is asked for; of two, the first is put down and
-the second taken; the task is done, which may come early where some of it was so from the start. A milestone that was
+another one taken; the task is done, which may come early where some of it was so from the start. A milestone that was
 reached stays so, whatever becomes of the thing afterwards.
 """
 
@@ -20,11 +20,13 @@ class Milestones(NamedTuple):
         errand: the task.
         order: its milestones.
         reached: how many of them.
+        put: of two, the name of the one that was put down first.
     """
 
     errand: Errand
     order: tuple[str, ...]
     reached: int = 0
+    put: str = ""
 
     @classmethod
     def of(cls, sentence: str) -> "Milestones":
@@ -38,13 +40,18 @@ class Milestones(NamedTuple):
         """After a command that was answered so: with the next milestone, or the last, if that was reached."""
         if won:
             return self._replace(reached=len(self.order))
-        return self._replace(reached=self.reached + (self._event(feedback) == self.order[self.reached]))
+        event, thing = self._event(feedback)
+        if event != self.order[self.reached] or (event == TAKE and thing == self.put):
+            return self
+        return self._replace(reached=self.reached + 1, put=thing if event == PUT else self.put)
 
-    def _event(self, feedback: str) -> str:
+    def _event(self, feedback: str) -> tuple[str, str]:
+        """What has happened, and to which thing; nothing to none, where it was something else."""
         errand = self.errand
         events = {
-            TAKE: rf"You pick up the {errand.thing} \d+ from ",
-            TREAT: rf"You {errand.treatment} the {errand.thing} \d+ ",
-            PUT: rf"You move the {errand.thing} \d+ to the {errand.target} \d+",
+            TAKE: rf"You pick up the ({errand.thing} \d+) from ",
+            TREAT: rf"You {errand.treatment} the ({errand.thing} \d+) ",
+            PUT: rf"You move the ({errand.thing} \d+) to the {errand.target} \d+",
         }
-        return next((event for event, text in events.items() if re.match(text, feedback)), "")
+        found = ((event, re.match(text, feedback)) for event, text in events.items())
+        return next(((event, match[1]) for event, match in found if match), ("", ""))
