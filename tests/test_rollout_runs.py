@@ -183,3 +183,21 @@ def test_the_entropy_is_that_of_the_weights_before_the_update(tmp_path):
 def test_an_environment_that_does_not_say_what_the_estimator_needs_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"an estimator that needs it: the environment's info has no 'milestone'"):
         train(tmp_path, "algo=beacon")
+
+
+@pytest.mark.parametrize(
+    ("splits", "told"),
+    [
+        (
+            ["env.split=all"],
+            "Of the 3 tasks of evaluation.split=test, 3 are trained on too: they are in env.split=all.",
+        ),
+        (["env.split=train"], ""),
+        (["env.split=train", "evaluation.split=all"], ""),
+        (["env.split=test"], ""),
+    ],
+)
+def test_an_evaluation_on_what_is_trained_on_is_told(splits, told, tmp_path, capsys):
+    train(tmp_path, *splits, "trainer.iterations=1", "evaluation.every=0")
+    said = " ".join(capsys.readouterr().out.split())
+    assert told in said if told else "trained on too" not in said

@@ -1,7 +1,7 @@
 """The environments of a run: the configured one, vectorised, with memory and prompts."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.vector import TextVectorEnv
@@ -52,21 +52,40 @@ def training_tasks(run: RunSettings, env: ContextWrapper) -> Sequence[str]:
     return task_ids if wanted is None else [task_ids[place] for place in spread(len(task_ids), wanted)]
 
 
-def try_environment(run: RunSettings) -> dict[str, Any]:
-    """Make one environment of the training split, so that options that cannot be show before anything is written.
-    Returns which tasks it has, see `tasks_of`."""
+class Tasks(NamedTuple):
+    """Which tasks an environment or vector has. Settings do not tell: of a list of splits it is the first that is
+    there."""
+
+    split: str
+    ids: tuple[str, ...]
+
+    @classmethod
+    def of(cls, env: Any) -> "Tasks":
+        return cls(env.unwrapped.split, tuple(env.unwrapped.task_ids))
+
+    def told(self) -> dict[str, Any]:
+        """As JSON: split, number, and a key of all ids."""
+        return {"split": self.split, "tasks": len(self.ids), "key": content_key(list(self.ids))}
+
+    def trained_on(self, training: "Tasks") -> str:
+        """Where a split that is evaluated has tasks of another one that is trained on, a line that says so. Not of
+        `all`, nor of splits that are joined, whose names say it."""
+        shared = len(set(self.ids) & set(training.ids))
+        if not shared or self.split in (training.split, "all") or "+" in self.split:
+            return ""
+        return (
+            f"Of the {len(self.ids)} tasks of evaluation.split={self.split}, {shared} are trained on too: they are in "
+            f"env.split={training.split}. Set env.split to others."
+        )
+
+
+def try_environment(run: RunSettings) -> Tasks:
+    """Make one environment of the training split, so that options that cannot be show before anything is written."""
     env = make(run.env.id, **run.env.options)
     try:
-        return tasks_of(env)
+        return Tasks.of(env)
     finally:
         env.close()
-
-
-def tasks_of(env: Any) -> dict[str, Any]:
-    """Which tasks an environment or vector has: split, number, and a key of all their ids. Settings do not tell: of a
-    list of splits it is the first that is there."""
-    own = env.unwrapped
-    return {"split": own.split, "tasks": len(own.task_ids), "key": content_key(list(own.task_ids))}
 
 
 def make_evaluation_env(run: RunSettings, processes: Processes = ALONE, **changes: Any) -> ContextWrapper:

@@ -12,7 +12,7 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.plain_text import counted
 from hgpo_gym.progress import Progress, Tick
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, read_state
-from hgpo_gym.trainers.environments import make_evaluation_env, tasks_of, try_environment
+from hgpo_gym.trainers.environments import Tasks, make_evaluation_env, try_environment
 from hgpo_gym.trainers.evaluation import Evaluation, best_evaluation, evaluate, fall
 from hgpo_gym.trainers.health import Sign, signs
 from hgpo_gym.trainers.interrupts import Interrupts, StoppedAtOnceError, interrupts_raised
@@ -85,7 +85,10 @@ class Run:
         try:
             training = try_environment(self.settings)
             self.evaluation_env = make_evaluation_env(self.settings, self.processes)
-            self.tasks = {"training": training, "evaluation": tasks_of(self.evaluation_env)}
+            evaluation = Tasks.of(self.evaluation_env)
+            self.tasks = {"training": training.told(), "evaluation": evaluation.told()}
+            if line := evaluation.trained_on(training):
+                self.progress.line(line)
             self._begin()
         except BaseException:
             self.close()

@@ -242,7 +242,7 @@ def check_same_tasks(before: Mapping[str, Any], now: Mapping[str, Any], path: Pa
     """Raise ValueError where a run would go on with other tasks than it had, of equal settings.
 
     Args:
-        before, now: by `training` and `evaluation`, see `hgpo_gym.trainers.environments.tasks_of`.
+        before, now: by `training` and `evaluation`, see `hgpo_gym.trainers.environments.Tasks`.
         path: of the run.
     """
     for use, had in before.items():

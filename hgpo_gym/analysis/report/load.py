@@ -67,7 +67,7 @@ class Run:
         later_evaluations: those of `hgpo-gym eval` beside them, as evaluation_*.json: other splits, for example.
         seconds: of training and evaluation, by part.
         launches: each start of it: command, versions.
-        tasks: that it trained on and was evaluated on, see `hgpo_gym.trainers.environments.tasks_of`; empty in older
+        tasks: that it trained on and was evaluated on, see `hgpo_gym.trainers.environments.Tasks`; empty in older
             runs, which do not say.
     """
 
