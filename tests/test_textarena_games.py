@@ -1,6 +1,9 @@
 """Games of textarena, as that package plays them."""
 
+import os
 import random
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -72,10 +75,58 @@ def test_chance_is_the_seeds_and_the_global_generators_stay_untouched():
     assert walks[0] == walks[1]
 
 
-def test_splits_are_apart():
-    tasks = {split: make(ID, split=split, tasks=9).unwrapped.task_ids for split in ("train", "test", "all")}
-    assert tasks["test"] == ("Mastermind-v0 2", "Mastermind-v0 5", "Mastermind-v0 8")
+def test_a_refused_action_changes_nothing_though_the_game_has_done_a_part_of_it():
+    env = make(ID, game="TowerOfHanoi-v0")
+    env.reset(options={"task_id": "TowerOfHanoi-v0 0"})
+    *_, info = env.step("[A C] [A C]")  # the second of them is impossible
+    assert not info["action_valid"]
+    observation, *_, info = env.step("A B")
+    assert info["action_valid"]
+    assert "B: [1]" in observation
+    assert "C: []" in observation
+
+
+def test_a_mine_loses():
+    env = make(ID, game="Minesweeper-v0", split="all", max_episode_steps=100)
+    env.reset(seed=0)
+    lost = False
+    for cell in range(64):
+        observation, reward, terminated, _, info = env.step(f"[{cell // 8} {cell % 8}]")
+        if "You hit a mine" in observation:
+            assert terminated
+            assert not info["won"]
+            assert 0 <= reward < 1
+            lost = True
+            break
+        assert not terminated or info["won"]
+    assert lost
+
+
+def test_splits_are_apart_and_no_task_begins_as_another():
+    """Hidden codes included: there are 360, of which 400 seeds draw many twice."""
+    tasks = {split: make(ID, split=split, tasks=400).unwrapped.task_ids for split in ("train", "test", "all")}
     assert sorted(tasks["train"] + tasks["test"]) == sorted(tasks["all"])
+    env = make(ID, split="all", tasks=400)
+    codes = []
+    for task_id in tasks["all"]:
+        env.reset(options={"task_id": task_id})
+        codes.append(tuple(env.unwrapped._game.state.game_state["secret_code"]))
+    assert len(set(codes)) == len(codes) < 300
+    assert 0.25 < len(tasks["test"]) / len(codes) < 0.42
+
+
+def test_how_games_begin_does_not_depend_on_the_process(tmp_path):
+    program = (
+        "from hgpo_gym.envs.registration import make; "
+        "print([make('hgpo_gym/TextArena-v0', game=game, tasks=12, split='test').unwrapped.task_ids "
+        "for game in ('Mastermind-v0', 'FrozenLake-v0', 'LightsOut-v0')])"
+    )
+    said = set()
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "HGPO_GYM_CACHE": str(tmp_path / seed)}
+        said.add(subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True).stdout)
+    assert len(said) == 1
+    assert b"LightsOut" in said.pop()
 
 
 @pytest.mark.parametrize(
@@ -86,6 +137,8 @@ def test_splits_are_apart():
         ({"game": "SpiteAndMalice-v0"}, "game=SpiteAndMalice-v0: only games for one player can be played, not for 2"),
         ({"split": "tset"}, "Did you mean 'test'"),
         ({"tasks": 2}, "tasks=2: take at least 3"),
+        ({"game": "FifteenPuzzle-v0"}, "game=FifteenPuzzle-v0 cannot be played here: its last move ends in an error"),
+        ({"game": "TowerOfHanoi-v0", "split": "test"}, r"is empty: 150 seeds begin in 1 way\(s\). Set split=all"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
@@ -108,7 +161,9 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("game", ["Bandit-v0", "Countdown-v0", "GuessTheNumber-v0", "Slitherlink-v0", "Mastermind-v0"])
+@pytest.mark.parametrize(
+    "game", ["LightsOut-v0", "Countdown-v0", "GuessTheNumber-v0", "Slitherlink-v0", "Mastermind-v0"]
+)
 def test_any_string_is_survived_and_what_a_game_fails_at_changes_nothing(game):
     env = make(ID, game=game, tasks=3, split="all")
     for action in HOSTILE:
@@ -131,7 +186,8 @@ def test_a_game_that_cannot_be_made_here_is_refused(monkeypatch):
 def test_threads_do_not_draw_each_others_chances():
     def play(number):
         env = make(ID, game="Mastermind-v0", tasks=30, split="all")
-        said = [env.reset(seed=number, options={"task_id": f"Mastermind-v0 {number}"})[0]]
+        task_id = env.unwrapped.task_ids[number]
+        said = [env.reset(seed=number, options={"task_id": task_id})[0]]
         said += [env.step(guess)[0] for guess in ("[1 2 3 4]", "[2 1 4 3]", "[5 6 1 2]")]
         return said
 

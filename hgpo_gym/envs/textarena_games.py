@@ -1,18 +1,27 @@
 """TextArenaEnv: the single-player games of textarena."""
 
+import contextlib
 import copy
+import functools
+import io
+import json
 import math
 import random
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hgpo_gym.digests import kept_folder
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.splits import check_number_of_tasks, check_split, in_split
 from hgpo_gym.envs.turns import ONE_AT_A_TIME
+from hgpo_gym.files import cache_dir, content_key, source_digest
 from hgpo_gym.suggest import unknown_name
 
 try:
@@ -28,24 +37,39 @@ LONGEST_MOVE = 1000
 """Characters of a move. Games look for brackets by expressions that take the square of its length."""
 RAW = "-raw"
 """The ending of ids whose observations are messages, not one text with all that was said."""
+A_MINE = "You hit a mine"
+"""What a refusal says that has lost the game: in textarena the second one would."""
+
+_A_SET = "what it makes of several moves at once hangs on Python's hash seed"
+UNFIT = {
+    "Bandit": "it pays the more, the worse the button that is chosen in the end",
+    "Crosswords": _A_SET,
+    "FifteenPuzzle": "its last move ends in an error",
+    "Klondike": "its reward counts cards, so that one card is as good as a solved game",
+    "LogicPuzzle": _A_SET,
+    "Set": "its reward counts sets, so that one set is as good as all",
+}
+"""Games of textarena 0.7 that do not keep the promises of an environment, by the beginning of their ids, and why."""
 
 
 class TextArenaEnv(TextEnv):
     """`hgpo_gym/TextArena-v0`: a single-player game of textarena. Actions are free text, as the task asks for it.
 
-    A task id is the game and a seed; small games begin alike under several seeds. An action without brackets gets them.
-    A move that is refused changes nothing, however often; in textarena itself the second one loses the game. The same
-    holds of one that the game fails at, or that is longer than `LONGEST_MOVE`. The reward is the game's own, at its
-    end: 1 if it is solved, less for a part.
+    A task id is the game and a seed; of seeds under which a game begins alike, hidden state included, the first one is
+    a task. An action without brackets gets them. A move that is refused changes nothing, however often, but for a mine
+    that is hit, which loses; in textarena itself the second one loses the game. The same holds of one that the game
+    fails at, or that is longer than `LONGEST_MOVE`. The reward is the game's own, at its end: 1 if it is solved, less
+    for a part.
 
     Args:
         game: an id of textarena, such as `Mastermind-v0`.
-        split: `test` (every third seed), `train` (the others) or `all`.
-        tasks: how many seeds there are, both splits together.
+        split: `test` (a third, by a hash of how the game begins), `train` (the others) or `all`.
+        tasks: how many seeds are looked at, both splits together.
         render_mode: `ansi` or None.
 
     Raises:
-        ValueError: a game or a split that does not exist, a game for several players, or one that cannot be made here.
+        ValueError: a game or a split that does not exist, an empty split, a game for several players, one of `UNFIT`,
+            or one that cannot be made here.
     """
 
     def __init__(
@@ -64,9 +88,9 @@ class TextArenaEnv(TextEnv):
         if tasks < 3:
             raise ValueError(f"tasks={tasks}: take at least 3, so that each split has one.")
         check_number_of_tasks(f"tasks={tasks}", tasks)
+        if reason := UNFIT.get(game.partition("-")[0]):
+            raise ValueError(f"game={game} cannot be played here: {reason}. Choose another.")
         self.split, self.texts_key = split, f"textarena {version('textarena')}"
-        self._seeds = {f"{game} {seed}": seed for seed in range(tasks) if in_split(split, seed + 1)}
-        self.task_ids = tuple(self._seeds)
         with _chance_from(0):
             try:
                 self._game = textarena.make(game + RAW)
@@ -80,11 +104,16 @@ class TextArenaEnv(TextEnv):
                 ) from error
         if (players := self._game.state.num_players) != 1:  # whatever it was asked for
             raise ValueError(f"game={game}: only games for one player can be played, not for {players}.")
+        starts = _starts(game, tasks)
+        self._seeds = {f"{game} {seed}": seed for start, seed in starts.items() if in_split(split, int(start, 16))}
+        if not self._seeds:
+            raise ValueError(
+                f"The split {split!r} of {game} is empty: {tasks} seeds begin in {len(starts)} way(s). Set split=all."
+            )
+        self.task_ids = tuple(self._seeds)
 
     def begin_episode(self, task_id: str) -> Turn:
-        seed = self._seeds[task_id]
-        with _chance_from(seed):
-            self._game.reset(num_players=1, seed=seed)
+        _reset(self._game, self._seeds[task_id])
         self._game.state.error_allowance = math.inf
         messages = self._messages()
         task = "\n".join(text for text, kind in messages if kind is ObservationType.PROMPT)
@@ -102,21 +131,19 @@ class TextArenaEnv(TextEnv):
         except Exception:  # noqa: BLE001 - whatever a game of others raises at a move that it does not expect
             self._game = before
             return Turn("The game cannot read that.", action_valid=False)
-        reward = 0.0
         messages = [text for text, _ in self._messages()]
         if done:
             rewards, infos = self._game.close()
             reward = float(rewards[0])
             messages.append(str(infos[0].get("reason", "")))
-        if not done and self._game.state.error_count and not "".join(messages):
-            messages = ["That is not a move."]
-        return Turn(
-            "\n".join(messages).strip(),
-            reward=reward,
-            terminated=bool(done),
-            won=bool(done) and reward >= 1,
-            action_valid=self._game.state.error_count == 0,
-        )
+            return Turn("\n".join(messages).strip(), reward=reward, terminated=True, won=reward >= 1)
+        said = "\n".join(messages).strip()
+        if not self._game.state.error_count:
+            return Turn(said)
+        if A_MINE in said:
+            return Turn(said, reward=float(self._game._get_percentage_completion()), terminated=True)
+        self._game = before  # some games do a part of what they refuse
+        return Turn(said or "That is not a move.", action_valid=False)
 
     def save_state(self) -> Any:
         return copy.deepcopy(self._game)
@@ -132,6 +159,51 @@ class TextArenaEnv(TextEnv):
             for _, text, kind in messages
             if kind is not ObservationType.PLAYER_ACTION and isinstance(text, str)  # some refuse with a number
         ]
+
+
+def _reset(game: Any, seed: int) -> None:
+    with _chance_from(seed):
+        game.reset(num_players=1, seed=seed)
+
+
+@functools.cache
+def _starts(game: str, seeds: int) -> dict[str, int]:
+    """By how the game begins, a key of its state and of what it says, the first seed. Kept, as some take half a second
+    to find a start."""
+
+    def fill(folder: Path) -> None:
+        own = textarena.make(game + RAW)
+        first: dict[str, int] = {}
+        for seed in range(seeds):
+            with contextlib.redirect_stdout(io.StringIO()):  # some tell of their attempts
+                _reset(own, seed)
+            _, said = own.get_observation()
+            first.setdefault(content_key([_plain(vars(own)), [text for _, text, _ in said]]), seed)
+        (folder / "starts.json").write_text(json.dumps(first))
+
+    key = content_key([game, seeds, version("textarena"), source_digest(sys.modules[__name__])])
+    folder = kept_folder(cache_dir() / "textarena" / key, fill)
+    return json.loads((folder / "starts.json").read_text())
+
+
+def _plain(value: Any) -> Any:
+    """JSON-like data that is the same in every process: of the state and other objects of textarena what they hold, of
+    what else a game has (functions, generators) nothing."""
+    if isinstance(value, dict):
+        return sorted(([repr(_plain(key)), _plain(own)] for key, own in value.items()), key=repr)
+    if isinstance(value, list | tuple):
+        return [_plain(own) for own in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(_plain, value), key=repr)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return (
+        _plain(vars(value)) if type(value).__module__.startswith("textarena.") and hasattr(value, "__dict__") else None
+    )
 
 
 @contextmanager
