@@ -133,6 +133,8 @@ def test_nothing_begins_while_others_step():
     env.send({1: "roll"})
     with pytest.raises(ValueError, match=r"Sub-environments \[1\] are stepping: call receive\(\) before begin_at"):
         env.begin_at({0: (env.starts[0], [], 1)})
+    with pytest.raises(ValueError, match=r"call receive\(\) before reset\(\) of some groups"):
+        env.reset(options={"reset_mask": np.ones(env.num_envs, dtype=bool)})
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -125,7 +125,11 @@ def test_what_does_not_fit_is_refused(changes, message):
 def test_actions_that_have_no_numbers_are_refused():
     with pytest.raises(ValueError, match=r"not Discrete: nothing to give names to"):
         TextFromDiscrete(
-            lambda: gymnasium.make("Pendulum-v1"), actions=(), describe=str, task="Swing.", tasks={"up": DiscreteTask()}
+            lambda: gymnasium.make("Pendulum-v1", max_episode_steps=-1),
+            actions=(),
+            describe=str,
+            task="Swing.",
+            tasks={"up": DiscreteTask()},
         )
     with pytest.raises(ValueError, match=r"Unknown split 'tset'. Did you mean 'test'\?"):
         make(LAKE, split="tset")
@@ -152,6 +156,18 @@ def test_a_snapshot_leads_on_as_the_episode_did_here_and_in_another_environment(
     assert len(first) > 1
     other.reset(seed=4)
     assert walk(other) == first == walk(env)
+
+
+def test_an_environment_with_a_step_limit_of_its_own_is_refused():
+    def cliff():
+        return gymnasium.wrappers.OrderEnforcing(gymnasium.make("CliffWalking-v1", max_episode_steps=5))
+
+    with pytest.raises(
+        ValueError, match=r"has a step limit of its own.*max_episode_steps=-1, and give the limit to reg"
+    ):
+        TextFromDiscrete(
+            cliff, actions="nesw", describe=lambda place, _env: str(place), task="Walk.", tasks={"a": DiscreteTask()}
+        )
 
 
 def test_an_environment_that_cannot_be_copied_says_so():

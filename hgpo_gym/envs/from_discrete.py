@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 from gymnasium.spaces import Discrete
+from gymnasium.wrappers import TimeLimit
 
 from hgpo_gym.envs.base import TextEnv, Turn
 
@@ -51,7 +52,8 @@ class TextFromDiscrete(TextEnv):
         render_mode: `ansi` or None.
 
     Raises:
-        ValueError: the actions are not as many as the environment has, or not all different.
+        ValueError: the actions are not as many as the environment has, or not all different; the environment has a step
+            limit of its own.
     """
 
     def __init__(
@@ -128,7 +130,15 @@ class TextFromDiscrete(TextEnv):
 
     def _made(self, options: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
         if callable(self._make):
-            return self._make(**options)
+            env = made = self._make(**options)
+            while isinstance(env, gymnasium.Wrapper):
+                if isinstance(env, TimeLimit):
+                    raise ValueError(
+                        f"{made} has a step limit of its own, whose end could not be told from the game's: make it "
+                        "with max_episode_steps=-1, and give the limit to register(...)."
+                    )
+                env = env.env
+            return made
         return gymnasium.make(self._make, max_episode_steps=-1, disable_env_checker=True, **options)  # no step limit
 
     def _admissible(self) -> tuple[str, ...]:

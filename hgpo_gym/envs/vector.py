@@ -115,10 +115,13 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
                 groups only, in which case the other two have an entry for each of these.
 
         Raises:
-            ValueError: an unknown option or task, a wrong number of tasks, a mask that splits a group.
+            ValueError: an unknown option or task, a wrong number of tasks, a mask that splits a group, or one while
+                sub-environments are stepping, whose results would be lost.
         """
         super().reset(seed=seed)
         options = options or {}
+        if options.get("reset_mask") is not None:
+            self._check_received("reset() of some groups")
         for name in options.keys() - set(RESET_OPTIONS):
             raise ValueError(unknown_name("reset option", name, RESET_OPTIONS))
         groups = self._groups_to_reset(options.get("reset_mask"))
@@ -153,13 +156,14 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         Raises:
             ValueError: an unknown task, an episode that ends before the branch, or results that were not received yet.
         """
-        if self.stepping:
-            raise ValueError(
-                f"Sub-environments {sorted(self.stepping)} are stepping: call receive() before begin_at()."
-            )
+        self._check_received("begin_at()")
         branches = {row: start.branch(actions, member) for row, (start, actions, member) in starts.items()}
         self._check_tasks(branches)
         return self._begin(branches)
+
+    def _check_received(self, call: str) -> None:
+        if self.stepping:
+            raise ValueError(f"Sub-environments {sorted(self.stepping)} are stepping: call receive() before {call}.")
 
     def _check_tasks(self, starts: Mapping[int, EpisodeStart]) -> None:
         for task_id in dict.fromkeys(start.task_id for start in starts.values()):
