@@ -33,7 +33,7 @@ AHEAD = [*SCORER, "rollout.overlap=true"]
 @pytest.mark.parametrize(
     "options",
     [
-        ["rollout.staleness=2"],
+        ["rollout.staleness=2", "algo=empg"],
         ["sampler=gaussian", "sampler.episodes=3", "sampler.iterations=4"],
         ["sampler=dynamic", "algo=grpo", "rollout.workers=1"],
         [
@@ -166,6 +166,10 @@ def test_a_run_without_correction_says_so(tmp_path):
         (["rollout.staleness=0"], r"rollout\.overlap=true with rollout\.staleness=0: .* Set rollout\.staleness=1"),
         (["model=tabular"], r"rollout\.overlap=true: a table makes room"),
         (["model=tiny", "algo=gae", "sampler=dynamic"], r"sampler=dynamic: it draws groups anew .* algo=gae need"),
+        (
+            ["model=tiny", "algo=empg", "sampler=dynamic"],
+            r"sampler=dynamic: .* algo=empg need the policy as the update",
+        ),
         (["model=tiny", "engine=vllm", "engine.sleep_level=1"], r"engine\.sleep_level=1: an engine that plays"),
         (["learner=sb3", "algo=sb3_ppo"], r"rollout\.staleness=1: algo=sb3_ppo plays by its present weights alone"),
     ],

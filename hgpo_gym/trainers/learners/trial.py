@@ -8,7 +8,7 @@ import numpy as np
 from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, needed_by
 from hgpo_gym.advantages.columns import missing_column
 from hgpo_gym.trainers.rollouts.plans import PLAN_COLUMNS
-from hgpo_gym.trainers.rollouts.recording import REWARD_VECTOR, columns_to_record
+from hgpo_gym.trainers.rollouts.recording import ENTROPY, REWARD_VECTOR, columns_to_record
 from hgpo_gym.trainers.rollouts.samplers import SAMPLERS, Sampler
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -57,10 +57,12 @@ def check_overlap(run: RunSettings, columns: Collection[str]) -> None:
             "Set engine.sleep_level=0, or rollout.overlap=false."
         )
     draws_anew = getattr(SAMPLERS.find(run.sampler.name), "informative", None) is not Sampler.informative
-    if columns and draws_anew:
+    measured = ENTROPY in needed_by(ESTIMATORS.find(run.algo.name))
+    if draws_anew and (columns or measured):
+        needed = "critic" if columns else "policy"
         raise ValueError(
             f"sampler={run.sampler.name}: it draws groups anew by their advantages, and those of algo={run.algo.name} "
-            "need the critic as the update leaves it. Set rollout.overlap=false, or another sampler."
+            f"need the {needed} as the update leaves it. Set rollout.overlap=false, or another sampler."
         )
 
 
