@@ -210,7 +210,7 @@ def test_a_curve_is_of_the_runs_that_have_a_number_there():
     """Sorted, what is not a number would be the highest quarter, which is left out."""
     curves = np.full((8, 3), np.nan)
     curves[:6, 0], curves[:, 1] = [1, 2, 4, 5, 6, 9], range(8)
-    points = figures._typical(curves.T)
+    points = figures._typical_of_points(curves.T)
     assert points.value[:2].tolist() == [4.25, 3.5]
     assert np.isnan(points.value[2])
     assert points.low[0] < 4.25 < points.high[0]

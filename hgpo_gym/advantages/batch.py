@@ -121,6 +121,11 @@ class StepBatch:
         """Rows among which each distinct step stands once."""
         return slice(None) if self.shared is None else self.shared[0]
 
+    @property
+    def distinct_rows(self) -> np.ndarray:
+        """int64: the same rows as numbers, in order."""
+        return np.sort(np.arange(len(self))[self.distinct])
+
     def visits(self, sets: np.ndarray) -> np.ndarray:
         """int64[N]: how many distinct steps the set of each row has.
 

@@ -67,8 +67,11 @@ def changes_to(run: Path, settings: RunSettings) -> dict[str, tuple[Any, Any]]:
     }
     if "env.id" in changes and (environment := ENVIRONMENTS.get(settings.env.id)):
         defaults = flatten(load_config("eval", [f"env={environment.name}"]))
-        usual = {key for key, (_, now) in changes.items() if key.startswith("env.") and now == defaults.get(key)}
-        changes = {key: values for key, values in changes.items() if key == "env.id" or key not in usual}
+        changes = {
+            key: (before, now)
+            for key, (before, now) in changes.items()
+            if key == "env.id" or not key.startswith("env.") or now != defaults.get(key)
+        }
     return changes
 
 

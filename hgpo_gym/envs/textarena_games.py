@@ -1,6 +1,5 @@
 """TextArenaEnv: the single-player games of textarena."""
 
-import contextlib
 import copy
 import functools
 import io
@@ -9,7 +8,7 @@ import math
 import random
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
@@ -56,10 +55,9 @@ class TextArenaEnv(TextEnv):
     """`hgpo_gym/TextArena-v0`: a single-player game of textarena. Actions are free text, as the task asks for it.
 
     A task id is the game and a seed; of seeds under which a game begins alike, hidden state included, the first one is
-    a task. An action without brackets gets them. A move that is refused changes nothing, however often, but for a mine
-    that is hit, which loses; in textarena itself the second one loses the game. The same holds of one that the game
-    fails at, or that is longer than `LONGEST_MOVE`. The reward is the game's own, at its end: 1 if it is solved, less
-    for a part.
+    a task. An action without brackets gets them. A move that is refused changes nothing, however often, nor does one
+    that the game fails at, or that is longer than `LONGEST_MOVE`; a mine that is hit loses. (In textarena itself the
+    second refusal loses any game.) The reward is the game's own, at its end: 1 if it is solved, less for a part.
 
     Args:
         game: an id of textarena, such as `Mastermind-v0`.
@@ -162,7 +160,8 @@ class TextArenaEnv(TextEnv):
 
 
 def _reset(game: Any, seed: int) -> None:
-    with _chance_from(seed):
+    """Begin an episode, in silence: some games tell of their attempts at a start."""
+    with _chance_from(seed), redirect_stdout(io.StringIO()):
         game.reset(num_players=1, seed=seed)
 
 
@@ -175,8 +174,7 @@ def _starts(game: str, seeds: int) -> dict[str, int]:
         own = textarena.make(game + RAW)
         first: dict[str, int] = {}
         for seed in range(seeds):
-            with contextlib.redirect_stdout(io.StringIO()):  # some tell of their attempts
-                _reset(own, seed)
+            _reset(own, seed)
             _, said = own.get_observation()
             first.setdefault(content_key([_plain(vars(own)), [text for _, text, _ in said]]), seed)
         (folder / "starts.json").write_text(json.dumps(first))
@@ -201,9 +199,9 @@ def _plain(value: Any) -> Any:
         return value.name
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
-    return (
-        _plain(vars(value)) if type(value).__module__.startswith("textarena.") and hasattr(value, "__dict__") else None
-    )
+    if type(value).__module__.startswith("textarena.") and hasattr(value, "__dict__"):
+        return _plain(vars(value))
+    return None
 
 
 @contextmanager

@@ -67,8 +67,8 @@ class Tasks(NamedTuple):
         """As JSON: split, number, and a key of all ids."""
         return {"split": self.split, "tasks": len(self.ids), "key": content_key(list(self.ids))}
 
-    def trained_on(self, training: "Tasks") -> str:
-        """Where a split that is evaluated has tasks of another one that is trained on, a line that says so. Not of
+    def overlap(self, training: "Tasks") -> str:
+        """A line that says so, where a split that is evaluated has tasks of another one that is trained on. Not of
         `all`, nor of splits that are joined, whose names say it."""
         shared = len(set(self.ids) & set(training.ids))
         if not shared or self.split in (training.split, "all") or "+" in self.split:

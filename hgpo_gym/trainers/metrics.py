@@ -33,7 +33,7 @@ def episode_metrics(episodes: Sequence[EpisodeOutcome]) -> dict[str, float]:
 def answer_metrics(rollout: Rollout) -> dict[str, float]:
     """How long the prompts and answers of a rollout are, of policies that say which tokens they are, and what share of
     either was cut. An answer that several episodes share counts once."""
-    distinct = np.arange(len(rollout.batch))[rollout.batch.distinct]
+    distinct = rollout.batch.distinct_rows
     records = [record for record in (rollout.tokens[row] for row in distinct) if record is not None]
     metrics = {"cut_off_share": float(np.mean([rollout.steps[row].cut_off for row in distinct]))}
     if records:

@@ -87,7 +87,7 @@ class Run:
             self.evaluation_env = make_evaluation_env(self.settings, self.processes)
             evaluation = Tasks.of(self.evaluation_env)
             self.tasks = {"training": training.told(), "evaluation": evaluation.told()}
-            if line := evaluation.trained_on(training):
+            if line := evaluation.overlap(training):
                 self.progress.line(line)
             self._begin()
         except BaseException:

@@ -49,7 +49,7 @@ class Group:
     @property
     def distinct(self) -> np.ndarray:
         """Those of `rows` among which a step that several episodes share stands once."""
-        return np.intersect1d(self.rows, np.arange(len(self.returns))[self.rollout.batch.distinct])
+        return np.intersect1d(self.rows, self.rollout.batch.distinct_rows)
 
     def episode_number(self, row: int) -> int:
         """The row's episode in the group, from 1."""

@@ -25,7 +25,7 @@ def all_groups(rollout: KeptRollout) -> Section:
         own = rollout.batch.group == number - 1
         episodes = [rollout.episodes[index] for index in np.unique(rollout.batch.trajectory[own])]
         won = sum(episode.won for episode in episodes)
-        steps = np.intersect1d(np.flatnonzero(own), np.arange(len(own))[rollout.batch.distinct])
+        steps = [row for row in rollout.batch.distinct_rows if own[row]]
         silent = sum(not rollout.actions[row] for row in steps)
         rows.append((number, task, episodes[0].task_type, f"{won} of {len(episodes)}", len(steps), silent))
     columns = (

@@ -201,13 +201,13 @@ def _band(
     own = dict(style[label])
     if marker is not None:
         own["marker"] = marker
-    estimate = _typical(scores)
+    estimate = _typical_of_points(scores)
     axes.plot(horizontal, estimate.value, label=_plain(label), markersize=4, linewidth=1.6, **own)
     if estimate.low is not None:
         axes.fill_between(horizontal, estimate.low, estimate.high, color=own["color"], alpha=0.18, linewidth=0)
 
 
-def _typical(scores: np.ndarray) -> Estimate:
+def _typical_of_points(scores: np.ndarray) -> Estimate:
     """At every point, of the runs that have a number there; not a number where none has."""
     if not np.isnan(scores).any():
         return bootstrap([scores], interquartile_mean)

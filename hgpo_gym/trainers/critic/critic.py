@@ -102,7 +102,7 @@ class Critic:
 
         def fit() -> tuple[dict[str, float], dict[str, dict[str, torch.Tensor]]]:
             metrics: dict[str, float] = {}
-            distinct = np.arange(len(batch))[batch.distinct]
+            distinct = batch.distinct_rows
             for column in self.columns:
                 wanted = mean_over_copies(batch, targets[column])
                 rows = distinct[~np.isnan(wanted[distinct])]
