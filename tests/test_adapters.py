@@ -13,6 +13,7 @@ from hgpo_gym.config.compose import load_run
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.export import export
+from hgpo_gym.trainers.learners.base import Saving
 from hgpo_gym.trainers.policies.huggingface import load_model
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
@@ -206,6 +207,30 @@ def test_export_merges_to_the_same_outputs(run, tmp_path, monkeypatch):
         with trained.model.disable_adapter():
             assert (outputs - trained.model(ids).logits).abs().max() > 1e-3
     assert tokenizer.get_vocab() == trained.tokenizer.get_vocab()
+
+
+def test_a_young_adapter_over_bfloat16_is_exported_whole(base, tmp_path):
+    """In bfloat16, which can be asked for, most of it is rounded away."""
+    model, tokenizer = load_model(str(base), device="cpu", dtype="bfloat16")
+    policy = LanguageModelPolicy(add_adapters(model, LORA, seed=0), tokenizer)
+    before = dict(plain_weights(policy.model))
+    with torch.no_grad():
+        for name, weight in policy.model.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(0, 1e-4, generator=torch.Generator().manual_seed(0))
+    saving = Saving(lambda folder: policy.save(folder / "model"), 0)
+    Checkpoints(tmp_path / "run" / "checkpoints").save(1, saving, {})
+    (tmp_path / "run" / "config.yaml").write_text("model: {kind: language_model, dtype: bfloat16, quantization: null}")
+    learned = dict(plain_weights(policy.model))
+    for dtype in (None, "bfloat16"):
+        export(tmp_path / "run", tmp_path / f"to {dtype}", dtype=dtype)
+        exported, _ = load_model(str(tmp_path / f"to {dtype}"), device="cpu")
+        off = change = 0.0
+        for name, weight in exported.state_dict().items():
+            off += float((weight - learned[name]).square().sum())
+            change += float((learned[name] - before[name].float()).square().sum())
+        assert change > 0
+        assert off < 1e-6 * change if dtype is None else off > 0.1 * change
 
 
 def test_export_takes_the_iteration_that_is_asked_for_and_overwrites_nothing(run, tmp_path):

@@ -146,7 +146,7 @@ def test_layers_that_are_no_attention_layers_are_refused(model, tokenizer):
     recurrent = transformers.RwkvConfig(
         vocab_size=len(tokenizer), hidden_size=32, attention_hidden_size=32, num_hidden_layers=2
     )
-    policy = LanguageModelPolicy(transformers.RwkvForCausalLM(recurrent), tokenizer)
+    policy = LanguageModelPolicy(transformers.RwkvForCausalLM(recurrent), tokenizer, max_prompt_tokens=512)
     with pytest.raises(ValueError, match=r"RwkvForCausalLM has recurrent layers"):
         policy.generate(requests(), Sampling())
 
@@ -165,6 +165,8 @@ ARCHITECTURES = {
         hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4, word_embed_proj_dim=32, init_std=0.3,
         dropout=0.5, layerdrop=0.5,
     ),
+    "dropout that is looked up": transformers.PersimmonConfig(attention_dropout=0.5, **SHAPE),
+    "a router with noise": transformers.MixtralConfig(num_local_experts=4, router_jitter_noise=0.3, **SHAPE),
 }  # fmt: skip
 
 
@@ -175,7 +177,7 @@ def test_answers_are_drawn_and_scored_as_the_model_itself_says_also_while_it_is_
     config.update({"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "pad_token_id": 0})
     save_model(transformers.AutoModelForCausalLM.from_config(config), tokenizer, tmp_path)
     model, _ = load_model(str(tmp_path), device="cpu")
-    policy = LanguageModelPolicy(model, tokenizer)
+    policy = LanguageModelPolicy(model, tokenizer, max_prompt_tokens=512)
     records = [one.tokens for one in policy.generate(requests(6), Sampling(temperature=0.7, max_new_tokens=12))]
     model.train()
     scored = policy.likelihood(records, temperature=0.7).logprobs.detach().numpy()

@@ -2,12 +2,14 @@
 
 import copy
 import importlib.util
+from dataclasses import replace
 from itertools import combinations
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, Phi3Config
 
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, register
@@ -197,18 +199,20 @@ def test_a_prompt_that_is_too_long_without_any_step_keeps_its_task_and_its_end(t
 
 def test_what_is_imitated_is_cut_as_what_is_asked(tiny):
     lengths = [len(ids) for ids in LanguageModelPolicy(*tiny).encode_prompts(long_episode(9).shorter)]
-    for limit in (lengths[2], lengths[-1] - 5, 10_000):
+    for limit in (lengths[2], lengths[-1] - 5, 7_000):
         policy = LanguageModelPolicy(*tiny, max_prompt_tokens=limit)
         (sequence,) = policy.begin([long_episode(9)], Sampling())
         (record,) = policy.records([long_episode(9)], ["<action>go left</action>"])
         np.testing.assert_array_equal(record.prompt_ids, sequence.prompt_ids)
-        assert record.prompt_cut == sequence.prompt_cut == (limit < 10_000)
+        assert record.prompt_cut == sequence.prompt_cut == (limit < 7_000)
 
 
 def test_texts_without_a_task_lose_their_beginning(tiny):
     policy = LanguageModelPolicy(*tiny, max_prompt_tokens=5)
     full = LanguageModelPolicy(*tiny).encode_prompts([PROMPTS[1]])[0]
     np.testing.assert_array_equal(policy.encode_prompts([PROMPTS[1]])[0], full[-5:])
+    (sequence,) = policy.begin([Request(PROMPTS[1], task="A task that it does not show.")], Sampling())
+    np.testing.assert_array_equal(sequence.prompt_ids, full[-5:])
 
 
 def test_an_answer_ends_by_any_token_of_the_generation_config(tiny):
@@ -246,6 +250,87 @@ def test_what_a_chat_template_refuses_is_said_at_the_start(tiny):
     tokenizer.chat_template = "{{ raise_exception('Say who you are first.') }}"
     with pytest.raises(ValueError, match=r"The chat template of .* refuses .*: Say who you are first\."):
         LanguageModelPolicy(model, tokenizer)
+
+
+THINKS = "{{ messages[0]['content'] }}{% if add_generation_prompt %}\n<think>\n{% endif %}"
+THOUGHT = "{{ messages[0]['content'] }}{% if add_generation_prompt %}\n<think>\n\n</think>\n\n{% endif %}"
+
+
+@pytest.mark.parametrize(("template", "said"), [(THINKS, "</think><action>"), (THOUGHT, "<action>")])
+@pytest.mark.parametrize("reading", ["strict", "published"])
+def test_a_thought_that_the_chat_template_begins_is_part_of_the_answer(tiny, template, said, reading):
+    """As those of DeepSeek-R1 and of Qwen3 do, which is told not to think."""
+    model, tokenizer = copy.deepcopy(tiny)
+    tokenizer.chat_template = template
+    prompt = replace(PromptTemplate.named("instruct"), answer_reading=reading)
+    answers = tuple(map(prompt.write_answer, ACTIONS))
+    policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")
+    for response in policy.generate(requests(answers=answers), Sampling(max_new_tokens=64)):
+        assert response.text.startswith(said)
+        assert response.opened + response.text in answers
+        action, in_form = prompt.read(response.text, opened=response.opened)
+        assert action in ACTIONS
+        assert in_form
+    assert prompt.read("a\n</think>\n\n<action>go back</action>", opened="<think>") == ("go back", True)
+    bare = PromptTemplate.named("bare")
+    assert bare.read("go back", opened="<think>") == bare.read("go back")
+
+
+def test_answers_end_as_the_chat_template_ends_a_turn(tiny):
+    """Held to the admissible ones, they are drawn as the model says them, which ends a turn by another token than its
+    tokenizer's."""
+    model, tokenizer = copy.deepcopy(tiny)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<end_of_turn>"]})
+    model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    ends = tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<end_of_turn>")
+    model.generation_config.eos_token_id = list(ends)
+    policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")
+    assert policy.encode_answer("go back")[-1] == ends[0]
+    tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}<end_of_turn>{% endfor %}"
+    policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")
+    assert policy.encode_answer("go back")[-1] == ends[1]
+    answers = ("walk", "walk on")  # one is the beginning of the other: where it ends decides
+    asked = [Request(PROMPTS[0], answers, seed=(n,)) for n in range(300)]
+    said = [response.text for response in policy.generate(asked, Sampling(max_new_tokens=8))]
+    ids = [np.concatenate((policy.encode_prompts(PROMPTS[:1])[0], policy.encode_answer(answer))) for answer in answers]
+    with torch.no_grad():
+        place = len(ids[0]) - 2
+        logits = model.eval()(torch.from_numpy(ids[0])[None]).logits[0, place]
+    share = torch.softmax(logits[[ids[0][-1], ids[1][-2]]], 0)[0]
+    assert abs(said.count("walk") / 300 - float(share)) < 0.1
+
+
+def test_the_longest_admissible_answer_may_be_longer_than_others(policy):
+    answers = tuple(f"click[a title that is rather long, in {colour}]" for colour in ("red", "blue", "green"))
+    for response in policy.generate(requests(answers=answers), Sampling(max_new_tokens=4)):
+        assert response.text in answers
+        assert not response.cut_off
+
+
+def with_rotations(tokenizer, **parameters):
+    config = Phi3Config(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=4, bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=0,
+        max_position_embeddings=512, rope_parameters={"rope_theta": 1e4, **parameters},
+        original_max_position_embeddings=parameters.get("original_max_position_embeddings", 512),
+    )  # fmt: skip
+    return AutoModelForCausalLM.from_config(config)
+
+
+FACTORS = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4, "original_max_position_embeddings": 64}
+
+
+@pytest.mark.parametrize(
+    ("rotations", "positions"),
+    [({"rope_type": "default"}, 512), ({"rope_type": "longrope", **FACTORS}, 64)],
+)
+def test_prompts_that_may_be_longer_than_the_model_reads_are_refused(tiny, rotations, positions):
+    model, tokenizer = with_rotations(tiny[1], **rotations), tiny[1]
+    fits = LanguageModelPolicy(model, tokenizer, max_prompt_tokens=positions - 8)
+    assert fits.generate([Request("Hall. " * 300)], Sampling(max_new_tokens=8))[0].tokens.prompt_cut
+    message = rf"engine\.max_prompt_tokens={positions - 8} .*of 9 .* {positions} .*max_prompt_tokens={positions - 9} or"
+    with pytest.raises(ValueError, match=message):
+        fits.generate(requests(), Sampling(max_new_tokens=9))
 
 
 def test_models_are_saved_and_loaded(tiny, tmp_path):

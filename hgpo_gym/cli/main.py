@@ -158,6 +158,11 @@ def add_export_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("run", type=directory, metavar="RUN", help="the directory of a run, finished or not")
     command.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
     command.add_argument("--iteration", type=int, help="of the checkpoint (the newest)")
+    command.add_argument(
+        "--dtype",
+        choices=["float32", "bfloat16"],
+        help="of the weights; bfloat16 rounds away small changes (as they were trained; float32 with a merged adapter)",
+    )
 
 
 def add_import_gguf_arguments(command: argparse.ArgumentParser) -> None:

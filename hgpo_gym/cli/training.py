@@ -153,7 +153,7 @@ def warmstart(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
 def export(parsed: argparse.Namespace) -> None:
     """`hgpo-gym export`"""
     quiet_libraries(threads=None)
-    checkpoint = export_model(parsed.run, parsed.to, parsed.iteration)
+    checkpoint = export_model(parsed.run, parsed.to, parsed.iteration, parsed.dtype)
     print(f"{checkpoint.name} of {parsed.run} is in {parsed.to}: model.path={parsed.to} loads it.")
 
 

@@ -168,15 +168,17 @@ class PromptTemplate:
         taken = [write_plan(other, switches=True) for other in self.subgoals or [action]]
         return [plan + written for plan in kept + taken]
 
-    def read(self, answer: str, actions: Sequence[str] = ()) -> Reading:
+    def read(self, answer: str, actions: Sequence[str] = (), opened: str = "") -> Reading:
         """The action in the policy's answer, and whether that has the form.
 
         Args:
             answer: the text.
             actions: all that there are, in order, where answers say numbers.
+            opened: the thought that a chat template had begun the answer with, see `Response`; for answers of the form
+                `<think>...</think><action>...</action>`.
         """
         if self.action_pattern is None:
-            reading = READINGS[self.answer_reading](answer)
+            reading = READINGS[self.answer_reading](opened + answer)
         else:
             match = re.search(self.action_pattern, answer, flags=re.DOTALL)
             reading = Reading(match.group(1).strip(), in_form=True) if match else Reading("", in_form=False)

@@ -14,11 +14,16 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-def export(run: Path, to: Path, iteration: int | None = None) -> Path:
+def export(run: Path, to: Path, iteration: int | None = None, dtype: str | None = None) -> Path:
     """Write the model of a run's newest checkpoint, or of the one after `iteration`, into the new folder `to`.
 
     An adapter is merged into the weights, quantised ones are written out in full. Where the roles of a team have
     adapters, each role's model is a folder in `to`. Returns the checkpoint.
+
+    Args:
+        run, to, iteration: see above.
+        dtype: the format of the weights, `float32` or `bfloat16`, which rounds away small changes; None keeps that of
+            weights that were trained, and takes float32 where an adapter is merged, so that nothing of it is lost.
 
     Raises:
         FileNotFoundError: no run there, no such checkpoint, no base model under the adapter.
@@ -39,9 +44,12 @@ def export(run: Path, to: Path, iteration: int | None = None) -> Path:
 
     def fill(folder: Path) -> None:
         if not adapters:
-            save_model(*load_model(str(checkpoint / "model"), device="cpu", dtype=formats[0]), folder)
+            model, tokenizer = load_model(str(checkpoint / "model"), device="cpu", dtype=dtype or formats[0])
+            save_model(model, tokenizer, folder)
         for name, adapter in adapters.items():
-            save_model(*_merged(adapter, *formats), folder if name == DEFAULT else folder / name)
+            merged, tokenizer = _merged(adapter, *formats)
+            merged = merged.bfloat16() if dtype == "bfloat16" else merged
+            save_model(merged, tokenizer, folder if name == DEFAULT else folder / name)
 
     make_whole(to, fill)
     return checkpoint
@@ -60,4 +68,4 @@ def _merged(adapter: Path, dtype: str, quantization: str | None) -> "tuple[PreTr
     base, tokenizer = load_model(base_of(adapter), device="cpu", dtype=dtype, quantization=quantization)
     if quantization is not None:
         base = base.dequantize()  # the adapter learned beside the rounded weights, so those are what it is added to
-    return merge(load_adapters(base, {DEFAULT: adapter})), tokenizer
+    return merge(load_adapters(base.float(), {DEFAULT: adapter})), tokenizer

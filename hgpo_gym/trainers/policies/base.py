@@ -125,11 +125,13 @@ class Response:
 
     Attributes:
         cut_off: it ended at the longest length and not by itself.
+        opened: what the policy's chat template had begun it with, a thought: `<think>`, or `<think></think>`.
     """
 
     text: str
     tokens: TokenRecord | None = None
     cut_off: bool = False
+    opened: str = ""
 
 
 class Policy(Protocol):

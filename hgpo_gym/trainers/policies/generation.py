@@ -62,6 +62,11 @@ class GeneratedSequence:
         """Its tokens that the model has read: all but the last."""
         return len(self.prompt_ids) + len(self.token_ids) - 1
 
+    @property
+    def longest(self) -> int:
+        """The most tokens that it can have."""
+        return len(self._uniforms)
+
     def allowed(self) -> np.ndarray | None:
         """int64[A]: the tokens that may come next; None for all."""
         return self.trie.allowed(self._node) if self.trie else None
@@ -72,7 +77,7 @@ class GeneratedSequence:
     def append(self, token: int, logprob: float) -> None:
         """Add a drawn token, and the rest of the answer if only one is left."""
         self._append(token, logprob)
-        self.done = token in self._ends or len(self.token_ids) >= len(self._uniforms)
+        self.done = token in self._ends or len(self.token_ids) >= self.longest
         self._take_forced()
 
     @property

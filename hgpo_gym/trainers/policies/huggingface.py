@@ -29,8 +29,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 def load_model(
     path: str, *, device: str = "auto", dtype: str = "float32", quantization: str | None = None
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """A causal language model and its tokenizer, from a local folder or the Hugging Face hub. Dropout is off, also
-    while it is trained: what an answer was drawn by is then what its likelihood is taken by.
+    """A causal language model and its tokenizer, from a local folder or the Hugging Face hub. Dropout and the noise of
+    routers are off, also while it is trained: what an answer was drawn by is then what its likelihood is taken by.
 
     Args:
         path: a folder that holds `config.json`, or a hub name like `Qwen/Qwen2.5-1.5B-Instruct`.
@@ -63,17 +63,18 @@ def load_model(
     model: PreTrainedModel = transformers.AutoModelForCausalLM.from_pretrained(source, **options)
     if quantization is None:
         model = _on(model, device)
-    _switch_off_dropout(model)
+    _switch_off_noise(model)
     _check_head(model)
     return model, _load_tokenizer(source)
 
 
-def _switch_off_dropout(model: "PreTrainedModel") -> None:
-    """In every module, of torch or with a rate of its own."""
-    for module in model.modules():
-        for name, value in vars(module).items():
-            if isinstance(value, float) and (isinstance(module, torch.nn.Dropout) or "drop" in name):
-                setattr(module, name, 0.0)
+def _switch_off_noise(model: "PreTrainedModel") -> None:
+    """In every module, of torch or with a rate of its own, and in the configuration, where some layers look it up."""
+    for place in (*model.modules(), model.config.get_text_config()):
+        for name, value in vars(place).items():
+            noise = "drop" in name or "jitter" in name or isinstance(place, torch.nn.Dropout)
+            if noise and isinstance(value, float):
+                setattr(place, name, 0.0)
 
 
 @torch.no_grad()

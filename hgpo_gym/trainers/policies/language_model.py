@@ -1,5 +1,6 @@
 """A Hugging Face causal language model as a policy."""
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
+from jinja2 import TemplateError
 from pydantic import PositiveInt
 
 from hgpo_gym.suggest import unknown_name
@@ -17,6 +19,7 @@ from hgpo_gym.trainers.policies.generation import GeneratedSequence, SequenceGen
 from hgpo_gym.trainers.policies.huggingface import save_model
 from hgpo_gym.trainers.policies.likelihood import computing_in, likelihood
 from hgpo_gym.trainers.policies.lora import named_adapters, use_adapter
+from hgpo_gym.trainers.policies.positions import check_length
 from hgpo_gym.trainers.policies.sampling import uniform_numbers
 from hgpo_gym.trainers.policies.states import hidden_states, state_size
 from hgpo_gym.trainers.policies.trie import TokenTrie
@@ -44,8 +47,10 @@ class LanguageModelPolicy:
         precision: what generation computes in, `float32` (as the weights are) or `bfloat16`.
 
     Attributes:
-        end_of_text: the token at the end of answers that are written here.
-        ends: the tokens that end an answer of the model: that one, and those of its `generation_config`.
+        ends: the tokens that end an answer of the model: its tokenizer's, and those of its `generation_config`.
+        end_of_text: the one at the end of answers that are written here: which of them the chat template puts after an
+            answer, or else the tokenizer's.
+        opened: the thought that the chat template begins an answer with, see `Response`; written answers go on from it.
 
     Raises:
         ValueError: an unknown constraint or precision, a tokenizer without an end-of-text token, a chat template that
@@ -75,8 +80,10 @@ class LanguageModelPolicy:
         self.end_of_text: int = tokenizer.eos_token_id
         self.ends = frozenset([self.end_of_text, *_generation_ends(model)])
         self.chat_template_kwargs = dict(chat_template_kwargs or {})
+        self.opened = ""
         if tokenizer.chat_template is not None:
-            self._as_turn("")  # so that it refuses now what it would refuse later
+            self.opened = _opened(self._as_turn(""))  # which refuses now what it would refuse later
+            self.end_of_text = self._end_of_turn()
         elif self.chat_template_kwargs:
             raise ValueError(
                 f"engine.chat_template_kwargs={self.chat_template_kwargs}: the tokenizer of "
@@ -121,17 +128,23 @@ class LanguageModelPolicy:
         return self.responses(sequences)
 
     def begin(self, requests: Sequence[Request], sampling: Sampling) -> list[GeneratedSequence]:
-        """Answers to be written; done where only one is admissible."""
+        """Answers to be written; done where only one is admissible. The longest of a trie may be longer than others.
+
+        Raises:
+            ValueError: prompt and answer could be longer than the model reads.
+        """
+        check_length(self.model, self.max_prompt_tokens, sampling.max_new_tokens)
+        tries = [self._trie_of(request) for request in requests]
         return [
             GeneratedSequence(
                 prompt,
-                self._trie_of(request),
-                uniform_numbers(request.seed, sampling.max_new_tokens),
+                trie,
+                uniform_numbers(request.seed, max(sampling.max_new_tokens, trie.depth if trie else 0)),
                 self.ends,
                 self._adapter_of(request),
                 prompt_cut=cut,
             )
-            for request, (prompt, cut) in zip(requests, self._read(requests), strict=True)
+            for request, trie, (prompt, cut) in zip(requests, tries, self._read(requests), strict=True)
         ]
 
     def responses(self, sequences: Sequence[GeneratedSequence]) -> list[Response]:
@@ -140,7 +153,7 @@ class LanguageModelPolicy:
         ids = [record.token_ids.tolist() for record in records]
         texts = self.tokenizer.batch_decode(ids, skip_special_tokens=True)
         return [
-            Response(text, record, sequence.cut_off)
+            Response(text, record, sequence.cut_off, self.opened)
             for text, record, sequence in zip(texts, records, sequences, strict=True)
         ]
 
@@ -233,14 +246,13 @@ class LanguageModelPolicy:
             prompt = request.shorter[place]
             return self._encode([prompt])[prompt]
         prompt = request.shorter[-1] if request.shorter else request.prompt
-        up_to_task = prompt[: prompt.find(request.task) + len(request.task)]
+        shown = request.task and request.task in prompt  # where it is not, the end alone is kept
+        up_to_task = prompt[: prompt.index(request.task) + len(request.task)] if shown else ""
         ids = self._encode([prompt, up_to_task])
-        whole, head = ids[prompt], min(len(ids[up_to_task]), self.max_prompt_tokens // 2)
+        whole, head = ids[prompt], _common_beginning(ids[prompt], ids[up_to_task], self.max_prompt_tokens // 2)
         return np.concatenate((whole[:head], whole[head - self.max_prompt_tokens :]))
 
     def _as_turn(self, prompt: str) -> str:
-        from jinja2 import TemplateError
-
         turn = [{"role": "user", "content": prompt}]
         try:
             text = self.tokenizer.apply_chat_template(
@@ -252,6 +264,17 @@ class LanguageModelPolicy:
                 f"engine.chat_template_kwargs={self.chat_template_kwargs}: {error}"
             ) from error
         return str(text)
+
+    def _end_of_turn(self) -> int:
+        """The token that the chat template puts after an answer, if it ends answers; else the tokenizer's."""
+        answer = "an answer"
+        turns = [{"role": "user", "content": "a prompt"}, {"role": "assistant", "content": answer}]
+        try:
+            text = self.tokenizer.apply_chat_template(turns, tokenize=False, **self.chat_template_kwargs)
+        except TemplateError:  # it may put no answers
+            return self.end_of_text
+        after = self.tokenizer(str(text).rpartition(answer)[2], add_special_tokens=False)["input_ids"]
+        return next((token for token in after if token in self.ends), self.end_of_text)
 
     def _trie_of(self, request: Request) -> TokenTrie | None:
         if self.constrain == "none":
@@ -268,7 +291,19 @@ class LanguageModelPolicy:
         return TokenTrie((self._answer_ids(answer) for answer in answers), self.end_of_text)
 
     def _encode_answer(self, answer: str) -> tuple[int, ...]:
-        return tuple(self.tokenizer(answer, add_special_tokens=False)["input_ids"])
+        return tuple(self.tokenizer(answer.removeprefix(self.opened), add_special_tokens=False)["input_ids"])
+
+
+def _common_beginning(ids: np.ndarray, others: np.ndarray, most: int) -> int:
+    """How many of the first tokens are the same, `most` at most."""
+    length = min(len(ids), len(others), most)
+    return int(np.argmin([*(ids[:length] == others[:length]), False]))
+
+
+def _opened(prompt: str) -> str:
+    """What a rendered prompt begins the answer with, without the spaces: a thought, an empty one, or nothing."""
+    end = re.search(r"<think>\s*(</think>)?\s*$", prompt)
+    return "" if end is None else "<think>" + (end.group(1) or "")
 
 
 def _generation_ends(model: Any) -> list[int]:

@@ -50,6 +50,11 @@ class TokenTrie:
             rest.append(token)
         return [] if self._children[node] else rest
 
+    @cached_property
+    def depth(self) -> int:
+        """The tokens of the longest sequence, the end-of-text token among them."""
+        return 1 + max(map(len, self.sequences), default=0)
+
     def to_json(self) -> str:
         """What `from_json` makes the trie of again."""
         return json.dumps([self.end_of_text, self.sequences])

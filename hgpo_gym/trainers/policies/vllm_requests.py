@@ -73,7 +73,7 @@ def sampling_parameters(
     parameters = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
-        "max_tokens": sampling.max_new_tokens,
+        "max_tokens": sequence.longest,
         "seed": _seed(request.seed),
         "logprobs": 0,
         "stop_token_ids": sorted(ends),

@@ -171,7 +171,7 @@ class Player:
 
     def hear(self, template: PromptTemplate, response: Response) -> str | None:
         """Take in the policy's answer. Returns the action where the turn is over, None where somebody else speaks."""
-        action, in_form = template.read(response.text, self._choices)
+        action, in_form = template.read(response.text, self._choices, response.opened)
         plan = None if template.subgoals is None else read_plan(response.text, self._subgoal)
         in_form = in_form and (plan is None or plan.in_form)
         acts = self._role == self._team.acting
