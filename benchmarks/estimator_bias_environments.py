@@ -32,7 +32,7 @@ GENERATED = "env.split=generated"
 ENVIRONMENTS = {
     "signpost_maze": ([], ["improvements=[0]", "improvements=[10]", "improvements=[20]"]),
     "secret_word": ([], ["random_actions=[0.8]", "random_actions=[0.5]", "random_actions=[0.2]"]),
-    "sokoban": ([], ["random_actions=[0.9]", "random_actions=[0.6]", "random_actions=[0.3]"]),
+    "sokoban": (["env.held_out=levels"], ["random_actions=[0.9]", "random_actions=[0.6]", "random_actions=[0.3]"]),
     "alfworld": ([GENERATED], ["random_actions=[0.9]", "random_actions=[0.75]", "random_actions=[0.5]"]),
     "webshop": ([GENERATED], ["random_actions=[0.6]", "random_actions=[0.4]", "random_actions=[0.2]"]),
 }

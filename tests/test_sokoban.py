@@ -7,7 +7,7 @@ import pytest
 
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.sokoban.env import SokobanEnv
-from hgpo_gym.envs.sokoban.generator import canonical, generate_levels
+from hgpo_gym.envs.sokoban.generator import canonical, generate_levels, map_of
 from hgpo_gym.envs.sokoban.rules import Level
 from hgpo_gym.envs.sokoban.solver import Solver
 
@@ -90,6 +90,24 @@ def test_from_every_state_the_solver_agrees_with_the_search():
     assert 0 < stuck < len(sample)
 
 
+def states_of(level):
+    """All that its start can become, drawn."""
+    states = [level.start]
+    for state in states:  # grows while it is gone through
+        states += set(level.moves(state).values()) - set(states)
+    return ("/".join(level.rows(state)) for state in states)
+
+
+def test_no_test_level_is_what_a_training_level_can_become():
+    """Where maps are held out. Where levels are, a good part is: other positions of maps that are trained on."""
+    for held_out, least, most in (("maps", 0, 0), ("levels", 5, 19)):
+        train, test = (SokobanEnv(split=split, levels=120, held_out=held_out).task_ids for split in ("train", "test"))
+        assert not set(map(canonical, train)) & set(map(canonical, test))
+        reached = {canonical(state) for level in map(Level.parse, train) for state in states_of(level)}
+        assert least <= len({canonical(level) for level in test} & reached) <= most
+        assert (not {map_of(level) for level in train} & {map_of(level) for level in test}) == (held_out == "maps")
+
+
 def test_levels_are_reproducible_different_and_none_is_another_one_turned():
     options = {"levels": 50, "size": 6, "boxes": 1, "inner_walls": 2, "min_moves": 4}
     levels = generate_levels(**options, seed=0)
@@ -127,7 +145,7 @@ def test_a_stuck_box_is_no_end_and_the_expert_then_has_no_advice():
 
 def test_the_splits_are_fixed_and_apart():
     splits = {split: SokobanEnv(split=split).task_ids for split in ("train", "test", "all")}
-    assert [len(splits[split]) for split in ("train", "test", "all")] == [197, 103, 300]
+    assert [len(splits[split]) for split in ("train", "test", "all")] == [205, 95, 300]
     assert set(splits["train"]) | set(splits["test"]) == set(splits["all"])
 
 

@@ -1,5 +1,6 @@
 """Gymnasium's FrozenLake and Taxi in words: two examples of `TextFromDiscrete`."""
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -15,6 +16,7 @@ TILES = {"S": "ice", "F": "ice", "H": "a hole", "G": "the goal"}
 TAXI_ACTIONS = ("south", "north", "east", "west", "pick up", "drop off")
 STANDS = {"red": (0, 0), "green": (0, 4), "yellow": (4, 0), "blue": (4, 3)}
 """Taxi's stands in their order: row and column."""
+PASSENGER = "The passenger"
 
 
 class FrozenLakeText(TextFromDiscrete):
@@ -78,10 +80,12 @@ def describe_lake(position: int, env: gymnasium.Env[Any, Any]) -> str:
 
 
 class TaxiText(TextFromDiscrete):
-    """`hgpo_gym/Taxi-v0`: reward 20 for the passenger at the right stand, -1 for every other step.
+    """`hgpo_gym/Taxi-v0`: reward 20 for the passenger at the right stand, -1 for every other step that Taxi takes; an
+    action that is refused is none.
 
     Args:
-        split: `test` (a third of the starts, by a hash), `train` (the others) or `all`.
+        split: `test` (the starts of about a third of the passenger's ways, from stand to stand, by a hash), `train`
+            (the others) or `all`.
         starts: seeds that starts are drawn from; the same start counts once, and there are 300.
         render_mode: `ansi` or None.
 
@@ -98,7 +102,12 @@ class TaxiText(TextFromDiscrete):
             actions=TAXI_ACTIONS,
             describe=describe_taxi,
             task="Drive to the passenger, pick them up, and drop them off at the stand where they want to go.",
-            tasks=_part({start: DiscreteTask(seed=seeds[start]) for start in sorted(seeds)}, split),
+            # By what driving does not change: from one start to the next the taxi comes to every row and column.
+            tasks=_part(
+                {start: DiscreteTask(seed=seeds[start]) for start in sorted(seeds)},
+                split,
+                lambda start: start[start.index(PASSENGER) :],
+            ),
             render_mode=render_mode,
         )
         self.split = split
@@ -110,11 +119,12 @@ def describe_taxi(state: int, env: gymnasium.Env[Any, Any]) -> str:
     stands = [f"the {name} stand (row {row + 1}, column {column + 1})" for name, (row, column) in STANDS.items()]
     where = f"waits at {stands[passenger]}" if passenger < len(stands) else "is in the taxi"
     return (
-        f"The taxi is in row {row + 1}, column {column + 1}. The passenger {where} and wants to go to "
+        f"The taxi is in row {row + 1}, column {column + 1}. {PASSENGER} {where} and wants to go to "
         f"{stands[destination]}."
     )
 
 
-def _part(tasks: dict[str, DiscreteTask], split: str) -> dict[str, DiscreteTask]:
+def _part(tasks: dict[str, DiscreteTask], split: str, held_out: Callable[[str], str] = str) -> dict[str, DiscreteTask]:
+    """Those of a split, by a hash of what of a task id the splits are to have none in common."""
     check_split(split)
-    return {task_id: task for task_id, task in tasks.items() if in_split(split, hashed(task_id))}
+    return {task_id: task for task_id, task in tasks.items() if in_split(split, hashed(held_out(task_id)))}

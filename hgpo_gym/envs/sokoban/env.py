@@ -2,15 +2,18 @@
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from hgpo_gym.envs.base import TextEnv, Turn
-from hgpo_gym.envs.sokoban.generator import generate_levels
+from hgpo_gym.envs.sokoban.generator import generate_levels, map_of
 from hgpo_gym.envs.sokoban.rules import LEGEND, Level, State
 from hgpo_gym.envs.sokoban.solver import Solver
 from hgpo_gym.envs.splits import SUCCESS_REWARD, check_number_of_tasks, check_split, hashed, in_split
+from hgpo_gym.suggest import unknown_name
 
 TASK = f"Push every box onto a goal. You cannot pull. The map: {LEGEND}."
+
+HELD_OUT = ("maps", "levels")
 
 _solver = lru_cache(maxsize=1_000)(Solver)
 
@@ -21,7 +24,10 @@ class SokobanEnv(TextEnv):
     A task id is the level itself, its rows joined by `/`. An episode in which a box is stuck goes on to its step limit.
 
     Args:
-        split: `test` (a third of the levels, by a hash of what they look like), `train` (the others) or `all`.
+        split: `test` (about a third of the levels, by a hash), `train` (the others) or `all`.
+        held_out: what the hash is of. `maps`: walls and goals, which play does not change, so that no level of one
+            split is, turned or mirrored, what a level of the other can become. `levels`: the whole level, so that most
+            of `test` are other positions of maps that are trained on.
         size: rows and columns, the walls around included, at most 100.
         boxes: boxes, and goals.
         inner_walls: wall cells inside.
@@ -47,12 +53,15 @@ class SokobanEnv(TextEnv):
         min_moves: int = 4,
         levels: int = 300,
         levels_seed: int = 0,
+        held_out: Literal["maps", "levels"] = "maps",
         expert: bool = False,
         milestones: bool = False,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
         check_split(split)
+        if held_out not in HELD_OUT:
+            raise ValueError(unknown_name("held_out", held_out, HELD_OUT))
         least = {"boxes": (boxes, 1), "inner_walls": (inner_walls, 0), "min_moves": (min_moves, 1)}
         for name, (value, bound) in {**least, "levels": (levels, 1), "levels_seed": (levels_seed, 0)}.items():
             if value < bound:
@@ -77,7 +86,7 @@ class SokobanEnv(TextEnv):
                 min_moves=min_moves,
                 seed=levels_seed,
             )
-            if in_split(split, hashed(level))
+            if in_split(split, hashed(map_of(level) if held_out == "maps" else level))
         )
 
     def begin_episode(self, task_id: str) -> Turn:

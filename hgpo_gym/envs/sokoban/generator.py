@@ -4,10 +4,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from hgpo_gym.envs.sokoban.rules import BOX, FLOOR, GOAL, PLAYER, WALL, Level
+from hgpo_gym.envs.sokoban.rules import BOX, BOX_ON_GOAL, FLOOR, GOAL, PLAYER, PLAYER_ON_GOAL, WALL, Level
 from hgpo_gym.envs.sokoban.solver import Solver
 
 DRAWS_IN_VAIN = 5_000
+_STILL = str.maketrans({BOX: FLOOR, PLAYER: FLOOR, BOX_ON_GOAL: GOAL, PLAYER_ON_GOAL: GOAL})
 
 
 @lru_cache(maxsize=16)
@@ -67,3 +68,9 @@ def canonical(text: str) -> str:
         rows = ["".join(column) for column in zip(*rows[::-1], strict=True)]  # a quarter turn
         forms += ["/".join(rows), "/".join(row[::-1] for row in rows)]
     return min(forms)
+
+
+def map_of(text: str) -> str:
+    """What play does not change of a level, walls and goals: the same text for all levels that have them, turned or
+    mirrored."""
+    return canonical(text.translate(_STILL))
