@@ -12,6 +12,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+import yaml
 
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, check_text_env, register
 from hgpo_gym.envs.registration import make
@@ -279,6 +280,47 @@ def test_groups_share_task_and_start_and_ended_environments_stay():
     assert after[:5] == observations[:5]
     assert rewards.tolist() == [0.0] * 6
     assert env.active.tolist() == [False] * 5 + [True]
+
+
+class Scored(TextEnv):
+    """What an action says is what the info holds."""
+
+    task_ids = ("only",)
+
+    def begin_episode(self, task_id):
+        return Turn("Say a number.", task="Say a number.", extras=self.extras("0"))
+
+    def take_action(self, action):
+        return Turn("Say a number.", extras=self.extras(action))
+
+    @staticmethod
+    def extras(text):
+        number = yaml.safe_load(text)
+        return {"score": number, "parts": {"of": number}, "vector": np.array([number, 0])}
+
+
+register("hgpo_gym_tests/Scored-v0", Scored, max_episode_steps=10, description="for tests")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (["0", "0.5", "1"], np.float64),
+        (["0.5", "1", "0"], np.float64),
+        (["true", "3", "0"], np.int64),
+        (["true", "0", "0.5"], np.float64),
+        (["1", "2", "0"], np.int64),
+        (["true", "false", "true"], np.bool_),
+    ],
+)
+def test_numbers_of_an_info_are_of_the_type_that_holds_those_of_all_rows(said, kind):
+    env = TextVectorEnv("hgpo_gym_tests/Scored-v0", num_tasks=1, group_size=3)
+    env.reset(seed=0)
+    infos = env.step(said)[-1]
+    numbers = [yaml.safe_load(text) for text in said]
+    assert infos["score"].dtype == infos["parts"]["of"].dtype == kind
+    assert infos["score"].tolist() == infos["parts"]["of"].tolist() == infos["vector"][:, 0].tolist() == numbers
+    assert infos["_score"].tolist() == infos["parts"]["_of"].tolist() == [True] * 3
 
 
 def test_part_of_the_groups_can_be_reset():

@@ -84,6 +84,13 @@ def shortest_way(taxi):
     raise AssertionError("no way")
 
 
+def test_taxis_test_starts_are_not_seen_in_training():
+    """Where the taxi is changes within an episode, the passenger's way does not."""
+    ways = [{id[id.index("The passenger") :] for id in TaxiText(split=split).task_ids} for split in ("train", "test")]
+    assert [len(own) for own in ways] == [9, 3]
+    assert not ways[0] & ways[1]
+
+
 def test_a_taxi_that_takes_the_shortest_way_wins():
     env = TaxiText(split="test")
     for task_id in env.task_ids[::20]:
@@ -168,6 +175,39 @@ def test_an_environment_with_a_step_limit_of_its_own_is_refused():
         TextFromDiscrete(
             cliff, actions="nesw", describe=lambda place, _env: str(place), task="Walk.", tasks={"a": DiscreteTask()}
         )
+
+
+class Counted(gymnasium.Env):
+    """Ends by a limit that no wrapper shows, and is won by the action 1 at the last step."""
+
+    action_space, observation_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(10)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return 0, {}
+
+    def step(self, action):
+        self.steps += 1
+        last = self.steps == 3
+        return self.steps, float(last and action), bool(last and action), last, {}
+
+
+def test_an_environment_that_ends_itself_by_a_step_limit_is_refused_there():
+    env = TextFromDiscrete(
+        Counted, actions=("wait", "win"), describe=lambda seen, _env: str(seen), task="W.", tasks={"a": DiscreteTask()}
+    )
+    for action, ends in (("win", True), ("wait", False)):
+        env.reset(seed=0)
+        for _ in range(2):
+            assert not env.step("wait")[2]
+        if ends:  # by what was done, whatever the limit says
+            _, reward, terminated, truncated, info = env.step(action)
+            assert (reward, terminated, truncated, info["won"]) == (1.0, True, False, True)
+    with pytest.raises(
+        ValueError, match=r"has cut the episode off .* give the limit to register\(\.\.\.\), as max_epis"
+    ):
+        env.step("wait")
 
 
 def test_an_environment_that_cannot_be_copied_says_so():

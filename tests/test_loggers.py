@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from wandb.proto import wandb_internal_pb2
 
 from hgpo_gym.trainers.run_directory import read_metrics
-from tests.small_runs import train
+from tests.small_runs import train, train_until
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +32,10 @@ def curve(run_dir, name):
     return [(event.step, event.value) for event in events.Scalars(name)]
 
 
-def test_tensorboard_shows_each_iteration_once_even_if_the_run_was_killed_and_resumed(tmp_path):
-    """A run that is killed in its fourth iteration has logged three, and resumes from its checkpoint after two."""
+@pytest.mark.parametrize("every", [2, 100])
+def test_tensorboard_shows_each_iteration_once_even_if_the_run_was_killed_and_resumed(every, tmp_path):
+    """A run that is killed in its fourth iteration has logged three, and resumes from its checkpoint after two, or from
+    its beginning."""
     script = (
         "import os, sys\n"
         "from hgpo_gym.trainers.run_directory import RunDirectory\n"
@@ -46,7 +48,7 @@ def test_tensorboard_shows_each_iteration_once_even_if_the_run_was_killed_and_re
         "RunDirectory.log = log_and_die\n"
         "train(sys.argv[1], *sys.argv[2:])\n"
     )
-    overrides = ["loggers=[tensorboard]", "checkpoint.every=2", "resume=auto"]
+    overrides = ["loggers=[tensorboard]", f"checkpoint.every={every}", "evaluation.every=4", "resume=auto"]
     subprocess.run([sys.executable, "-c", script, str(tmp_path), *overrides], check=False)
     assert [step for step, _ in curve(tmp_path, "success")] == [1, 2, 3]
     train(tmp_path, *overrides)
@@ -54,6 +56,23 @@ def test_tensorboard_shows_each_iteration_once_even_if_the_run_was_killed_and_re
     assert [line["iteration"] for line in lines] == [1, 2, 3, 4]
     for name in ("success", "advantage_std"):
         assert curve(tmp_path, name) == [(line["iteration"], pytest.approx(line[name])) for line in lines]
+
+
+def test_an_evaluation_that_was_left_to_make_is_logged_too(tmp_path):
+    """A run that was to be longer is evaluated where it was broken off, when its last iteration was logged already."""
+    overrides = ["loggers=[tensorboard,wandb]", "evaluation.every=0"]
+    train_until(2, tmp_path, *overrides)
+    assert "evaluation_success" not in read_metrics(tmp_path)[-1]
+    for _ in range(2):  # again, for no checkpoint tells of it
+        train(tmp_path, *overrides, "trainer.iterations=2", "resume=must")
+    lines = read_metrics(tmp_path)
+    assert [line["iteration"] for line in lines] == [1, 2]
+    assert curve(tmp_path, "success") == [(line["iteration"], pytest.approx(line["success"])) for line in lines]
+    _, *later = wandb_records(tmp_path)
+    for name in ("evaluation_success", "evaluation_fall"):
+        expected = [(2, pytest.approx(lines[-1][name]))]
+        assert curve(tmp_path, name) == expected
+        assert [history(records, name) for records in later] == [expected] * 2
 
 
 def wandb_records(run_dir):

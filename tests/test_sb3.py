@@ -12,8 +12,11 @@ import torch
 
 from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_run
+from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.envs.features import TextFeatures
+from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.learners.sb3.episodes import EpisodesVecEnv
 from hgpo_gym.trainers.learners.sb3.networks import ABSENT, ActionScorer
 from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy
 from hgpo_gym.trainers.policies.base import Request, Sampling
@@ -67,6 +70,18 @@ def test_an_iteration_plays_the_tasks_of_the_schedule_to_their_end(tmp_path):
     assert line["steps"] == line["steps_so_far"] == 4 * 4 * 10
     assert line["success"] == np.mean([own[0].won for own in episodes])
     assert line["valid_action_rate"] == 1.0
+
+
+def test_actions_left_out_are_counted_where_one_is_taken():
+    """Not in what is seen at the end of an episode, or after the last step."""
+    env = ContextWrapper(TextVectorEnv("hgpo_gym/SignpostMaze-v0", 2, split="test", max_episode_steps=3))
+    episodes = EpisodesVecEnv(2, TextFeatures(size=8, actions=1, action_size=2), 1.0)
+    episodes.play(env, env.unwrapped.task_ids[:2], (0,))
+    episodes.reset()
+    for _ in range(4):
+        episodes.step(np.zeros(2, dtype=np.int64))
+    # At a sign there is one action, in the corridor two, in the hall four; the fourth step begins a new episode.
+    assert episodes.actions_left_out == 2 * (0 + 1 + 3 + 0)
 
 
 def test_a_score_belongs_to_the_action_and_not_to_its_place():
@@ -134,6 +149,8 @@ def test_mistakes_are_named(tmp_path):
         Run(settings(tmp_path / "run", "algo=sb3_ppo", "rollout.staleness=1"), Progress())
     with pytest.raises(ValueError, match=r"objective=gspo: algo=sb3_ppo knows objective=ppo_clip alone"):
         Run(settings(tmp_path / "run", "algo=sb3_ppo", "objective=gspo"), Progress())
+    with pytest.raises(ValueError, match=r"prompt\.subgoals=\['one', .*: algo=sb3_ppo writes no plans\. Choose a prom"):
+        Run(settings(tmp_path / "run", "algo=sb3_ppo", "prompt=plan"), Progress())
     several = Processes()
     several.count = 2
     with pytest.raises(ValueError, match="algo=sb3_ppo trains in one process"):

@@ -524,6 +524,15 @@ def test_without_env_everything_is_offered_that_can_be_made(monkeypatch, caplog)
     assert "hgpo_gym/ALFWorld-v0 is not offered: ALFWorld games not found in /no/such/place" in caplog.text
 
 
+def test_an_environment_that_is_offered_twice_is_refused_and_the_remedy_is_one():
+    with pytest.raises(
+        ValueError, match=rf"--env {MAZE} is given twice.* option=\[a,b\] .* like split=\[train,test\]\."
+    ):
+        make_offers([[MAZE, "split=train"], [MAZE, "split=test"]])
+    [offer] = make_offers([[MAZE, "split=[train,test]"]]).values()
+    assert [offer.make({"split": split}).unwrapped.split for split in ("train", "test")] == ["train", "test"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -87,6 +87,22 @@ def test_what_is_wrong_with_a_call_is_said_and_nothing_happens(episode, name, ar
     assert "corridor" in reply["content"]
 
 
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [("act", '{"action": "walk on"}'), ("act", "{bad"), ("fly", "{}")],
+        [("fly", "{}"), ("act", '{"action": "walk on"}')],
+    ],
+)
+def test_a_turn_with_a_call_that_is_not_understood_is_not_valid_whatever_else_it_does(episode, calls):
+    answers(episode, saying(*calls))
+    answers(episode, acting("walk on"))
+    assert [step.valid for step in episode.steps(episode.turn)] == [False, True]
+    episode.begin("red")
+    answers(episode, acting("walk on"))
+    assert [step.valid for step in episode.steps(episode.turn)] == [True]
+
+
 def test_arguments_that_a_client_has_read_already(episode):
     [reply] = answers(episode, saying(("act", {"action": "walk on"})))
     assert "corridor" in reply["content"]

@@ -12,9 +12,11 @@ import torch
 
 pytest.importorskip("trl")
 
+from trl import GRPOTrainer
+
 from examples.trl_hgpo import ENV, OPTIONS, make_trainer, tiny_chat_model
 from hgpo_gym.adapters.trl import StepAdvantageTrainer, ToolEnvironment, task_rows
-from hgpo_gym.advantages import estimate
+from hgpo_gym.advantages import ESTIMATORS, estimate, register_estimator
 from hgpo_gym.advantages.batch import StepBatch
 
 TASKS = ("red-blue", "blue-red")  # the first sign tells them apart
@@ -32,19 +34,46 @@ class Watched(StepAdvantageTrainer):
         return super()._compute_loss(model, inputs)
 
 
+class Scripted(GRPOTrainer):
+    """Says in each turn what `script` has for it, in place of the model."""
+
+    script: tuple[str, ...]
+
+    def _generate_single_turn(self, prompt_ids, *_images, **_options):
+        said = [self.processing_class.decode(ids).count("<|assistant|>") - 1 for ids in prompt_ids]
+        return [self.processing_class.encode(f"{self.script[turn]}<|endoftext|>") for turn in said], None
+
+
+class WatchedScript(Watched, Scripted):
+    """Plays the script, and keeps what reaches TRL's loss."""
+
+
+@pytest.fixture
+def taken_off(monkeypatch):
+    """An estimator that shows which steps there are, and which of them are not valid."""
+    monkeypatch.setattr(ESTIMATORS, "_all", dict(ESTIMATORS._all))
+    register_estimator("taken_off", lambda batch: 1 - batch.penalty)
+    return "taken_off"
+
+
 @pytest.fixture(scope="module")
 def chat_model():
     return tiny_chat_model(TASKS, epochs=16)
 
 
-def trained(chat_model, folder, **settings):
+def trained(chat_model, folder, trainer=Watched, **settings):
     model, tokenizer = chat_model
     Watched.seen = []
     trainer = make_trainer(
-        copy.deepcopy(model), tokenizer, TASKS, str(folder), trainer=Watched, **{**EIGHT, **settings}
+        copy.deepcopy(model), tokenizer, TASKS, str(folder), trainer=trainer, **{**EIGHT, **settings}
     )
     trainer.train()
     return trainer
+
+
+def acts(action):
+    """The text of a call."""
+    return f'<call>{{"name": "act", "arguments": {{"action": "{action}"}}}}</call>'
 
 
 def answers_of(row, tokenizer):
@@ -122,6 +151,34 @@ def test_what_reaches_the_loss_is_our_estimate(chat_model, tmp_path, name, tempe
         np.testing.assert_allclose(row["advantages"].numpy(), tokens, rtol=1e-6, atol=1e-6)
 
 
+def values_of_turns(chat_model):
+    """For each row, the one advantage that the tokens of each turn have."""
+    [seen] = Watched.seen
+    rows = [{key: seen[key][n] for key in seen if seen[key].dim() > 1} for n in range(len(seen["advantages"]))]
+    turns = [[row["advantages"][positions] for positions, _ in answers_of(row, chat_model[1])] for row in rows]
+    assert all((values == values[0]).all() for row in turns for values in row)
+    return [[pytest.approx(float(values[0])) for values in row] for row in turns]
+
+
+def test_calls_that_trl_does_not_run_are_no_step(chat_model, tmp_path, taken_off):
+    """At max_tool_calling_iterations TRL lets the model speak once more and acts no more."""
+    WatchedScript.script = (acts("walk on"), acts("fly"), acts("open red door"))
+    once = {"advantage": taken_off, "invalid_action_penalty": PENALTY, "max_steps": 1, "trainer": WatchedScript}
+    trained(chat_model, tmp_path, max_tool_calling_iterations=2, **once)
+    assert values_of_turns(chat_model) == [[1, 1 - PENALTY, 0]] * 8
+    WatchedScript.script = (acts("walk on"), acts("fly"), "I give up.")
+    trained(chat_model, tmp_path, max_tool_calling_iterations=2, **once)
+    assert values_of_turns(chat_model) == [[1, 1 - PENALTY, 1 - PENALTY]] * 8
+
+
+@pytest.mark.parametrize("other", ['{"name": "fly", "arguments": {}}', '{"name": "act", "arguments": {"deed": "fly"}}'])
+def test_a_turn_with_a_call_that_trl_cannot_run_is_not_valid(chat_model, tmp_path, taken_off, other):
+    WatchedScript.script = (f"{acts('walk on')}<call>{other}</call>", acts("walk on"), "I give up.")
+    once = {"advantage": taken_off, "invalid_action_penalty": PENALTY, "max_steps": 1, "trainer": WatchedScript}
+    trained(chat_model, tmp_path, **once)
+    assert values_of_turns(chat_model) == [[1 - PENALTY, 1, 1 - PENALTY]] * 8
+
+
 def test_grpo_is_what_trl_itself_computes(chat_model, tmp_path):
     """All of an episode's steps get its value; TRL divides by the deviation + 1e-4 and we by + 1e-6."""
     trainer = trained(chat_model, tmp_path, advantage="grpo", max_steps=1, num_iterations=1)
@@ -148,6 +205,8 @@ def test_rows_of_tasks():
 def test_refusals(chat_model, tmp_path):
     with pytest.raises(ValueError, match="Did you mean 'hgpo'"):
         trained(chat_model, tmp_path, advantage="hgppo", max_steps=1)
+    with pytest.raises(ValueError, match="max_tool_calling_iterations=0: TRL would run no call"):
+        trained(chat_model, tmp_path, max_tool_calling_iterations=0, max_steps=1)
     with pytest.raises(ValueError, match="column `task_id`"):
         ToolEnvironment(ENV, **OPTIONS).reset(prompt=[])
     model, tokenizer = chat_model

@@ -42,7 +42,8 @@ class GameObservation(Observation):
         admissible_actions: what can be done; empty where any text may be an action, and at the end.
         won: the task is solved.
         action_valid: the action just taken was understood and admissible.
-        context_keys: of the present moment, K + 1 whole numbers of 64 bits, see `hgpo_gym.memory.keys`.
+        context_keys: of the present moment, K + 1 whole numbers of 64 bits, see `hgpo_gym.memory.keys`; none before the
+            first reset.
     """
 
     text: str
@@ -89,18 +90,19 @@ class GameServer(Environment[GameAction, GameObservation, State]):
         if split is not None:
             self._check_split(split)
         if task_id is None:
-            chosen = int(np.random.default_rng(seed).integers(len(self._task_ids))) if index is None else index
-            task_id = self._task_ids[chosen]
-        self._task_id = task_id
-        self._state = State(episode_id=episode_id or str(uuid4()), step_count=0)
-        own = secrets.randbits(31) if seed is None else seed
-        return self._observation(self._episode.begin(task_id, seed=own), reward=0.0)
+            if index is None:
+                index = int(np.random.default_rng(seed).integers(len(self._task_ids)))
+            self._check_index(index, ValueError)
+            task_id = self._task_ids[index]
+        text = self._episode.begin(task_id, seed=secrets.randbits(31) if seed is None else seed)
+        self._task_id, self._state = task_id, State(episode_id=episode_id or str(uuid4()), step_count=0)
+        return self._observation(text, reward=0.0)
 
     def step(self, action: GameAction, timeout_s: float | None = None, **_others: Any) -> GameObservation:  # noqa: ARG002
         """Take an action. After the end, and before the first reset, nothing happens, and it says so."""
         before = self._episode.total_reward()
+        self._state.step_count += not self._episode.over
         text = self._episode.act(action.action)
-        self._state.step_count += 1
         return self._observation(text, reward=self._episode.total_reward() - before)
 
     @property
@@ -126,6 +128,7 @@ class GameServer(Environment[GameAction, GameObservation, State]):
     def get_task(self, split: str, index: int) -> dict[str, Any]:
         """Raises IndexError: no such task."""
         self._check_split(split)
+        self._check_index(index, IndexError)
         return {"id": self._task_ids[index], "index": index}
 
     def list_tasks(self, split: str) -> list[dict[str, Any]]:
@@ -150,6 +153,11 @@ class GameServer(Environment[GameAction, GameObservation, State]):
         if split != self._split:
             raise ValueError(f"This server has the split {self._split!r}, not {split!r}: ask for that one.")
 
+    def _check_index(self, index: int, kind: type[Exception]) -> None:
+        count = len(self._task_ids)
+        if not 0 <= index < count:
+            raise kind(f"index={index}: the split {self._split!r} has {count} tasks, 0 to {count - 1}.")
+
     def _observation(self, text: str, reward: float) -> GameObservation:
         episode = self._episode
         return GameObservation(
@@ -158,7 +166,7 @@ class GameServer(Environment[GameAction, GameObservation, State]):
             admissible_actions=list(episode.admissible_actions),
             won=episode.won,
             action_valid=episode.info.get("action_valid", True),
-            context_keys=episode.context_keys.tolist(),
+            context_keys=episode.context_keys.tolist() if self._task_id else [],
             done=episode.over,
             reward=reward,
         )

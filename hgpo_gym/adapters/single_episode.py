@@ -18,7 +18,7 @@ class Step(NamedTuple):
 
     Attributes:
         reward: the sum of the rewards of its actions.
-        valid: it acted, and every action was understood and admissible.
+        valid: it acted, and every action that it called for was understood and admissible.
         context_keys: int64[K + 1] of the moment at which the turn began, see `hgpo_gym.memory.keys`.
         action: the key of its actions together.
         success: of the episode, the same on each of its steps: the task was solved.
@@ -67,6 +67,7 @@ class SingleEpisode:
         self.info: dict[str, Any] = {}
         self._memory = Memory(window=0, history_length=history_length, key=key)
         self._actions: list[_Action] = []
+        self._misread: set[int] = set()
         self._keys: list[np.ndarray] = []
 
     def begin(self, task_id: str, *, seed: int = 0, chance: int | None = None) -> str:
@@ -83,7 +84,7 @@ class SingleEpisode:
             self.env.unwrapped.np_random = chance_of(seed, chance)
         self.turn, self.over, self.won = 0, False, False
         self._memory.reset()
-        self._actions, self._keys = [], []
+        self._actions, self._misread, self._keys = [], set(), []
         return f"{info['task']}\n{self._read(observation, info)}"
 
     def act(self, action: str) -> str:
@@ -96,6 +97,10 @@ class SingleEpisode:
         self.over, self.won = terminated or truncated, info["won"]
         text = self._read(observation, info)
         return f"{text}\n{OVER} The task is {'solved' if self.won else 'not solved'}." if self.over else text
+
+    def misread(self, turn: int) -> None:
+        """Note that a call of this turn was not understood, so that its step is not valid, whatever else it did."""
+        self._misread.add(turn)
 
     @property
     def context_keys(self) -> np.ndarray:
@@ -121,7 +126,7 @@ class SingleEpisode:
             steps.append(
                 Step(
                     reward=sum(action.reward for action in own),
-                    valid=bool(own) and all(action.valid for action in own),
+                    valid=bool(own) and all(action.valid for action in own) and turn not in self._misread,
                     context_keys=self._keys[before],
                     action=_key("\n".join(action.text for action in own)),
                     success=self.won,

@@ -37,9 +37,9 @@ def tools(episode: SingleEpisode, *, closed: bool = False) -> list[dict[str, Any
 def answers(episode: SingleEpisode, message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Take the actions of an assistant's message, and return the messages that answer it.
 
-    One tool message for each call, in order; what is wrong with a call is said to the model there, and nothing happens
-    in the world. A message without calls, while the episode goes on, gets a user message that asks for one. Each
-    message is a turn of the episode: `episode.steps` are the steps of credit assignment.
+    One tool message for each call, in order; what is wrong with a call is said to the model there, nothing happens in
+    the world, and the step is not valid. A message without calls, while the episode goes on, gets a user message that
+    asks for one. Each message is a turn of the episode: `episode.steps` are the steps of credit assignment.
     """
     calls = message.get("tool_calls") or []
     replies = [
@@ -53,15 +53,25 @@ def answers(episode: SingleEpisode, message: Mapping[str, Any]) -> list[dict[str
 
 
 def _answer(episode: SingleEpisode, function: Mapping[str, Any]) -> str:
+    try:
+        action = _action(function)
+    except ValueError as error:
+        episode.misread(episode.turn)
+        return str(error)
+    return episode.act(action)
+
+
+def _action(function: Mapping[str, Any]) -> str:
+    """The action of a call. Raises ValueError, which says to the model what is wrong with it."""
     if (name := function.get("name")) != TOOL:
-        return unknown_name("tool", name, [TOOL])
+        raise ValueError(unknown_name("tool", name, [TOOL]))
     arguments = function.get("arguments")
     try:
         values = json.loads(arguments) if isinstance(arguments, str) else arguments
     except json.JSONDecodeError as error:
-        return f"The arguments are not JSON ({error}). Expected {_FORM}."
+        raise ValueError(f"The arguments are not JSON ({error}). Expected {_FORM}.") from None
     if not isinstance(values, dict) or not isinstance(values.get("action"), str):
-        return f"The arguments have no action that is a string. Expected {_FORM}."
+        raise ValueError(f"The arguments have no action that is a string. Expected {_FORM}.")
     if others := sorted(values.keys() - {"action"}):
-        return f"Unknown arguments: {', '.join(others)}. Expected {_FORM}."
-    return episode.act(values["action"])
+        raise ValueError(f"Unknown arguments: {', '.join(others)}. Expected {_FORM}.")
+    return values["action"]

@@ -28,10 +28,14 @@ class ToolEnvironment:
 
     TRL calls `reset` with the columns of the dataset's row, shows `act` to the model as a tool, and takes the reward
     from `get_reward`. The arguments are those of `SingleEpisode`.
+
+    Attributes:
+        acted: for each call of `act` that was understood, its turn.
     """
 
     def __init__(self, env_id: str, **options: Any):
         self.episode = SingleEpisode(env_id, **options)
+        self.acted: list[int] = []
 
     def reset(self, task_id: str | None = None, seed: int = 0, **_row: Any) -> str:
         if task_id is None:
@@ -41,7 +45,7 @@ class ToolEnvironment:
             )
         # The start is the group's; chance after it is the member's own, from the generator that GRPOConfig(seed=) sets.
         opening = self.episode.begin(task_id, seed=int(seed), chance=int(torch.randint(2**31, ())))
-        self.episode.turn = -1
+        self.episode.turn, self.acted = -1, []
         return opening
 
     def act(self, action: str) -> str:
@@ -53,7 +57,9 @@ class ToolEnvironment:
         Returns:
             What you see then, and what you can do.
         """
-        return self.episode.act(action)
+        seen = self.episode.act(action)
+        self.acted.append(self.episode.turn)
+        return seen
 
     def get_reward(self) -> float:
         return self.episode.total_reward()
@@ -72,7 +78,8 @@ class StepAdvantageTrainer(GRPOTrainer):
     """`GRPOTrainer` whose loss has, on the tokens of each turn, the advantage of that step.
 
     Rewards are the environment's, step by step; `reward_funcs` would reach the log alone and are refused. TRL's table
-    of completions still shows the advantages that TRL would have used.
+    of completions still shows the advantages that TRL would have used. A turn whose calls TRL does not run, because
+    `max_tool_calling_iterations` is reached, is no step, and its tokens have the advantage 0.
 
     Args:
         advantage: an estimator of `hgpo_gym.advantages`, by name.
@@ -80,7 +87,8 @@ class StepAdvantageTrainer(GRPOTrainer):
         invalid_action_penalty: comes off the return of a step whose action was not valid.
 
     Raises:
-        ValueError: an unknown estimator or option, reward functions, environments that are no `ToolEnvironment`.
+        ValueError: an unknown estimator or option, reward functions, environments that are no `ToolEnvironment`, no
+            calls at all.
     """
 
     def __init__(
@@ -100,6 +108,11 @@ class StepAdvantageTrainer(GRPOTrainer):
             raise ValueError(
                 "environment_factory: use partial(ToolEnvironment, <id>), whose episodes know their steps."
             )
+        if self.max_tool_calling_iterations < 1:
+            raise ValueError(
+                f"max_tool_calling_iterations={self.max_tool_calling_iterations}: TRL would run no call. Give it the "
+                "step limit of the environment, or leave it out."
+            )
         if len(self.reward_funcs) > 1:
             raise ValueError(
                 f"reward_funcs={self.reward_func_names[:-1]}: leave them out, the environment rewards the steps."
@@ -112,7 +125,16 @@ class StepAdvantageTrainer(GRPOTrainer):
 
     def _tool_call_loop(self, *args: Any, **kwargs: Any) -> Any:
         results = super()._tool_call_loop(*args, **kwargs)
-        self._token_turns = [turns_of_tokens(np.array(mask)) for mask in results[0]]
+        limit, self._token_turns = self.max_tool_calling_iterations, []
+        for environment, mask, talk in zip(self.environments, *results[:2], strict=True):
+            turns = turns_of_tokens(np.array(mask))
+            calls = [len(message.get("tool_calls") or ()) for message in talk if message["role"] == "assistant"]
+            if any(calls[limit:]):  # which were not run
+                turns[turns >= limit] = -1
+            for turn, called in enumerate(calls):
+                if called > environment.acted.count(turn):  # TRL tells the model alone what it could not run
+                    environment.episode.misread(turn)
+            self._token_turns.append(turns)
         return results
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:

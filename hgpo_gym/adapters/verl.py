@@ -67,8 +67,9 @@ def row_steps(rows: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[None]:
     """Around `compute_advantage`: for each row of the batch its steps, each with the fields `FIELDS`, and those of
     `OPTIONAL_FIELDS` that there are.
 
-    A row with one step is that step's answer; all its tokens get the step's advantage. In a row with several, a whole
-    conversation, the n-th step is the n-th stretch of tokens with `response_mask` 1.
+    A row is a whole conversation: the n-th step is the n-th stretch of tokens with `response_mask` 1, and what is said
+    after the last step gets nothing. Or, where every row has one step and some episode has several rows, a row is that
+    step's answer: all its tokens get the step's advantage.
     """
     token = _STEPS.set(rows)
     try:
@@ -134,12 +135,14 @@ def advantages_and_returns(
     if len(rows) != len(mask):
         raise ValueError(f"row_steps has {len(rows)} rows, the batch {len(mask)}.")
     real = [row for row in range(len(mask)) if mask[row].any()]
-    values = estimate(name, _batch(rows, index, real), **_options(name, config))
+    batch = _batch(rows, index, real)
+    values = estimate(name, batch, **_options(name, config))
+    a_step_each = len(batch) == len(real) > len(np.unique(batch.trajectory))
     advantages = np.zeros(mask.shape)
     first = 0
     for row in real:
         count = len(rows[row])
-        turns = turns_of_tokens(mask[row]) if count > 1 else np.where(mask[row], 0, -1)
+        turns = np.where(mask[row], 0, -1) if a_step_each else turns_of_tokens(mask[row])
         if count > turns.max() + 1:
             raise ValueError(f"Row {row} has {count} steps but {turns.max() + 1} stretches of tokens in response_mask.")
         advantages[row] = on_tokens(values[first : first + count], turns)

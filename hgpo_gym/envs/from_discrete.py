@@ -53,7 +53,7 @@ class TextFromDiscrete(TextEnv):
 
     Raises:
         ValueError: the actions are not as many as the environment has, or not all different; the environment has a step
-            limit of its own.
+            limit of its own, at once where a `TimeLimit` has it, otherwise when it ends an episode.
     """
 
     def __init__(
@@ -96,11 +96,14 @@ class TextFromDiscrete(TextEnv):
             return self._turn(prefix="That is not possible here. ", action_valid=False)
         self._env.unwrapped.np_random = self.np_random
         self._observation, reward, terminated, truncated, self._inner_info = self._env.step(self._actions[action])
-        return self._turn(
-            reward=float(reward),
-            terminated=terminated or truncated,
-            won=terminated and self._has_won(float(reward)),
-        )
+        if truncated and not terminated:
+            raise ValueError(
+                f"{self._env} has cut the episode off by a step limit of its own, which would count as the game's end: "
+                "make it without that limit, or with a far one, and give the limit to register(...), as "
+                "max_episode_steps."
+            )
+        won = bool(terminated) and self._has_won(float(reward))
+        return self._turn(reward=float(reward), terminated=bool(terminated), won=won)
 
     @cached_property
     def can_snapshot(self) -> bool:

@@ -1,5 +1,6 @@
 """TextVectorEnv: tasks x group members, stepped together, in this process or in worker processes."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
@@ -266,7 +267,25 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         return drawn[:count]
 
     def _collect_infos(self) -> dict[str, Any]:
-        infos: dict[str, Any] = {}
+        infos = _zeros_of_mixed_numbers(self._env_infos)
         for row, info in enumerate(self._env_infos):
             infos = self._add_info(infos, info, row)
         return infos
+
+
+def _zeros_of_mixed_numbers(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Where the numbers of a key are of several types: zeros of the type that holds them all, one an info. Gymnasium
+    takes the first one's type, and an int array makes 0 of 0.5."""
+    kinds: dict[str, dict[Any, Any]] = defaultdict(dict)
+    for info in infos:
+        for key, value in info.items():
+            kind = type(value)
+            kinds[key][value.dtype if kind is np.ndarray else kind] = value
+    zeros: dict[str, Any] = {}
+    for key, examples in kinds.items():
+        if examples.keys() == {dict}:
+            zeros[key] = _zeros_of_mixed_numbers([info.get(key, {}) for info in infos])
+        elif len(examples) > 1 and all(np.dtype(kind).kind in "biuf" for kind in examples):
+            shape = np.shape(next(iter(examples.values())))
+            zeros[key] = np.zeros((len(infos), *shape), dtype=np.result_type(*examples))
+    return zeros

@@ -140,9 +140,17 @@ def make_offers(environments: Sequence[Sequence[str]]) -> dict[str, Offer]:
         environments: the words of each `--env`. Without any, every registered environment that can be made as it is.
 
     Raises:
+        ValueError: an environment is asked for twice.
         ValueError, OSError, ImportError: an environment cannot be made as it was asked for.
     """
-    offers = {offer.id: offer for offer in map(parse_offer, environments)}
+    offers: dict[str, Offer] = {}
+    for offer in map(parse_offer, environments):
+        if offer.id in offers:
+            raise ValueError(
+                f"--env {offer.id} is given twice: give it once, with option=[a,b] where clients are to choose, like "
+                "split=[train,test]."
+            )
+        offers[offer.id] = offer
     for offer in offers.values():
         offer.try_all()
     return offers or {id: Offer(id) for id in ENVIRONMENTS if _can_be_made(id)}

@@ -141,7 +141,7 @@ class Run:
                         if sign.iterations[0] == self.iteration:
                             self.progress.line(f"Warning: {sign}")
                     self.tick(self.iteration, iterations, f"success {metrics['success']:.0%}")
-                if self.evaluations[-1]["iteration"] < self.iteration:
+                if self._evaluation_left:
                     self._evaluate_late()
             except StoppedAtOnceError:
                 raise
@@ -183,7 +183,9 @@ class Run:
                 self.checkpoints.save(0, self.learner.saving(), state)
             else:
                 self.progress.line(f"Going on after iteration {self.iteration} from {newest}")
-            self.directory.begin_logging(self.loggers, self.settings.resolved, after=self.iteration)
+            # An iteration that is still to be evaluated is logged again, with its evaluation.
+            last = self.iteration - self._evaluation_left
+            self.directory.begin_logging(self.loggers, self.settings.resolved, after=last)
         checkpoint = newest or self.checkpoints.first
         check_seen_by_all(self.processes, checkpoint)
         if not self.processes.main:
@@ -214,12 +216,19 @@ class Run:
                 self._save(last)
         return metrics
 
+    @property
+    def _evaluation_left(self) -> bool:
+        """All iterations are done, and the last of them was not evaluated."""
+        done = self.iteration == self.settings.trainer.iterations
+        return done and bool(self.evaluations) and self.evaluations[-1]["iteration"] < self.iteration
+
     def _evaluate_late(self) -> None:
         """Evaluate what a checkpoint has brought to the end: when it was saved, the run was to be longer."""
         with self._finishing():
             self.metrics[-1] |= self._evaluated()
             if self.processes.main:
-                self.directory.restore_metrics(self.metrics)
+                self.directory.restore_metrics(self.metrics[:-1])
+                self.directory.log(self.metrics[-1])
         self.progress.line(describe_iteration(self.metrics[-1], self.iteration))
 
     def _evaluated(self) -> dict[str, float]:

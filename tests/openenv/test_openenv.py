@@ -10,7 +10,8 @@ import pytest
 import uvicorn
 from openenv import GenericEnvClient
 
-from hgpo_gym.adapters.openenv import make_app
+from hgpo_gym.adapters.openenv import GameServer, make_app
+from hgpo_gym.adapters.single_episode import OVER
 from hgpo_gym.envs.registration import make
 
 FOLDER = Path(__file__).parents[2] / "examples" / "openenv_server"
@@ -109,6 +110,8 @@ def test_without_a_seed_chance_is_otherwise_each_time():
         ({"task_id": "gold"}, "Unknown task_id 'gold'"),
         ({"split": "train"}, "has the split 'all'"),
         ({"tsk": 1}, "not tsk"),
+        ({"index": 3}, "index=3: the split 'all' has 3 tasks, 0 to 2"),
+        ({"index": -1}, "index=-1: the split 'all' has 3 tasks, 0 to 2"),
     ],
 )
 def test_what_cannot_be_is_said_to_the_client(arguments, message):
@@ -118,6 +121,31 @@ def test_what_cannot_be_is_said_to_the_client(arguments, message):
         pytest.raises(RuntimeError, match=message),
     ):
         client.reset(**arguments)
+
+
+def test_a_task_of_the_split_has_an_index_from_0():
+    server = GameServer("hgpo_gym/SignpostMaze-v0", split="all", sections=1)
+    assert [server.get_task("all", index)["id"] for index in range(3)] == ["red", "blue", "green"]
+    for index in (-1, 3):
+        with pytest.raises(IndexError, match=f"index={index}: the split 'all' has 3 tasks, 0 to 2"):
+            server.get_task("all", index)
+
+
+def test_before_the_first_reset_and_after_the_end_nothing_happens():
+    with (
+        served("hgpo_gym/SignpostMaze-v0", split="all", sections=1) as url,
+        GenericEnvClient(base_url=url).sync() as client,
+    ):
+        early = client.step({"action": "walk on"})
+        assert (early.observation["text"], early.done, early.reward) == (OVER, True, 0.0)
+        assert (early.observation["context_keys"], early.observation["task_id"]) == ([], "")
+        assert client.state()["step_count"] == 0
+        client.reset(task_id="red")
+        last = [client.step({"action": action}) for action in ("walk on", "walk on", "open red door")][-1]
+        late = client.step({"action": "walk on"})
+        assert (last.done, last.reward, late.observation["text"], late.reward) == (True, 10.0, OVER, 0.0)
+        assert late.observation["context_keys"] == last.observation["context_keys"]
+        assert client.state()["step_count"] == 3
 
 
 def test_the_folder_is_one_that_openenv_takes():

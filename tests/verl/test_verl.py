@@ -55,10 +55,12 @@ def as_verl(groups, mask):
 
 
 def row_a_step(batch, seed=0):
-    """Every row one answer, of a length of its own, padded on the right, and with a hole in some."""
+    """Every row one answer, of a length of its own, padded on the right. Where episodes of several rows tell that rows
+    are steps, there is a hole in some."""
     lengths = np.random.default_rng(seed).integers(1, 6, size=len(batch))
     mask = (np.arange(6) < lengths[:, None]).astype(np.int64)
-    mask[lengths == 5, 2] = 0
+    if len(np.unique(batch.trajectory)) < len(batch):
+        mask[lengths == 5, 2] = 0
     return as_verl(batch.group, mask), [[step] for step in described(batch)]
 
 
@@ -144,9 +146,19 @@ def test_a_row_a_conversation():
             wanted[row, place] = 0 if step is None else values[step]
     data = as_verl(batch.group[[of_episode[0] for of_episode in episodes]], mask)
     conversations = [[steps[step] for step in of_episode] for of_episode in episodes]
-    several = [row for row, of_episode in enumerate(episodes) if len(of_episode) > 1]
+    assert {len(of_episode) for of_episode in episodes} >= {1, 2}
     found = advantages(data, conversations, "hgpo", config())
-    np.testing.assert_allclose(found[several], wanted[several], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_a_row_a_conversation_of_one_step_each():
+    """Nobody goes on after it: what is said then is none."""
+    batch = random_batch(3, length=1)
+    data = as_verl(batch.group, [[1, 1, 0, 0, 1, 1]] * len(batch))
+    found = advantages(data, [[step] for step in described(batch)], "hgpo", config())
+    values = estimate("hgpo", batch)
+    np.testing.assert_allclose(found, values[:, None] * [1, 1, 0, 0, 0, 0], rtol=1e-6, atol=1e-6)
+    assert np.abs(values).max() > 0.1
 
 
 def test_rows_that_fill_the_batch_up_count_for_nothing():

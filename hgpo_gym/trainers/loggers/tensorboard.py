@@ -16,7 +16,7 @@ class TensorBoardLogger:
         while int(time.time()) in taken:
             time.sleep(0.05)
         # A run that was killed may have written iterations after its newest checkpoint, which are made again now.
-        self._writer = SummaryWriter(str(run_dir / "tensorboard"), purge_step=after + 1 if after else None)
+        self._writer = SummaryWriter(str(run_dir / "tensorboard"), purge_step=after + 1 if taken else None)
 
     def log(self, metrics: dict[str, float]) -> None:
         for name, value in metrics.items():

@@ -31,10 +31,11 @@ class EpisodesVecEnv(VecEnv):
         counts = Box(-LARGEST_COUNT, LARGEST_COUNT, (features.length,), np.int8)
         super().__init__(num_envs, counts, Discrete(features.actions))
         self.features, self._scale = features, reward_scale
+        self._infos: dict[str, Any] = {}
         self.episodes: list[list[EpisodeOutcome]] = [[] for _ in range(num_envs)]
         """The episodes that have ended since `play`, by sub-environment."""
         self.actions_left_out = 0
-        """Admissible actions beyond the last index, summed over the steps since `play`."""
+        """Admissible actions beyond the last index, summed over the actions taken since `play`."""
 
     def play(self, env: ContextWrapper, tasks: Sequence[str], seed: tuple[int, ...]) -> None:
         """From the next `reset` on play these tasks, one a sub-environment.
@@ -52,6 +53,8 @@ class EpisodesVecEnv(VecEnv):
         return self._begin(np.ones(self.num_envs, dtype=np.bool_))
 
     def step_async(self, actions: np.ndarray) -> None:
+        admissible = self._infos["admissible_actions"]
+        self.actions_left_out += sum(max(0, len(own) - self.features.actions) for own in admissible)
         self._chosen = [self._action(row, int(index)) for row, index in enumerate(actions)]
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
@@ -109,7 +112,6 @@ class EpisodesVecEnv(VecEnv):
         for row in rows:
             actions = self._infos["admissible_actions"][row]
             answers = [self._env.prompt.write_answer(action, actions=actions) for action in actions]
-            self.actions_left_out += max(0, len(answers) - self.features.actions)
             observations.append(read(self.features, self._prompts[row], answers))
         return np.stack(observations)
 

@@ -38,7 +38,7 @@ class Sb3Learner:
     other algorithms have.
 
     Raises:
-        ValueError: several processes.
+        ValueError: several processes, or settings of which these algorithms know nothing.
     """
 
     packages = ("stable_baselines3",)
@@ -56,6 +56,11 @@ class Sb3Learner:
         ):
             if choice.name != only:
                 raise ValueError(f"{group}={choice.name}: algo={run.algo.name} knows {group}={only} alone.")
+        if run.prompt.subgoals is not None:
+            raise ValueError(
+                f"prompt.subgoals={run.prompt.subgoals}: algo={run.algo.name} writes no plans. Choose a prompt "
+                "without, such as prompt=bare."
+            )
         if run.rollout.staleness:
             raise ValueError(
                 f"rollout.staleness={run.rollout.staleness}: algo={run.algo.name} plays by its present weights "
