@@ -493,7 +493,8 @@ ALL_RUNS = [
 ]
 ALL_ENVIRONMENTS = [
     *("alfworld", "alfworld_admissible", "alfworld_warm", "alfworld_tiny", "webshop", "webshop_products"),
-    *("webshop_warm", "secret_word", "signpost_maze", "sokoban", "halls", "chance", "plates"),
+    *("webshop_warm", "secret_word", "secret_word_1500", "signpost_maze", "sokoban", "sokoban_levels"),
+    *("halls", "chance", "plates"),
 ]
 ESTIMATOR_PAGES = sorted(
     f"estimators/{page.name}"
@@ -521,7 +522,7 @@ PAGES = [
         ],
         [
             *("alfworld", "alfworld_admissible", "alfworld_warm", "webshop", "webshop_products", "webshop_warm"),
-            *("secret_word", "sokoban", "halls", "chance", "plates"),
+            *("secret_word", "sokoban_levels", "halls", "chance", "plates"),
         ],
     ),
     (
@@ -531,7 +532,7 @@ PAGES = [
             *("league_methods.csv", "league_parts.csv", "league_statistics.csv"),
         ],
         [
-            *("alfworld", "alfworld_warm", "webshop", "webshop_products", "webshop_warm", "secret_word"),
+            *("alfworld", "alfworld_warm", "webshop", "webshop_products", "webshop_warm", "secret_word_1500"),
             *("halls", "chance", "plates"),
         ],
     ),
@@ -552,7 +553,7 @@ PAGES = [
             *("league_parts.csv", "league_statistics.csv", "league_silent.csv"),
         ],
         [
-            *("alfworld", "alfworld_warm", "webshop", "webshop_products", "webshop_warm", "secret_word"),
+            *("alfworld", "alfworld_warm", "webshop", "webshop_products", "webshop_warm", "secret_word_1500"),
             *("halls", "chance", "plates", "halls_keep", "chance_keep", "plates_keep"),
             *("halls_mini_batch_64", "halls_keep_no_bonus", "halls_no_bonus"),
             *("webshop_keep", "alfworld_keep", "webshop_mini_batch_64", "webshop_keep_no_bonus"),
@@ -563,7 +564,7 @@ PAGES = [
     (
         "league_statistics.md",
         ["league_headline.csv", "league_mazes.csv", "league_more.csv", "league_statistics.csv"],
-        ["alfworld", "alfworld_warm", "webshop", "secret_word", "halls", "chance", "plates"],
+        ["alfworld", "alfworld_warm", "webshop", "secret_word_1500", "halls", "chance", "plates"],
     ),
     *((page, ALL_RUNS, ALL_ENVIRONMENTS) for page in ("claims.md", *ESTIMATOR_PAGES)),
     (
