@@ -2,7 +2,7 @@
 
 import math
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.sokoban.generator import generate_levels, map_of
@@ -13,7 +13,8 @@ from hgpo_gym.suggest import unknown_name
 
 TASK = f"Push every box onto a goal. You cannot pull. The map: {LEGEND}."
 
-HELD_OUT = ("maps", "levels")
+HeldOut = Literal["maps", "levels"]
+HELD_OUT = get_args(HeldOut)
 
 _solver = lru_cache(maxsize=1_000)(Solver)
 
@@ -47,13 +48,13 @@ class SokobanEnv(TextEnv):
         self,
         *,
         split: str = "train",
+        held_out: HeldOut = "maps",
         size: int = 6,
         boxes: int = 1,
         inner_walls: int = 2,
         min_moves: int = 4,
         levels: int = 300,
         levels_seed: int = 0,
-        held_out: Literal["maps", "levels"] = "maps",
         expert: bool = False,
         milestones: bool = False,
         render_mode: str | None = None,
