@@ -1,16 +1,46 @@
-"""Where tests find real data: `../shared/data` beside the repository, or where HGPO_GYM_DATA points."""
+"""Where tests find real data, `../shared/data` beside the repository or where HGPO_GYM_DATA points; reports without
+their pictures, but where a test looks at them."""
 
+import importlib.util
 import os
 import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tiny models are fastest with one thread
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 # A shell's background jobs ignore Ctrl-C, and so would the commands that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def pictures() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Reports that this process writes have blank pictures: to draw them takes longer than all else in a small run.
+    Inside of `with pictures():` they are drawn."""
+    if importlib.util.find_spec("matplotlib") is None:
+        yield nullcontext
+        return
+    from hgpo_gym.analysis.report.blocks import Picture
+
+    patch = pytest.MonkeyPatch()
+
+    def leave_blank() -> None:
+        patch.setattr(Picture, "svg", "")
+        patch.setattr(Picture, "png", b"")
+
+    @contextmanager
+    def drawn() -> Iterator[None]:
+        patch.undo()
+        yield
+        leave_blank()
+
+    leave_blank()
+    yield drawn
+    patch.undo()
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,14 @@ from hgpo_gym.trainers.run_directory import read_config, read_metrics, read_summ
 from tests.endings import WAYS, end_as_told
 from tests.small_runs import MACHINE, train_until
 
-SMALL = ["model=tabular", "env.sections=2", "env.max_episode_steps=12", "evaluation.decoding_seeds=1", "jobs=2"]
+SMALL = [
+    "model=tabular",
+    "env.sections=2",
+    "env.max_episode_steps=12",
+    "rollout.num_tasks=2",
+    "evaluation.decoding_seeds=1",
+    "jobs=2",
+]
 ROOT = Path(__file__).resolve().parents[1]
 
 

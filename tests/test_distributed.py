@@ -339,7 +339,7 @@ ENDS = """
 import os, sys, types, torch
 from accelerate.state import AcceleratorState
 from hgpo_gym.trainers.processes import join_processes
-from hgpo_gym.trainers.update.weights import distribute
+from hgpo_gym.trainers.update.distribute import distribute
 
 def work_together():
     processes = join_processes("ddp", groups=2, on_cpu=True)

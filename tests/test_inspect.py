@@ -218,14 +218,15 @@ def test_rollouts_are_kept_as_often_as_asked_and_made_again_after_a_resume(tmp_p
         kept_rollouts.load(tmp_path / "none" / "rollouts", 1)
 
 
-def test_the_command_lists_the_groups_then_shows_one(run, capsys, tmp_path):
+def test_the_command_lists_the_groups_then_shows_one(run, capsys, tmp_path, pictures):
     main(["inspect", str(run)])
     listed = capsys.readouterr().out
     rollout = kept_rollouts.load(run / "rollouts", 4)
     assert "gigpo, iteration 4" in listed
     assert rollout.episodes[0].task_id in listed
     page = tmp_path / "group.html"
-    main(["inspect", str(run), "--iteration", "2", "--task", "1", "--step", "3.2", "--html", str(page)])
+    with pictures():
+        main(["inspect", str(run), "--iteration", "2", "--task", "1", "--step", "3.2", "--html", str(page)])
     shown = capsys.readouterr().out
     group = open_group(kept_rollouts.load(run / "rollouts", 2), 1, {"name": "gigpo", "gamma": 0.9})
     row = group.row("3.2")

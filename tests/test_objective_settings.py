@@ -12,7 +12,9 @@ from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.learners.policy_gradient import PolicyGradientLearner
 from hgpo_gym.trainers.learners.trial import try_estimator
 from hgpo_gym.trainers.processes import ALONE
+from hgpo_gym.trainers.run import Run
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, OWN, preferred_aggregation
+from tests.small_runs import settings
 
 FILES = Path(hgpo_gym.__file__).parent / "configs" / "objective"
 PAGES = Path(__file__).parents[1] / "docs" / "objectives"
@@ -68,3 +70,25 @@ def test_an_estimator_that_returns_what_an_objective_reads_suits_it():
     run = load_run(["objective=gbpo", "algo=gbpo"])
     assert "target" in try_estimator(run).extras
     PolicyGradientLearner(run, ALONE, Progress())
+
+
+def test_bounds_that_the_objective_does_not_read_are_told(tmp_path):
+    said = []
+
+    class Lines(Progress):
+        def line(self, text):
+            said.append(text)
+
+    def told(name, *options):
+        said.clear()
+        with Run(settings(tmp_path / name, *options), Lines()):
+            return [line for line in said if "has no effect" in line]
+
+    assert told("ppo", "trainer.clip_low=0.9") == []
+    assert told("default", "objective=gspo") == []
+    assert told("followed", "objective=bpo", "objective.clip_low=0.9", "trainer.clip_low=0.9") == []
+    (low,) = told("gspo", "objective=gspo", "trainer.clip_low=0.9")
+    assert "trainer.clip_low=0.9 has no effect: objective=gspo has its own, objective.clip_low=0.0003." in low
+    low, high = told("sapo", "objective=sapo", "trainer.clip_low=0.9", "trainer.clip_high=0.3")
+    assert "trainer.clip_low=0.9 has no effect: objective=sapo has no such bound." in low
+    assert "trainer.clip_high=0.3" in high

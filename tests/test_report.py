@@ -23,13 +23,14 @@ from tests.small_runs import numbers, train, train_until
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
+def runs(tmp_path_factory, pictures):
     """Two algorithms with three seeds each, and the report on them."""
     folder = tmp_path_factory.mktemp("runs")
     for algo in ("gigpo", "hgpo"):
         for seed in range(3):
             train(folder / f"{algo}-seed{seed}", f"algo={algo}", f"seed={seed}")
-    write_report([folder], folder)
+    with pictures():
+        write_report([folder], folder)
     return folder
 
 
@@ -336,8 +337,9 @@ def test_the_page_says_how_to_make_the_runs_again(page):
     assert 'hgpo: algo.name="hgpo" algo.gamma=0.95' in page.text
 
 
-def test_the_same_runs_give_the_same_files(runs, tmp_path):
-    write_report([runs], tmp_path)
+def test_the_same_runs_give_the_same_files(runs, tmp_path, pictures):
+    with pictures():
+        write_report([runs], tmp_path)
     files = [path.relative_to(tmp_path) for path in tmp_path.rglob("*.*")]
     assert len(files) > 20
     for file in files:

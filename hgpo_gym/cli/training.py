@@ -1,40 +1,20 @@
-"""`hgpo-gym train`, `compare`, `league`, `warmstart`, `export` and `import-gguf`."""
+"""`hgpo-gym train`, `compare` and `league`."""
 
 import argparse
-import gc
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from hgpo_gym.analysis.report import write_report
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
+from hgpo_gym.cli.run_training import train_one_of_many, train_run
 from hgpo_gym.experiments.compare import RunFailedError, run_comparison
 from hgpo_gym.experiments.league import run_league
-from hgpo_gym.files import NotWrittenError
-from hgpo_gym.plugins import load_plugins
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError
-from hgpo_gym.trainers.export import export as export_model
-from hgpo_gym.trainers.gguf import import_gguf as write_gguf
-from hgpo_gym.trainers.interrupts import StoppedAtOnceError, interrupts_raised
-from hgpo_gym.trainers.learners.ahead import AheadDiedError
+from hgpo_gym.trainers.interrupts import interrupts_raised
 from hgpo_gym.trainers.libraries import quiet_libraries
-from hgpo_gym.trainers.models.initial_weights import initial_weights
-from hgpo_gym.trainers.models.language_model import LanguageModel
-from hgpo_gym.trainers.policies.base import CannotAnswerError
-from hgpo_gym.trainers.policies.huggingface import load_model, save_model
-from hgpo_gym.trainers.policies.tabular import TableFullError
-from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
-from hgpo_gym.trainers.rollouts.player import NotRecordedError
-from hgpo_gym.trainers.run import Run, processes_of
 from hgpo_gym.trainers.settings import RunSettings
-from hgpo_gym.trainers.update.policy_update import NonFiniteError
-
-# Thresholds of Python's garbage collector: rollouts keep many objects, hardly any of them in cycles, and by its own
-# thresholds, looking for those takes a tenth of a run by the scorer.
-RARE_COLLECTIONS = (50_000, 20, 50)
 
 
 def train(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
@@ -42,65 +22,9 @@ def train(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
     with mistakes_explained():
         settings = RunSettings.parse(config)
         quiet_libraries(settings.model.threads)
-    if _train(settings) and settings.trainer.iterations:
+    if train_run(settings) and settings.trainer.iterations:
         with mistakes_explained():
             print(f"Report: {write_report([settings.run_dir], settings.run_dir)}")
-
-
-def _train(settings: RunSettings) -> bool:
-    """Train a run. Returns whether this process is the one that reports on it."""
-    with mistakes_explained():
-        if not isinstance(settings.model, LanguageModel):  # whose garbage may hold a device's memory
-            gc.set_threshold(*RARE_COLLECTIONS)
-        processes = processes_of(settings)
-        progress = Progress(Console(quiet=not processes.main))
-        run = Run(settings, progress, processes)
-        processes.wait()  # until all have looked, before one writes in it
-        try:
-            run.__enter__()
-        except EpisodesFailedError as error:
-            raise CommandFailed(f"before training: {error}", 1) from None
-    try:
-        summary = run.train()
-    except NonFiniteError as error:
-        raise CommandFailed(
-            f"iteration {run.iteration + 1}: {error} Stopped. The last good checkpoint is "
-            f"{run.checkpoints.newest()}; a smaller trainer.learning_rate may help.",
-            1,
-        ) from None
-    except (EpisodesFailedError, AheadDiedError) as error:
-        raise CommandFailed(
-            f"after iteration {run.iteration}: {error} Stopped. With resume=auto the same command goes on from "
-            f"{run.checkpoints.newest()}.",
-            1,
-        ) from None
-    except (CheckpointNotSavedError, NotWrittenError) as error:
-        raise CommandFailed(
-            f"iteration {run.iteration}: {error} Stopped. With room on the disk the same command with resume=auto "
-            f"goes on from {run.checkpoints.newest()}.",
-            1,
-        ) from None
-    except (TableFullError, NotRecordedError, CannotAnswerError) as error:
-        raise CommandFailed(str(error), 2) from None
-    except StoppedAtOnceError:
-        raise CommandFailed(
-            f"stopped at once. The same command with resume=auto goes on from {run.checkpoints.newest()}.", 130
-        ) from None
-    except KeyboardInterrupt:
-        raise CommandFailed(
-            f"interrupted after iteration {run.iteration}; {run.checkpoints.newest()} is saved. "
-            "The same command with resume=auto goes on from there.",
-            130,
-        ) from None
-    finally:
-        run.close()
-    progress.line(
-        f"Success {summary['success_before']:.1%} before, {summary['success_after']:.1%} after "
-        f"{summary['iterations']} iterations ({summary['evaluations'][-1]['split']}); best "
-        f"{summary['best']['success']:.1%} after iteration {summary['best']['iteration']}."
-    )
-    processes.close()
-    return processes.main
 
 
 def compare(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
@@ -124,41 +48,3 @@ def _many(run: Callable[..., None], config: Mapping[str, Any], parsed: argparse.
             raise CommandFailed(str(error), 1) from None
         except KeyboardInterrupt:
             raise CommandFailed("interrupted. The same command goes on where it stopped.", 130) from None
-
-
-def train_one_of_many(settings: RunSettings) -> None:
-    """A run of `compare`, in a worker process."""
-    with mistakes_explained():
-        load_plugins(settings.plugins)
-    quiet_libraries(settings.model.threads)
-    _train(settings)
-
-
-def warmstart(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
-    """`hgpo-gym warmstart`"""
-    progress, out = Progress(), Path(config["out"])
-    with mistakes_explained():
-        settings = RunSettings.parse(config)
-        quiet_libraries(settings.model.threads)
-        if not isinstance(settings.model, LanguageModel):
-            raise ValueError(
-                f"model.kind={config['model']['kind']}: this command saves a language model, for model.path to load: "
-                "set model=tiny. A scorer or a cnn imitates when it begins to train (model=scorer "
-                "warmstart.source=expert), a table never does."
-            )
-        save_model(*load_model(initial_weights(settings, settings.model, progress), device="cpu"), out)
-    progress.line(f"Saved in {out}. Train it by: hgpo-gym train model.path={out}")
-
-
-def export(parsed: argparse.Namespace) -> None:
-    """`hgpo-gym export`"""
-    quiet_libraries(threads=None)
-    checkpoint = export_model(parsed.run, parsed.to, parsed.iteration, parsed.dtype)
-    print(f"{checkpoint.name} of {parsed.run} is in {parsed.to}: model.path={parsed.to} loads it.")
-
-
-def import_gguf(parsed: argparse.Namespace) -> None:
-    """`hgpo-gym import-gguf`"""
-    quiet_libraries(threads=None)
-    file = write_gguf(parsed.source, parsed.to)
-    print(f"{file.name} is in {parsed.to}: model=pretrained model.path={parsed.to} loads it.")

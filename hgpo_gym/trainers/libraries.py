@@ -15,12 +15,19 @@ def quiet_libraries(threads: int | None) -> None:
     if not sys.warnoptions:
         for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):
             warnings.filterwarnings("ignore", category=category, module=rf"({FRAMEWORKS})(\.|$)")
-    import torch
-    import transformers
-
-    transformers.utils.logging.disable_progress_bar()
+    # Where it is not there yet, a table's run need not wait for it: what it reads when it is imported is set.
+    transformers = sys.modules.get("transformers")
+    if transformers is None:
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    else:
+        transformers.utils.logging.disable_progress_bar()
     if "TRANSFORMERS_VERBOSITY" not in os.environ:
-        transformers.utils.logging.set_verbosity_error()
+        if transformers is None:
+            os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+        else:
+            transformers.utils.logging.set_verbosity_error()
         logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     if threads is not None:
+        import torch
+
         torch.set_num_threads(threads)

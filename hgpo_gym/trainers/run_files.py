@@ -18,6 +18,8 @@ CONFIG_VALUES = 20_000
 CONFIG_DEPTH = 32
 JSON_BYTES = 2**28
 """Of metrics, summaries and rollouts, unpacked."""
+_SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""By libyaml where PyYAML has it: ten times as fast."""
 
 
 class DamagedError(ValueError):
@@ -89,8 +91,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     )
     try:
         text = content.decode()
-        _check_extent(yaml.compose(text, Loader=yaml.SafeLoader))
-        config = yaml.safe_load(text)
+        config = _parse_yaml(text)
     except RecursionError as error:
         raise DamagedError(path, "it is nested too deep", remedy) from error
     except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:  # as PyYAML comes across them
@@ -124,6 +125,16 @@ def _whole(digits: str) -> int:
     number = int(digits)
     float(number)
     return number
+
+
+def _parse_yaml(text: str) -> Any:
+    loader = _SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        _check_extent(root)
+        return None if root is None else loader.construct_document(root)
+    finally:
+        loader.dispose()
 
 
 def _check_extent(root: yaml.Node | None) -> None:

@@ -1,7 +1,7 @@
 """Policy gradients with group baselines: collect groups of episodes, assign credit to steps, update the policy."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +44,9 @@ UNCORRECTED = (
     "Rollouts by older weights (rollout.staleness={}) and no correction: with trainer.importance_correction=token they "
     "cost less in learning."
 )
+PPO_BOUND = 0.2
+"""What `trainer.clip_low` and `trainer.clip_high` are where nobody sets them."""
+BOUND_NOT_READ = "trainer.{name}={value:g} has no effect: {bounds}. PPO's clip, objective=ppo_clip, alone reads it."
 NOT_READ = (
     "shaping={} changes rewards, and algo={} does not read them: these changes have no effect. Choose another algo."
 )
@@ -118,6 +121,8 @@ class PolicyGradientLearner:
         loss = self.update.loss
         if self.run.rollout.staleness and not (loss.corrected or loss.objective.needs_old):
             self.progress.line(UNCORRECTED.format(self.run.rollout.staleness))
+        for line in _bounds_not_read(self.run):
+            self.progress.line(line)
         # To main memory, whichever device it came from; the optimiser takes it to its weights'. Several processes leave
         # tensors in the file until they are used, and then in memory that they share.
         path, several = checkpoint / _UPDATE_STATE, self.processes.count > 1
@@ -299,3 +304,13 @@ def _tokens_learned_from(rollout: Rollout, batch: StepBatch) -> int:
     """Of prompts and answers; an answer that stands in several episodes is learned from once."""
     trained = np.ones(len(batch), dtype=np.bool_) if batch.trained is None else batch.trained
     return sum(len(rollout.tokens[row] or ()) for row in np.flatnonzero(trained))
+
+
+def _bounds_not_read(run: RunSettings) -> Iterator[str]:
+    """What to say of PPO's bounds that somebody has set, where the objective has its own or none."""
+    for name in ("clip_low", "clip_high"):
+        value, own = getattr(run.trainer, name), run.objective.options.get(name)
+        if run.objective.name != "ppo_clip" and value not in (PPO_BOUND, own):
+            its = f"objective={run.objective.name} has "
+            bounds = its + ("no such bound" if own is None else f"its own, objective.{name}={own:g}")
+            yield BOUND_NOT_READ.format(name=name, value=value, bounds=bounds)

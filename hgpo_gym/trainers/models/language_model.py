@@ -1,14 +1,14 @@
-"""`model=tiny` and `model=pretrained`: causal language models of transformers, with or without an adapter."""
+"""`model=tiny` and `model=pretrained`: causal language models of transformers, with or without an adapter.
+
+Methods import what needs transformers, not this module: a table's run knows it too, and need not wait for that.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hgpo_gym.memory.prompts import UNEXPLAINED
-from hgpo_gym.trainers.models.initial_weights import initial_weights
 from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettings
-from hgpo_gym.trainers.policies.engines import make_policy
-from hgpo_gym.trainers.policies.huggingface import load_model
 from hgpo_gym.trainers.policies.lora import DEFAULT, adapters_in, add_adapters, base_of, load_adapters
 from hgpo_gym.trainers.rollouts.teams import roles_with_adapters
 
@@ -66,6 +66,9 @@ class LanguageModel(LanguageModelSettings):
             raise ValueError(f"{asked}: no adapter can be called {names[0]!r}. Give the role another name, {otherwise}")
 
     def initial(self, run: "RunSettings", progress: "Progress") -> "TrainablePolicy":
+        from hgpo_gym.trainers.models.initial_weights import initial_weights
+        from hgpo_gym.trainers.policies.engines import make_policy
+
         weights = initial_weights(run, self, progress)
         if weights == self.path:
             progress.line(f"Loading {weights}")
@@ -85,6 +88,8 @@ class LanguageModel(LanguageModelSettings):
         return make_policy(run.engine, model, tokenizer)
 
     def load(self, run: "RunSettings", folder: Path) -> "TrainablePolicy":
+        from hgpo_gym.trainers.policies.engines import make_policy
+
         adapters = adapters_in(folder)
         if not adapters:
             return make_policy(run.engine, *self._load(str(folder)))
@@ -94,6 +99,8 @@ class LanguageModel(LanguageModelSettings):
         return make_policy(run.engine, load_adapters(model, adapters), tokenizer)
 
     def _load(self, path: str) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
+        from hgpo_gym.trainers.policies.huggingface import load_model
+
         return load_model(path, device=self.device, dtype=self.dtype, quantization=self.quantization)
 
 

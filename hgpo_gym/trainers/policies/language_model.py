@@ -1,4 +1,7 @@
-"""A Hugging Face causal language model as a policy."""
+"""A Hugging Face causal language model as a policy.
+
+Methods import what needs transformers: every run's settings are checked by this module, a table's too.
+"""
 
 import re
 from bisect import bisect_left
@@ -15,8 +18,6 @@ from pydantic import PositiveInt
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.trainers.policies.batching import by_adapter
-from hgpo_gym.trainers.policies.generation import GeneratedSequence, SequenceGenerator
-from hgpo_gym.trainers.policies.huggingface import save_model
 from hgpo_gym.trainers.policies.likelihood import computing_in, likelihood
 from hgpo_gym.trainers.policies.lora import named_adapters, use_adapter
 from hgpo_gym.trainers.policies.positions import check_length
@@ -26,6 +27,8 @@ from hgpo_gym.trainers.policies.trie import TokenTrie
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from hgpo_gym.trainers.policies.generation import GeneratedSequence
 
 Constraint = Literal["none", "admissible"]
 Precision = Literal["float32", "bfloat16"]
@@ -73,6 +76,8 @@ class LanguageModelPolicy:
             raise ValueError(unknown_name("constrain", constrain, CONSTRAINTS))
         if precision not in PRECISIONS:
             raise ValueError(unknown_name("precision", precision, PRECISIONS))
+        from hgpo_gym.trainers.policies.generation import SequenceGenerator
+
         if tokenizer.eos_token_id is None:
             raise ValueError(f"The tokenizer of {tokenizer.name_or_path!r} has no end-of-text token (eos_token).")
         self.model, self.tokenizer, self.constrain = model, tokenizer, constrain
@@ -127,12 +132,14 @@ class LanguageModelPolicy:
                 self._generator.generate([sequence for sequence in own if not sequence.done], sampling)
         return self.responses(sequences)
 
-    def begin(self, requests: Sequence[Request], sampling: Sampling) -> list[GeneratedSequence]:
+    def begin(self, requests: Sequence[Request], sampling: Sampling) -> "list[GeneratedSequence]":
         """Answers to be written; done where only one is admissible. The longest of a trie may be longer than others.
 
         Raises:
             ValueError: prompt and answer could be longer than the model reads.
         """
+        from hgpo_gym.trainers.policies.generation import GeneratedSequence
+
         check_length(self.model, self.max_prompt_tokens, sampling.max_new_tokens)
         tries = [self._trie_of(request) for request in requests]
         return [
@@ -147,7 +154,7 @@ class LanguageModelPolicy:
             for request, trie, (prompt, cut) in zip(requests, tries, self._read(requests), strict=True)
         ]
 
-    def responses(self, sequences: Sequence[GeneratedSequence]) -> list[Response]:
+    def responses(self, sequences: "Sequence[GeneratedSequence]") -> list[Response]:
         """The answers that were written."""
         records = [sequence.record() for sequence in sequences]
         ids = [record.token_ids.tolist() for record in records]
@@ -206,6 +213,8 @@ class LanguageModelPolicy:
 
     def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
         """A plain Hugging Face folder; `load_model` reads it."""
+        from hgpo_gym.trainers.policies.huggingface import save_model
+
         save_model(self.model, self.tokenizer, folder, weights)
 
     def _adapter_of(self, request: Request) -> str | None:

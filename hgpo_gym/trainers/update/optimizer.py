@@ -1,11 +1,13 @@
 """What changes the weights: AdamW, in 32 or 8 bits, with a linear warm-up."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from hgpo_gym.trainers.update.settings import TrainerSettings
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 
 def make_optimizer(model: torch.nn.Module, settings: TrainerSettings) -> torch.optim.Optimizer:
@@ -65,7 +67,7 @@ def load_state_by_name(optimizer: torch.optim.Optimizer, model: torch.nn.Module,
 
 
 def _whole(value: Any) -> Any:
-    if not isinstance(value, DTensor):
+    if not _is_divided(value):
         return value
     whole = value.full_tensor()
     return whole.cpu() if value.device_mesh.get_rank() == 0 else None
@@ -73,6 +75,13 @@ def _whole(value: Any) -> Any:
 
 def _like(value: Any, weight: torch.nn.Parameter) -> Any:
     """A tensor of the weight's shape, divided as the weight is; anything else as it is."""
-    if isinstance(weight, DTensor) and isinstance(value, torch.Tensor) and value.shape == weight.shape:
+    if _is_divided(weight) and isinstance(value, torch.Tensor) and value.shape == weight.shape:
+        from torch.distributed.tensor import distribute_tensor
+
         return distribute_tensor(value, weight.device_mesh, weight.placements, src_data_rank=None)
     return value
+
+
+def _is_divided(value: Any) -> "TypeGuard[DTensor]":
+    """Whether it is a DTensor, by what only those have: their module takes a second to import."""
+    return isinstance(value, torch.Tensor) and hasattr(value, "device_mesh")

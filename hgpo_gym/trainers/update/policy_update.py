@@ -12,17 +12,17 @@ from hgpo_gym.randomness import Stream
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord, TrainablePolicy
 from hgpo_gym.trainers.policies.batching import by_adapter, dealt_batches
-from hgpo_gym.trainers.policies.huggingface import checkpoint_activations
 from hgpo_gym.trainers.policies.likelihood import computing_in
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.update.aggregation import Totals
+from hgpo_gym.trainers.update.distribute import distribute
 from hgpo_gym.trainers.update.loss import Loss
 from hgpo_gym.trainers.update.measured import mean_entropies, with_old, with_reference
 from hgpo_gym.trainers.update.metrics import UpdateMetrics, merge
 from hgpo_gym.trainers.update.optimizer import load_state_by_name, make_optimizer, state_by_name, warm_up
 from hgpo_gym.trainers.update.rows import Row, make_rows, per_token
 from hgpo_gym.trainers.update.settings import TrainerSettings
-from hgpo_gym.trainers.update.weights import Weights, clip_gradients, distribute
+from hgpo_gym.trainers.update.weights import Weights
 
 
 class NonFiniteError(RuntimeError):
@@ -61,6 +61,8 @@ class PolicyUpdate:
         self.loss = Loss(settings, objective or Choice("ppo_clip", clip))
         self.policy, self.settings, self.temperature, self.processes = policy, settings, temperature, processes
         if settings.gradient_checkpointing:
+            from hgpo_gym.trainers.policies.huggingface import checkpoint_activations
+
             checkpoint_activations(policy.model)
         self.weights = distribute(policy, processes)
         self.reference = None if reference is None else self._weights_of(reference)
@@ -176,7 +178,7 @@ class PolicyUpdate:
         loss = self.processes.sum(torch.stack(losses).sum())
         if not torch.isfinite(loss):
             raise NonFiniteError(f"The loss is {loss.item()} in {where}.")
-        norm = clip_gradients(self.policy.model, self.settings.max_grad_norm)
+        norm = self.weights.clip_gradients(self.settings.max_grad_norm)
         if not torch.isfinite(norm):
             raise NonFiniteError(f"The gradient norm is {norm.item()} in {where}.")
         rate = self.schedule.get_last_lr()[0]

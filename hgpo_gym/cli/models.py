@@ -1,0 +1,46 @@
+"""`hgpo-gym warmstart`, `export` and `import-gguf`: models as folders."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hgpo_gym.cli.errors import mistakes_explained
+from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.export import export as export_model
+from hgpo_gym.trainers.gguf import import_gguf as write_gguf
+from hgpo_gym.trainers.libraries import quiet_libraries
+from hgpo_gym.trainers.models.initial_weights import initial_weights
+from hgpo_gym.trainers.models.language_model import LanguageModel
+from hgpo_gym.trainers.policies.huggingface import load_model, save_model
+from hgpo_gym.trainers.settings import RunSettings
+
+
+def warmstart(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
+    """`hgpo-gym warmstart`"""
+    progress, out = Progress(), Path(config["out"])
+    with mistakes_explained():
+        settings = RunSettings.parse(config)
+        quiet_libraries(settings.model.threads)
+        if not isinstance(settings.model, LanguageModel):
+            raise ValueError(
+                f"model.kind={config['model']['kind']}: this command saves a language model, for model.path to load: "
+                "set model=tiny. A scorer or a cnn imitates when it begins to train (model=scorer "
+                "warmstart.source=expert), a table never does."
+            )
+        save_model(*load_model(initial_weights(settings, settings.model, progress), device="cpu"), out)
+    progress.line(f"Saved in {out}. Train it by: hgpo-gym train model.path={out}")
+
+
+def export(parsed: argparse.Namespace) -> None:
+    """`hgpo-gym export`"""
+    quiet_libraries(threads=None)
+    checkpoint = export_model(parsed.run, parsed.to, parsed.iteration, parsed.dtype)
+    print(f"{checkpoint.name} of {parsed.run} is in {parsed.to}: model.path={parsed.to} loads it.")
+
+
+def import_gguf(parsed: argparse.Namespace) -> None:
+    """`hgpo-gym import-gguf`"""
+    quiet_libraries(threads=None)
+    file = write_gguf(parsed.source, parsed.to)
+    print(f"{file.name} is in {parsed.to}: model=pretrained model.path={parsed.to} loads it.")

@@ -1,0 +1,90 @@
+"""A run in this process, for `hgpo-gym train` and for the workers of a comparison, whose start should be quick."""
+
+import gc
+
+from rich.console import Console
+
+from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
+from hgpo_gym.files import NotWrittenError
+from hgpo_gym.plugins import load_plugins
+from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError
+from hgpo_gym.trainers.interrupts import StoppedAtOnceError
+from hgpo_gym.trainers.learners.ahead import AheadDiedError
+from hgpo_gym.trainers.libraries import quiet_libraries
+from hgpo_gym.trainers.models.language_model import LanguageModel
+from hgpo_gym.trainers.policies.base import CannotAnswerError
+from hgpo_gym.trainers.policies.tabular import TableFullError
+from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
+from hgpo_gym.trainers.rollouts.player import NotRecordedError
+from hgpo_gym.trainers.run import Run, processes_of
+from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.update.policy_update import NonFiniteError
+
+# Thresholds of Python's garbage collector: rollouts keep many objects, hardly any of them in cycles, and by its own
+# thresholds, looking for those takes a tenth of a run by the scorer.
+RARE_COLLECTIONS = (50_000, 20, 50)
+
+
+def train_run(settings: RunSettings) -> bool:
+    """Train a run. Returns whether this process is the one that reports on it."""
+    with mistakes_explained():
+        if not isinstance(settings.model, LanguageModel):  # whose garbage may hold a device's memory
+            gc.set_threshold(*RARE_COLLECTIONS)
+        processes = processes_of(settings)
+        progress = Progress(Console(quiet=not processes.main))
+        run = Run(settings, progress, processes)
+        processes.wait()  # until all have looked, before one writes in it
+        try:
+            run.__enter__()
+        except EpisodesFailedError as error:
+            raise CommandFailed(f"before training: {error}", 1) from None
+    try:
+        summary = run.train()
+    except NonFiniteError as error:
+        raise CommandFailed(
+            f"iteration {run.iteration + 1}: {error} Stopped. The last good checkpoint is "
+            f"{run.checkpoints.newest()}; a smaller trainer.learning_rate may help.",
+            1,
+        ) from None
+    except (EpisodesFailedError, AheadDiedError) as error:
+        raise CommandFailed(
+            f"after iteration {run.iteration}: {error} Stopped. With resume=auto the same command goes on from "
+            f"{run.checkpoints.newest()}.",
+            1,
+        ) from None
+    except (CheckpointNotSavedError, NotWrittenError) as error:
+        raise CommandFailed(
+            f"iteration {run.iteration}: {error} Stopped. With room on the disk the same command with resume=auto "
+            f"goes on from {run.checkpoints.newest()}.",
+            1,
+        ) from None
+    except (TableFullError, NotRecordedError, CannotAnswerError) as error:
+        raise CommandFailed(str(error), 2) from None
+    except StoppedAtOnceError:
+        raise CommandFailed(
+            f"stopped at once. The same command with resume=auto goes on from {run.checkpoints.newest()}.", 130
+        ) from None
+    except KeyboardInterrupt:
+        raise CommandFailed(
+            f"interrupted after iteration {run.iteration}; {run.checkpoints.newest()} is saved. "
+            "The same command with resume=auto goes on from there.",
+            130,
+        ) from None
+    finally:
+        run.close()
+    progress.line(
+        f"Success {summary['success_before']:.1%} before, {summary['success_after']:.1%} after "
+        f"{summary['iterations']} iterations ({summary['evaluations'][-1]['split']}); best "
+        f"{summary['best']['success']:.1%} after iteration {summary['best']['iteration']}."
+    )
+    processes.close()
+    return processes.main
+
+
+def train_one_of_many(settings: RunSettings) -> None:
+    """A run of `compare`, in a worker process."""
+    with mistakes_explained():
+        load_plugins(settings.plugins)
+    quiet_libraries(settings.model.threads)
+    train_run(settings)
