@@ -110,7 +110,34 @@ def _block(page: str, markdown: str, match: re.Match[str]) -> Block:
     )
 
 
-def run_page(page: str, folder: Path, cache: Path, change: Callable[[str], str] = str) -> str:
+BLANK_PICTURES = """
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.util import find_spec
+
+class Blank(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != "hgpo_gym.analysis.report.blocks":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        execute = spec.loader.exec_module
+
+        def leave_blank(module):
+            execute(module)
+            module.Picture.svg, module.Picture.png = "", b""
+
+        spec.loader.exec_module = leave_blank
+        return spec
+
+sys.meta_path.insert(0, Blank())
+"""
+"""A reader's sitecustomize.py, see the fixture `pictures`: what commands draw takes longer than all else."""
+
+
+def run_page(
+    page: str, folder: Path, cache: Path, change: Callable[[str], str] = str, *, pictures: bool = False
+) -> str:
     """Follow a page as a reader would: its blocks in order, in a new Python environment and an empty folder.
 
     Args:
@@ -118,6 +145,7 @@ def run_page(page: str, folder: Path, cache: Path, change: Callable[[str], str] 
         folder: an empty one, for the environment and for what the page makes.
         cache: of hgpo-gym.
         change: of the text of each block before it is run.
+        pictures: whether reports draw theirs.
 
     Returns:
         What its blocks have printed.
@@ -127,7 +155,7 @@ def run_page(page: str, folder: Path, cache: Path, change: Callable[[str], str] 
     """
     followed = [block for block in blocks(page, (ROOT / page).read_text()) if not block.not_run]
     tasks = [{**asdict(block), "text": change(block.text)} for block in followed if block.kind != "shown"]
-    environment = _reader(folder / "reader", cache)
+    environment = _reader(folder / "reader", cache, sitecustomize="" if pictures else BLANK_PICTURES)
     (folder / "page").mkdir()
     done = subprocess.run(
         [folder / "reader" / "bin" / "python", ROOT / "tests" / "follow_page.py", page],
@@ -142,12 +170,13 @@ def run_page(page: str, folder: Path, cache: Path, change: Callable[[str], str] 
     return done.stdout
 
 
-def _reader(folder: Path, cache: Path) -> dict[str, str]:
+def _reader(folder: Path, cache: Path, sitecustomize: str) -> dict[str, str]:
     """The variables of a reader with a Python environment of their own, in which all that is installed here is too."""
     venv.create(folder, with_pip=False)
     [site] = folder.glob("lib/python*/site-packages")
     here = [sysconfig.get_paths()["purelib"], *(path for path in sys.path if path.endswith("site-packages"))]
     (site / "here.pth").write_text("".join(f"{path}\n" for path in [ROOT, *dict.fromkeys(here)]))
+    (site / "sitecustomize.py").write_text(sitecustomize)
     python = folder / "bin" / "python"
     with_settings = f'case $1 in {"|".join(SETTINGS)}) set -f; set -- "$@" $RUN_WITH;; esac\n'
     for name, module, prepare in (("hgpo-gym", "hgpo_gym", with_settings), ("pip", "pip", "")):

@@ -9,28 +9,30 @@ import sys
 import pytest
 import torch
 
+from benchmarks import gpu
 from tests.small_models import make_policy
 
 
-def benchmark(*arguments):
-    command = [sys.executable, "-m", "benchmarks.gpu", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_says_so():
-    ended = benchmark()
-    assert ended.returncode == 2
-    assert "sees no CUDA GPU here" in ended.stderr
-    assert "--device cpu --tiny" in ended.stderr
-    assert benchmark("--device", "cpu").returncode == 2
+def test_without_a_gpu_it_says_so(capsys, monkeypatch):
+    for arguments, said in (([], "sees no CUDA GPU here"), (["--device", "cpu"], "is for a model of its size")):
+        monkeypatch.setattr(sys, "argv", ["gpu", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            gpu.main()
+        assert ended.value.code == 2
+        told = capsys.readouterr().err
+        assert said in told
+        assert "--tiny" in told
 
 
 def test_everything_runs_with_small_sizes_on_a_cpu(tmp_path):
     make_policy().save(tmp_path / "weights")
     out = tmp_path / "out.json"
-    ended = benchmark("--device", "cpu", "--tiny", "--weights", str(tmp_path / "weights"), "--out", str(out))
+    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--out", str(out)]
+    ended = subprocess.run(
+        [*command, "--weights", str(tmp_path / "weights")],
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert ended.returncode == 0, ended.stderr + ended.stdout
     results = json.loads(out.read_text())
     assert list(results) == ["device", "checks", "preset", "pretrained"]

@@ -38,7 +38,7 @@ def has_something_to_run(page):
 )
 def test_a_page_can_be_followed(page, tmp_path, cache):
     """`run_page` raises where a block fails or prints something else than the page says."""
-    run_page(page, tmp_path, cache)
+    run_page(page, tmp_path, cache, pictures=page == "README.md")
 
 
 def test_what_the_tutorial_found_is_what_its_command_gives_today(tmp_path):

@@ -2,14 +2,17 @@
 
 import copy
 import json
+import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 from hgpo_gym.cli.main import main
+from hgpo_gym.config import choices
 from hgpo_gym.config.compose import ConfigError, load_config, load_run
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.models.language_model import LanguageModel
@@ -63,6 +66,26 @@ def test_the_settings_are_the_configuration_in_types():
     assert run.team == Choice("solo", {"role": ""})
     assert RunSettings.parse(run.resolved) == run
     assert isinstance(load_run([]).model, LanguageModel)
+
+
+def test_what_is_composed_follows_files_and_registries_and_is_ones_own(tmp_path, monkeypatch):
+    """Hydra composes the same words once, until something that they are composed of has changed."""
+    folder = tmp_path / "configs"
+    shutil.copytree(choices.FOLDER, folder)
+    monkeypatch.setattr(choices, "FOLDER", folder)
+    words = ["algo=gigpo", "model=tabular"]
+    first = load_config("config", words)
+    first["algo"]["gamma"] = "spoiled"
+    assert load_config("config", words)["algo"]["gamma"] == 0.95
+    file = folder / "algo" / "gigpo.yaml"
+    file.write_text(file.read_text() + "one_more: 3\n")
+    assert load_config("config", words)["algo"]["one_more"] == 3
+    assert load_config("config", [*words, "algo.one_more=4"])["algo"]["one_more"] == 4
+
+    for default in (1, 2):
+        registered = choices.REGISTRIES["algo"]._all
+        monkeypatch.setitem(registered, "tests_estimator", lambda batch, depth=default: np.zeros(len(batch)))
+        assert load_config("config", ["algo=tests_estimator"])["algo"] == {"name": "tests_estimator", "depth": default}
 
 
 def test_all_wrong_values_are_named_at_once(defaults):

@@ -67,15 +67,26 @@ def groups_of(command: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def store_made_settings(store: "ConfigStore", env: str | None) -> None:
-    """Give Hydra settings for what has no file: the environment of that name, and all of the registries."""
+def state() -> tuple[tuple[Path, int], ...]:
+    """Every file in the folders of choices, and when it was last changed."""
+    return tuple(
+        (path, path.stat().st_mtime_ns) for folder in config_folders() for path in sorted(folder.rglob("*.yaml"))
+    )
+
+
+def store_made_settings(store: "ConfigStore", env: str | None) -> list[dict[str, Any]]:
+    """Give Hydra settings for what has no file, and return them: of the environment of that name, all registries."""
+    made = []
     for record in ENVIRONMENTS.values():
         if record.name == env and not has_file("env", record.name):
-            store.store(record.name, env_settings(record), group="env", package="_global_")
+            made.append(env_settings(record))
+            store.store(record.name, made[-1], group="env", package="_global_")
     for group, registry in REGISTRIES.items():
         for name in registry:
             if not has_file(group, name):
-                store.store(name, choice_settings(registry, name), group=group)
+                made.append(choice_settings(registry, name))
+                store.store(name, made[-1], group=group)
+    return made
 
 
 def env_settings(record: EnvRecord) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -121,12 +122,19 @@ def _mistakes_named() -> Iterator[None]:
 def _compose(command: str, overrides: Sequence[Override]) -> DictConfig:
     _check_groups(command, overrides)
     env = next((str(item.value()) for item in reversed(overrides) if item.key_or_group == "env"), None)
-    choices.store_made_settings(ConfigStore.instance(), env)
-    folders = _folders_of_packages()
+    sources = choices.state(), repr(choices.store_made_settings(ConfigStore.instance(), env))
+    folders, groups = _folders_of_packages(), choices.choices()
+    chosen = [str(item.input_line) for item in overrides if item.key_or_group in groups]
+    _check_keys(command, overrides, _compose_once(command, (*folders, *chosen), sources))
+    return copy.deepcopy(_compose_once(command, (*folders, *(str(item.input_line) for item in overrides)), sources))
+
+
+@lru_cache(maxsize=64)
+def _compose_once(command: str, overrides: tuple[str, ...], _sources: object) -> DictConfig:
+    """What Hydra makes of them, which takes it a quarter of a second, as long as the sources of settings stay as they
+    are. It is not to be changed."""
     with initialize_config_dir(str(choices.FOLDER), version_base="1.3"):
-        chosen = [str(item.input_line) for item in overrides if item.key_or_group in choices.choices()]
-        _check_keys(command, overrides, compose(command, [*folders, *chosen]))
-        return compose(command, [*folders, *(str(item.input_line) for item in overrides)])
+        return compose(command, list(overrides))
 
 
 def _changed(composed: DictConfig, values: Mapping[str, Any]) -> dict[str, Any]:

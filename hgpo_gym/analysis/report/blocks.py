@@ -8,6 +8,8 @@ from math import isfinite
 from typing import Literal
 
 import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from hgpo_gym.analysis.report.intervals import Estimate
@@ -122,14 +124,24 @@ class Picture:
         """Letters are outlines: the picture looks the same everywhere, and is the same text every time."""
         with mpl.rc_context({"svg.hashsalt": "hgpo_gym"}):
             file = io.StringIO()
-            self.figure.savefig(file, format="svg", metadata={"Date": None})
+            FigureCanvasSVG(self._laid_out).print_svg(file, metadata={"Date": None})
         return file.getvalue()
 
     @cached_property
     def png(self) -> bytes:
         file = io.BytesIO()
-        self.figure.savefig(file, format="png", dpi=RESOLUTION)
+        figure = self._laid_out
+        figure.dpi = RESOLUTION
+        FigureCanvasAgg(figure).print_png(file)
         return file.getvalue()
+
+    @cached_property
+    def _laid_out(self) -> Figure:
+        """With everything in its place, once for both formats: `savefig` would draw it all for that, each time."""
+        if engine := self.figure.get_layout_engine():
+            engine.execute(self.figure)
+            self.figure.set_layout_engine("none")
+        return self.figure
 
 
 Block = Paragraph | Items | Code | Tree | Table | Picture
