@@ -35,8 +35,10 @@ def pictures() -> Iterator[Callable[[], AbstractContextManager[None]]]:
     @contextmanager
     def drawn() -> Iterator[None]:
         patch.undo()
-        yield
-        leave_blank()
+        try:
+            yield
+        finally:
+            leave_blank()
 
     leave_blank()
     yield drawn

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -110,31 +111,6 @@ def _block(page: str, markdown: str, match: re.Match[str]) -> Block:
     )
 
 
-BLANK_PICTURES = """
-import sys
-from importlib.abc import MetaPathFinder
-from importlib.util import find_spec
-
-class Blank(MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name != "hgpo_gym.analysis.report.blocks":
-            return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
-        execute = spec.loader.exec_module
-
-        def leave_blank(module):
-            execute(module)
-            module.Picture.svg, module.Picture.png = "", b""
-
-        spec.loader.exec_module = leave_blank
-        return spec
-
-sys.meta_path.insert(0, Blank())
-"""
-"""A reader's sitecustomize.py, see the fixture `pictures`: what commands draw takes longer than all else."""
-
-
 def run_page(
     page: str, folder: Path, cache: Path, change: Callable[[str], str] = str, *, pictures: bool = False
 ) -> str:
@@ -155,7 +131,7 @@ def run_page(
     """
     followed = [block for block in blocks(page, (ROOT / page).read_text()) if not block.not_run]
     tasks = [{**asdict(block), "text": change(block.text)} for block in followed if block.kind != "shown"]
-    environment = _reader(folder / "reader", cache, sitecustomize="" if pictures else BLANK_PICTURES)
+    environment = _reader(folder / "reader", cache, pictures=pictures)
     (folder / "page").mkdir()
     done = subprocess.run(
         [folder / "reader" / "bin" / "python", ROOT / "tests" / "follow_page.py", page],
@@ -170,13 +146,14 @@ def run_page(
     return done.stdout
 
 
-def _reader(folder: Path, cache: Path, sitecustomize: str) -> dict[str, str]:
+def _reader(folder: Path, cache: Path, *, pictures: bool) -> dict[str, str]:
     """The variables of a reader with a Python environment of their own, in which all that is installed here is too."""
     venv.create(folder, with_pip=False)
     [site] = folder.glob("lib/python*/site-packages")
     here = [sysconfig.get_paths()["purelib"], *(path for path in sys.path if path.endswith("site-packages"))]
     (site / "here.pth").write_text("".join(f"{path}\n" for path in [ROOT, *dict.fromkeys(here)]))
-    (site / "sitecustomize.py").write_text(sitecustomize)
+    if not pictures:
+        shutil.copy(ROOT / "tests" / "blank_pictures.py", site / "sitecustomize.py")
     python = folder / "bin" / "python"
     with_settings = f'case $1 in {"|".join(SETTINGS)}) set -f; set -- "$@" $RUN_WITH;; esac\n'
     for name, module, prepare in (("hgpo-gym", "hgpo_gym", with_settings), ("pip", "pip", "")):

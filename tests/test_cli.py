@@ -21,6 +21,7 @@ from hgpo_gym.envs import TextEnv, Turn, register
 from hgpo_gym.trainers.run_directory import flatten
 from tests.commands import run
 from tests.packages import ROOT, python
+from tests.small_runs import SETTINGS
 
 
 def test_envs_lists_every_id_with_a_line(capsys):
@@ -401,3 +402,22 @@ def test_what_frameworks_tell_programmers_is_kept_out_of_the_terminal_and_nothin
     heard = [line for line in done.stderr.splitlines() if any(text in line for text in texts)]
     assert len(heard) == len(said)
     assert all(text in line for text, line in zip(said, heard, strict=True))
+
+
+WAITS_FOR = """
+import sys
+from hgpo_gym.cli.one_run import train_one_of_many
+from hgpo_gym.config.compose import load_run
+
+train_one_of_many(load_run(sys.argv[1:]))
+slow = {"transformers", "accelerate", "matplotlib", "torch.distributed.checkpoint"}
+print("imported:", sorted(slow.intersection(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize("model", ["tabular", "scorer"])
+def test_a_run_waits_for_nothing_that_only_others_need(model, tmp_path):
+    """What language models, several processes and reports need takes longer to import than a small run takes."""
+    command = [sys.executable, "-c", WAITS_FOR, *SETTINGS, f"model={model}", f"run_dir={tmp_path / 'run'}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "imported: []"

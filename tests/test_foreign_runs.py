@@ -49,6 +49,7 @@ def refused(capsys, *arguments):
     [
         pytest.param(BOMB, "more than 20,000 values", id="aliases of aliases"),
         pytest.param("a: " + "[" * 50_000, "nested too deep|maximum nesting depth", id="lists in lists without end"),
+        pytest.param("- " * 50_000, "nested too deep|maximum nesting depth", id="lists in lists by dashes"),
         pytest.param("a: &a [*a]", "nested too deep|recursive", id="a list in itself"),
         pytest.param("a: " + "[" * 100 + "]" * 100, "nested too deep", id="lists in lists"),
         pytest.param("a: " + "x" * CONFIG_BYTES, "more than 262,144 bytes", id="too long"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hgpo_gym.cli.main import main
-from hgpo_gym.cli.run_training import train_one_of_many
+from hgpo_gym.cli.one_run import train_one_of_many
 from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.jobs import train_all_as_jobs
 from hgpo_gym.experiments.ray_tasks import _train_there, ray_tasks

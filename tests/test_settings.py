@@ -82,8 +82,8 @@ def test_what_is_composed_follows_files_and_registries_and_is_ones_own(tmp_path,
     assert load_config("config", words)["algo"]["one_more"] == 3
     assert load_config("config", [*words, "algo.one_more=4"])["algo"]["one_more"] == 4
 
+    registered = choices.REGISTRIES["algo"]._all
     for default in (1, 2):
-        registered = choices.REGISTRIES["algo"]._all
         monkeypatch.setitem(registered, "tests_estimator", lambda batch, depth=default: np.zeros(len(batch)))
         assert load_config("config", ["algo=tests_estimator"])["algo"] == {"name": "tests_estimator", "depth": default}
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from hgpo_gym.analysis.report import write_report
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
-from hgpo_gym.cli.run_training import train_one_of_many, train_run
+from hgpo_gym.cli.one_run import train_one_of_many, train_run
 from hgpo_gym.experiments.compare import RunFailedError, run_comparison
 from hgpo_gym.experiments.league import run_league
 from hgpo_gym.progress import Progress

@@ -7,7 +7,7 @@ function or class, each with its default.
 from functools import cache
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -20,9 +20,6 @@ from hgpo_gym.trainers.rollouts.samplers import SAMPLERS
 from hgpo_gym.trainers.rollouts.shaping import SHAPERS
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
-
-if TYPE_CHECKING:
-    from hydra.core.config_store import ConfigStore
 
 FOLDER = Path(__file__).parents[1] / "configs"
 SET_BY_COMMANDS = ("expert", "render_mode")
@@ -67,26 +64,26 @@ def groups_of(command: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def state() -> tuple[tuple[Path, int], ...]:
+def file_times() -> tuple[tuple[Path, int], ...]:
     """Every file in the folders of choices, and when it was last changed."""
     return tuple(
         (path, path.stat().st_mtime_ns) for folder in config_folders() for path in sorted(folder.rglob("*.yaml"))
     )
 
 
-def store_made_settings(store: "ConfigStore", env: str | None) -> list[dict[str, Any]]:
-    """Give Hydra settings for what has no file, and return them: of the environment of that name, all registries."""
-    made = []
-    for record in ENVIRONMENTS.values():
-        if record.name == env and not has_file("env", record.name):
-            made.append(env_settings(record))
-            store.store(record.name, made[-1], group="env", package="_global_")
-    for group, registry in REGISTRIES.items():
-        for name in registry:
-            if not has_file(group, name):
-                made.append(choice_settings(registry, name))
-                store.store(name, made[-1], group=group)
-    return made
+def made_settings(env: str | None) -> dict[tuple[str, str], dict[str, Any]]:
+    """Settings for what has no file, by group and name: the environment of that name, and all of the registries."""
+    made = {
+        ("env", record.name): env_settings(record)
+        for record in ENVIRONMENTS.values()
+        if record.name == env and not has_file("env", record.name)
+    }
+    return made | {
+        (group, name): choice_settings(registry, name)
+        for group, registry in REGISTRIES.items()
+        for name in registry
+        if not has_file(group, name)
+    }
 
 
 def env_settings(record: EnvRecord) -> dict[str, Any]:

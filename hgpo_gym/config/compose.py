@@ -74,13 +74,16 @@ def load_configs(command: str, overrides: Sequence[str], changes: Sequence[Mappi
     """The configuration of a command once for each of `changes`, values of top-level keys: composed only once."""
     with _mistakes_named():
         composed = _compose(command, parse_overrides(overrides))
-        return [_changed(composed, values) for values in changes]
+        configs = [_changed(composed, values) for values in changes]
+    for config in configs:
+        check_given(config)
+    return configs
 
 
 def load_partly(command: str, overrides: Sequence[str]) -> dict[str, Any]:
     """The same as `load_config`, but that values that have to be given and are not stay `choices.MISSING`."""
     with _mistakes_named():
-        return _resolved(_compose(command, parse_overrides(overrides)))
+        return _changed(_compose(command, parse_overrides(overrides)), {})
 
 
 def parse_overrides(overrides: Sequence[str]) -> list[Override]:
@@ -122,17 +125,20 @@ def _mistakes_named() -> Iterator[None]:
 def _compose(command: str, overrides: Sequence[Override]) -> DictConfig:
     _check_groups(command, overrides)
     env = next((str(item.value()) for item in reversed(overrides) if item.key_or_group == "env"), None)
-    sources = choices.state(), repr(choices.store_made_settings(ConfigStore.instance(), env))
+    made = choices.made_settings(env)
+    for (group, name), settings in made.items():
+        ConfigStore.instance().store(name, settings, group, package="_global_" if group == "env" else None)
+    sources = choices.file_times(), repr(made)
     folders, groups = _folders_of_packages(), choices.choices()
     chosen = [str(item.input_line) for item in overrides if item.key_or_group in groups]
     _check_keys(command, overrides, _compose_once(command, (*folders, *chosen), sources))
-    return copy.deepcopy(_compose_once(command, (*folders, *(str(item.input_line) for item in overrides)), sources))
+    return _compose_once(command, (*folders, *(str(item.input_line) for item in overrides)), sources)
 
 
 @lru_cache(maxsize=64)
 def _compose_once(command: str, overrides: tuple[str, ...], _sources: object) -> DictConfig:
-    """What Hydra makes of them, which takes it a quarter of a second, as long as the sources of settings stay as they
-    are. It is not to be changed."""
+    """What Hydra makes of them in a quarter of a second: once, as long as the sources of settings stay as they are, so
+    that nobody may change it."""
     with initialize_config_dir(str(choices.FOLDER), version_base="1.3"):
         return compose(command, list(overrides))
 
@@ -142,12 +148,6 @@ def _changed(composed: DictConfig, values: Mapping[str, Any]) -> dict[str, Any]:
     config = copy.deepcopy(composed)
     for key, value in values.items():
         config[key] = value
-    resolved = _resolved(config)
-    check_given(resolved)
-    return resolved
-
-
-def _resolved(config: DictConfig) -> dict[str, Any]:
     OmegaConf.resolve(config)
     container = OmegaConf.to_container(config)
     assert isinstance(container, dict)

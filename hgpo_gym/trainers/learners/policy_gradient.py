@@ -35,6 +35,7 @@ from hgpo_gym.trainers.rollouts.shaping import SHAPERS
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.loss import Loss
+from hgpo_gym.trainers.update.objectives import OBJECTIVES
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 
 _UPDATE_STATE = "update.pt"
@@ -44,9 +45,7 @@ UNCORRECTED = (
     "Rollouts by older weights (rollout.staleness={}) and no correction: with trainer.importance_correction=token they "
     "cost less in learning."
 )
-PPO_BOUND = 0.2
-"""What `trainer.clip_low` and `trainer.clip_high` are where nobody sets them."""
-BOUND_NOT_READ = "trainer.{name}={value:g} has no effect: {bounds}. PPO's clip, objective=ppo_clip, alone reads it."
+BOUND_NOT_READ = "trainer.{name}={value:g} has no effect: objective={objective} has {bounds}."
 NOT_READ = (
     "shaping={} changes rewards, and algo={} does not read them: these changes have no effect. Choose another algo."
 )
@@ -308,9 +307,10 @@ def _tokens_learned_from(rollout: Rollout, batch: StepBatch) -> int:
 
 def _bounds_not_read(run: RunSettings) -> Iterator[str]:
     """What to say of PPO's bounds that somebody has set, where the objective has its own or none."""
+    if run.objective.name == "ppo_clip":
+        return
     for name in ("clip_low", "clip_high"):
         value, own = getattr(run.trainer, name), run.objective.options.get(name)
-        if run.objective.name != "ppo_clip" and value not in (PPO_BOUND, own):
-            its = f"objective={run.objective.name} has "
-            bounds = its + ("no such bound" if own is None else f"its own, objective.{name}={own:g}")
-            yield BOUND_NOT_READ.format(name=name, value=value, bounds=bounds)
+        if value not in (OBJECTIVES.options("ppo_clip")[name].default, own):
+            bounds = "no such bound" if own is None else f"its own, objective.{name}={own:g}"
+            yield BOUND_NOT_READ.format(name=name, value=value, objective=run.objective.name, bounds=bounds)

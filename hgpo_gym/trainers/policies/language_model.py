@@ -72,12 +72,12 @@ class LanguageModelPolicy:
         chat_template_kwargs: Mapping[str, Any] | None = None,
         precision: Precision = "float32",
     ):
+        from hgpo_gym.trainers.policies.generation import SequenceGenerator
+
         if constrain not in CONSTRAINTS:
             raise ValueError(unknown_name("constrain", constrain, CONSTRAINTS))
         if precision not in PRECISIONS:
             raise ValueError(unknown_name("precision", precision, PRECISIONS))
-        from hgpo_gym.trainers.policies.generation import SequenceGenerator
-
         if tokenizer.eos_token_id is None:
             raise ValueError(f"The tokenizer of {tokenizer.name_or_path!r} has no end-of-text token (eos_token).")
         self.model, self.tokenizer, self.constrain = model, tokenizer, constrain

@@ -9,7 +9,7 @@ def distribute(scorer: Scorer, processes: Processes) -> Weights:
     """The weights of a scorer's model as the processes of its run are to hold them. An optimizer is made after this."""
     if not isinstance(processes, SeveralProcesses):
         return Weights(scorer)
-    from hgpo_gym.trainers.update.shared_weights import ReplicatedWeights, ShardedWeights  # a second of imports
+    from hgpo_gym.trainers.update.distributed_weights import ReplicatedWeights, ShardedWeights  # a second of imports
 
     if processes.strategy == "fsdp2":
         return ShardedWeights(scorer, processes.accelerator)

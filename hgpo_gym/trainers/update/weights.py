@@ -1,4 +1,4 @@
-"""How the processes of a run hold the weights that they train together."""
+"""The weights that a run trains, as its update sees them."""
 
 import copy
 from collections.abc import Iterator, Sequence
