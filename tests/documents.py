@@ -153,7 +153,7 @@ def _reader(folder: Path, cache: Path, *, pictures: bool) -> dict[str, str]:
     here = [sysconfig.get_paths()["purelib"], *(path for path in sys.path if path.endswith("site-packages"))]
     (site / "here.pth").write_text("".join(f"{path}\n" for path in [ROOT, *dict.fromkeys(here)]))
     if not pictures:
-        shutil.copy(ROOT / "tests" / "blank_pictures.py", site / "sitecustomize.py")
+        shutil.copy(Path(__file__).with_name("blank_pictures.py"), site / "sitecustomize.py")
     python = folder / "bin" / "python"
     with_settings = f'case $1 in {"|".join(SETTINGS)}) set -f; set -- "$@" $RUN_WITH;; esac\n'
     for name, module, prepare in (("hgpo-gym", "hgpo_gym", with_settings), ("pip", "pip", "")):
