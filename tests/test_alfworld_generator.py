@@ -37,7 +37,7 @@ from tests.checks.generated_games import (
 
 @pytest.fixture(scope="session")
 def games() -> list[GeneratedGame]:
-    return [generate_game(seed) for seed in range(1000)]
+    return [generate_game(seed) for seed in range(600)]
 
 
 @pytest.fixture(scope="session")
@@ -71,8 +71,8 @@ def test_the_walkthrough_wins_with_its_last_command(games, made):
 
 
 def test_games_are_distinct_and_task_types_take_turns(games):
-    assert len({game.task_id for game in games}) == len({game.folder for game in games}) == 1000
-    assert sorted(Counter(game.task_type for game in games).values()) == [166, 166, 167, 167, 167, 167]
+    assert len({game.task_id for game in games}) == len({game.folder for game in games}) == 600
+    assert sorted(Counter(game.task_type for game in games).values()) == 6 * [100]
 
 
 def test_the_goal_is_that_of_the_task(games, made):
@@ -99,9 +99,11 @@ def test_a_receptacle_for_one_object_starts_with_one_at_most(made):
 
 @pytest.mark.parametrize("task_type", TASK_TYPES)
 def test_says_what_textworld_says(tmp_path, original, task_type):
-    (game,) = write_games(tmp_path, [TASK_TYPES.index(task_type)])
+    games = write_games(tmp_path, range(TASK_TYPES.index(task_type), 60, len(TASK_TYPES)))
+    files = [tmp_path / game.folder / "game.tw-pddl" for game in games]
+    smallest = min(files, key=lambda file: file.stat().st_size)  # TextWorld takes longer for large ones
     engine = NativeEngine(cache=tmp_path / "cache")
-    report = compare(tmp_path / game.folder / "game.tw-pddl", engine, original, walks=1, steps=20, seed=0)
+    report = compare(smallest, engine, original, walks=1, steps=20, seed=0)
     assert not report.differences, report.differences[0]
     assert report.wins == 1
 
