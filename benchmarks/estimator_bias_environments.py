@@ -21,8 +21,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from hgpo_gym.analysis.estimator_bias.measure import STUDENT
 from hgpo_gym.analysis.estimator_bias.run import TRUE_BASELINE, BiasSettings, measure_bias
+from hgpo_gym.analysis.report.intervals import student_quantile
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.section import parse_section
@@ -78,7 +78,7 @@ def measure(name: str) -> Iterator[Line]:
 
 
 def _line(environment: str, found: dict[str, str]) -> Line:
-    cosine, half = float(found["cosine"]), STUDENT * float(found["cosine_se"])
+    cosine, half = float(found["cosine"]), student_quantile(int(found["blocks"])) * float(found["cosine_se"])
     return {
         "environment": environment,
         **{name: found[name] for name in ("stage", "success", "group_size", "estimator")},

@@ -30,6 +30,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -133,13 +134,14 @@ def device_row(device: str) -> Row:
     }
 
 
+@cache
 def peak_flops(device: str) -> float:
     """Operations a second of a large product of matrices, in the faster of bfloat16 and float32."""
     return max(product_flops(device, dtype) for dtype in (torch.bfloat16, torch.float32))
 
 
 def product_flops(device: str, dtype: torch.dtype) -> float:
-    size = 512 if device == "cpu" else 8192
+    size = 256 if device == "cpu" else 8192
     left, right = (torch.randn(size, size, dtype=dtype, device=device) for _ in range(2))
     best = 0.0
     for _ in range(5):
@@ -345,6 +347,7 @@ def pretrained(device: str, weights: Path, folder: Path) -> list[Row]:
         "model=pretrained", f"model.path={weights}", f"model.device={device}", f"run_dir={folder / 'pretrained'}",
         "engine.constrain=admissible", "trainer.learning_rate=1e-5", "trainer.iterations=3", "evaluation.tasks=9",
         "evaluation.decoding_seeds=1", "env.sections=1", "env.max_episode_steps=6", "rollout.max_new_tokens=64",
+        *(["rollout.num_tasks=2", "rollout.group_size=4"] if device == "cpu" else []),
     ]  # fmt: skip
     with Run(load_run(settings), _quiet()) as run:
         run.train()
