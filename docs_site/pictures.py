@@ -40,7 +40,7 @@ class Game:
         id: of the environment.
         seed: of its reset.
         options: of the environment.
-        actions: what is done, where neither an expert nor a search can say.
+        actions: what is done instead of what an expert does or a search finds.
         lines: of a long observation.
     """
 
@@ -65,6 +65,12 @@ GAMES = {
         options={"game": "TowerOfHanoi-v0"},
         actions=("A C", "A B", "C B", "A C", "B A", "B C", "A C"),
     ),
+    "ask_expert": Game(
+        "hgpo_gym/AskExpert-v0",
+        seed=1,
+        options={"of_options": {"sections": 2}},
+        actions=("walk on", "walk on", "ask", "open blue door", "walk on", "walk on", "open red door"),
+    ),
 }
 """By the name of the picture."""
 
@@ -84,8 +90,8 @@ def picture(name: str) -> str:
 
 
 def play(game: Game) -> Iterator[Step]:
-    """The steps of an episode: by the expert, by the actions that are given, or on the shortest way to success."""
-    has_expert = "expert" in option_defaults(game.id)
+    """The steps of an episode: by the actions that are given, by the expert, or on the shortest way to success."""
+    has_expert = not game.actions and "expert" in option_defaults(game.id)
     env = make(game.id, **game.options, **({"expert": True} if has_expert else {}))
     observation, info = env.reset(seed=game.seed)
     yield Step("", observation, 0.0, info)

@@ -202,6 +202,12 @@ def test_wrong_options_are_refused(options, message):
         make(MAZE, **options)
 
 
+def test_an_environment_without_splits_says_so():
+    register("hgpo_gym_tests/Whole-v0", Echo, max_episode_steps=3, description="for tests")
+    with pytest.raises(ValueError, match="Whole-v0 has no splits: leave evaluation"):
+        make("hgpo_gym_tests/Whole-v0", split="test")
+
+
 def test_unknown_ids_tasks_and_taken_names_are_refused():
     with pytest.raises(ValueError, match=r"Did you mean 'hgpo_gym/SignpostMaze-v0'\?"):
         make("hgpo_gym/SignpostMaz-v0")
@@ -242,6 +248,29 @@ def test_a_step_after_the_end_or_of_another_type_is_refused():
     env.reset()
     with pytest.raises(TypeError, match="An action is a string; got int 3"):
         env.step(3)
+
+
+def test_nothing_can_be_done_before_the_first_reset_or_after_close():
+    env, envs = SignpostMazeEnv(), TextVectorEnv(MAZE, num_tasks=2)
+    for act in (lambda: env.step("walk on"), env.snapshot, lambda: envs.step(["walk on"] * 2)):
+        with pytest.raises(gymnasium.error.ResetNeeded, match=r"There is no episode yet: call reset\(\) before s"):
+            act()
+    envs.reset()
+    envs.close()
+    for act in (envs.reset, lambda: envs.step(["walk on"] * 2)):
+        with pytest.raises(gymnasium.error.ClosedEnvironmentError, match=r"SignpostMaze-v0.* was closed"):
+            act()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_action_that_is_no_string_is_refused_before_any_is_sent(workers):
+    envs = TextVectorEnv(MAZE, num_tasks=2, workers=workers)
+    envs.reset(seed=0)
+    with pytest.raises(TypeError, match="An action is a string; sub-environment 1 was sent NoneType None"):
+        envs.step(["walk on", None])
+    observations, *_ = envs.step(["walk on"] * 2)
+    assert observations == ("You are in a bare corridor.",) * 2
+    envs.close()
 
 
 def test_unicode_text_admits_any_string_and_samples_itself():
@@ -332,6 +361,8 @@ def test_part_of_the_groups_can_be_reset():
     assert observations[0] == "You are in a bare corridor."
     assert observations[2] == "You stand at a signpost. It says: take the red door."
     assert infos["task_id"][3] == "red-red-blue"
+    with pytest.raises(ValueError, match=r"has the shape \(2,\): it is bool\[4\]"):
+        env.reset(options={"reset_mask": np.array([True, False])})
     with pytest.raises(ValueError, match="splits a group"):
         env.reset(options={"reset_mask": np.array([True, False, False, False])})
     with pytest.raises(ValueError, match="has 1 entries for 2 groups"):

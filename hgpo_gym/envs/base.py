@@ -22,7 +22,7 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import gymnasium
 import numpy as np
@@ -84,10 +84,10 @@ class TextEnv(gymnasium.Env[str, str]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - Gymnasium's own attribute
-    max_text_length: ClassVar[int] = 8192
+    max_text_length: int = 8192
     """Longest observation and action, in characters."""
 
-    reset_options: ClassVar[frozenset[str]] = frozenset({"task_id"})
+    reset_options: frozenset[str] = frozenset({"task_id"})
     """Names that `reset(options=...)` understands; a subclass that adds one overrides `choose_task`."""
 
     split: str = "all"
@@ -183,12 +183,13 @@ class TextEnv(gymnasium.Env[str, str]):
 
         Raises:
             TypeError: the action is not a string, or `take_action` returns no Turn.
-            gymnasium.error.ResetNeeded: the episode has ended.
+            gymnasium.error.ResetNeeded: the episode has ended, or none has begun.
         """
         if not isinstance(action, str):
             raise TypeError(f"An action is a string; got {type(action).__name__} {action!r}.")
         if not self._running:
-            raise ResetNeeded(f"The episode of task {self.task_id!r} has ended: call reset() before step().")
+            ended = f"The episode of task {self.task_id!r} has ended" if self.task_id else "There is no episode yet"
+            raise ResetNeeded(f"{ended}: call reset() before step().")
         turn = self._checked(self.take_action(action), "take_action", action)
         self._last_turn, self._running = turn, not turn.terminated
         info = self._info()
@@ -202,7 +203,10 @@ class TextEnv(gymnasium.Env[str, str]):
 
         Raises:
             NotImplementedError: the environment cannot do it; `can_snapshot` tells.
+            gymnasium.error.ResetNeeded: no episode has begun.
         """
+        if self.can_snapshot and not self.task_id:
+            raise ResetNeeded("There is no episode yet: call reset() before snapshot().")
         random_state = self.np_random.bit_generator.state
         return Snapshot(self.task_id, self._task, self._last_turn, self._running, self.save_state(), random_state)
 

@@ -30,6 +30,11 @@ class EnvRecord:
 
 
 ENVIRONMENTS: dict[str, EnvRecord] = {}
+LACKED = {
+    "expert": "has no expert, which policy=expert, warmstart.source=expert and estimator-bias ask",
+    "split": "has no splits: leave evaluation.split at null",
+}
+"""What is said of an environment that does not take these options, which commands give unasked."""
 
 
 def option_defaults(id: str) -> dict[str, Any]:
@@ -69,6 +74,8 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         known = [*parameters, "max_episode_steps"]
         for name in options.keys() - set(known):
+            if name in LACKED:
+                raise ValueError(f"{id} {LACKED[name]}. One of your own has it by an option {name}.")
             raise ValueError(unknown_name(f"option of {id}", name, known))
     kinds: dict[str, Any] = {name: parameter.annotation for name, parameter in parameters.items()}
     kinds["max_episode_steps"] = int | None

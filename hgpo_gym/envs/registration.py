@@ -134,6 +134,12 @@ register(
     max_episode_steps=30,
     description="A single-player game of textarena (env.game); needs the extra textarena.",
 )
+register(
+    "hgpo_gym/AskExpert-v0",
+    "hgpo_gym.envs.ask_expert:AskExpertEnv",
+    max_episode_steps=50,
+    description="Another environment (env.of) with one more action, which its expert answers: when to ask for help.",
+)
 
 # Played on a server, hence not in the table: gymnasium.make("hgpo_gym/Remote-v0", url=..., env="hgpo_gym/ALFWorld-v0").
 gymnasium.register(

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
-from gymnasium.error import ResetNeeded
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -35,7 +35,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         workers: worker processes; 0 runs everything in this one.
         contain_failures: a sub-environment that raises an error (twice: it is made anew and asked once more), or whose
             worker dies or hangs twice, ends its own episode and no other: truncated, with reward 0, its info's
-            `failure` in words, and the error in `failures`. Otherwise the error is raised.
+            `failure` in words, and the error in `failures`. Without it that episode ends too, and the error is raised.
         worker_timeout: seconds that a reset or a step may take in a worker before it counts as hung; a worker that has
             several to do gets as many times that. None: as long as it takes.
         options: keyword options of the environment, `max_episode_steps` included.
@@ -116,8 +116,9 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
                 groups only, in which case the other two have an entry for each of these.
 
         Raises:
-            ValueError: an unknown option or task, a wrong number of tasks, a mask that splits a group, or one while
-                sub-environments are stepping, whose results would be lost.
+            ValueError: an unknown option or task, a wrong number of tasks, a mask of another length or that splits a
+                group, or one while sub-environments are stepping, whose results would be lost.
+            ClosedEnvironmentError: it was closed.
         """
         super().reset(seed=seed)
         options = options or {}
@@ -172,8 +173,10 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
                 raise ValueError(unknown_name("task_id", task_id, self.task_ids))
 
     def _begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening]:
+        self._check_open("begin an episode")
         openings: dict[int, Opening] = {}
-        for row, opening in self._members.begin(starts).items():
+        answers = self._members.begin(starts)
+        for row, opening in answers.items():
             self.starts[row] = starts[row]
             self.failures.pop(row, None)
             if isinstance(opening, Exception):
@@ -185,16 +188,26 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
             last = steps[-1] if steps else reset
             self._observations[row], self._env_infos[row] = last[0], last[-1]
             self._terminations[row] = self._truncations[row] = False
+        self._raise_first(answers)
         return openings
 
     def _fail(self, row: int, error: Exception) -> StepResult:
-        """End the episode of a sub-environment that has failed; raises the error unless failures are contained."""
-        if not self._contain_failures:
-            raise error
-        self.failures[row] = error
+        """End the episode of a sub-environment that has failed."""
+        if self._contain_failures:
+            self.failures[row] = error
         self._env_infos[row] = {**self._env_infos[row], "failure": f"{type(error).__name__}: {error}"}
         self._terminations[row], self._truncations[row] = False, True
         return self._observations[row], 0.0, False, True, self._env_infos[row]
+
+    def _raise_first(self, answers: Mapping[int, object]) -> None:
+        """Raise the first error among the answers, all of which were taken, unless failures are contained."""
+        for answer in answers.values():
+            if isinstance(answer, Exception) and not self._contain_failures:
+                raise answer
+
+    def _check_open(self, what: str) -> None:
+        if self.closed:
+            raise ClosedEnvironmentError(f"{self} was closed, and cannot {what}: make another one.")
 
     def step(
         self, actions: Sequence[str]
@@ -202,7 +215,14 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         """Send one action to each sub-environment; what is sent to one that has ended is ignored.
 
         Returns observations, rewards float64[num_envs], terminations and truncations bool[num_envs], infos.
+
+        Raises:
+            ValueError: a wrong number of actions.
+            ResetNeeded: no episode has begun.
+            TypeError, ClosedEnvironmentError: see `send`.
         """
+        if not self.starts:
+            raise ResetNeeded("There is no episode yet: call reset() before step().")
         if len(actions) != self.num_envs:
             raise ValueError(f"{len(actions)} actions for {self.num_envs} sub-environments.")
         rewards = np.zeros(self.num_envs)
@@ -223,9 +243,16 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         Raises:
             ResetNeeded: the episode of a row has ended.
             ValueError: the result of the row's last action was not received yet.
+            TypeError: an action is not a string; none was sent.
+            ClosedEnvironmentError: it was closed.
         """
+        self._check_open("take a step")
         active = self.active
-        for row in actions:
+        for row, action in actions.items():
+            if not isinstance(action, str):
+                raise TypeError(
+                    f"An action is a string; sub-environment {row} was sent {type(action).__name__} {action!r}."
+                )
             if not active[row]:
                 raise ResetNeeded(f"The episode of sub-environment {row} has ended: call reset() before send().")
             if row in self.stepping:
@@ -247,6 +274,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
             observation, _, terminated, truncated, info = results[row]
             self._observations[row], self._env_infos[row] = observation, info
             self._terminations[row], self._truncations[row] = terminated, truncated
+        self._raise_first(answers)
         return results
 
     def close_extras(self, **kwargs: Any) -> None:  # noqa: ARG002 - Gymnasium's signature
@@ -255,6 +283,8 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
     def _groups_to_reset(self, mask: np.ndarray | None) -> list[int]:
         if mask is None:
             return list(range(self.num_tasks))
+        if np.shape(mask) != (self.num_envs,):
+            raise ValueError(f"options['reset_mask'] has the shape {np.shape(mask)}: it is bool[{self.num_envs}].")
         by_group = np.asarray(mask, dtype=np.bool_).reshape(self.num_tasks, self.group_size)
         if (by_group.any(axis=1) != by_group.all(axis=1)).any():
             raise ValueError("options['reset_mask'] splits a group: its members start together.")
