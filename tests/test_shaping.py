@@ -9,6 +9,7 @@ from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
+from hgpo_gym.trainers.rollouts import saved
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.shaping import SHAPERS, register_shaping, shape
 from hgpo_gym.trainers.rollouts.shaping.overlong import overlong_penalty
@@ -82,6 +83,28 @@ def test_costs_come_off_the_reward_where_the_whole_action_matches():
         shape(Choice("cost", {"costs": {"open": 1.0}}), rollout)
     with pytest.raises(ValueError, match=r"shaping.costs: '\(' is no regular expression"):
         shape(Choice("cost", {"costs": {"(": 1.0}}), rollout)
+
+
+def test_milestones_are_paid_at_the_step_that_reaches_them():
+    rollout = play(RandomPolicy())
+    reached = np.arange(len(rollout.steps)) % 3 == 1
+    noted = replace(rollout, batch=replace(rollout.batch, extras={"milestone": reached}))
+    for options, paid in (({}, 10.0), ({"milestone_reward": 0.5}, 0.5)):
+        batch = shape(Choice("milestones", options), noted)
+        np.testing.assert_array_equal(batch.reward - rollout.batch.reward, paid * reached)
+        np.testing.assert_array_equal(batch.penalty, rollout.batch.penalty)
+
+
+def test_a_run_records_the_milestones_that_it_pays_for(tmp_path):
+    sokoban = ["env=sokoban", "env.held_out=levels", "env.levels=20", "model=scorer", "trainer.iterations=1"]
+    sokoban += ["rollout.num_tasks=2", "rollout.group_size=4", "evaluation.every=0"]
+    small_runs.train(tmp_path / "paid", "env.milestones=true", "shaping=milestones", base=sokoban)
+    kept = saved.load(tmp_path / "paid" / "rollouts", 1)
+    paid = kept.batch.reward - kept.environment_reward
+    np.testing.assert_allclose(paid, 10.0 * kept.batch.extras["milestone"])
+    assert paid.any()
+    with pytest.raises(ValueError, match=r"^shaping=milestones: the column 'milestone' is recorded of .* has no 'mil"):
+        small_runs.train(tmp_path / "unnamed", "shaping=milestones", base=sokoban)
 
 
 def test_none_changes_nothing(rollout):

@@ -1,9 +1,9 @@
 """Shaping: from what was played to the rewards that credit assignment sees. Chosen by the config group `shaping`.
 
 A shaping is a function `(Rollout, *, options) -> StepBatch` in which reward and penalty alone may differ from the
-rollout's batch; how episodes went, in reports and evaluations, stays the environment's. To add one: write its file and
-add its line to `SHAPERS`, or, from elsewhere, call `register_shaping` or name it as an entry point of the group
-`hgpo_gym.shapings`.
+rollout's batch; how episodes went, in reports and evaluations, stays the environment's. `advantages.columns.needs`
+marks the columns that a run has to record for it. To add one: write its file and add its line to `SHAPERS`, or, from
+elsewhere, call `register_shaping` or name it as an entry point of the group `hgpo_gym.shapings`.
 """
 
 from dataclasses import fields
@@ -14,6 +14,7 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.registry import Choice, Registry
 from hgpo_gym.trainers.rollouts.rollout import Rollout
 from hgpo_gym.trainers.rollouts.shaping.cost import cost
+from hgpo_gym.trainers.rollouts.shaping.milestones import milestones
 from hgpo_gym.trainers.rollouts.shaping.none import none
 from hgpo_gym.trainers.rollouts.shaping.overlong import overlong
 
@@ -23,6 +24,7 @@ SHAPERS = Registry(
         "none": none,
         "overlong": overlong,
         "cost": cost,
+        "milestones": milestones,
     },
     arguments=1,
     entry_points="hgpo_gym.shapings",
