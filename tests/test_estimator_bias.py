@@ -15,6 +15,7 @@ from hgpo_gym.analysis.estimator_bias.measure import Truth, measure
 from hgpo_gym.analysis.estimator_bias.policies import improved, stages_of_training, uniform_policy
 from hgpo_gym.analysis.estimator_bias.run import BiasSettings, measure_bias
 from hgpo_gym.analysis.estimator_bias.simulate import roll_out
+from hgpo_gym.analysis.report.intervals import student_quantile
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs import TextEnv, Turn
 from hgpo_gym.envs.registration import make
@@ -304,6 +305,21 @@ def test_a_fitted_scale_takes_the_unit_out():
     assert measure(7 * estimates, truth).error > 30 * plain.error
 
 
+def test_where_no_factor_fits_there_is_no_error():
+    """An estimate that mostly points the other way: no factor above 0 gives it the truth's scale."""
+    exact, truth = known_truth(np.random.default_rng(0))
+    errors = measure(-exact, truth, fit_scale=True)
+    assert np.isnan([errors.bias2, errors.variance, errors.error]).all()
+    assert errors.cosine == pytest.approx(-measure(exact, truth, fit_scale=True).cosine)
+
+
+def test_an_interval_of_few_blocks_is_wider():
+    assert [round(student_quantile(blocks), 2) for blocks in (2, 3, 10)] == [12.71, 4.3, 2.26]
+    assert np.isnan(student_quantile(1))
+    exact, truth = known_truth(np.random.default_rng(0))
+    assert measure(exact, truth).blocks == len(np.unique(truth.block))
+
+
 def test_noise_of_the_truth_is_not_taken_for_error():
     generator = np.random.default_rng(3)
     results = []
@@ -568,7 +584,7 @@ def test_environments_with_snapshots_are_measured_by_restarts(tmp_path, capsys, 
     """Every configured estimator has an interval; where no action is listed, a random one is somebody else's guess."""
     found = measured(tmp_path, *overrides, "bias.random_actions=[0.5]")
     assert found.keys() == load_config("estimator-bias", [])["bias"]["estimators"].keys()
-    assert all(0 < errors.error_se < np.inf for label, errors in found.items() if label != "pass_at_k")
+    assert all(0 < errors.cosine_se < np.inf for label, errors in found.items() if label != "pass_at_k")
     assert all(errors.truth_noise > 0 for errors in found.values())
     printed = capsys.readouterr().out
     assert "The true advantages are estimates, with a noise of" in printed

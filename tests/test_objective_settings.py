@@ -87,6 +87,8 @@ def test_bounds_that_the_objective_does_not_read_are_told(tmp_path):
     assert told("ppo", "trainer.clip_low=0.9") == []
     assert told("default", "objective=gspo") == []
     assert told("followed", "objective=bpo", "objective.clip_low=0.9", "trainer.clip_low=0.9") == []
+    (high,) = told("recipe", "recipe=dapo_short", "trainer.clip_high=0.9")
+    assert "trainer.clip_high=0.9 has no effect: objective=ppo_clip has its own, objective.clip_high=0.28." in high
     (low,) = told("gspo", "objective=gspo", "trainer.clip_low=0.9")
     assert "trainer.clip_low=0.9 has no effect: objective=gspo has its own, objective.clip_low=0.0003." in low
     low, high = told("sapo", "objective=sapo", "trainer.clip_low=0.9", "trainer.clip_high=0.3")

@@ -17,7 +17,7 @@ from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, Surrogate
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from tests.objective_updates import ADVANTAGES, COUNT, ONE_LEFT, drawn, update_by
-from tests.small_models import make_policy, one_step_episodes, settings, updated
+from tests.small_models import make_policy, one_step_episodes, settings, updated, weights
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +146,18 @@ def test_a_value_that_a_correction_refuses_is_refused_at_once():
     chosen = settings(importance_correction="token_mask", importance_options={"low": 3, "high": 2})
     with pytest.raises(ValueError, match=r"low=3, high=2: bounds of a ratio"):
         PolicyUpdate(make_policy(), None, chosen, 1.0)
+
+
+def test_a_mini_batch_of_which_every_token_is_dropped_makes_no_step(records):
+    """Adam's momentum would go on without a gradient."""
+    policy = make_policy()
+    objective = Choice("capo", {"learning_rate": 0.01, "tau_fisher": 0.0})
+    update = PolicyUpdate(policy, None, settings(weight_decay=0.1, update_epochs=1), 1.0, objective=objective)
+    before = weights(policy)
+    metrics = update(records, one_step_episodes(COUNT), ADVANTAGES, (0, 0, 0))
+    assert metrics["clip_fraction"] == 1
+    assert metrics["optimizer_steps"] == 0
+    torch.testing.assert_close(weights(policy), before, atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.4])

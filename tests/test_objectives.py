@@ -1,5 +1,7 @@
 """Objectives, corrections and means: by hand, in the limits where they are each other, and answer by answer."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,13 @@ import torch
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.aggregation import Totals, aggregate
 from hgpo_gym.trainers.update.corrections import CORRECTIONS
-from hgpo_gym.trainers.update.objectives import OBJECTIVES, Tokens
+from hgpo_gym.trainers.update.objectives import (
+    OBJECTIVES,
+    Prepared,
+    Surrogate,
+    Tokens,
+    prepared_by,
+)
 from hgpo_gym.trainers.update.objectives.bound import bind_objective
 from hgpo_gym.trainers.update.objectives.terms import kl_k3
 from tests.token_cases import answers_of, choice, gradient_of
@@ -32,6 +40,34 @@ def test_on_the_first_mini_batch_nearly_all_objectives_have_the_same_gradient(na
     torch.testing.assert_close(gradient(near, name, **wide), -near.advantages, atol=1e-3, rtol=0)
 
 
+def test_an_answers_tokens_share_one_ratio_by_gspo_in_float32_too():
+    """Else some of them would be clipped and others not."""
+    generator = torch.Generator().manual_seed(0)
+    start, log_ratios = -3 * torch.rand(8000, generator=generator), 2e-4 * torch.randn(8000, generator=generator)
+    tokens = answers_of((8,) * 1000, (1.0,) * 1000, log_ratios)
+    tokens = tokens._replace(logprobs=start + log_ratios, start=start, advantages=torch.ones(8000))
+    loss = choice("gspo").surrogate(tokens).loss.reshape(1000, 8)
+    assert torch.equal(loss.min(dim=1).values, loss.max(dim=1).values)
+    assert len(loss.unique()) > 100
+
+
+def test_a_pre_pass_gives_columns_by_themselves_or_says_what_is_wrong(monkeypatch):
+    def mine(tokens):
+        return Surrogate(-tokens.extras["doubled"] * tokens.logprobs, tokens.logprobs > 0)
+
+    @prepared_by(lambda rows, _: {"doubled": 1})
+    def wrong(tokens):
+        return mine(tokens)
+
+    monkeypatch.setitem(OBJECTIVES._all, "wrong", wrong)
+    with pytest.raises(ValueError, match="Objective 'wrong': its pre-pass has to give a list with a dictionary of col"):
+        bind_objective(Choice("wrong"))
+    listed = prepared_by(lambda rows, _: [{"doubled": 2 * row.advantages} for row in rows])(mine)
+    monkeypatch.setitem(OBJECTIVES._all, "mine", listed)
+    row = SimpleNamespace(advantages=np.float32(3))
+    assert bind_objective(Choice("mine")).prepare([row, row], None) == Prepared([{"doubled": 6}, {"doubled": 6}])
+
+
 def test_on_the_first_mini_batch_gbpo_pushes_away_from_the_median():
     """A group of returns 0, 0, 0, 10 (signal 0 for the median), and one of 0, 4, 10, whose middle one is the median."""
     target = torch.tensor([0.5, 0.5, 0.5, 0.9, 0.2, 0.5, 0.8])
@@ -40,6 +76,17 @@ def test_on_the_first_mini_batch_gbpo_pushes_away_from_the_median():
     torch.testing.assert_close(gradient(tokens, "gbpo"), expected.double(), atol=1e-12, rtol=0)
     with pytest.raises(ValueError, match="algo=gbpo, or objective=bpo"):
         choice("gbpo").surrogate(tokens._replace(extras={}))
+
+
+def test_rounding_errors_of_engine_and_trainer_do_not_push():
+    """Where |r - target| and |d| have a kink, a difference of 1e-7 would have the gradient of a large one."""
+    rounded = torch.tensor([2e-7, -2e-7, 3e-7, -1e-6, 0, 1e-6, -3e-7])
+    target = torch.tensor([0.5, 0.5, 0.5, 0.9, 0.2, 0.5, 0.8])
+    advantages = (-0.5, -0.5, -0.5, 1.5, -1, -0.1, 1.1)
+    tokens = answers_of((1,) * 7, advantages, rounded, target=target, selected=torch.ones(7))
+    expected = -tokens.advantages.abs() * (target - 0.5).sign()
+    torch.testing.assert_close(gradient(tokens, "gbpo"), expected.double(), atol=1e-5, rtol=0)
+    torch.testing.assert_close(gradient(tokens, "kl_cov"), -tokens.advantages, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +231,8 @@ def test_corrections_by_hand():
         ("kpo", {"measurement_noise": 0}, "measurement_noise=0: must be above 0"),
         ("fiberpo", {"share_positive": 2}, "share_positive=2: a share"),
         ("hapo", {"quantile": 1.5}, "quantile=1.5: a share"),
+        ("hapo", {"clip_high": -1}, "clip_high=-1: choose 0 or more"),
+        ("hapo", {"clip_alpha": -3}, "clip_alpha=-3: below -1 it turns bounds round"),
         ("kl_cov", {"share": 0}, "share=0: a share"),
         ("clip_cov", {"low": 9}, "low=9, high=5.0: bounds of the covariance"),
     ],

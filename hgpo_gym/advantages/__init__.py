@@ -1,4 +1,5 @@
-"""Credit assignment: `estimate(name, batch, **options)`. Needs NumPy alone.
+"""Credit assignment: `estimate(name, batch, **options)`. Computes with NumPy, and loads neither torch nor
+Gymnasium.
 
 An estimator is a pure function `(StepBatch, *, options) -> advantages float64[N]`, or `Advantages` where it has more to
 say. To add one: write its file and add its name to `estimators.py`, or, from elsewhere, call `register_estimator` or
@@ -7,7 +8,7 @@ name it as an entry point of the group `hgpo_gym.estimators`.
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import is_over_the_batch, needed_by, needs, over_the_batch
-from hgpo_gym.advantages.estimators import ESTIMATORS, assign, estimate
+from hgpo_gym.advantages.estimators import ESTIMATORS, assign, estimate, needed_with
 from hgpo_gym.advantages.result import Advantages
 
 register_estimator = ESTIMATORS.register
@@ -21,6 +22,7 @@ __all__ = [
     "estimate",
     "is_over_the_batch",
     "needed_by",
+    "needed_with",
     "needs",
     "over_the_batch",
     "register_estimator",

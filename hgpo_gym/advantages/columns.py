@@ -28,8 +28,8 @@ COLUMNS = {
     "rollout.rewards",
     "switch_tokens": "int64[N], the tokens of the answer up to the end of its <switch>: a prompt with subgoals "
     "(prompt=plan) records it",
-    "tag": "int64[N], what kind of step it is: a prompt form with tags records it",
-    "tag_reward": "float64[N], the reward of the step's tag: a prompt form with tags records it",
+    "tag": "int64[N], what kind of step it is: environments put `tag` in info",
+    "tag_reward": "float64[N], the reward of the step's tag: environments put `tag_reward` in info",
     "tree": "int64[N], of the episode, the tree that it is a leaf of: the sampler `tree` records it",
     "truncated": "bool[N], of the episode, ended by the step limit: rollouts record it",
     "turn_reward": "float64[N], a reward of the turn alone: environments put `turn_reward` in info",

@@ -8,7 +8,8 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs, over_the_batch
-from hgpo_gym.advantages.estimators import NO_OPTIONS, estimate
+from hgpo_gym.advantages.estimators import NO_OPTIONS, assign_base
+from hgpo_gym.advantages.result import Advantages
 from hgpo_gym.advantages.statistics import counting_once, levelled, relative_to_group
 from hgpo_gym.advantages.values import is_last, next_in_episode
 
@@ -23,7 +24,7 @@ def empg(
     k: float = 1.0,
     k_next: float = 1.0,
     bonus: float = 0.05,
-) -> np.ndarray:
+) -> Advantages:
     """EMPG (arXiv:2509.09265): a base estimator's advantages, larger for confident steps than for uncertain ones, plus
     a bonus for steps that lead to confident ones.
 
@@ -41,19 +42,20 @@ def empg(
         k_next: the same in the bonus.
         bonus: its size.
 
-    Returns float64[N]. Raises ValueError on a negative k or k_next, an unknown base, or what the base refuses.
+    Returns the values float64[N], and what the base says beside its own. Raises ValueError on a negative k or k_next,
+    an unknown base, one that gives advantages of tokens, or what the base refuses.
     """
     for name, value in (("k", k), ("k_next", k_next)):
         if value < 0:
             raise ValueError(f"{name}={value}: choose 0 or more.")
-    advantages = estimate(base, batch, **base_options)
+    credit = assign_base(base, base_options, batch, of="empg")
     if not len(batch):
-        return advantages
+        return credit
     whole_batch = np.zeros(len(batch), dtype=np.int64)
     entropy = levelled(batch.column("entropy", "empg").astype(np.float64), whole_batch)
     scaled = (entropy - entropy.min()) / (entropy.max() - entropy.min() + 1e-8)
     confidence = np.exp(-k * scaled)
     ahead = np.where(is_last(batch), 0.0, np.exp(-k_next * next_in_episode(batch, scaled)))
-    modulated = advantages * (confidence / confidence[batch.distinct].mean()) + bonus * ahead
+    modulated = credit.values * (confidence / confidence[batch.distinct].mean()) + bonus * ahead
     centred = partial(relative_to_group, norm="mean_norm", ddof=1)
-    return counting_once(batch, centred, modulated, whole_batch)
+    return credit._replace(values=counting_once(batch, centred, modulated, whole_batch))

@@ -41,9 +41,30 @@ NO_OPTIONS: Mapping[str, Any] = {}
 """The default of options that hold another estimator's: a plain dictionary, so that settings can be written down."""
 
 
+def needed_with(name: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The columns that the estimator needs with these options: its own, and those of the one that it builds on (`base`,
+    with `base_options`). Raises ValueError for an unknown estimator."""
+    own, base = needed_by(ESTIMATORS.find(name)), options.get("base")
+    if not isinstance(base, str):
+        return own
+    return tuple(dict.fromkeys((*own, *needed_with(base, options.get("base_options", NO_OPTIONS)))))
+
+
 def estimate(name: str, batch: StepBatch, **options: Any) -> np.ndarray:
     """The advantage of every step by the estimator `name`, float64[N]: the values of `assign`. Raises as it does."""
     return assign(name, batch, **options).values
+
+
+def assign_base(name: str, options: Mapping[str, Any], batch: StepBatch, *, of: str) -> Advantages:
+    """All that the estimator says which `of` builds on, whose values `of` replaces by its own.
+
+    Raises:
+        ValueError: as `assign`, or it gives advantages of tokens, which stand in place of values.
+    """
+    base = assign(name, batch, **options)
+    if base.tokens is not None:
+        raise ValueError(f"Estimator {of!r}: base={name} gives advantages of tokens, which {of} does not change.")
+    return base
 
 
 def assign(name: str, batch: StepBatch, **options: Any) -> Advantages:

@@ -7,7 +7,8 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import over_the_batch
-from hgpo_gym.advantages.estimators import NO_OPTIONS, estimate
+from hgpo_gym.advantages.estimators import NO_OPTIONS, assign_base
+from hgpo_gym.advantages.result import Advantages
 from hgpo_gym.advantages.statistics import (
     EPSILON,
     episode_returns,
@@ -28,7 +29,7 @@ def progpo(
     base: str = "grpo",
     base_options: Mapping[str, Any] = NO_OPTIONS,
     weight: float = 0.3,
-) -> np.ndarray:
+) -> Advantages:
     """ProGPO (arXiv:2607.22724): in task groups where every episode failed with returns of 0, episodes are compared by
     how much new they saw; everywhere else the base estimator is unchanged.
 
@@ -45,11 +46,12 @@ def progpo(
         base_options: its options.
         weight: of the novelty.
 
-    Returns float64[N]. Raises ValueError on an unknown base or what the base refuses.
+    Returns the values float64[N], and what the base says beside its own. Raises ValueError on an unknown base, one
+    that gives advantages of tokens, or what the base refuses.
     """
-    advantages = estimate(base, batch, **base_options)
+    credit = assign_base(base, base_options, batch, of="progpo")
     if not len(batch):
-        return advantages
+        return credit
     group = batch.group_labels
     not_lost = success(batch) | (np.abs(episode_returns(batch)) > _NO_RETURN)
     lost = np.bincount(group, weights=not_lost) == 0
@@ -60,7 +62,7 @@ def progpo(
         std[group[first]] <= _NO_SPREAD, 0.0, (share - mean[group[first]]) / (std[group[first]] + EPSILON)
     )
     novelty = weight * lost.mean() * relative[batch.trajectory_labels] - batch.penalty
-    return np.where(lost[group], novelty, advantages)
+    return credit._replace(values=np.where(lost[group], novelty, credit.values))
 
 
 def _novelty(batch: StepBatch) -> np.ndarray:

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs
-from hgpo_gym.advantages.estimators import NO_OPTIONS, estimate
+from hgpo_gym.advantages.estimators import NO_OPTIONS, assign_base
 from hgpo_gym.advantages.process import transitions
+from hgpo_gym.advantages.result import Advantages
 from hgpo_gym.advantages.statistics import counting_once, joint_labels, mean_of_group
 
 
@@ -20,7 +19,7 @@ def salt(
     base_options: Mapping[str, Any] = NO_OPTIONS,
     level: int = 0,
     time_aware: bool = False,
-) -> np.ndarray:
+) -> Advantages:
     """SALT (EACL 2026 Findings, arXiv:2510.20022): steps of a task group that took the same action in the same state to
     the same next state share the mean of their advantages. A step that a won and a lost episode share is cleared; one
     that only the lost episode has keeps its blame.
@@ -38,12 +37,14 @@ def salt(
         level: states are equal contexts of this level, see `transitions`.
         time_aware: states hold the number of steps taken as well.
 
-    Returns float64[N]. Raises ValueError on an unknown base, what the base refuses, or a level without keys.
+    Returns the values float64[N], and what the base says beside its own. Raises ValueError on an unknown base, one
+    that gives advantages of tokens, what the base refuses, or a level without keys.
     """
-    own = estimate(base, batch, **base_options)
+    credit = assign_base(base, base_options, batch, of="salt")
+    own = credit.values
     state, successor, _ = transitions(batch, level, time_aware)
     known = successor >= 0
     action = batch.column("action", "salt")
     merged = own.copy()
     merged[known] = counting_once(batch, mean_of_group, own, joint_labels(state, action, successor))[known]
-    return merged
+    return credit._replace(values=merged)

@@ -185,7 +185,7 @@ def sampled_stages(
             raise ValueError(f"No step was probed: raise bias.episodes={settings.episodes}.")
         groups = _Groups(collected, settings)
         won = np.mean([collected.trajectories[episode].won for pool in collected.pool for episode in pool])
-        stages.append(Stage(f"{share:.0%} random", float(won), groups.compare))
+        stages.append(Stage(f"{100 * share:g}% random", float(won), groups.compare))
     return stages
 
 

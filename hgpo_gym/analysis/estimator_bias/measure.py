@@ -8,9 +8,6 @@ from hgpo_gym.advantages.batch import labels
 
 BLOCKS = 10
 """Standard errors are a jackknife over this many blocks of the data."""
-STUDENT = 2.262
-"""Half of a 95 % interval in standard errors, by Student's t with as many degrees of freedom as there are blocks but
-one."""
 CERTAIN = 2.0
 """Where the truth is itself an estimate, its sign counts if it is this many standard errors from 0."""
 NOTHING = 1e-9
@@ -60,19 +57,22 @@ class Errors:
     estimator that always says 0 has bias2 = error = 1 and variance 0.
 
     Attributes:
-        bias2: mean over visits of (E[estimate | history, action] - A)^2.
+        bias2: mean over visits of (E[estimate | history, action] - A)^2, of those that `coverage` counts.
         variance: mean over visits of Var(estimate | history, action); bias2 + variance = error.
         error: mean of (estimate - A)^2.
-        bias2_se, error_se, cosine_se: standard errors, the signal's own noise included; a 95 % interval is `STUDENT` of
-            them to either side.
+        bias2_se, error_se, cosine_se: standard errors, the signal's own noise included; a 95 % interval is
+            `student_quantile(blocks)` of them to either side.
+        blocks: of data that are independent of each other, which the standard errors come from.
         signal: mean of A^2.
         truth_noise: the mean variance of the true advantages as they were estimated, 0 where they are exact; in units
             of `signal` like the others. It is taken out of all of them.
         sign_agreement: the share of steps at which estimate and A have the same sign, where A has one. 0 counts half.
         cosine: E[estimate * A] / sqrt(E[estimate^2] E[A^2]), which no common factor of the estimates changes.
         coverage: the share of steps that bias2 is measured on: their history and action occur in two groups or more.
+            Rare ones are mostly further off, so that below 1 bias2 is too low.
 
-    NaN where the true advantages are all 0, or lost in the noise of their own estimates.
+    NaN where the true advantages are all 0, or lost in the noise of their own estimates; bias2, variance and error also
+    where no factor above 0 could be fitted.
     """
 
     bias2: float
@@ -86,6 +86,7 @@ class Errors:
     sign_agreement: float
     cosine: float
     coverage: float
+    blocks: int
 
 
 def measure(estimates: np.ndarray, truth: Truth, *, fit_scale: bool = False) -> Errors:
@@ -100,7 +101,7 @@ def measure(estimates: np.ndarray, truth: Truth, *, fit_scale: bool = False) -> 
     advantage = truth.advantage
     signal = truth.signal
     agreement = float((estimates * advantage).mean())
-    scaled = estimates * (signal / agreement) if fit_scale and agreement > 0 else estimates
+    scaled = estimates * _factor(agreement, signal) if fit_scale else estimates
     deviation = scaled - advantage
     squares = deviation**2 - truth.variance
     noise_square = float((truth.noise**2).mean())
@@ -122,7 +123,13 @@ def measure(estimates: np.ndarray, truth: Truth, *, fit_scale: bool = False) -> 
         sign_agreement=_sign_agreement(estimates, truth),
         cosine=moments.without(None).cosine,
         coverage=products.coverage,
+        blocks=len(left_out),
     )
+
+
+def _factor(agreement: float, signal: float) -> float:
+    """What estimates are multiplied by to have the truth's scale; NaN for those that do not even have its direction."""
+    return signal / agreement if agreement > 0 else float("nan")
 
 
 @dataclass(frozen=True)
@@ -150,7 +157,7 @@ class _Mean:
 
     def error(self, fit_scale: bool) -> float:
         """In units of the signal."""
-        scale = self.signal / self.agreement if fit_scale and self.agreement > 0 else 1.0
+        scale = _factor(self.agreement, self.signal) if fit_scale else 1.0
         return (scale**2 * self.square - 2 * scale * self.agreement) / self.unit + 1
 
 

@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -12,11 +13,15 @@ from rich.console import Console
 from rich.table import Table
 
 from hgpo_gym.analysis.estimator_bias.comparison import Stage
-from hgpo_gym.analysis.estimator_bias.measure import STUDENT, Errors
+from hgpo_gym.analysis.estimator_bias.measure import Errors
+from hgpo_gym.analysis.report.intervals import student_quantile
 
 SMALLEST = 1e-2
 """What is drawn for less: a squared bias is measured without its noise, and scatters around 0 where there is none."""
 
+COVERED = 0.99
+"""The share of steps that a squared bias is measured on, below which it is said."""
+UNKNOWN = "-"
 MARKERS = ".sxv^"
 """Ten colours each."""
 
@@ -49,7 +54,7 @@ def show(
     for stage in stages:
         table = Table(
             title=f"{stage.name}, success {stage.success:.0%}, groups of {shown}",
-            caption=_caption(stage, sizes[-1] if shown != sizes[-1] else None, _noise(findings, stage, shown)),
+            caption=_caption(stage, sizes[-1] if shown != sizes[-1] else None, _first(findings, stage, shown)),
             caption_justify="left",
             box=SIMPLE_HEAD,
             pad_edge=False,
@@ -66,39 +71,47 @@ def show(
         labels = dict.fromkeys(label for label, _ in overall)
         for label in sorted(labels, key=lambda label: -overall[label, shown].cosine):
             errors = overall[label, shown]
+            half = student_quantile(errors.blocks)
             table.add_row(
                 label + "*" * (label in without_unit),
                 _number(errors.bias2),
                 _number(errors.variance),
-                f"{_number(errors.error)} ± {_number(STUDENT * errors.error_se)}",
-                f"{errors.sign_agreement:.0%}",
-                f"{errors.cosine:.3f} ± {STUDENT * errors.cosine_se:.3f}",
+                f"{_number(errors.error)} ± {_number(half * errors.error_se)}",
+                f"{errors.sign_agreement:.0%}" if isfinite(errors.sign_agreement) else UNKNOWN,
+                f"{errors.cosine:.3f} ± {half * errors.cosine_se:.3f}",
                 *[_number(overall[label, sizes[-1]].bias2)] * (shown != sizes[-1]),
             )
         console.print(table)
 
 
 def _number(value: float) -> str:
+    if not isfinite(value):
+        return UNKNOWN
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
 
 
-def _noise(findings: Sequence[Finding], stage: Stage, group_size: int) -> float:
-    """Of the true advantages as they were estimated, in units of the signal."""
+def _first(findings: Sequence[Finding], stage: Stage, group_size: int) -> Errors:
+    """Those of any estimator, for what they have in common."""
     return next(
-        found.errors.truth_noise
+        found.errors
         for found in findings
         if (found.stage, found.group_size, found.steps) == (stage.name, group_size, "all")
     )
 
 
-def _caption(stage: Stage, largest: int | None, noise: float) -> str:
+def _caption(stage: Stage, largest: int | None, errors: Errors) -> str:
     words = [
         "In units of the mean squared advantage; sorted by cosine. ±: 95 % intervals.",
         "* has no unit: a factor was fitted first, so that the error is 1 / cosine² - 1.",
     ]
     if largest:
         words.append(f"in {largest}s: bias² in groups of {largest}.")
-    if noise:
+    if errors.coverage < COVERED:
+        words.append(
+            f"bias² and variance: of the {errors.coverage:.0%} of steps whose history and action other groups have "
+            "too; rare ones are further off. bias.episodes raises it."
+        )
+    if noise := errors.truth_noise:
         words.append(f"The true advantages are estimates, with a noise of {_number(noise)}, which is taken out.")
     if stage.context_bias:
         levels = ", ".join(f"{bias:.2f}" for bias in stage.context_bias)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.advantages.columns import needed_by
@@ -27,17 +27,25 @@ TRUE_BASELINE = "true_baseline"
 """The label of G_t - V(h_t) with the exact V: what no other baseline can better."""
 
 
+def _each_once(values: list[Any]) -> list[Any]:
+    if len(set(values)) < len(values):
+        raise ValueError(f"{values} has a value twice: name each once.")
+    return values
+
+
 class BiasSettings(Section):
     """See `configs/estimator-bias.yaml`."""
 
     estimators: dict[str, dict[str, Any]]
     gamma: Annotated[float, Field(ge=0, le=1)]
     norm: Literal["mean_std_norm", "mean_norm"]
-    group_sizes: Annotated[list[Annotated[int, Field(ge=2)]], Field(min_length=1)]
+    group_sizes: Annotated[list[Annotated[int, Field(ge=2)]], Field(min_length=1), AfterValidator(_each_once)]
     tasks: PositiveInt
     episodes: Annotated[int, Field(ge=2)]
-    improvements: Annotated[list[NonNegativeInt], Field(min_length=1)]
-    random_actions: Annotated[list[Annotated[float, Field(ge=0, le=1)]], Field(min_length=1)]
+    improvements: Annotated[list[NonNegativeInt], Field(min_length=1), AfterValidator(_each_once)]
+    random_actions: Annotated[
+        list[Annotated[float, Field(ge=0, le=1)]], Field(min_length=1), AfterValidator(_each_once)
+    ]
     probes: PositiveInt
     continuations: Annotated[int, Field(ge=2)]
     groups: Annotated[int, Field(ge=2)] | None

@@ -181,6 +181,8 @@ class PolicyUpdate:
         norm = self.weights.clip_gradients(self.settings.max_grad_norm)
         if not torch.isfinite(norm):
             raise NonFiniteError(f"The gradient norm is {norm.item()} in {where}.")
+        if not any(row.kept.any() for row in mini_batch):
+            return  # the objective has dropped every token
         rate = self.schedule.get_last_lr()[0]
         self.optimizer.step()
         self.schedule.step()

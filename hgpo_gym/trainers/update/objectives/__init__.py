@@ -15,6 +15,7 @@ from hgpo_gym.trainers.update.objectives.terms import (
     by_sign,
     check_clip,
     clipped,
+    distance,
     log_ratio,
     position,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "by_sign",
     "check_clip",
     "clipped",
+    "distance",
     "log_ratio",
     "needs_old",
     "position",

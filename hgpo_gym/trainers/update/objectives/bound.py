@@ -1,8 +1,8 @@
 """A chosen objective, ready to be called."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -53,10 +53,29 @@ def bind_objective(choice: Choice, extras: Collection[str] | None = None) -> Obj
         objective = Objective(partial(function, **options), aggregation, needs_old, None, ())
     else:
         own, theirs = preparation.split(options)
-        prepare = partial(preparation.function, **theirs)
+        prepare = partial(_prepared, name, preparation.function, theirs)
         objective = Objective(partial(function, **own), aggregation, needs_old, prepare, preparation.reads)
     _try(objective, extras)
     return objective
+
+
+def _prepared(
+    name: str, function: Callable[..., Any], options: Mapping[str, Any], rows: Sequence[Row], generator: Any
+) -> Prepared:
+    """What the pre-pass of an objective gives, a list of columns by itself wrapped.
+
+    Raises:
+        ValueError: it is no dictionary of columns a row.
+    """
+    given = function(rows, generator, **options)
+    prepared = given if isinstance(given, Prepared) else Prepared(given)
+    columns = prepared.columns
+    if not (isinstance(columns, list) and len(columns) == len(rows) and all(isinstance(row, dict) for row in columns)):
+        raise ValueError(
+            f"Objective {name!r}: its pre-pass has to give a list with a dictionary of columns for each of "
+            f"{len(rows)} rows, or Prepared(columns, metrics) with metrics beside it; it gives {given!r:.200}."
+        )
+    return prepared
 
 
 def _try(objective: Objective, names: Collection[str] | None) -> None:

@@ -1,6 +1,6 @@
 """A target for the ratio in place of a clip."""
 
-from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, by_sign, check_clip, log_ratio
+from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, by_sign, check_clip, distance, log_ratio
 
 
 def bpo(tokens: Tokens, *, clip_low: float = 0.3, clip_high: float = 0.3) -> Surrogate:
@@ -14,4 +14,4 @@ def bpo(tokens: Tokens, *, clip_low: float = 0.3, clip_high: float = 0.3) -> Sur
     target = by_sign(tokens.advantages, 1 + clip_high, 1 - clip_low)
     ratio = log_ratio(tokens.logprobs, tokens.start).exp()
     acted = (ratio - target) * (target - 1) > 0
-    return Surrogate(tokens.advantages.abs() * (ratio - target).abs(), acted)
+    return Surrogate(tokens.advantages.abs() * distance(ratio - target), acted)

@@ -1,6 +1,6 @@
 """A target for the ratio that the estimator gives."""
 
-from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, check_clip, log_ratio
+from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, check_clip, distance, log_ratio
 
 
 def gbpo(tokens: Tokens, *, clip_low: float = 0.3, clip_high: float = 0.3) -> Surrogate:
@@ -24,4 +24,4 @@ def gbpo(tokens: Tokens, *, clip_low: float = 0.3, clip_high: float = 0.3) -> Su
     target = 1 + (clip_high - clip_low) / 2 + (clip_high + clip_low) * (signal - 0.5)
     ratio = log_ratio(tokens.logprobs, tokens.start).exp()
     acted = (ratio - target) * (target - 1) > 0
-    return Surrogate(tokens.advantages.abs() * (ratio - target).abs(), acted)
+    return Surrogate(tokens.advantages.abs() * distance(ratio - target), acted)

@@ -14,4 +14,4 @@ def gspo(tokens: Tokens, *, clip_low: float = 3e-4, clip_high: float = 4e-4) -> 
     """
     logprobs = tokens.logprobs
     mean = answer_mean(log_ratio(logprobs, tokens.start).detach(), tokens.record)
-    return clipped((mean + logprobs - logprobs.detach()).exp(), tokens.advantages, clip_low, clip_high)
+    return clipped((mean + (logprobs - logprobs.detach())).exp(), tokens.advantages, clip_low, clip_high)

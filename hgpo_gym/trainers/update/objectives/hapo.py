@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from hgpo_gym.trainers.update.objectives import Prepared, Surrogate, Tokens, clipped, log_ratio, prepared_by
+from hgpo_gym.trainers.update.objectives import (
+    Prepared,
+    Surrogate,
+    Tokens,
+    check_clip,
+    clipped,
+    log_ratio,
+    prepared_by,
+)
 
 if TYPE_CHECKING:
     from hgpo_gym.trainers.update.rows import Row
@@ -65,6 +73,9 @@ def hapo(
 
     h is a token's entropy before the update on a scale of -1 to 1. Acts where the clip or the cap is taken.
     """
+    check_clip(clip_low, clip_high)  # which are one a token below
+    if clip_alpha < -1:
+        raise ValueError(f"clip_alpha={clip_alpha}: below -1 it turns bounds round; 0 makes them alike.")
     scale = tokens.extras["entropy_scale"]
     high = scale > 0
     low_bound = torch.where(high, clip_low, clip_low * (1 - clip_alpha * scale)).to(scale.dtype)

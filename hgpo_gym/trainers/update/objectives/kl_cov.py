@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hgpo_gym.trainers.update.objectives import Prepared, Surrogate, Tokens, log_ratio, prepared_by
+from hgpo_gym.trainers.update.objectives import Prepared, Surrogate, Tokens, distance, log_ratio, prepared_by
 from hgpo_gym.trainers.update.objectives.covariance import count_of, covariances, selected
 
 if TYPE_CHECKING:
@@ -30,4 +30,4 @@ def kl_cov(tokens: Tokens, *, coef: float = 1.0) -> Surrogate:
         raise ValueError(f"coef={coef}: choose 0 or more.")
     difference = log_ratio(tokens.logprobs, tokens.start)
     chosen = tokens.extras["selected"] > 0
-    return Surrogate(-tokens.advantages * difference.exp() + coef * difference.abs() * chosen, chosen)
+    return Surrogate(-tokens.advantages * difference.exp() + coef * distance(difference) * chosen, chosen)

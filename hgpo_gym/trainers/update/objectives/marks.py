@@ -60,7 +60,8 @@ def prepared_by(prepare: Callable[..., Prepared], reads: Sequence[str] = ()) -> 
     Rows are shuffled one by one and may be cut up anyhow, so this is the one place for statistics that cross answers.
 
     Args:
-        prepare: `(rows, generator, *, options) -> Prepared`; its columns reach `Tokens.extras`. Rows have
+        prepare: `(rows, generator, *, options) -> Prepared`, or a list of its columns alone; they reach
+            `Tokens.extras`. Rows have
             `advantages`, `behaviour`, `old` and, under `before`, what `reads` names, all float32[C] by the weights
             before the update. A column `kept` of 0 and 1 takes tokens out of all means. Its options are options of the
             objective; a name that both have goes to both.

@@ -9,11 +9,19 @@ if TYPE_CHECKING:
 
 LARGEST_LOG_RATIO = 20.0
 LARGEST_KL = 10.0
+ROUNDING = 1e-5
+"""Engine and trainer with the same weights differ by less in float32."""
 
 
 def log_ratio(logprobs: "Tensor", start: "Tensor") -> "Tensor":
     """float[T]: log of the probability ratio, cut at 20 either way, beyond which it has no gradient."""
     return (logprobs - start).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+
+
+def distance(values: "Tensor") -> "Tensor":
+    """float[T]: |values|. Closer to 0 than a rounding error it has no gradient, as at 0: else that error's sign would
+    push with full strength, another way each time that a mini-batch is cut up otherwise."""
+    return values.where(values.abs() > ROUNDING, values.detach()).abs()
 
 
 def kl_k3(logprobs: "Tensor", reference: "Tensor") -> "Tensor":
