@@ -11,7 +11,7 @@ import torch
 
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.checkpoint import Checkpoints
+from hgpo_gym.trainers.checkpoint import Checkpoints, UnsoundError
 from hgpo_gym.trainers.export import export
 from hgpo_gym.trainers.learners.base import Saving
 from hgpo_gym.trainers.policies.huggingface import load_model
@@ -245,6 +245,18 @@ def test_export_takes_the_iteration_that_is_asked_for_and_overwrites_nothing(run
         export(run / "whole", tmp_path / "other", iteration=7)
     with pytest.raises(FileNotFoundError, match=r"No run in .*: expected .*config\.yaml"):
         export(tmp_path, tmp_path / "other")
+
+
+def test_a_damaged_checkpoint_is_not_exported_be_it_the_newest(run, tmp_path):
+    shutil.copytree(run / "whole", tmp_path / "run")
+    adapter = tmp_path / "run" / "checkpoints" / "iteration_0002" / "model" / "adapter_model.safetensors"
+    with adapter.open("r+b") as file:
+        file.seek(-100, 2)
+        file.write(bytes(100))
+    for iteration in (None, 2):
+        with pytest.raises(UnsoundError, match=r"iteration_0002 is not sound: model/adapter_model\.safetensors"):
+            export(tmp_path / "run", tmp_path / "plain", iteration=iteration)
+    assert not (tmp_path / "plain").exists()
 
 
 def test_an_adapter_whose_base_is_gone_names_it(base, tmp_path):

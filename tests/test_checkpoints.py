@@ -316,6 +316,14 @@ def test_a_run_that_was_on_a_gpu_goes_on_without_one(tmp_path, whole):
     assert numbers(tmp_path) == numbers(whole)
 
 
+def test_a_critic_that_was_on_a_gpu_goes_on_without_one(tmp_path):
+    train(tmp_path / "whole", "algo=gae")
+    with tensors_said_to_be_on_a_gpu():
+        train(tmp_path / "moved", "algo=gae", "trainer.iterations=2")
+    train(tmp_path / "moved", "algo=gae", "resume=must")
+    assert numbers(tmp_path / "moved") == numbers(tmp_path / "whole")
+
+
 def test_global_random_states_change_nothing_not_even_with_dropout(tmp_path, monkeypatch):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     made = load_run(["warmstart.source=none", "tiny.hidden_size=32", "tiny.heads=2"])

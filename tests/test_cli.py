@@ -31,6 +31,9 @@ def test_envs_lists_every_id_with_a_line(capsys):
     assert "hgpo_gym/SignpostMaze-v0" in out
 
 
+PLANNED = ["team=planner_actor", "team.plans=[red,blue]"]
+
+
 @pytest.mark.parametrize("command", ["train", "compare", "eval", "warmstart", "estimator-bias", "play"])
 def test_help_names_the_choices_and_shows_an_example(command, capsys):
     status, out, _ = run(capsys, command, "--help")
@@ -82,6 +85,8 @@ def test_the_version_is_said(capsys):
         (["train", "launcher=submitit"], "launcher=...: it is for hgpo-gym compare and league alone."),
         (["compare", "league=mazes"], "league=...: it is for hgpo-gym league alone."),
         (["train", "a=b=c"], "Cannot read 'a=b=c': write key=value, without spaces round the =, and lists in quotes"),
+        (["train", "prompt.first={observation}"], """texts with signs in quotes of their own: 'prompt.first="{"""),
+        (["eval", "policy=expert", "env=taxi"], "hgpo_gym/Taxi-v0 has no expert, which policy=expert,"),
         (["train", "model", "=", "tabular"], "Cannot read 'model': write key=value, without spaces round the ="),
         (["train", "--algo", "hgpo"], "There is no --algo. Settings are written key=value, without dashes"),
         (["train", "algo=grpo,hgpo"], "algo takes one. hgpo-gym compare 'algos=[grpo,hgpo]' trains with several."),
@@ -108,6 +113,25 @@ def test_the_version_is_said(capsys):
         (["estimator-bias", "+bias.estimators.mine={gamma: 1}"], "bias.estimators.mine needs estimator="),
         (["estimator-bias", "bias.group_sizes=[1,8]"], "bias.group_sizes[0]=1: must be at least 2"),
         (["estimator-bias", "bias.norm=std"], "Unknown bias.norm 'std'"),
+        (["estimator-bias", "bias.random_actions=[0.2,0.2]"], "[0.2, 0.2] has a value twice"),
+        (["estimator-bias", "team=planner_actor"], "team: estimator-bias does not read it."),
+        (["eval", "model=tabular", "iteration=best"], "iteration=best: of which run? Name it by run=."),
+        (
+            ["eval", "policy=expert", *PLANNED],
+            "The environment's expert acts and says nothing else: the role 'planner'",
+        ),
+        (
+            ["train", "model=scorer", *PLANNED, "team.weights=adapter"],
+            "team.weights=adapter: a scorer has no adapters.",
+        ),
+        (["train", "model=cnn", "env=sokoban", *PLANNED], "team=planner_actor: a cnn reads the map alone"),
+        (
+            ["train", "model=tabular", *PLANNED, "algo=dr_mas", "algo.statistics_of=7"],
+            "algo.statistics_of=7: team=planner_actor has the roles 0 (planner), 1 (actor).",
+        ),
+        (["train", "shaping=overlong", "shaping.buffer=64"], "shaping.buffer=64: choose 1 to 32 tokens"),
+        (["train", "shaping=cost", "shaping.costs={*back:0.1}"], "'*back' is no regular expression"),
+        (["train", "model=tabular", "shaping=milestones"], "after a step, which has no 'milestone'"),
         (["estimator-bias", "memory.window=null"], "memory.window=None: exact values need"),
     ],
 )
@@ -119,6 +143,20 @@ def test_mistakes_are_named_with_a_remedy_and_exit_2(arguments, message, capsys,
     assert message in err
     assert "Traceback" not in err
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        (["engine.constrain=admissible", "warmstart.source=none"], "lists none: set engine.constrain=none."),
+        (["model=tabular"], "set it to admissible, or, where there are none, model=tiny or model=pretrained."),
+        (["engine.constrain=admissible", "model=tabular"], "names none: set model=tiny or model=pretrained."),
+    ],
+)
+def test_free_text_where_actions_are_chosen_is_a_mistake_with_a_remedy(settings, remedy, capsys, tmp_path):
+    status, _, err = run(capsys, "train", "env=secret_word", *settings, f"run_dir={tmp_path / 'run'}")
+    assert status == 2
+    assert remedy in err
 
 
 def test_without_a_command_the_help_is_shown(capsys):

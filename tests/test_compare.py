@@ -205,6 +205,13 @@ def test_an_algorithm_can_compete_with_itself(capsys, tmp_path):
     assert "hgpo K=0 base_group=False" in out
 
 
+def test_an_option_at_its_default_makes_no_other_algorithm(capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        main(["compare", *SMALL, "algos=[gigpo,{name: gigpo, gamma: 0.95}]", f"out={tmp_path / 'twins'}"])
+    assert "gigpo-seed0 and gigpo-gamma_0.95-seed0 would be the same run" in capsys.readouterr().err
+    assert not (tmp_path / "twins").exists()
+
+
 def test_a_number_of_seeds_means_the_first_ones():
     assert seed_list(4) == [0, 1, 2, 3]
     assert seed_list([7, 2]) == [7, 2]

@@ -224,6 +224,14 @@ def test_a_critic_goes_with_samplers_that_look_at_advantages_with_trees_and_with
         assert read_metrics(tmp_path / name)[-1]["value_loss"] > 0
 
 
+@pytest.mark.parametrize("algo", ["salt", "progpo", "empg"])
+def test_an_estimator_that_builds_on_one_with_a_critic_has_it_too(tmp_path, algo):
+    train(tmp_path, f"algo={algo}", "algo.base=gae", "env.sections=1", "trainer.iterations=2")
+    assert read_metrics(tmp_path)[-1]["value_loss"] > 0
+    restarts = small_runs.settings(tmp_path, f"algo={algo}", "algo.base=gae", "sampler=restarts")
+    assert not try_estimator(restarts).targets  # they give the values
+
+
 def test_an_estimator_that_gives_no_targets_gets_no_critic(tmp_path):
     with pytest.raises(
         ValueError, match="Estimator 'vineppo' needs the column 'value', which this batch does not have"

@@ -1,5 +1,6 @@
 """The documentation site: built without a warning, complete, and in need of nothing from elsewhere."""
 
+import fcntl
 import html
 import os
 import re
@@ -24,23 +25,30 @@ from hgpo_gym.analysis.groups_picture import PANELS
 from hgpo_gym.cli.main import COMMANDS, EXAMPLES
 from hgpo_gym.config.choices import FOLDER
 from hgpo_gym.envs.registration import option_defaults
+from hgpo_gym.files import make_whole
 from hgpo_gym.trainers.metric_table import METRICS
 from tests.documents import LAUNCHED, ROOT, check_command, words
 
 CONFIGS = sorted(FOLDER.rglob("*.yaml"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    """The site, as `make docs` builds it: a warning would be an error."""
-    folder = tmp_path_factory.mktemp("site")
+    """The site, as `make docs` builds it: a warning would be an error. Once for all test processes."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
+    with folder.with_name("site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return folder if folder.exists() else make_whole(folder, build)
+
+
+def build(folder):
     subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
         cwd=ROOT,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         check=True,
     )
-    return folder
 
 
 class Loaded(HTMLParser):

@@ -1,10 +1,12 @@
 """Environments that raise errors and hang: their episodes are played again or given up, and the others go on."""
 
+import io
 import json
 import re
 from contextlib import contextmanager
 
 import pytest
+from rich.console import Console
 
 from hgpo_gym.cli.main import main
 from hgpo_gym.envs import TextVectorEnv
@@ -189,6 +191,12 @@ def test_an_evaluation_counts_as_not_won_what_always_fails(tmp_path):
             breaking(tmp_path, groups=4, size=1, sections=2, broken=struck), RandomPolicy(), Sampling(), [0, 1],
             tasks=6, max_failed=0.1,
         )  # fmt: skip
+    with pytest.raises(
+        EpisodesFailedError, match=r"so that 3 of 3 episodes .* are lost; nothing is left\. .*_timeout\)\.$"
+    ):
+        evaluate(
+            breaking(tmp_path, groups=4, size=1, broken="*"), RandomPolicy(), Sampling(), [0], tasks=6, max_failed=1
+        )
 
 
 RUN = [
@@ -236,6 +244,9 @@ def test_a_run_goes_on_past_failures_and_shows_them(tmp_path, capsys):
     lost = sum(failure.given_up for _, phase, path in failures.kept(folder) if phase == "evaluation"
                for failure in failures.read(path))  # fmt: skip
     assert sum(result["failed"] for result in summary["evaluations"]) == lost
+    assert [line["evaluation_failed"] for line in lines if "evaluation_failed" in line] == [
+        result["failed"] for result in summary["evaluations"][1:]
+    ]
     capsys.readouterr()
     main(["inspect", str(tmp_path / "run"), "--failures"])
     shown = capsys.readouterr().out
@@ -248,9 +259,28 @@ def test_a_run_goes_on_past_failures_and_shows_them(tmp_path, capsys):
     assert "failed episodes" in capsys.readouterr().out
 
 
-def test_a_group_that_is_given_up_is_replaced_by_another_task(tmp_path):
+def test_an_evaluation_with_failures_says_so(tmp_path, capsys):
+    """They are losses of the environment, in a number that is called the policy's."""
     task = breaking(tmp_path).unwrapped.task_ids[1]
-    run(tmp_path, f"+env.broken={task}", "rollout.max_failed=0.5", "trainer.iterations=3", "evaluation.tasks=2")
+    said = io.StringIO()
+    settings = [f"+env.folder={tmp_path}", f"+env.broken={task}", "rollout.max_failed=0.5", "evaluation.split=train"]
+    summary = train(tmp_path / "run", *settings, base=RUN, progress=Progress(Console(file=said, width=1000)))
+    lost = [result["failed"] for result in summary["evaluations"]]
+    assert min(lost) > 0
+    assert said.getvalue().count(f"of those that failed each time ({lost[0]}) none counts as won.") == len(lost)
+    main(["health", str(tmp_path / "run")])
+    assert "failed in evaluation" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [[], ["sampler=dynamic", "sampler.after=3"], ["sampler=dynamic", "sampler.rounds=1"]],
+    ids=["in order", "before groups are drawn anew", "no group is drawn anew"],
+)
+def test_a_group_that_is_given_up_is_replaced_by_another_task(tmp_path, sampler):
+    task = breaking(tmp_path).unwrapped.task_ids[1]
+    broken = [f"+env.broken={task}", "rollout.max_failed=0.5"]
+    run(tmp_path, *broken, "trainer.iterations=3", "evaluation.tasks=2", *sampler)
     lines = numbers(tmp_path / "run")
     struck = [line for line in lines if line["failed_episodes"]]
     assert struck

@@ -153,6 +153,25 @@ def test_an_evaluation_that_falls_is_measured_by_what_chance_would_do(tmp_path):
     assert [line["evaluation_fall"] for line in lines] == [fall(evaluations[: i + 1]) for i in range(1, 5)]
 
 
+def test_evaluations_that_differ_by_chance_are_rarely_said_to_have_fallen():
+    """However many there are; a fall that chance does not make is found among many too."""
+    random, warned = np.random.default_rng(0), 0
+    for _ in range(200):
+        flat = [{"success": share, "episodes": 200} for share in random.binomial(200, 0.5, size=41) / 200]
+        warned += "evaluation_fall" in found(*({"evaluation_fall": fall(flat[: i + 1])} for i in range(1, 41)))
+    assert warned <= 10
+    many = [{"evaluation_fall": value} for value in (*[0.0] * 39, 6.0)]
+    assert found(*many)["evaluation_fall"].seen.startswith("fall in evaluation 6 (above 4.3")
+    assert "evaluation_fall" not in found(*many[:39], {"evaluation_fall": 4.0})
+
+
+def test_a_limit_that_chance_sets_is_not_called_half_of_the_best():
+    few = {"first_round_episodes": 8}
+    sign = found(*[{"success": 0.5, **few}] * 6, *[{"success": 0.05, **few}] * 6)["success"]
+    assert sign.limit < 0.25
+    assert re.fullmatch(r"success 5.0% \(below \d+.\d%, half of its best or less\)", sign.seen)
+
+
 def test_a_remedy_says_what_the_setting_is_now_and_whose_it_is():
     sign = found({"kl_behaviour": 3.0})["kl_behaviour"]
     assert "lower trainer.learning_rate (now 0.5) tenfold" in sign.remedy

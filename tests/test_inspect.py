@@ -103,10 +103,11 @@ def test_the_hierarchy_narrows_to_the_steps_with_the_same_history(group):
 
 
 def test_every_estimator_is_asked_as_in_training(group):
-    """The run's own options for its own estimator, the files' for the others, on the whole rollout."""
+    """The run's own options for its own estimator, for the others the files' at the run's discount, on the whole
+    rollout."""
     batch = group.rollout.batch
     np.testing.assert_array_equal(group.advantages["hgpo"], estimate("hgpo", batch, gamma=0.5, norm="mean_norm"))
-    np.testing.assert_array_equal(group.advantages["gigpo"], estimate("gigpo", batch))
+    np.testing.assert_array_equal(group.advantages["gigpo"], estimate("gigpo", batch, gamma=0.5))
     np.testing.assert_array_equal(group.advantages["grpo"], estimate("grpo", batch))
     assert group.options["gigpo"]["step_advantage_weight"] == 1.0
     row = group.row("1.2")
@@ -232,6 +233,11 @@ def test_the_command_lists_the_groups_then_shows_one(run, capsys, tmp_path, pict
     row = group.row("3.2")
     assert f"Did: {group.rollout.actions[row]}" in shown
     assert "[1] You stand at a signpost." in shown
+    with pytest.raises(SystemExit):
+        main(["inspect", str(run), "--iteration", "2", "--task", "1", "--html", str(tmp_path / "no" / "group.html")])
+    out, err = capsys.readouterr()
+    assert "no/group.html: No such file or directory. Name a file in a folder that can be written." in err
+    assert out == ""
     html = page.read_text()
     for values in group.advantages.values():
         advantage = f"{values[row]:+.3f}" if values[row] else "0"

@@ -41,7 +41,7 @@ def test_jobs_that_fail_are_named_and_the_others_go_on(tmp_path):
     some = load_run(SMALL)
     runs = {tmp_path / name: some.changed(run_dir=str(tmp_path / name)) for name in NAMES}
     watched = []
-    with slurm_jobs(cluster="local", parameters={}, folder=tmp_path / "jobs") as submit:
+    with slurm_jobs({"cluster": "local", "parameters": {}}, folder=tmp_path / "jobs") as submit:
         ended = train_all_as_jobs(runs, end_as_told, watched.append, submit=submit, jobs=3)
     failed = {run.name: how for run, how in ended.items()}
     assert set(failed) == {"gone", "raised", "refused"}
@@ -73,6 +73,15 @@ def test_mistakes_are_named_before_anything_is_trained(options, message, capsys,
         main(["compare", *SMALL, *words, "algos=[grpo]", f"out={tmp_path}"])
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("launcher", ["processes", "submitit"])
+def test_settings_of_another_launcher_are_refused(launcher, capsys, tmp_path):
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", *SMALL, f"launcher={launcher}", "+launcher.num_gpus=1", "algos=[grpo]", f"out={tmp_path}"])
+    assert ended.value.code == 2
+    assert "launcher.num_gpus" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*/log.txt"))
 
 
 def test_what_is_missing_is_named(capsys, tmp_path, monkeypatch):

@@ -488,7 +488,7 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path, capsys):
 ALL_RUNS = [
     *("league_headline.csv", "league_alfworld_keys.csv", "league_alfworld_tiny.csv", "league_mazes.csv"),
     *("league_warm.csv", "league_more.csv", "league_discount.csv", "league_statistics.csv"),
-    *("league_methods.csv", "league_parts.csv"),
+    *("league_methods.csv", "league_parts.csv", "league_milestones.csv"),
     *("signpost_maze_language_model_20_seeds.csv", "language_model_discount.csv"),
 ]
 ALL_ENVIRONMENTS = [
@@ -532,7 +532,7 @@ PAGES = [
             *("league_methods.csv", "league_parts.csv", "league_statistics.csv"),
         ],
         [
-            *("alfworld", "alfworld_warm", "webshop", "webshop_products", "webshop_warm", "secret_word_1500"),
+            *("alfworld", "alfworld_warm", "webshop", "webshop_products", "webshop_warm", "secret_word"),
             *("halls", "chance", "plates"),
         ],
     ),
@@ -553,7 +553,7 @@ PAGES = [
             *("league_parts.csv", "league_statistics.csv", "league_silent.csv"),
         ],
         [
-            *("alfworld", "alfworld_warm", "webshop", "webshop_products", "webshop_warm", "secret_word_1500"),
+            *("alfworld", "alfworld_warm", "webshop", "webshop_products", "webshop_warm", "secret_word"),
             *("halls", "chance", "plates", "halls_keep", "chance_keep", "plates_keep"),
             *("halls_mini_batch_64", "halls_keep_no_bonus", "halls_no_bonus"),
             *("webshop_keep", "alfworld_keep", "webshop_mini_batch_64", "webshop_keep_no_bonus"),
@@ -564,7 +564,7 @@ PAGES = [
     (
         "league_statistics.md",
         ["league_headline.csv", "league_mazes.csv", "league_more.csv", "league_statistics.csv"],
-        ["alfworld", "alfworld_warm", "webshop", "secret_word_1500", "halls", "chance", "plates"],
+        ["alfworld", "alfworld_warm", "webshop", "secret_word", "halls", "chance", "plates"],
     ),
     *((page, ALL_RUNS, ALL_ENVIRONMENTS) for page in ("claims.md", *ESTIMATOR_PAGES)),
     (

@@ -12,7 +12,15 @@ from gymnasium.vector import AutoresetMode
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.envs import TextVectorEnv
-from hgpo_gym.memory import ContextWrapper, KeyFunction, Memory, PromptTemplate, hash_text
+from hgpo_gym.memory import (
+    KEY_FUNCTIONS,
+    ContextWrapper,
+    KeyFunction,
+    Memory,
+    PromptTemplate,
+    hash_text,
+    register_key_function,
+)
 from hgpo_gym.memory.readings import READINGS, Reading, strict
 
 
@@ -76,6 +84,19 @@ def test_key_functions_choose_what_is_compared():
     assert level_1("a", ("a",), key="observation+admissible") != level_1("a", ("a", "b"), key="observation+admissible")
     first_word = KeyFunction(lambda observation, _: observation[:1])
     assert level_1("a", (), key=first_word) == keys_of(["home", "tent"], history_length=1, key=first_word)[1, 1]
+
+
+def test_a_key_function_of_ones_own_gets_a_name():
+    words = KeyFunction(lambda observation, _: " ".join(observation.split()))
+    try:
+        register_key_function("words", words)
+        register_key_function("words", words)
+        assert Memory(window=0, history_length=0, key="words").observe("a  b").keys == hash_text("a b")
+        for taken in ("words", "observation"):
+            with pytest.raises(ValueError, match=f"The key function name '{taken}' is taken: choose another"):
+                register_key_function(taken, KeyFunction(lambda observation, _: observation))
+    finally:
+        del KEY_FUNCTIONS["words"]
 
 
 def test_how_far_keys_look_and_what_the_prompt_shows_are_separate():

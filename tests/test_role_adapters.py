@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_run
-from hgpo_gym.trainers.export import export
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.huggingface import load_model
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
@@ -137,8 +137,16 @@ def test_the_reference_of_every_role_is_the_base(team):
     assert abs(np.concatenate(score(policy, records, **SCORING)) - np.concatenate(reference)).max() > 1e-3
 
 
-def test_export_writes_a_model_for_each_role(team, tmp_path):
-    export(team / "whole", tmp_path / "plain")
+def test_a_run_with_adapters_is_not_played_as_if_they_were_shared(team):
+    settings = load_run([*RUN, *TEAM, "team.weights=shared"])
+    with pytest.raises(ValueError, match=r"team.weights=shared: .* has an adapter for each of actor, planner"):
+        settings.model.load(settings, team / "whole" / "checkpoints" / "iteration_0002" / "model")
+
+
+def test_export_writes_a_model_for_each_role(team, tmp_path, capsys):
+    main(["export", str(team / "whole"), "--to", str(tmp_path / "plain")])
+    folders = ", ".join(f"model.path={tmp_path / 'plain' / role}" for role in sorted(ROLES))
+    assert f"{folders} each load a role's model." in capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "plain").iterdir()) == sorted(ROLES)
     policy = trained_team(team / "whole")
     outputs = {}

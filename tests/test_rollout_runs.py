@@ -1,19 +1,23 @@
 """Whole runs with samplers, shapings and teams: they count what they play, and resumed ones have the same numbers."""
 
 import json
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
 import pytest
 
+from hgpo_gym import register
 from hgpo_gym.advantages import estimate
 from hgpo_gym.advantages.statistics import mean_over_copies
+from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
 from hgpo_gym.trainers.rollouts import conversations, saved
 from hgpo_gym.trainers.rollouts.recording import rewards_of
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
 from hgpo_gym.trainers.rollouts.samplers import spread
 from hgpo_gym.trainers.run_directory import read_metrics
-from tests.small_runs import numbers, train
+from hgpo_gym.trainers.warm_start.episodes import IMITATED_ALONE
+from tests.small_runs import SETTINGS, numbers, train
 
 RUNS = {
     "dynamic": ["sampler=dynamic", "sampler.rounds=3", "algo=grpo"],
@@ -132,11 +136,35 @@ def test_what_is_told_of_a_tree_counts_a_step_that_episodes_share_once(tmp_path)
     assert line["advantage_std"] != pytest.approx(credit.std())
 
 
+class Turns(SignpostMazeEnv):
+    """The maze, which says of each step what it was for and what it earned by itself."""
+
+    def take_action(self, action):
+        turn = super().take_action(action)
+        said = {"tag": int(action == "walk on"), "tag_reward": 0.5, "turn_reward": 1}
+        return replace(turn, extras={**turn.extras, **said})
+
+
+register("hgpo_gym_tests/Turns-v0", Turns, max_episode_steps=10, description="for tests")
+
+
+@pytest.mark.parametrize(("algo", "columns"), [("rlvmr", {"tag", "tag_reward"}), ("turn_rewards", {"turn_reward"})])
+def test_what_an_environment_says_of_a_step_is_recorded_for_the_estimator_that_needs_it(tmp_path, algo, columns):
+    once = [f"algo={algo}", "trainer.iterations=1", "checkpoint.rollouts_every=1"]
+    train(tmp_path / "run", *once, "env.id=hgpo_gym_tests/Turns-v0")
+    extras = saved.load(tmp_path / "run" / "rollouts", 1).batch.extras
+    assert columns <= extras.keys()
+    assert all(len(np.unique(extras[name])) == (2 if name == "tag" else 1) for name in columns)
+    with pytest.raises(ValueError, match=f"^algo={algo}: the column '{min(columns)}' is recorded of .* has no '"):
+        train(tmp_path / "none", *once)
+    assert not (tmp_path / "none").exists()
+
+
 def test_a_team_whose_model_has_imitated_one_agent_is_told_so(tmp_path, capsys):
     small = ["model=tiny", "model.layers=1", "model.hidden_size=32", "warmstart.episodes=4", "warmstart.epochs=1"]
     once = [*small, "trainer.iterations=1", "evaluation.every=0", "evaluation.decoding_seeds=1", "algo=dr_mas"]
     team = ["engine.constrain=admissible", *RUNS["planner_actor"]]
-    told = "team=planner_actor: what the model has imitated are the prompts of an agent by itself"
+    told = IMITATED_ALONE.format("planner_actor")
     for name, settings, said in (
         ("alone", ["team=solo"], False),
         ("team", team, True),
@@ -146,10 +174,42 @@ def test_a_team_whose_model_has_imitated_one_agent_is_told_so(tmp_path, capsys):
         assert (told in capsys.readouterr().out) == said
 
 
-@pytest.mark.parametrize("estimator", ["empg", "dvao", "gdpo"])
-def test_a_run_records_what_its_estimator_needs(tmp_path, estimator):
-    train(tmp_path, f"algo={estimator}")
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["algo=empg"],
+        ["algo=dvao"],
+        ["algo=gdpo"],
+        ["algo=salt", "algo.base=dvao"],
+        ["algo=progpo", "algo.base=salt", "+algo.base_options.base=empg"],
+    ],
+    ids=["empg", "dvao", "gdpo", "what one builds on", "what that builds on"],
+)
+def test_a_run_records_what_its_estimator_needs(tmp_path, options):
+    train(tmp_path, *options)
     assert len(read_metrics(tmp_path)) == 4
+
+
+@pytest.mark.parametrize("estimator", ["crbc", "nested_bellman"])
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        ["sampler=tree", "sampler.trees=2", "sampler.leaves=2"],
+        [
+            "sampler=best_plan",
+            "sampler.trials=2",
+            "sampler.executions=2",
+            "team=planner_actor",
+            "team.plans=[red,blue]",
+        ],
+    ],
+    ids=["tree", "best_plan"],
+)
+def test_estimators_that_count_visits_go_with_samplers_whose_episodes_share_steps(tmp_path, estimator, sampler):
+    train(tmp_path, f"algo={estimator}", "env.sections=1", "trainer.iterations=2", *sampler)
+    batch = saved.load(tmp_path / "rollouts", 2).batch
+    assert len(batch.distinct_rows) < len(batch)
+    assert 0 <= read_metrics(tmp_path)[1]["advantage_zero_share"] < 1
 
 
 def test_rewards_of_an_episode():
@@ -163,6 +223,18 @@ def test_the_vector_of_rewards_has_a_row_a_step(tmp_path):
     batch = saved.load(tmp_path / "rollouts", 1).batch
     assert batch.extras["reward_vector"].shape == (len(batch), 2)
     np.testing.assert_array_equal(batch.extras["reward_vector"][:, 1], batch.success)
+
+
+def test_the_share_of_the_step_limit_is_of_the_environments_own_where_none_is_set(tmp_path):
+    base = [setting for setting in SETTINGS if "max_episode_steps" not in setting]
+    lengths = []
+    for place, limit in enumerate(("env.max_episode_steps=null", "~env.max_episode_steps", "env.max_episode_steps=24")):
+        folder = tmp_path / str(place)
+        train(folder, "algo=dvao", limit, "rollout.rewards=[length]", base=base)
+        batches = [saved.load(folder / "rollouts", iteration).batch for iteration in range(1, 5)]
+        lengths.append([batch.extras["reward_vector"].tolist() for batch in batches])
+    assert lengths[0] == lengths[1] == lengths[2]
+    assert any(length != 0 for batch in lengths[0] for (length,) in batch)
 
 
 def test_the_entropy_is_that_of_the_weights_before_the_update(tmp_path):
@@ -181,7 +253,7 @@ def test_the_entropy_is_that_of_the_weights_before_the_update(tmp_path):
 
 
 def test_an_environment_that_does_not_say_what_the_estimator_needs_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"an estimator that needs it: the environment's info has no 'milestone'"):
+    with pytest.raises(ValueError, match=r"^algo=beacon: the column 'milestone' is .* has no 'milestone'"):
         train(tmp_path, "algo=beacon")
 
 

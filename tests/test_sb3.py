@@ -131,6 +131,21 @@ def test_they_are_evaluated_and_compared_as_the_others(capsys, tmp_path):
     assert "has algo=sb3_ppo, not hgpo: leave out algo=" in capsys.readouterr().err
 
 
+def test_without_a_step_limit_of_ones_own_it_is_the_environments(tmp_path):
+    train(tmp_path, *ALGORITHMS["sb3_ppo"], "trainer.iterations=1", "env.max_episode_steps=null")
+    assert read_metrics(tmp_path)[0]["steps"] == 4 * 4 * 24
+
+
+def test_what_is_said_of_other_models_and_not_read_is_told(tmp_path, capsys):
+    own = [*ALGORITHMS["sb3_ppo"], "trainer.iterations=0"]
+    train(tmp_path / "plain", *own)
+    assert "has no effect" not in capsys.readouterr().out
+    train(tmp_path / "told", *own, "model=scorer", "warmstart.source=expert", "rollout.temperature=0.5")
+    said = capsys.readouterr().out.splitlines()
+    assert "warmstart.source=expert has no effect: algo=sb3_ppo begins with a new network of its own." in said
+    assert "rollout.temperature=0.5 has no effect: algo=sb3_ppo explores by options of its own." in said
+
+
 def test_mistakes_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"Unknown option of sb3_ppo 'clip_rnge'\. Did you mean 'clip_range'"):
         Sb3Policy.initial(load_run(["algo=sb3_ppo", "+algo.clip_rnge=0.1"]))

@@ -331,6 +331,7 @@ def test_it_imitates_the_expert_where_it_is_asked_to(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["engine=vllm"], "engine=vllm: a scorer answers by itself; leave out engine=."),
         (["engine.constrain=none"], "engine.constrain=none: a scorer chooses among admissible actions"),
         (["model.wide=1"], "model.wide=1: must be at least 2."),
         (["trainer.precision=bfloat16"], "trainer.precision=bfloat16: a scorer chooses in float32"),

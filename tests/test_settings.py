@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
 from hgpo_gym.cli.main import main
 from hgpo_gym.config import choices
@@ -86,6 +88,26 @@ def test_what_is_composed_follows_files_and_registries_and_is_ones_own(tmp_path,
     for default in (1, 2):
         monkeypatch.setitem(registered, "tests_estimator", lambda batch, depth=default: np.zeros(len(batch)))
         assert load_config("config", ["algo=tests_estimator"])["algo"] == {"name": "tests_estimator", "depth": default}
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [
+            "algo=gigpo",
+            "trainer.learning_rate=1e-3",
+            "algo.gamma=0.5",
+            "run_dir='a ${env_name}: {x}'",
+            "algo.gamma=0.25",
+        ],
+        ["sampler=stages", "sampler.stages=[[6,2],[null,null]]", "rollout.train_tasks=null", "loggers=[wandb]"],
+        ["env.sections=1", "+env.colour=red", "++env.plates=true", "~rollout.workers"],
+    ],
+)
+def test_what_is_composed_is_what_hydra_composes(overrides):
+    with initialize_config_dir(str(choices.FOLDER), version_base="1.3"):
+        expected = OmegaConf.to_container(compose("config", overrides), resolve=True)
+    assert load_config("config", overrides) == expected
 
 
 def test_all_wrong_values_are_named_at_once(defaults):

@@ -10,6 +10,7 @@ from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.memory.keys import link_text
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.policies import RandomPolicy, Response, Sampling
+from hgpo_gym.trainers.policies.base import CannotAnswerError
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.rollout import last_of_turn, merge
@@ -237,6 +238,11 @@ class Silent(Team):
 
     def prompt(self, role, prompt, said):
         return prompt
+
+
+def test_a_role_that_lists_nothing_is_named_where_a_policy_chooses():
+    with pytest.raises(CannotAnswerError, match=r"the role 'planner' lists none: give it some, as team.plans"):
+        play(PlannerActor(), TabularPolicy(Table(100), 0))
 
 
 def test_wrong_teams_are_refused():

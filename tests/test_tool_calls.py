@@ -68,6 +68,7 @@ def test_several_calls_are_answered_in_order_and_are_one_step(episode):
         ("act", "walk on", "not JSON"),
         ("act", '{"action": "walk', "not JSON"),
         ("act", "", "not JSON"),
+        pytest.param("act", "[" * 200_000, "not JSON", id="too deep"),
         ("act", "[1]", "no action that is a string"),
         ("act", "{}", "no action that is a string"),
         ("act", '{"action": 3}', "no action that is a string"),
@@ -101,6 +102,13 @@ def test_a_turn_with_a_call_that_is_not_understood_is_not_valid_whatever_else_it
     episode.begin("red")
     answers(episode, acting("walk on"))
     assert [step.valid for step in episode.steps(episode.turn)] == [True]
+
+
+@pytest.mark.parametrize("call", [None, "act", [], {"id": "call-0", "function": "act"}])
+def test_what_is_no_call_at_all_is_answered_as_a_call_without_a_tool(episode, call):
+    [reply] = answers(episode, {"tool_calls": [call]})
+    assert "Unknown tool 'None'" in reply["content"]
+    assert [(step.reward, step.valid) for step in episode.steps(episode.turn)] == [(0, False)]
 
 
 def test_arguments_that_a_client_has_read_already(episode):

@@ -103,6 +103,14 @@ def test_a_run_directory_is_not_overwritten_and_settings_are_compared(tmp_path):
         open_run(settings(tmp_path, "resume=auto", "trainer.learning_rate=0.5"))
     with pytest.raises(FileNotFoundError, match="resume=must"):
         open_run(settings(tmp_path / "none", "resume=must"))
+    # null is the objective's own, token_mean of ppo_clip.
+    open_run(settings(tmp_path, "resume=auto", "trainer.loss_aggregation=token_mean"))
+    with pytest.raises(ValueError, match=r"trainer.loss_aggregation: 'token_mean' there, 'sequence_mean' now"):
+        open_run(settings(tmp_path, "resume=auto", "trainer.loss_aggregation=sequence_mean"))
+    config = tmp_path / "config.yaml"
+    config.write_text(config.read_text().replace("name: ppo_clip", "name: of_a_plugin"))
+    with pytest.raises(ValueError, match=r"objective.name: 'of_a_plugin' there, 'ppo_clip' now"):
+        open_run(settings(tmp_path, "resume=auto"))
     assert read_config(tmp_path)["trainer"]["iterations"] == 1
     assert json.loads((tmp_path / "summary.json").read_text())["iterations"] == 1
 

@@ -76,10 +76,20 @@ def test_an_exported_model_is_trained_and_evaluated_as_it_is(capsys, tmp_path):
 
 def test_the_command_warmstart_lets_a_given_model_imitate(capsys):
     assert run(capsys, "warmstart", *TINY, "out=first")[0] == 0
+    status, _, err = run(capsys, "warmstart", *TINY, "out=first")
+    assert (status, "out=first is not empty" in err) == (2, True), "what is there would be read as the model's"
     status, out, _ = run(capsys, "warmstart", *TINY, "model.path=first", "out=second")
     assert status == 0
     assert "Warm start: " in out
     assert "hgpo-gym train model.path=second\n" in out
+
+
+def test_a_model_is_not_said_to_be_saved_where_there_is_a_file(capsys, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    status, out, err = run(capsys, "warmstart", *TINY, f"out={tmp_path / 'file'}")
+    assert (status, out) == (2, "")
+    assert "is a file: name a folder for the model." in err
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_imitated_choices_are_those_among_admissible_answers(tmp_path):

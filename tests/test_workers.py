@@ -171,9 +171,14 @@ def test_after_an_error_in_one_worker_the_others_answers_are_their_own():
     env.close()
 
 
-def test_an_error_inside_a_worker_reaches_the_caller():
-    env = TextVectorEnv(MAZE, num_tasks=1, workers=1)
-    env.reset()
-    with pytest.raises(TypeError, match="An action is a string"):
-        env.step([None])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_after_an_error_the_episode_has_ended_and_the_others_go_on(tmp_path, workers):
+    env = TextVectorEnv(FRAGILE, 1, 3, workers=workers, folder=str(tmp_path))
+    env.reset(options={"task_ids": ["cat"]})
+    with pytest.raises(ConnectionResetError, match="by the environment itself"):
+        env.step(["wait", "hang up", "wait"])
+    observations, *_, infos = env.step(["wait"] * 3)
+    assert observations == ("cat 2", "cat 0", "cat 2")
+    assert env.active.tolist() == [True, False, True]
+    assert infos["failure"][1] == "ConnectionResetError: by the environment itself"
     env.close()

@@ -41,15 +41,24 @@ def answers(episode: SingleEpisode, message: Mapping[str, Any]) -> list[dict[str
     the world, and the step is not valid. A message without calls, while the episode goes on, gets a user message that
     asks for one. Each message is a turn of the episode: `episode.steps` are the steps of credit assignment.
     """
-    calls = message.get("tool_calls") or []
+    calls = [_mapping(call) for call in message.get("tool_calls") or []]
     replies = [
-        {"role": "tool", "tool_call_id": call.get("id", ""), "content": _answer(episode, call.get("function") or {})}
+        {
+            "role": "tool",
+            "tool_call_id": call.get("id", ""),
+            "content": _answer(episode, _mapping(call.get("function"))),
+        }
         for call in calls
     ]
     if not calls and not episode.over:
         replies = [{"role": "user", "content": NO_CALL}]
     episode.turn += 1
     return replies
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """The value; where a client sends something else there, an empty one, which is no call that can be read."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _answer(episode: SingleEpisode, function: Mapping[str, Any]) -> str:
@@ -68,7 +77,7 @@ def _action(function: Mapping[str, Any]) -> str:
     arguments = function.get("arguments")
     try:
         values = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"The arguments are not JSON ({error}). Expected {_FORM}.") from None
     if not isinstance(values, dict) or not isinstance(values.get("action"), str):
         raise ValueError(f"The arguments have no action that is a string. Expected {_FORM}.")

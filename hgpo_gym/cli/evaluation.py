@@ -28,7 +28,7 @@ from hgpo_gym.trainers.policies.base import CannotAnswerError, MeteredPolicy, No
 from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
 from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
-from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError, last_error
+from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import NOT_SET, flatten
@@ -73,11 +73,8 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
     if kind == "model" and summary["valid_action_rate"] < VALID_ACTIONS.limit:
         few = Sign(VALID_ACTIONS, (), summary["valid_action_rate"], VALID_ACTIONS.limit, flatten(settings.resolved))
         progress.line(str(few))
-    if result.failures:
-        progress.line(
-            f"Environments failed in {len(result.failures)} attempts at an episode; of those that failed each time "
-            f"({summary['failed']}) none counts as won. {last_error(result.failures)}"
-        )
+    if told := result.failures_told:
+        progress.line(told)
     if transcripts is not None:
         progress.line(f"Transcripts: {write_transcripts(result.conversations, transcripts, title)}")
     said = {"env": settings.env.id, "policy": kind, **summary}
@@ -148,6 +145,8 @@ def evaluated_policy(config: Mapping[str, Any], settings: RunSettings, progress:
     if kind == "openai":
         return _endpoint_policy(config, settings, progress), None
     if config["run"] is None:
+        if config["iteration"] != "newest":
+            raise ValueError(f"iteration={config['iteration']}: of which run? Name it by run=.")
         learner = make_learner(settings, progress)
         learner.start()
         return learner.policy, None

@@ -45,8 +45,18 @@ def inspect(parsed: argparse.Namespace) -> None:
         inspect_run(parsed.run, step=parsed.step, **shown)
 
 
-def estimator_bias(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
+READ_FOR_BIAS = ("bias", "env", "experiment", "memory", "out", "plugins", "rollout", "seed")
+"""Settings that `hgpo-gym estimator-bias` reads, of all that are composed for it."""
+
+
+def estimator_bias(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     """`hgpo-gym estimator-bias`"""
     with mistakes_explained():
+        for setting in (override.lstrip("+~").partition("=")[0] for override in parsed.overrides):
+            if setting.partition(".")[0] not in READ_FOR_BIAS:
+                raise ValueError(
+                    f"{setting}: estimator-bias does not read it. It measures the estimators of bias.estimators on "
+                    "episodes of an agent by itself, by policies of its own. Leave it out."
+                )
         settings = parse_section(BiasSettings, config["bias"], "bias.")
         measure_bias(PlaySettings.parse(config), settings, Path(config["out"]), Progress())

@@ -28,6 +28,12 @@ def warmstart(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
                 "set model=tiny. A scorer or a cnn imitates when it begins to train (model=scorer "
                 "warmstart.source=expert), a table never does."
             )
+        if out.exists() and not out.is_dir():
+            raise FileExistsError(f"out={out} is a file: name a folder for the model.")
+        if out.exists() and any(out.iterdir()):
+            raise FileExistsError(
+                f"out={out} is not empty, and what is in it would be read as the model's: name another folder."
+            )
         save_model(*load_model(initial_weights(settings, settings.model, progress), device="cpu"), out)
     progress.line(f"Saved in {out}. Train it by: hgpo-gym train model.path={out}")
 
@@ -36,7 +42,10 @@ def export(parsed: argparse.Namespace) -> None:
     """`hgpo-gym export`"""
     quiet_libraries(threads=None)
     checkpoint = export_model(parsed.run, parsed.to, parsed.iteration, parsed.dtype)
-    print(f"{checkpoint.name} of {parsed.run} is in {parsed.to}: model.path={parsed.to} loads it.")
+    models = sorted(path.parent for path in parsed.to.rglob("config.json"))  # of a team with adapters one a role
+    loads = "loads it" if models == [parsed.to] else "each load a role's model"
+    paths = ", ".join(f"model.path={path}" for path in models)
+    print(f"{checkpoint.name} of {parsed.run} is in {parsed.to}: {paths} {loads}.")
 
 
 def import_gguf(parsed: argparse.Namespace) -> None:

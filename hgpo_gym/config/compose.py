@@ -14,7 +14,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -116,7 +116,7 @@ def _mistakes_named() -> Iterator[None]:
     except OverrideParseException as error:
         raise ConfigError(
             f"Cannot read {error.override!r}: write key=value, without spaces round the =, and lists in quotes: "
-            "'algos=[grpo,hgpo]'."
+            "'algos=[grpo,hgpo]', and texts with signs in quotes of their own: 'prompt.first=\"{observation}\"'."
         ) from error
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(str(error)) from error
@@ -131,8 +131,26 @@ def _compose(command: str, overrides: Sequence[Override]) -> DictConfig:
     sources = choices.file_times(), repr(made)
     folders, groups = _folders_of_packages(), choices.choices()
     chosen = [str(item.input_line) for item in overrides if item.key_or_group in groups]
-    _check_keys(command, overrides, _compose_once(command, (*folders, *chosen), sources))
-    return _compose_once(command, (*folders, *(str(item.input_line) for item in overrides)), sources)
+    config = _compose_once(command, (*folders, *chosen), sources)
+    _check_keys(command, overrides, config)
+    try:
+        return _with_values(config, [item for item in overrides if item.key_or_group not in groups])
+    except (_NotAValueError, OmegaConfBaseException):  # Hydra reads all files again, and says what is wrong
+        return _compose_once(command, (*folders, *(str(item.input_line) for item in overrides)), sources)
+
+
+class _NotAValueError(Exception):
+    """An override that adds a key, takes one away, or names a package."""
+
+
+def _with_values(config: DictConfig, overrides: Sequence[Override]) -> DictConfig:
+    """A copy with the values that key=value gives, as Hydra sets them last of all."""
+    config = copy.deepcopy(config)
+    for override in overrides:
+        if override.type is not OverrideType.CHANGE or override.package is not None:
+            raise _NotAValueError
+        OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+    return config
 
 
 @lru_cache(maxsize=64)

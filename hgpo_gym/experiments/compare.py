@@ -16,6 +16,7 @@ from hgpo_gym.experiments.slurm_jobs import slurm_jobs
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import read_metrics
+from hgpo_gym.trainers.section import Section, parse_section
 from hgpo_gym.trainers.settings import RunSettings
 
 
@@ -126,12 +127,13 @@ def _launcher(
     """What trains the runs, and how many at a time."""
     options = {key: value for key, value in launcher.items() if key != "name"}
     if launcher["name"] == "processes":
+        parse_section(Section, options, "launcher.")  # it has none
         gpus = visible_gpus() if all(map(_takes_any_gpu, waiting)) else []
         most = _jobs(jobs, waiting, gpus)
         yield lambda runs, train, watch: train_all(runs, most, train, watch, gpus), most
         return
     most = len(waiting) if jobs is None else _at_least_one(jobs)
-    submitted = ray_tasks(options) if launcher["name"] == "ray" else slurm_jobs(folder=out / ".jobs", **options)
+    submitted = ray_tasks(options) if launcher["name"] == "ray" else slurm_jobs(options, folder=out / ".jobs")
     with submitted as submit:
         yield partial(train_all_as_jobs, submit=submit, jobs=most), most
 

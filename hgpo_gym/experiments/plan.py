@@ -60,8 +60,8 @@ def plan(
         overrides: of every run.
 
     Raises:
-        ValueError: an unknown algorithm or setting, no iteration, or a run that is there already has other settings or
-            more iterations.
+        ValueError: an unknown algorithm or setting, no iteration, two algorithms whose runs would be the same, or a run
+            that is there already has other settings or more iterations.
         NotComparableError: the runs differ in more than the algorithm and the seed.
     """
     planned = []
@@ -85,7 +85,21 @@ def plan(
         open_run(run.settings)  # what is there already must have the same settings, and not be further
         recorded[folder.name] = read_config(folder) if run.done else run.settings.resolved
     check_comparable(recorded)
+    _check_no_twins(planned)
     return planned
+
+
+def _check_no_twins(planned: Sequence[PlannedRun]) -> None:
+    """Raise ValueError where two runs differ in their folders alone, before either is trained."""
+    seen: dict[str, Path] = {}
+    for run in planned:
+        folder = run.settings.run_dir
+        twin = seen.setdefault(json.dumps({**run.settings.resolved, "run_dir": ""}, sort_keys=True), folder)
+        if twin != folder:
+            raise ValueError(
+                f"{twin.name} and {folder.name} would be the same run, with equal settings: an option that has its "
+                "default makes no other algorithm. Leave one of them out of algos."
+            )
 
 
 def of_every_run(overrides: Sequence[str]) -> list[str]:

@@ -7,26 +7,34 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hgpo_gym.experiments.jobs import Submit, TrainingJob
 from hgpo_gym.experiments.pool import Train
+from hgpo_gym.trainers.section import Section, parse_section
 from hgpo_gym.trainers.settings import RunSettings
 
 if TYPE_CHECKING:
     import submitit
 
 
+class SlurmSettings(Section):
+    """`launcher=submitit`: see configs/launcher/submitit.yaml."""
+
+    cluster: str | None
+    parameters: dict[str, Any]
+
+
 @contextmanager
-def slurm_jobs(*, cluster: str | None, parameters: Mapping[str, Any], folder: Path) -> Iterator[Submit]:
+def slurm_jobs(values: Mapping[str, Any], *, folder: Path) -> Iterator[Submit]:
     """What queues runs as jobs of Slurm.
 
     Args:
-        cluster: see submitit's AutoExecutor.
-        parameters: what a job asks for.
+        values: of `SlurmSettings`.
         folder: where submitit keeps what it sends to jobs, and what they print besides.
 
     Raises:
         ModuleNotFoundError: submitit is missing.
-        ValueError: it does not know the cluster, or a parameter.
+        ValueError: a setting that cannot be, a cluster or a parameter that submitit does not know.
     """
-    executor = _executor(cluster, parameters, folder)
+    settings = parse_section(SlurmSettings, values, "launcher.")
+    executor = _executor(settings.cluster, settings.parameters, folder)
 
     def submit(train: Train, settings: RunSettings) -> SlurmJob:
         return SlurmJob(executor.submit(RequeuedJob(train), settings))

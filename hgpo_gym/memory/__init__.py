@@ -3,7 +3,14 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hgpo_gym.memory.keys import KEY_FUNCTIONS, KeyFunction, chain_keys, hash_text, key_function
+from hgpo_gym.memory.keys import (
+    KEY_FUNCTIONS,
+    KeyFunction,
+    chain_keys,
+    hash_text,
+    key_function,
+    register_key_function,
+)
 from hgpo_gym.memory.memory import Context, Memory, PastStep
 from hgpo_gym.memory.prompts import PromptTemplate
 
@@ -21,6 +28,7 @@ __all__ = [
     "chain_keys",
     "hash_text",
     "key_function",
+    "register_key_function",
 ]
 
 

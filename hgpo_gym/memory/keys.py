@@ -27,7 +27,7 @@ def hash_text(text: str) -> int:
 
 @dataclass(frozen=True)
 class KeyFunction:
-    """What counts as "the observation" when contexts are compared.
+    """What counts as "the observation" when contexts are compared: `register_key_function` names one for runs.
 
     Attributes:
         canonical: (observation, admissible_actions) -> the text that is compared.
@@ -43,6 +43,12 @@ KEY_FUNCTIONS: dict[str, KeyFunction] = {
     "observation+admissible": KeyFunction(lambda observation, admissible: "\n".join((observation, *admissible))),
     "observation+action": KeyFunction(lambda observation, _: observation, with_action=True),
 }
+
+
+def register_key_function(name: str, function: KeyFunction) -> None:
+    """Make `memory.key=name` mean this in runs. Raises ValueError if the name is taken by something else."""
+    if KEY_FUNCTIONS.setdefault(name, function) is not function:
+        raise ValueError(f"The key function name {name!r} is taken: choose another.")
 
 
 def key_function(key: str | KeyFunction) -> KeyFunction:

@@ -9,6 +9,8 @@ from hgpo_gym.files import content_key
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers.processes import ALONE, Processes
+from hgpo_gym.trainers.rollouts.player import number_of_step
+from hgpo_gym.trainers.rollouts.recording import ENTROPY, recorded_columns
 from hgpo_gym.trainers.rollouts.samplers import spread
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -80,9 +82,16 @@ class Tasks(NamedTuple):
 
 
 def try_environment(run: RunSettings) -> Tasks:
-    """Make one environment of the training split, so that options that cannot be show before anything is written."""
+    """Make one environment of the training split, so that options that cannot be show before anything is written, and
+    columns that it does not have."""
     env = make(run.env.id, **run.env.options)
     try:
+        columns = {name: by for name, by in recorded_columns(run).items() if name != ENTROPY}
+        if columns:
+            _, info = env.reset(seed=run.seed)
+            *_, info = env.step(next(iter(info["admissible_actions"]), ""))
+            for name, by in columns.items():
+                number_of_step(info, name, by)
         return Tasks.of(env)
     finally:
         env.close()

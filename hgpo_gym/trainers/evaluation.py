@@ -10,12 +10,13 @@ import numpy as np
 
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
+from hgpo_gym.plain_text import counted
 from hgpo_gym.randomness import Stream
 from hgpo_gym.trainers.policies.base import Policy, Sampling
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.conversations import Conversation, conversations
-from hgpo_gym.trainers.rollouts.failures import check_failures
+from hgpo_gym.trainers.rollouts.failures import check_failures, last_error
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout
 from hgpo_gym.trainers.rollouts.samplers import spread
 from hgpo_gym.trainers.rollouts.teams import Team
@@ -82,8 +83,23 @@ class Evaluation:
             "won_episode_length": sum(won) / len(won) if won else None,
             "episode_return": float(np.mean([episode.episode_return for episode in everything])),
             "valid_action_rate": sum(episode.valid_steps for episode in everything) / steps,
-            "failed": sum(episode.given_up for episode in self.failures),
+            "failed": self.failed,
         }
+
+    @property
+    def failed(self) -> int:
+        """Episodes whose environment failed each time that it was tried."""
+        return sum(episode.given_up for episode in self.failures)
+
+    @property
+    def failures_told(self) -> str:
+        """A line on them for a person; empty where there are none."""
+        if not self.failures:
+            return ""
+        return (
+            f"Environments failed in {counted(len(self.failures), 'attempt')} at an episode; of those that failed each "
+            f"time ({self.failed}) none counts as won. {last_error(self.failures)}"
+        )
 
 
 def _chance_of_a_win(episodes: int, wins: int, k: int) -> float:

@@ -28,15 +28,17 @@ def export(run: Path, to: Path, iteration: int | None = None, dtype: str | None 
     Raises:
         FileNotFoundError: no run there, no such checkpoint, no base model under the adapter.
         FileExistsError: `to` exists.
+        UnsoundError: the checkpoint is damaged.
         ValueError: the run trained no language model.
     """
     if to.exists():
         raise FileExistsError(f"{to} exists: export to a new folder.")
     model_settings = _model_settings(run)
     checkpoints = Checkpoints(run / "checkpoints")
-    checkpoint = checkpoints.newest() if iteration is None else checkpoints.sound(iteration)
-    if checkpoint is None:
+    chosen = checkpoints.newest_iteration if iteration is None else iteration
+    if chosen is None:
         raise FileNotFoundError(f"{run} has no checkpoint: expected {checkpoints.folder}/iteration_*.")
+    checkpoint = checkpoints.sound(chosen)
     if model_settings["kind"] != "language_model":
         raise ValueError(f"{run} has model.kind={model_settings['kind']}: only a language model can be exported.")
     formats = model_settings["dtype"], model_settings["quantization"]

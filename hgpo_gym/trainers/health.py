@@ -7,6 +7,7 @@ healthy runs of docs/reading_a_run.md show none and the broken ones do.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,8 @@ LEAST_BEST = 0.1
 """The success that a run must have had before it can be said to have lost it."""
 STANDARD_ERRORS = 4
 """A fall of success within so many standard errors of a difference may be chance."""
+BY_CHANCE = 0.01
+"""How often evaluations that differ by chance alone may be said to have fallen, at each of them."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Check:
         in_a_row: iterations that it must hold for; those that have no value of the metric do not hold.
         while_success_below: it is no sign in a run that is as good as this.
         of: a setting.
+        of_pairs: the limit is no lower than what chance makes of all pairs so far, in standard errors.
         unless: a setting; where that is anything but `none`, it is no sign.
     """
 
@@ -45,6 +49,7 @@ class Check:
     in_a_row: int = 1
     while_success_below: float = np.inf
     of: str = ""
+    of_pairs: bool = False
     unless: str = ""
 
 
@@ -54,13 +59,18 @@ LEARN_GENTLY = (
     "trainer.learning_rate; set trainer.zero_advantage=drop and trainer.kl_coef above 0"
 )
 
+ENVIRONMENT_FAILS = "an environment raises errors, or takes longer than rollout.worker_timeout"
+MEND_ENVIRONMENT = (
+    "hgpo-gym inspect RUN --failures shows which and what was said; mend it, or raise rollout.worker_timeout"
+)
+
 CHECKS = (
     Check(
         "failed_episodes",
         "above",
         0,
-        "an environment raises errors, or takes longer than rollout.worker_timeout",
-        "hgpo-gym inspect RUN --failures shows which and what was said; mend it, or raise rollout.worker_timeout",
+        ENVIRONMENT_FAILS,
+        MEND_ENVIRONMENT,
     ),
     Check(
         "kl_behaviour",
@@ -143,7 +153,15 @@ CHECKS = (
         unless="trainer.importance_correction",
     ),
     Check("success", "fallen", 0.5, UNLEARNED, LEARN_GENTLY),
-    Check("evaluation_fall", "above", 3.0, UNLEARNED, LEARN_GENTLY),  # what training success hides, whose tasks change
+    # What training success hides, whose tasks change.
+    Check("evaluation_fall", "above", 3.0, UNLEARNED, LEARN_GENTLY, of_pairs=True),
+    Check(
+        "evaluation_failed",
+        "above",
+        0,
+        f"{ENVIRONMENT_FAILS}; such episodes count as not won",
+        MEND_ENVIRONMENT,
+    ),
 )
 """Of each metric one at most, the likeliest first causes before what follows from them."""
 
@@ -174,9 +192,9 @@ class Sign:
         """`KL to behaviour 2.12 (above 0.2)`."""
         metric = METRICS[self.check.metric]
         relation = (
-            f"below {self._written(self.limit)}, half of its best"
+            f"below {self._written(self.limit)}, half of its best or less"
             if self.check.kind == "fallen"
-            else (f"{self.check.kind} {self._written(self.limit)}")
+            else f"{self.check.kind} {self._written(self.limit)}"
         )
         return f"{metric.title} {self._written(self.worst)} ({relation})"
 
@@ -218,6 +236,8 @@ def signs(metrics: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> 
         limits = np.full(len(values), check.limit * float(settings.get(check.of, 1.0)))
         if check.kind == "fallen":
             values, limits = _after_the_best(values, check.limit, _episodes(metrics, settings))
+        if check.of_pairs:
+            limits = np.maximum(limits, _largest_by_chance(1 + np.cumsum(~np.isnan(values))))
         beyond = values > limits if check.kind == "above" else values < limits
         held = _in_a_row(beyond & (success < check.while_success_below), check.in_a_row)
         if held.any():
@@ -262,6 +282,12 @@ def _after_the_best(success: np.ndarray, share: float, episodes: np.ndarray) -> 
     chance = STANDARD_ERRORS * np.sqrt(2 * middle * (1 - middle) / count)
     limits = np.minimum(share * best, best - chance)
     return means, np.where(best >= LEAST_BEST, limits, 0.0)
+
+
+def _largest_by_chance(evaluations: np.ndarray) -> np.ndarray:
+    """How many standard errors apart the farthest two of so many evaluations may be, where they differ by chance: by
+    `BY_CHANCE` over the number of pairs (Bonferroni)."""
+    return np.array([NormalDist().inv_cdf(1 - BY_CHANCE / (count * (count - 1))) for count in evaluations.clip(2)])
 
 
 SB3_NAMES = {

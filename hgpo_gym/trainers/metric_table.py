@@ -142,7 +142,7 @@ CREDIT = {
     "silent_group_share": Metric(
         "silent groups",
         SHARE,
-        "Task groups in which every step's advantage is exactly 0: all of their episodes went equally well.",
+        "Task groups in which every step's advantage is exactly 0: nothing tells their episodes, or steps, apart.",
         "Below 0.5 while there is something to learn; it rises towards 1 when the tasks are solved.",
         "Above 0.9 while success is low: tasks too hard or groups too small; try sampler=dynamic or a warm start.",
     ),
@@ -187,7 +187,7 @@ UPDATE = {
     "clip_fraction": Metric(
         "clip fraction",
         SHARE,
-        "Tokens on which the objective's bound acted, so that they had no gradient.",
+        "Tokens on which the objective's clip, mask, cap or target acted; by PPO's clip they have no gradient.",
         "0 to 0.2.",
         "Above 0.3: most of what was collected goes unused; lower trainer.learning_rate or trainer.update_epochs.",
     ),
@@ -323,8 +323,18 @@ PROGRESS = {
         "standard errors",
         "How far that success lies below the best evaluation so far, the one before training among them, in standard "
         "errors of the difference of two shares; 0 where it is the best.",
-        "Below 2: chance.",
-        "Above 3: training takes away what the policy could do.",
+        "Below 2: chance; of many evaluations the last is now and then 3 below the best.",
+        "Far above: training takes away what the policy could do. A warning comes above 3, and with more than three "
+        "evaluations above what chance makes of all pairs of them, 3.7 with ten and 4.1 with twenty.",
+    ),
+    "evaluation_failed": Metric(
+        "failed in evaluation",
+        COUNT,
+        "Episodes of that evaluation whose environment raised an error or hung each time, rollout.replays included. "
+        "They count as not won.",
+        "0.",
+        "Above 0: the success is that of a policy and of an environment. hgpo-gym inspect RUN --failures shows what "
+        "was said and what went wrong.",
     ),
 }
 

@@ -5,6 +5,7 @@ also the case of one process, which has nothing to say.
 """
 
 import atexit
+import gc
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -23,7 +24,16 @@ LONGEST_WAIT = timedelta(hours=12)
 
 _ENDED: list["torch.distributed.ProcessGroup | None"] = []
 """Process groups that were closed, kept until Python is about to end: see `SeveralProcesses.close`."""
-atexit.register(_ENDED.clear)
+
+
+@atexit.register
+def _end_groups() -> None:
+    """Wait for gloo's threads, by being the last to let go of their groups: one that is still busy when Python ends
+    aborts."""
+    if _ENDED:
+        gc.collect()
+        _ENDED.clear()
+
 
 T = TypeVar("T")
 
@@ -86,6 +96,7 @@ class SeveralProcesses(Processes):
     """
 
     def __init__(self, strategy: str, *, on_cpu: bool):
+        import torch.distributed.nn.functional  # noqa: F401 - later, its default arguments would keep the group for ever
         from accelerate import Accelerator
         from accelerate.utils import InitProcessGroupKwargs
 
@@ -126,6 +137,11 @@ class SeveralProcesses(Processes):
         # If DDP's reducer were the last to let go of the group, it would join a thread of gloo with Python's lock held,
         # which that thread may be waiting for. Python's own reference gives the lock up first.
         _ENDED.append(torch.distributed.group.WORLD)
+        if self.strategy == "fsdp2":
+            from torch.distributed.device_mesh import DeviceMesh
+
+            for mesh in [item for item in gc.get_objects() if type(item) is DeviceMesh]:
+                mesh._pg_registry.clear()  # the caches of DTensor keep the mesh
         self.accelerator.end_training()
 
 

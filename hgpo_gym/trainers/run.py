@@ -234,7 +234,12 @@ class Run:
     def _evaluated(self) -> dict[str, float]:
         """The metrics of an evaluation after this iteration."""
         self.interrupts.doing = f"the evaluation after iteration {self.iteration}"
-        return {"evaluation_success": self._evaluate().success, "evaluation_fall": fall(self.evaluations)}
+        result = self._evaluate()
+        return {
+            "evaluation_success": result.success,
+            "evaluation_fall": fall(self.evaluations),
+            "evaluation_failed": result.failed,
+        }
 
     @contextmanager
     def _keeping_failures(self, phase: str, iteration: int) -> Iterator[None]:
@@ -306,6 +311,8 @@ class Run:
                 max_failed=self.settings.rollout.max_failed,
             )
         self._keep_failures(result.failures, "evaluation", self.iteration)
+        if told := result.failures_told:
+            self.progress.line(told)
         if self.processes.main and result.conversations:
             write_conversations(result.conversations, self.directory.evaluation_path(self.iteration))
         seconds = time.perf_counter() - began

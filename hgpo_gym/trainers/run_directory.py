@@ -224,8 +224,19 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def _with_aggregation(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings by their keys, `trainer.loss_aggregation=null` as what it means with the run's objective."""
+    from hgpo_gym.trainers.update.objectives import OBJECTIVES, preferred_aggregation  # loads torch
+
+    flat = flatten(config)
+    objective = flat.get("objective.name")
+    if flat.get(AGGREGATION[0]) is None and objective in OBJECTIVES:  # a plugin's may not be there now
+        flat[AGGREGATION[0]] = preferred_aggregation(objective)
+    return flat
+
+
 def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
-    old, new = flatten(before), flatten(now)
+    old, new = _with_aggregation(before), _with_aggregation(now)
     different = [
         f"  {key}: {old.get(key)!r} there, {new.get(key)!r} now"
         for key in sorted(old.keys() | new.keys())

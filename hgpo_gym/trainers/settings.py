@@ -9,6 +9,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import gymnasium
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -40,6 +41,14 @@ class EnvSettings(Section):
 
     id: str
     options: dict[str, Any]
+
+    @property
+    def step_limit(self) -> int:
+        """`max_episode_steps`, or the environment's own where that is null or not set."""
+        limit = self.options.get("max_episode_steps") or gymnasium.spec(self.id).max_episode_steps
+        if limit is None:
+            raise ValueError(f"{self.id} has no step limit of its own: set env.max_episode_steps.")
+        return limit
 
 
 MOST_EPISODES = 65_536

@@ -12,6 +12,7 @@ from hgpo_gym.analysis.inspection.view import all_groups, group_sections
 from hgpo_gym.analysis.report.blocks import Chapter, Section
 from hgpo_gym.analysis.report.write import show, write_html
 from hgpo_gym.analysis.transcripts import conversation, failed_episode, failed_episodes, transcript_sections
+from hgpo_gym.files import check_can_be_written
 from hgpo_gym.trainers.rollouts import conversations, failures
 from hgpo_gym.trainers.rollouts import saved as kept_rollouts
 from hgpo_gym.trainers.run_directory import RunDirectory, read_config
@@ -141,6 +142,8 @@ def inspect_failures(
 
 
 def _show(title: str, sections: Sequence[Section], run_dir: Path, html: Path | None, console: Console) -> None:
+    if html is not None:
+        check_can_be_written(html)
     chapters = [Chapter("", "", sections)]
     show(title, chapters, console)
     if html is not None:

@@ -140,11 +140,15 @@ def open_group(rollout: KeptRollout, number: int, settings: Any) -> Group:
 
 
 def estimator_options(settings: Any) -> dict[str, Options]:
-    """The options of the run's own estimator, then the defaults of each other one that needs no column beside those of
-    every run."""
+    """The options of the run's own estimator, then of each other one that needs no column beside those of every run its
+    defaults, at the run's discount."""
     own = {key: value for key, value in settings.items() if key != "name"}
-    return {settings["name"]: own} | {
+    discount = {"gamma": own["gamma"]} if "gamma" in own else {}
+    others = {
         name: {option: parameter.default for option, parameter in ESTIMATORS.options(name).items()}
         for name in ESTIMATORS
         if name != settings["name"] and not needed_by(ESTIMATORS[name])
+    }
+    return {settings["name"]: own} | {
+        name: options | (discount if "gamma" in options else {}) for name, options in others.items()
     }

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 
 from hgpo_gym.analysis.report.intervals import Estimate
 
-Form = Literal["text", "prose", "share", "points", "number", "signed", "whole", "seconds", "probability"]
+Form = Literal["text", "prose", "share", "points", "number", "signed", "whole", "seconds", "probability", "rank"]
 """How the values of a column are written. prose: text that may need several lines; share: 0.25 is 25 %; points: 0.25 is
-25 points of success."""
+25 points of success; rank: an interval without width is a sure one, not one that says nothing."""
 
 RESOLUTION = 160
 UNITS = {"share": " %", "seconds": " s"}
@@ -185,7 +185,7 @@ def write(value: Value, form: Form) -> str:
     text = write(float(value.value), form)
     if value.low is None or not isfinite(value.low):
         return text
-    if value.no_spread:
+    if value.no_spread and form != "rank":
         return f"{text} (no spread)"
     return f"{text} ({_number(float(value.low), form)} to {_number(float(value.high), form)})"
 

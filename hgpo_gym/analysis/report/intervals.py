@@ -137,8 +137,14 @@ def mean(values: Sequence[float] | np.ndarray) -> Estimate:
     if count < 2:
         return Estimate(value, None, None, count)
     deviation = (runs - runs[0]).std(ddof=1)  # exactly 0 where all are equal
-    half = stdtrit(count - 1, (1 + CONFIDENCE) / 2) * deviation / np.sqrt(count)
+    half = student_quantile(count) * deviation / np.sqrt(count)
     return Estimate(value, value - half, value + half, count)
+
+
+def student_quantile(count: int) -> float:
+    """Half of a 95 % interval in standard errors: Student's t with as many degrees of freedom as there are independent
+    numbers but one; NaN with one."""
+    return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) if count > 1 else float("nan")
 
 
 def permutation_p_value(scores: Sequence[float] | np.ndarray, others: Sequence[float] | np.ndarray) -> float:

@@ -1,6 +1,6 @@
 """From run directories to comparisons: runs that have every setting in common but the algorithm's own and the seed."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +36,8 @@ from hgpo_gym.trainers.section import parse_section
 
 PARTS = ("rollout", "advantage", "update")
 """What the seconds of an iteration went to."""
+DECIMALS = 13
+"""Of a mean of shares: the rounding of its sum is in those after them, what episodes can differ by before."""
 
 SYMBOLS = {"history_length": "K", "length_weight_alpha": "alpha", "step_advantage_weight": "w", "trace_decay": "lambda"}
 """Options that labels call by the symbol that papers give them."""
@@ -160,8 +162,9 @@ class Run:
 
     @property
     def success_while_training(self) -> float:
-        """The mean over all iterations: higher the sooner a run learns, and little affected by noise."""
-        return float(self.curve("success").mean())
+        """The mean over all iterations: higher the sooner a run learns, and little affected by noise. Runs that have
+        won equally often have it equal, whatever the order."""
+        return round(float(self.curve("success").mean()), DECIMALS)
 
     def curve(self, metric: str) -> np.ndarray:
         """float64[iterations]: a metric; not a number after iterations that do not have it."""
@@ -196,10 +199,10 @@ class Run:
         at = [played[one["iteration"]] for one in self.evaluations]
         return float(np.interp(budget, at, [one["success"] for one in self.evaluations]))
 
-    def until_threshold(self, threshold: float) -> tuple[float, float, float]:
-        """Iterations, environment steps and seconds of training before the first evaluation with this success."""
-        success = [evaluation["success"] for evaluation in self.evaluations]
-        iterations = [evaluation["iteration"] for evaluation in self.evaluations]
+    def until_threshold(self, threshold: float, iterations: Sequence[int]) -> tuple[float, float, float]:
+        """Iterations, environment steps and seconds of training before the first evaluation with this success, among
+        those after `iterations`: between runs, of those that all have."""
+        success = [self.success_at(iteration) for iteration in iterations]
         positions = (
             iterations,
             [self.steps_after[iteration] for iteration in iterations],
@@ -230,6 +233,13 @@ class Comparison:
     def scores(self, label: str, score: Callable[[Run], float]) -> np.ndarray:
         """float64[runs]: a number for each run."""
         return np.array([score(run) for run in self.runs[label]])
+
+    def at_shared_seeds(self, labels: Collection[str]) -> "Comparison":
+        """The same with these labels alone, and the seeds that all of them have runs of: over several comparisons, one
+        that lacks runs of a hard one would look better than it is."""
+        seeds = set.intersection(*({run.seed for run in self.runs[label]} for label in labels))
+        runs = {label: tuple(run for run in self.runs[label] if run.seed in seeds) for label in labels}
+        return replace(self, runs=runs)
 
     def differences(self, label: str, other: str, score: Callable[[Run], float]) -> np.ndarray:
         """float64[seeds]: how much larger the number is, for every seed that both have runs of.

@@ -297,8 +297,9 @@ def two_kinds_of_seeds(comparison: Comparison) -> Section:
 
 def time_to_threshold(comparison: Comparison, threshold: float) -> Section:
     rows: list[tuple[Value, ...]] = []
+    iterations = comparison.evaluated_iterations
     for label, runs in comparison.runs.items():
-        reached = np.array([run.until_threshold(threshold) for run in runs])
+        reached = np.array([run.until_threshold(threshold, iterations) for run in runs])
         times = [median(column) for column in reached.T]
         rows.append((label, f"{np.isfinite(reached[:, 0]).sum()} of {len(runs)}", *times))
     columns = (

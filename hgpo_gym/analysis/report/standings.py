@@ -20,7 +20,7 @@ from hgpo_gym.analysis.report.intervals import (
     typical,
     typical_of_strata,
 )
-from hgpo_gym.analysis.report.load import PARTS, Comparison, Run
+from hgpo_gym.analysis.report.load import DECIMALS, PARTS, Comparison, Run
 from hgpo_gym.analysis.report.outcome import SCORES, SIGNIFICANCE, optimizer_steps, tells_apart
 
 Label = TypeVar("Label")
@@ -33,10 +33,12 @@ def success(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Sec
         for comparison in comparisons
         for label, runs in comparison.runs.items()
     ]
-    for label in everywhere:
-        strata = [[comparison.scores(label, score) for comparison in comparisons] for score in SCORES.values()]
-        seeds = sum(map(len, strata[0]))
-        rows.append((f"all {len(comparisons)} together", label, seeds, *map(typical_of_strata, strata)))
+    shared = [comparison.at_shared_seeds(everywhere) for comparison in comparisons] if everywhere else []
+    if all(comparison.all_runs for comparison in shared):
+        for label in everywhere:
+            strata = [[comparison.scores(label, score) for comparison in shared] for score in SCORES.values()]
+            seeds = sum(map(len, strata[0]))
+            rows.append((f"all {len(comparisons)} together", label, seeds, *map(typical_of_strata, strata)))
     columns = (
         Column("comparison"),
         Column("algorithm"),
@@ -44,7 +46,10 @@ def success(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Sec
         Column("final success", "share"),
         Column("success while training", "share"),
     )
-    caption = "Interquartile means; all together: over the runs of every comparison, resampled within each."
+    caption = (
+        "Interquartile means; all together: over the runs of every comparison at the seeds that all algorithms have "
+        "there, resampled within each."
+    )
     return Section("Success", [Table("overview", caption, columns, tuple(rows))], headline=True)
 
 
@@ -60,7 +65,7 @@ def ranks(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Secti
     rows: tuple[tuple[Value, ...], ...] = tuple(
         (everywhere[row], *(_entry(estimate, row) for estimate in by_score.values())) for row in order
     )
-    columns = (Column("algorithm"), *(Column(f"mean rank {name}", "number") for name in by_score))
+    columns = (Column("algorithm"), *(Column(f"mean rank {name}", "rank") for name in by_score))
     caption = (
         "The rank of the interquartile mean among those of the comparison, 1 the best, equal ones sharing theirs; its "
         "mean over the comparisons. In brackets the best and the worst rank that the runs leave open: below those that "
@@ -188,6 +193,7 @@ def _surely_better(scores: Sequence[np.ndarray]) -> np.ndarray:
 
 def _ranks(scores: np.ndarray) -> np.ndarray:
     """[comparisons, labels, ...]: 1 for the highest of the labels; equal ones share the mean of theirs."""
+    scores = np.round(scores, DECIMALS - 1)  # which interquartile means of equal runs have in common
     higher = scores[:, None] > scores[:, :, None]
     equal = scores[:, None] == scores[:, :, None]
     return 1 + higher.sum(axis=2) + (equal.sum(axis=2) - 1) / 2

@@ -186,7 +186,7 @@ def runs(comparison: Comparison, threshold: float) -> Section:
             len(run.metrics),
             run.evaluations[0]["success"],
             run.final["success"],
-            *run.until_threshold(threshold),
+            *run.until_threshold(threshold, comparison.evaluated_iterations),
             run.steps_after[len(run.metrics)],
             sum(run.seconds.values()),
             str(run.path),

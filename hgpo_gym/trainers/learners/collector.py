@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, needed_by
+from hgpo_gym.advantages import Advantages, StepBatch, assign, needed_with
 from hgpo_gym.advantages.statistics import mean_over_copies, means_of_copies
 from hgpo_gym.trainers.environments import make_training_env, training_tasks
 from hgpo_gym.trainers.policies.base import Policy
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.rollouts.plans import with_plan_tokens
-from hgpo_gym.trainers.rollouts.recording import ENTROPY, REWARD_VECTOR, columns_to_record, with_reward_vector
+from hgpo_gym.trainers.rollouts.recording import ENTROPY, REWARD_VECTOR, recorded_columns, with_reward_vector
 from hgpo_gym.trainers.rollouts.rollout import Rollout, merge
 from hgpo_gym.trainers.rollouts.rounds import Rounds, collect_rounds
 from hgpo_gym.trainers.rollouts.samplers import Outcomes, make_sampler
@@ -38,8 +38,8 @@ class Collector:
         self.env = make_training_env(run, processes)
         self.sampler = make_sampler(run.sampler, training_tasks(run, self.env), run.seed)
         self.team = TEAMS.bind(run.team)()
-        self.needs = needed_by(ESTIMATORS.find(run.algo.name))
-        self.record = columns_to_record(run.rollout.record, self.needs)
+        self.needs = needed_with(*run.algo)
+        self.record = recorded_columns(run)
 
     def collect(self, iteration: int, outcomes: Outcomes, assign: Assign) -> Rounds:
         """The merged episodes of all processes.
@@ -86,7 +86,7 @@ class Collector:
         if self.run.prompt.subgoals is not None:
             own = with_plan_tokens(own, self.policy)
         if REWARD_VECTOR in self.needs:
-            own = with_reward_vector(own, self.run.rollout.rewards, self.run.env.options["max_episode_steps"])
+            own = with_reward_vector(own, self.run.rollout.rewards, self.run.env.step_limit)
         return own
 
 

@@ -18,7 +18,16 @@ from hgpo_gym.trainers.environments import make_env
 from hgpo_gym.trainers.learners.ahead import Ahead, play_ahead
 from hgpo_gym.trainers.learners.base import Learned, Saving
 from hgpo_gym.trainers.learners.collector import Collector, assign_credit, reads_rewards
-from hgpo_gym.trainers.learners.trial import check_critic, check_overlap, check_plans, check_values, try_estimator
+from hgpo_gym.trainers.learners.trial import (
+    check_critic,
+    check_overlap,
+    check_plans,
+    check_roles,
+    check_sampler,
+    check_values,
+    try_estimator,
+    try_shaping,
+)
 from hgpo_gym.trainers.metrics import answer_metrics, credit_metrics, episode_metrics, memory_gib
 from hgpo_gym.trainers.policies.base import CopyingPolicy, Scorer, TrainablePolicy
 from hgpo_gym.trainers.policies.lora import WithoutAdapter, has_adapter
@@ -29,10 +38,8 @@ from hgpo_gym.trainers.rollouts.plans import plan_metrics
 from hgpo_gym.trainers.rollouts.recording import ENTROPY, with_extra
 from hgpo_gym.trainers.rollouts.rollout import Rollout
 from hgpo_gym.trainers.rollouts.rounds import Rounds
-from hgpo_gym.trainers.rollouts.samplers import SAMPLERS, GroupOutcome
+from hgpo_gym.trainers.rollouts.samplers import GroupOutcome
 from hgpo_gym.trainers.rollouts.selection import select_episodes, select_steps
-from hgpo_gym.trainers.rollouts.shaping import SHAPERS
-from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.loss import Loss
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
@@ -63,7 +70,7 @@ class PolicyGradientLearner:
         progress: told of a warm start.
 
     Raises:
-        ValueError: an unknown choice or option, a value that estimator or objective refuses, a column that the
+        ValueError: an unknown choice or option, a value that estimator, objective or sampler refuses, a column that the
             estimator needs and the run does not record, extras that an objective needs and its estimator does not give,
             values by restarts that do not go with shaping or discount, rollouts that cannot be played ahead.
     """
@@ -87,12 +94,12 @@ class PolicyGradientLearner:
         trial = try_estimator(run)
         check_critic(run, trial.targets)
         Loss(run.trainer, run.objective, trial.extras)  # this and the team refuse here what they would refuse later
-        TEAMS.bind(run.team)()
+        check_roles(run)
         self._predicted = tuple(trial.targets)
-        SAMPLERS.check_options(*run.sampler)
+        check_sampler(run)
         check_values(run)
         check_overlap(run, trial.targets)
-        SHAPERS.check_options(*run.shaping)
+        try_shaping(run)
         self.run, self.processes, self.progress = run, processes, progress
         self._shaping_seen = False
 
@@ -240,7 +247,7 @@ class PolicyGradientLearner:
         run = self.run
         critic = Critic(self.policy, self._predicted, run.critic, run.trainer, run.seed, self.processes)
         if (path := checkpoint / _CRITIC_STATE).exists():  # not in the first checkpoint, where it is new
-            critic.load_state_dict(torch.load(path, weights_only=True))
+            critic.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
         return critic
 
     def _credit(self, rollout: Rollout) -> tuple[StepBatch, Advantages, States]:
@@ -306,9 +313,8 @@ def _tokens_learned_from(rollout: Rollout, batch: StepBatch) -> int:
 
 
 def _bounds_not_read(run: RunSettings) -> Iterator[str]:
-    """What to say of PPO's bounds that somebody has set, where the objective has its own or none."""
-    if run.objective.name == "ppo_clip":
-        return
+    """What to say of PPO's bounds that somebody has set, where the objective has its own, as ppo_clip has by some
+    recipes, or none."""
     for name in ("clip_low", "clip_high"):
         value, own = getattr(run.trainer, name), run.objective.options.get(name)
         if value not in (OBJECTIVES.options("ppo_clip")[name].default, own):

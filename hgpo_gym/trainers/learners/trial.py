@@ -1,23 +1,36 @@
 """An estimator on a toy batch with the columns of a run: what cannot be shows before anything is written."""
 
+import warnings
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, needed_by
+from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, needed_with
 from hgpo_gym.advantages.columns import missing_column
+from hgpo_gym.trainers.policies.base import TokenRecord
 from hgpo_gym.trainers.rollouts.plans import PLAN_COLUMNS
-from hgpo_gym.trainers.rollouts.recording import ENTROPY, REWARD_VECTOR, columns_to_record
-from hgpo_gym.trainers.rollouts.samplers import SAMPLERS, Sampler
+from hgpo_gym.trainers.rollouts.recording import ENTROPY, REWARD_VECTOR, recorded_columns
+from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, Rollout, StepText
+from hgpo_gym.trainers.rollouts.samplers import SAMPLERS, Sampler, make_sampler
+from hgpo_gym.trainers.rollouts.shaping import SHAPERS, shape
+from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.settings import RunSettings
 
+STEPS = range(8)
+"""Rows of the toy batch."""
 RECORDED = ("agent", "turn", "truncated")
 """The extras of every rollout."""
 PREDICTED = ("value", "value_low", "value_high")
 """What a critic predicts, for an estimator that gives it targets."""
 WITHOUT_TEXT, WITHOUT_STATE = ("tabular", "scorer", "cnn"), ("scorer", "cnn")
 """Kinds of models that choose an action without writing, and whose decisions have no state that a critic could read."""
+
+
+def check_sampler(run: RunSettings) -> None:
+    """Raise ValueError where the sampler refuses its options, or cannot play such groups as the run has."""
+    make_sampler(run.sampler, (), run.seed).check(run.rollout.group_size, run.memory.history_length)
 
 
 def check_values(run: RunSettings) -> None:
@@ -57,13 +70,21 @@ def check_overlap(run: RunSettings, columns: Collection[str]) -> None:
             "Set engine.sleep_level=0, or rollout.overlap=false."
         )
     draws_anew = getattr(SAMPLERS.find(run.sampler.name), "informative", None) is not Sampler.informative
-    measured = ENTROPY in needed_by(ESTIMATORS.find(run.algo.name))
+    measured = ENTROPY in needed_with(*run.algo)
     if draws_anew and (columns or measured):
         needed = "critic" if columns else "policy"
         raise ValueError(
             f"sampler={run.sampler.name}: it draws groups anew by their advantages, and those of algo={run.algo.name} "
             f"need the {needed} as the update leaves it. Set rollout.overlap=false, or another sampler."
         )
+
+
+def check_roles(run: RunSettings) -> None:
+    """Raise ValueError where the estimator is to take the statistics of a role that the team does not have."""
+    of, roles = run.algo.options.get("statistics_of"), TEAMS.bind(run.team)().roles
+    if of is not None and not 0 <= of < len(roles):
+        named = ", ".join(f"{number} ({role})" if role else str(number) for number, role in enumerate(roles))
+        raise ValueError(f"algo.statistics_of={of}: team={run.team.name} has the roles {named}. Choose one, or null.")
 
 
 def check_plans(run: RunSettings) -> None:
@@ -82,38 +103,65 @@ def check_plans(run: RunSettings) -> None:
 
 
 def try_estimator(run: RunSettings) -> Advantages:
-    """Assign credit to two groups of two episodes of two steps. The targets are those of columns that a critic has to
+    """Assign credit to a toy batch. The targets are those of columns that a critic has to
     predict, because nothing records them.
 
     Raises:
         ValueError: an unknown estimator or option, a value that it refuses, a column that the run does not record.
     """
     ESTIMATORS.check_options(*run.algo)
-    noted = columns_to_record(run.rollout.record, needed_by(ESTIMATORS.find(run.algo.name)))
-    recorded = (*RECORDED, *getattr(SAMPLERS.find(run.sampler.name), "records", ()), *noted)
+    needed = needed_with(*run.algo)
+    recorded = (*RECORDED, *getattr(SAMPLERS.find(run.sampler.name), "records", ()), *recorded_columns(run))
     if run.prompt.subgoals is not None:
         recorded += PLAN_COLUMNS
     predicted = tuple(name for name in PREDICTED if name not in recorded)
-    steps = range(8)
-    extras: dict[str, Any] = {name: [0] * len(steps) for name in (*recorded, *predicted)}
+    extras: dict[str, Any] = {name: [0] * len(STEPS) for name in (*recorded, *predicted)}
+    if "answer" in recorded:
+        extras["answer"] = list(STEPS)  # copies of a step would have one state and one action
     if "value" in recorded and run.sampler.options.get("share", 1.0) < 1.0:
-        extras["value"] = [None if step % 2 else 0.0 for step in steps]  # first steps alone all have one
-    extras[REWARD_VECTOR] = [[0.0] * len(run.rollout.rewards)] * len(steps)
-    batch = StepBatch.from_records(
-        group=[step // 4 for step in steps],
-        trajectory=[step // 2 for step in steps],
-        step=[step % 2 for step in steps],
-        observation=[f"place {step % 2}" for step in steps],
-        reward=[float(step in (1, 5)) for step in steps],
-        history_length=run.memory.history_length,
-        action=[f"go {step // 2 % 2}" for step in steps],
-        success=[step // 2 % 2 == 0 for step in steps],
-        final_observation=["the end"] * len(steps),
-        **extras,
-    )
+        extras["value"] = [None if step % 2 else 0.0 for step in STEPS]  # first steps alone all have one
+    if REWARD_VECTOR in needed:
+        extras[REWARD_VECTOR] = [[0.0] * len(run.rollout.rewards)] * len(STEPS)
+    batch = _toy_batch(run, extras)
     with np.errstate(all="ignore"):
         credit = assign(run.algo.name, batch, **run.algo.options)
-    for column in needed_by(ESTIMATORS.find(run.algo.name)):
+    for column in needed:
         if column in predicted and column not in credit.targets:
             raise ValueError(missing_column(column, run.algo.name))
     return credit._replace(targets={name: credit.targets[name] for name in predicted if name in credit.targets})
+
+
+def try_shaping(run: RunSettings) -> None:
+    """Shape the rewards of such a toy batch, each answer of one token.
+
+    Raises:
+        ValueError: an unknown shaping or option, a value that it refuses.
+    """
+    SHAPERS.check_options(*run.shaping)
+    record = TokenRecord(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.float32))
+    rollout = Rollout(
+        batch=_toy_batch(run, {name: [0] * len(STEPS) for name in (*RECORDED, *recorded_columns(run))}),
+        tokens=(record,) * len(STEPS),
+        steps=tuple(StepText("a task", f"place {step % 2}", ("go",), "go", None, "", "go") for step in STEPS),
+        episodes=(EpisodeOutcome("a task", "", False, 1.0, 2, 2),) * 4,
+    )
+    wants_more = suppress(ArithmeticError, LookupError, TypeError)  # of what the toys do not have
+    with warnings.catch_warnings(), wants_more:
+        warnings.simplefilter("ignore")
+        shape(run.shaping, rollout)
+
+
+def _toy_batch(run: RunSettings, extras: dict[str, Any]) -> StepBatch:
+    """Two groups of two episodes of two steps."""
+    return StepBatch.from_records(
+        group=[step // 4 for step in STEPS],
+        trajectory=[step // 2 for step in STEPS],
+        step=[step % 2 for step in STEPS],
+        observation=[f"place {step % 2}" for step in STEPS],
+        reward=[float(step in (1, 5)) for step in STEPS],
+        history_length=run.memory.history_length,
+        action=[f"go {step // 2 % 2}" for step in STEPS],
+        success=[step // 2 % 2 == 0 for step in STEPS],
+        final_observation=["the end"] * len(STEPS),
+        **extras,
+    )

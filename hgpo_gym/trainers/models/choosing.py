@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import NonNegativeInt
 
 from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest
+from hgpo_gym.trainers.models.admissible import check_chooses
 from hgpo_gym.trainers.models.sizes import Threads
 from hgpo_gym.trainers.policies import choosing
 from hgpo_gym.trainers.policies.base import Request, TokenRecord
@@ -52,15 +53,7 @@ class ChoosingModel(Section):
     def check(self, run: "RunSettings", processes: int) -> None:
         if processes > 1:
             raise ValueError(f"model.kind={self.policy.kind} trains in one process: launch one, or set another model=.")
-        if run.engine.options.get("constrain") == "none":
-            raise ValueError(
-                f"engine.constrain=none: a {self.policy.kind} chooses among admissible actions; set it to admissible."
-            )
-        if (precision := run.trainer.precision) != "float32":
-            raise ValueError(
-                f"trainer.precision={precision}: a {self.policy.kind} chooses in float32, and would be trained as one "
-                "that chooses otherwise; set it to float32."
-            )
+        check_chooses(run, self.policy.kind)
 
     def initial(self, run: "RunSettings", progress: "Progress") -> ChoosingPolicy:
         """A new policy, or what has imitated episodes, kept in the cache under a key of all that it depends on."""

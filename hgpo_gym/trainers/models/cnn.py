@@ -1,6 +1,6 @@
 """`model=cnn`: a convolutional network that reads a map by its cells. Small, and quick to train."""
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
@@ -8,6 +8,9 @@ from hgpo_gym.trainers.models.choosing import ChoosingModel
 from hgpo_gym.trainers.models.sizes import check_fits
 from hgpo_gym.trainers.policies import cnn
 from hgpo_gym.trainers.policies.cnn import ACTIONS, SIGNS, CnnPolicy, MapNetwork
+
+if TYPE_CHECKING:
+    from hgpo_gym.trainers.settings import RunSettings
 
 
 class CnnModel(ChoosingModel):
@@ -24,6 +27,14 @@ class CnnModel(ChoosingModel):
         weights = (9 * (self.layers + 1) + 2) * self.channels**2 + (SIGNS + ACTIONS) * self.channels
         check_fits(weights, f"model.channels={self.channels} with model.layers={self.layers}")
         return self
+
+    def check(self, run: "RunSettings", processes: int) -> None:
+        super().check(run, processes)
+        if run.team.name != "solo":
+            raise ValueError(
+                f"team={run.team.name}: a cnn reads the map alone, and nothing of what others say. Choose team=solo, "
+                "or model=scorer."
+            )
 
     def new(self) -> CnnPolicy:
         return CnnPolicy(MapNetwork(self.channels, self.layers, self.seed))

@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 RUNTIME_SETTINGS = ("device", "threads", "dtype", "quantization", "lora")
 """Settings of the model group that the initial weights do not depend on."""
 
-IMITATED_ALONE = (
-    "team={}: what the model has imitated are the prompts of an agent by itself; those of the roles are new to it."
-)
-
 
 def initial_weights(run: "RunSettings", model: LanguageModelSettings, progress: Progress) -> str:
     """The folder or hub name of the weights that training starts from, warm-started.
@@ -60,8 +56,6 @@ def initial_weights(run: "RunSettings", model: LanguageModelSettings, progress: 
     folder = cache_dir() / "models" / content_key([made_by, settings, episodes_key])
     kept_folder(folder, lambda target: save_model(*_make(run, model, episodes, progress), target))
     progress.line(f"Initial weights: {folder}")
-    if run.team.name != "solo" and run.warmstart.source != "none":
-        progress.line(IMITATED_ALONE.format(run.team.name))
     return str(folder)
 
 

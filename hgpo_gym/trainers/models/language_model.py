@@ -93,7 +93,13 @@ class LanguageModel(LanguageModelSettings):
         adapters = adapters_in(folder)
         if not adapters:
             return make_policy(run.engine, *self._load(str(folder)))
-        roles = [role for role in roles_with_adapters(run.team) if role in adapters]
+        own = roles_with_adapters(run.team)
+        if not own and adapters.keys() != {DEFAULT} and run.team.name != "solo":
+            raise ValueError(
+                f"team.weights=shared: {folder} has an adapter for each of {', '.join(adapters)}, and plays by those. "
+                "Set team.weights=adapter."
+            )
+        roles = [role for role in own if role in adapters]
         adapters = {name: adapters[name] for name in roles or adapters}  # in the order that they were made in
         model, tokenizer = self._load(base_of(next(iter(adapters.values()))))
         return make_policy(run.engine, load_adapters(model, adapters), tokenizer)

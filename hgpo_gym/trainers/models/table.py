@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
+from hgpo_gym.trainers.models.admissible import check_chooses
 from hgpo_gym.trainers.models.sizes import Threads, check_fits
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
-from hgpo_gym.trainers.rollouts.teams import roles_with_adapters
 from hgpo_gym.trainers.section import Section
 
 if TYPE_CHECKING:
@@ -35,17 +35,13 @@ class TableModel(Section):
     def check(self, run: "RunSettings", processes: int) -> None:
         if processes > 1:
             raise ValueError("model.kind=tabular trains in one process: launch one, or set another model=.")
+        check_chooses(run, "table")
         if run.warmstart.source != "none":
             raise ValueError(f"warmstart.source={run.warmstart.source}: a table starts uniform; set it to none.")
         if run.rollout.overlap:
             raise ValueError(
                 "rollout.overlap=true: a table makes room for what it meets while it learns, which is not seen where "
                 "rollouts are played ahead, and its updates take no time. Set rollout.overlap=false."
-            )
-        if roles_with_adapters(run.team):
-            raise ValueError(
-                "team.weights=adapter: a table has no adapters. Set team.weights=shared: keys tell who is asked, "
-                "so no two roles read the same logits."
             )
         if run.trainer.gradient_checkpointing:
             raise ValueError(

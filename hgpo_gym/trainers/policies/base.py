@@ -155,6 +155,21 @@ class CannotAnswerError(ValueError):
     """What is asked is not for this kind of policy."""
 
 
+def check_has_choices(choices: Sequence[str], role: str, kind: str) -> None:
+    """Raise CannotAnswerError where there is nothing to choose among, for a kind of policy that writes nothing."""
+    if choices:
+        return
+    if role:
+        raise CannotAnswerError(
+            f"A {kind} chooses among answers, and the role {role!r} lists none: give it some, as team.plans or "
+            "team.hints, or set model=tiny engine.constrain=none."
+        )
+    raise CannotAnswerError(
+        f"A {kind} chooses among admissible actions, and this environment names none: set model=tiny or "
+        "model=pretrained."
+    )
+
+
 class NoAnswerError(RuntimeError):
     """A policy got no answer, and cannot go on without."""
 

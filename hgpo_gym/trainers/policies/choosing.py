@@ -21,6 +21,7 @@ from hgpo_gym.trainers.policies.base import (
     Response,
     Sampling,
     TokenRecord,
+    check_has_choices,
 )
 from hgpo_gym.trainers.policies.sampling import draw, likelihood_of_drawn, power_sums, uniform_numbers
 
@@ -124,11 +125,7 @@ def moment_of(request: Request, kind: str) -> Moment:
     Raises:
         CannotAnswerError: it has no choices, or no moment.
     """
-    if not request.choices:
-        raise CannotAnswerError(
-            f"A {kind} chooses among admissible actions, and this environment names none: set model=tiny or "
-            "model=pretrained."
-        )
+    check_has_choices(request.choices, request.role, kind)
     if request.moment is None:
         raise CannotAnswerError(f"A {kind} acts on the moments of an episode: ask it by a rollout.")
     return request.moment

@@ -16,7 +16,7 @@ from jinja2 import TemplateError
 from pydantic import PositiveInt
 
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
+from hgpo_gym.trainers.policies.base import CannotAnswerError, Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.trainers.policies.batching import by_adapter
 from hgpo_gym.trainers.policies.likelihood import computing_in, likelihood
 from hgpo_gym.trainers.policies.lora import named_adapters, use_adapter
@@ -137,6 +137,7 @@ class LanguageModelPolicy:
 
         Raises:
             ValueError: prompt and answer could be longer than the model reads.
+            CannotAnswerError: nothing to choose among, where answers are constrained.
         """
         from hgpo_gym.trainers.policies.generation import GeneratedSequence
 
@@ -220,7 +221,7 @@ class LanguageModelPolicy:
     def _adapter_of(self, request: Request) -> str | None:
         adapters = named_adapters(self.model)
         if adapters and request.role not in adapters:
-            raise ValueError(
+            raise CannotAnswerError(
                 f"The role {request.role!r} has no adapter: this model has those of {', '.join(adapters)}. Choose the "
                 "team that it was trained as."
             )
@@ -289,7 +290,7 @@ class LanguageModelPolicy:
         if self.constrain == "none":
             return None
         if not request.answers:
-            raise ValueError(
+            raise CannotAnswerError(
                 "engine.constrain=admissible needs answers to choose among, and "
                 f"{f'the role {request.role!r}' if request.role else 'this environment'} lists none: set "
                 "engine.constrain=none."

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hgpo_gym.trainers.policies.base import Request, Response, Sampling
+from hgpo_gym.trainers.policies.base import CannotAnswerError, Request, Response, Sampling
 
 
 class RandomPolicy:
@@ -34,8 +34,15 @@ class ExpertPolicy:
         return [Response(self._follow(request)) for request in requests]
 
     def _follow(self, request: Request) -> str:
+        if request.expert_answer is None and request.role:
+            raise CannotAnswerError(
+                f"The environment's expert acts and says nothing else: the role {request.role!r} has none. Choose "
+                "team=solo."
+            )
         if request.expert_answer is None:
-            raise ValueError("The environment gives no expert_action: it has no expert, or env.expert is not true.")
+            raise CannotAnswerError(
+                "The environment gives no expert_action: it has no expert, or env.expert is not true."
+            )
         generator = np.random.default_rng(request.seed)
         if request.answers and generator.random() < self._random_actions:
             return request.answers[generator.integers(len(request.answers))]

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hgpo_gym.memory.keys import hash_text, link
-from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
+from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord, check_has_choices
 from hgpo_gym.trainers.policies.sampling import draw, likelihood_of_drawn, pad, power_sums, uniform_numbers
 
 _FILE = "table.safetensors"
@@ -104,8 +104,11 @@ class TabularPolicy:
         """One response a request, in order; each depends on its own seed, not on what it is batched with.
 
         Raises:
-            ValueError: a request without admissible answers or context keys.
+            CannotAnswerError: a request without admissible answers.
+            ValueError: one without context keys.
         """
+        for request in requests:
+            check_has_choices(request.answers, request.role, "tabular policy")
         contexts = np.array([self._context(request) for request in requests], dtype=np.int64)
         answers = [_answers(request.answers) for request in requests]
         chosen, logprobs = np.zeros(len(requests), dtype=np.int64), np.zeros(len(requests), dtype=np.float32)
@@ -181,8 +184,6 @@ class TabularPolicy:
 @lru_cache(maxsize=100_000)
 def _answers(answers: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
     """The distinct answers and their token ids int64[A]."""
-    if not answers:
-        raise ValueError("A tabular policy chooses among admissible actions, and this environment names none.")
     distinct = tuple(dict.fromkeys(answers))
     return distinct, np.array([hash_text(answer) for answer in distinct], dtype=np.uint64).view(np.int64)
 

@@ -51,10 +51,16 @@ def check_failures(failures: Sequence[FailedEpisode], left_out: int, asked: int,
     """
     if not left_out or (left_out < asked and left_out <= most * asked):
         return
+    lost_all = left_out == asked
+    why = "nothing is left" if lost_all else f"rollout.max_failed={most:g} is the largest share that may be"
+    remedy = (
+        "or give it more time (rollout.worker_timeout)"
+        if lost_all
+        else "give it more time (rollout.worker_timeout), or raise rollout.max_failed"
+    )
     raise EpisodesFailedError(
         f"environments failed in {len(failures)} attempts at an episode, so that {left_out} of {asked} {what} are "
-        f"lost; rollout.max_failed={most:g} is the largest share that may be. {last_error(failures)} Mend the "
-        "environment, give it more time (rollout.worker_timeout), or raise rollout.max_failed.",
+        f"lost; {why}. {last_error(failures)} Mend the environment, {remedy}.",
         failures,
     )
 

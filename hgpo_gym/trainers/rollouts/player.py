@@ -222,7 +222,7 @@ class Player:
         self._row_of_action.valid = self._row_of_action.in_form and bool(info["action_valid"])
         last = self.rows[-1]
         last.reward, last.last_of_turn = reward, True
-        last.extras |= {name: _number(info, name) for name in self._record}
+        last.extras |= {name: number_of_step(info, name) for name in self._record}
         self.truncated = truncated
         self._begin_turn(prompt, info, tuple(self._team.keep(self._said, self.turn - 1)))
 
@@ -250,14 +250,20 @@ class Player:
         return keys_of_role(keys, self._role, self._said)
 
 
-def _number(info: Mapping[str, Any], name: str) -> Any:
+def number_of_step(info: Mapping[str, Any], name: str, by: str = "rollout.record, an estimator or a shaping") -> Any:
+    """What an environment says at a step for a column that a setting asks for.
+
+    Raises:
+        NotRecordedError: nothing, or no number.
+    """
     if name not in info:
         raise NotRecordedError(
-            f"rollout.record={name}, or an estimator that needs it: the environment's info has no {name!r} after a "
-            f"step. Switch it on in the environment (env.*), or leave it out; there is {', '.join(sorted(info))}."
+            f"{by}: the column {name!r} is recorded of the environment's info after a step, which has no {name!r}. "
+            "Switch it on in the environment (env.*), or leave it out; there is "
+            f"{', '.join(sorted(info))}."
         )
     if not isinstance(info[name], Real | np.bool_):
-        raise NotRecordedError(f"rollout.record={name}: info[{name!r}] is {info[name]!r}; a column holds numbers.")
+        raise NotRecordedError(f"{by}: info[{name!r}] is {info[name]!r}; a column holds numbers.")
     return info[name]
 
 

@@ -2,12 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hgpo_gym.advantages import ESTIMATORS, needed_by, needed_with
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, Rollout
+from hgpo_gym.trainers.rollouts.shaping import SHAPERS
 
-OF_A_STEP = ("milestone", "turn_reward")
+if TYPE_CHECKING:
+    from hgpo_gym.trainers.settings import RunSettings
+
+OF_A_STEP = ("milestone", "tag", "tag_reward", "turn_reward")
 """Columns that `collect` records where it is asked: the environment has them in the info of a step."""
 
 ENTROPY = "entropy"
@@ -19,9 +25,16 @@ REWARDS = ("success", "return", "length", "validity")
 """The rewards of an episode that `reward_vector` can hold."""
 
 
-def columns_to_record(asked: Sequence[str], needed: Sequence[str]) -> list[str]:
-    """What is to be recorded: what the run asks for, and what its estimator needs and can be recorded."""
-    return list(dict.fromkeys([*asked, *(name for name in needed if name in (*OF_A_STEP, ENTROPY))]))
+def recorded_columns(run: "RunSettings") -> dict[str, str]:
+    """What is recorded, and the setting that asks for it: the run itself, its estimator, where it has one and not a
+    learner of its own, or its shaping, of what can be recorded."""
+    of_estimator = needed_with(*run.algo) if run.algo.name in ESTIMATORS else ()
+    needed = {
+        **dict.fromkeys(needed_by(SHAPERS.find(run.shaping.name)), f"shaping={run.shaping.name}"),
+        **dict.fromkeys(of_estimator, f"algo={run.algo.name}"),
+    }
+    asked = dict.fromkeys(run.rollout.record, "rollout.record")
+    return asked | {name: by for name, by in needed.items() if name in (*OF_A_STEP, ENTROPY) and name not in asked}
 
 
 def with_reward_vector(rollout: Rollout, rewards: Sequence[str], step_limit: int) -> Rollout:

@@ -8,7 +8,7 @@ import numpy as np
 from hgpo_gym.randomness import Stream
 from hgpo_gym.trainers.rollouts.failures import check_failures
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout, merge, take_episodes
-from hgpo_gym.trainers.rollouts.samplers.base import GroupOutcome, Outcomes, Sampler
+from hgpo_gym.trainers.rollouts.samplers.base import MOST_ROUNDS, GroupOutcome, Outcomes, Sampler
 from hgpo_gym.trainers.rollouts.selection import checked, overrides
 
 Play = Callable[[list[str], list[tuple[int, ...]]], Rollout]
@@ -59,7 +59,8 @@ def collect_rounds(
 
     Everything is decided on the merged rollout, so that all processes decide alike. Round 0 plays the tasks that
     `sampler.tasks` names from the seeds (stream, seed, iteration, group); round k plays as many as are missing, from
-    (stream, seed, iteration, k * num_tasks + group). The groups of the last round are kept whatever they are.
+    (stream, seed, iteration, k * num_tasks + group). The groups of the last round that `sampler.most_rounds` allows are
+    kept whatever they are; after it only those that failed are played anew, up to `MOST_ROUNDS` in all.
 
     Args:
         play: see `Play`. A later round may have fewer groups than there are processes.
@@ -78,7 +79,7 @@ def collect_rounds(
     parts: list[Rollout] = []
     kept: list[Rollout] = []
     missing = num_tasks
-    while missing and len(parts) < most:
+    while missing and len(parts) < max(most, MOST_ROUNDS):
         number = len(parts)
         if number:
             tasks = sampler.redraw(iteration, number, missing, outcomes)

@@ -110,8 +110,7 @@ def collect_tree(
         ValueError: more leaves than there are ends, a number below its least, an unknown way to choose or level.
     """
     check_shape(trees, nodes, rounds, leaves, branch_at)
-    if level is not None and not 0 <= level <= env.history_length:
-        raise ValueError(f"level={level}: the context keys have levels 0 to {env.history_length}.")
+    check_level(level, env.history_length)
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     level = env.history_length if level is None else level
     paths: list[list[_Path]] = [[_Path(group, tree, tree) for tree in range(trees)] for group in range(len(task_ids))]
@@ -159,6 +158,12 @@ def check_shape(trees: int, nodes: int, rounds: int, leaves: int, branch_at: str
         )
     if branch_at not in BRANCH_AT:
         raise ValueError(unknown_name("branch_at", branch_at, BRANCH_AT))
+
+
+def check_level(level: int | None, history_length: int) -> None:
+    """Raise ValueError where context keys that look back so far have no such level."""
+    if level is not None and not 0 <= level <= history_length:
+        raise ValueError(f"level={level}: the context keys have levels 0 to {history_length}.")
 
 
 def _branches(

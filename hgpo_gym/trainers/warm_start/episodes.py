@@ -32,6 +32,11 @@ AS_IT_IS = "bare"
 _FILE = "episodes.jsonl"
 
 
+IMITATED_ALONE = (
+    "team={}: what is imitated are the prompts of an agent by itself; those of the roles are new to the model."
+)
+
+
 def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tuple[list[Transcript], str]:
     """The episodes, and their key in the cache, made of all that they depend on, the environment's texts too.
 
@@ -47,6 +52,8 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
         EpisodesFailedError: more than `rollout.max_failed` of them would be left out.
     """
     settings, expert = run.warmstart, run.warmstart.source == "expert"
+    if run.team.name != "solo" and settings.source != "none":
+        progress.line(IMITATED_ALONE.format(run.team.name))
     num_tasks = min(settings.episodes, SIDE_BY_SIDE)
     options = {"expert": True} if expert else {}
     env = make_env(run, num_tasks=num_tasks, group_size=1, prompt=PromptTemplate.named(AS_IT_IS), **options)

@@ -25,6 +25,9 @@ from hgpo_gym.trainers.update.policy_update import NonFiniteError
 UPDATE_METRICS = {"loss": "train/loss", "kl_behaviour": "train/approx_kl", "value_loss": "train/value_loss"}
 """What Stable-Baselines3 says of an update, by our names."""
 
+NOT_IMITATED = "warmstart.source=expert has no effect: algo={} begins with a new network of its own."
+TEMPERATURE_NOT_READ = "rollout.temperature={:g} has no effect: algo={} explores by options of its own."
+
 
 class Sb3Learner:
     """PPO or DQN, with a network of its own in place of the run's model.
@@ -45,7 +48,7 @@ class Sb3Learner:
     policy: Sb3Policy
     env = None
 
-    def __init__(self, run: RunSettings, processes: Processes, progress: Progress):  # noqa: ARG002 - Learner
+    def __init__(self, run: RunSettings, processes: Processes, progress: Progress):
         if processes.count > 1:
             raise ValueError(f"algo={run.algo.name} trains in one process: set distributed=none and launch one.")
         for group, choice, only in (
@@ -66,7 +69,7 @@ class Sb3Learner:
                 f"rollout.staleness={run.rollout.staleness}: algo={run.algo.name} plays by its present weights "
                 "alone. Set 0."
             )
-        self.run = run
+        self.run, self.progress = run, progress
 
     def start(self) -> None:
         """See `Learner`."""
@@ -83,6 +86,10 @@ class Sb3Learner:
         self.task_ids = training_tasks(self.run, self.env)
         first = {"task_ids": self.task_ids[:1], "reset_mask": np.arange(num_envs) == 0}
         check_listed(self.env.reset(seed=0, options=first)[1]["admissible_actions"][0])
+        if self.run.warmstart.source == "expert":
+            self.progress.line(NOT_IMITATED.format(self.run.algo.name))
+        if (temperature := self.run.rollout.temperature) != 1.0:
+            self.progress.line(TEMPERATURE_NOT_READ.format(temperature, self.run.algo.name))
 
     def acting(self) -> AbstractContextManager[Any]:
         """See `Learner`."""

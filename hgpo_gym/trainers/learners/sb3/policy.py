@@ -17,7 +17,7 @@ from hgpo_gym.envs.features import TextFeatures
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.learners.sb3.episodes import EpisodesVecEnv, read
 from hgpo_gym.trainers.learners.sb3.networks import MaskedDQN, ScoringActorCritic, ScoringDQNPolicy
-from hgpo_gym.trainers.policies.base import Request, Response, Sampling
+from hgpo_gym.trainers.policies.base import CannotAnswerError, Request, Response, Sampling
 from hgpo_gym.trainers.policies.sampling import draw, uniform_numbers
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -82,7 +82,7 @@ class Sb3Policy:
         """One response a request, in order; each depends on its own seed.
 
         Raises:
-            ValueError: a request without admissible answers.
+            CannotAnswerError: a request without admissible answers.
         """
         for request in requests:
             check_listed(request.answers)
@@ -112,16 +112,16 @@ class Sb3Policy:
 
 
 def check_listed(answers: Sequence[str]) -> None:
-    """Raise ValueError where there is nothing to choose from."""
+    """Raise CannotAnswerError where there is nothing to choose from."""
     if not answers:
-        raise ValueError(
+        raise CannotAnswerError(
             "The baselines of Stable-Baselines3 choose among admissible actions, and this environment lists none."
         )
 
 
 def steps_each(run: RunSettings) -> int:
     """Steps of each sub-environment in an iteration: the step limit, so that every task is played to its end."""
-    return int(run.env.options["max_episode_steps"])
+    return run.env.step_limit
 
 
 def _parts(run: RunSettings) -> tuple[Algorithm, dict[str, Any], dict[str, Any]]:

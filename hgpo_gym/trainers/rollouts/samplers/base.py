@@ -12,6 +12,9 @@ from hgpo_gym.trainers.policies.base import Policy, Sampling
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.rollout import Rollout
 
+MOST_ROUNDS = 10
+"""Of an iteration, where groups are lost to environments that fail."""
+
 
 class GroupOutcome(NamedTuple):
     """How the episodes of one task group went."""
@@ -33,7 +36,7 @@ class Sampler:
     of the iterations before, so that a resumed run goes on with the same numbers.
 
     Args:
-        task_ids: every task of the training split.
+        task_ids: every task of the training split; none where a run tries its settings before it makes anything.
         seed: of the run.
     """
 
@@ -51,6 +54,9 @@ class Sampler:
 
     def __init__(self, task_ids: Sequence[str], seed: int):
         self.task_ids, self.seed = task_ids, seed
+
+    def check(self, group_size: int, history_length: int) -> None:
+        """Raise ValueError where it cannot play groups of that size, or with context keys that look back so far."""
 
     def begin(self, measured: Mapping[str, float | None]) -> None:
         """Take in the measure of every task, by task id; called before the first `tasks` where `measure` is set."""
@@ -75,7 +81,7 @@ class Sampler:
 
     def most_rounds(self, iteration: int) -> int:  # noqa: ARG002 - for subclasses
         """The most rounds of this iteration: in each one the groups that were not informative are played anew."""
-        return 10
+        return MOST_ROUNDS
 
     def redraw(
         self,

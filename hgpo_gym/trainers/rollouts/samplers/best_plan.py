@@ -31,6 +31,14 @@ class BestPlan(Sampler):
         check_episodes(trials, executions)
         self._trials, self._executions = trials, executions
 
+    def check(self, group_size: int, history_length: int) -> None:  # noqa: ARG002 - of Sampler
+        """Groups have trials + executions episodes."""
+        if group_size != (size := self._trials + self._executions):
+            raise ValueError(
+                f"rollout.group_size={group_size}: the groups of {self.described} have trials + executions = "
+                f"{size} episodes. Set rollout.group_size={size}, or other numbers."
+            )
+
     def collect(
         self,
         env: ContextWrapper,
@@ -41,13 +49,9 @@ class BestPlan(Sampler):
         seeds: Sequence[tuple[int, ...]],
         **options: Any,
     ) -> Rollout:
-        """Raises ValueError where groups have another size than trials + executions, or the team does not plan."""
+        """Raises ValueError as `check` does, and where the team does not plan."""
         vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-        if vector.group_size != (size := self._trials + self._executions):
-            raise ValueError(
-                f"rollout.group_size={vector.group_size}: the groups of {self.described} have trials + executions = "
-                f"{size} episodes. Set rollout.group_size={size}, or other numbers."
-            )
+        self.check(vector.group_size, env.history_length)
         return collect_under_best_plan(
             env, policy, sampling, task_ids=task_ids, seeds=seeds, trials=self._trials, **options
         )

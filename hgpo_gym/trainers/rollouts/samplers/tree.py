@@ -8,7 +8,7 @@ from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.trainers.policies.base import Policy, Sampling
 from hgpo_gym.trainers.rollouts.rollout import Rollout
 from hgpo_gym.trainers.rollouts.samplers.base import Sampler
-from hgpo_gym.trainers.rollouts.trees import check_shape, collect_tree
+from hgpo_gym.trainers.rollouts.trees import check_level, check_shape, collect_tree
 
 
 class Tree(Sampler):
@@ -48,6 +48,15 @@ class Tree(Sampler):
         self._shape: dict[str, Any] = {"trees": trees, "nodes": nodes, "rounds": rounds, "leaves": leaves}
         self._shape |= {"branch_at": branch_at, "level": level}
 
+    def check(self, group_size: int, history_length: int) -> None:
+        """Groups have trees * leaves episodes, and keys of the level that is asked for."""
+        if group_size != (size := self._shape["trees"] * self._shape["leaves"]):
+            raise ValueError(
+                f"rollout.group_size={group_size}: the groups of {self.described} have trees * leaves = {size} "
+                f"episodes. Set rollout.group_size={size}, or other numbers."
+            )
+        check_level(self._shape["level"], history_length)
+
     def collect(
         self,
         env: ContextWrapper,
@@ -58,11 +67,7 @@ class Tree(Sampler):
         seeds: Sequence[tuple[int, ...]],
         **options: Any,
     ) -> Rollout:
-        """Raises ValueError where the groups of the environment have another size than trees * leaves."""
+        """See `collect_tree`; raises as `check` does."""
         vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-        if vector.group_size != (size := self._shape["trees"] * self._shape["leaves"]):
-            raise ValueError(
-                f"rollout.group_size={vector.group_size}: the groups of {self.described} have trees * leaves = {size} "
-                f"episodes. Set rollout.group_size={size}, or other numbers."
-            )
+        self.check(vector.group_size, env.history_length)
         return collect_tree(env, policy, sampling, task_ids=task_ids, seeds=seeds, **self._shape, **options)

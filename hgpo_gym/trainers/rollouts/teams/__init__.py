@@ -1,4 +1,4 @@
-"""Teams: several answers may come before one action. Chosen by `rollout.team`; null is an agent by itself.
+"""Teams: several answers may come before one action. Chosen by `team=`; `solo` is an agent by itself.
 
 To add one: write its file and add its line to `TEAMS`, or, from elsewhere, call `register_team` or name it as an entry
 point of the group `hgpo_gym.teams`.

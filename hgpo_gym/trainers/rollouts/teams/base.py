@@ -1,7 +1,7 @@
 """Team: who answers, and when an answer is the action. Every answer is a row of the trajectory.
 
 A team of your own is a class with `roles`, `next` and `prompt`; `register_team("my_team", MyTeam)` makes it a choice of
-`rollout.team`. It has no state: everything follows from what was said, so one object serves every episode.
+`team=`. It has no state: everything follows from what was said, so one object serves every episode.
 """
 
 import json

@@ -1,0 +1,29 @@
+"""What kinds of models refuse that choose among admissible actions and write nothing."""
+
+from typing import TYPE_CHECKING
+
+from hgpo_gym.trainers.rollouts.teams import roles_with_adapters
+
+if TYPE_CHECKING:
+    from hgpo_gym.trainers.settings import RunSettings
+
+
+def check_chooses(run: "RunSettings", kind: str) -> None:
+    """Raise ValueError where settings of language models are set, which such a kind does not read."""
+    if run.engine.name != "transformers":
+        raise ValueError(f"engine={run.engine.name}: a {kind} answers by itself; leave out engine=.")
+    if run.engine.options.get("constrain") == "none":
+        raise ValueError(
+            f"engine.constrain=none: a {kind} chooses among admissible actions; set it to admissible, or, where there "
+            "are none, model=tiny or model=pretrained."
+        )
+    if (precision := run.trainer.precision) != "float32":
+        raise ValueError(
+            f"trainer.precision={precision}: a {kind} chooses in float32, and would be trained as one that chooses "
+            "otherwise; set it to float32."
+        )
+    if roles_with_adapters(run.team):
+        raise ValueError(
+            f"team.weights=adapter: a {kind} has no adapters. Set team.weights=shared: it is told who is asked, "
+            "and what was said."
+        )
