@@ -229,7 +229,7 @@ def _with_aggregation(config: Mapping[str, Any]) -> dict[str, Any]:
     from hgpo_gym.trainers.update.objectives import OBJECTIVES, preferred_aggregation  # loads torch
 
     flat = flatten(config)
-    objective = flat.get("objective.name")
+    objective = flat.get("objective.name", "")
     if flat.get(AGGREGATION[0]) is None and objective in OBJECTIVES:  # a plugin's may not be there now
         flat[AGGREGATION[0]] = preferred_aggregation(objective)
     return flat
