@@ -9,10 +9,11 @@ the end` (success of every algorithm in every environment, and its mean rank), t
 differences at the same seed, in points, with 95 % t intervals over the seeds that both have, and an asterisk
 where p is below 0.05 by flipping their signs, corrected for how many the table has), `ENVIRONMENT less ENVIRONMENT`
 (the same of every algorithm in two settings), `ALGORITHM less ALGORITHM` (the same of these two in every environment;
-several such pairs with `; ` between them stand side by side), `cost`, or the name of an environment (what its runs
-tell). With `, only ENVIRONMENT ENVIRONMENT` after any of them these alone count. Algorithms that are not in every
-environment are left out but of pairs and of two settings, and so is an environment from scores in which most
-algorithms have the same.
+several such pairs with `; ` between them stand side by side), `cost`, the name of an environment (what its runs tell
+of the best algorithm and each of the others), or `best against ALGORITHM ALGORITHM` (the same of these others alone,
+in every environment). With `, only ENVIRONMENT ENVIRONMENT` after any of them these alone count. Algorithms that are
+not in every environment are left out but of pairs and of two settings, and so is an environment from scores in which
+most algorithms have the same.
 `--tell` prints such a block instead: a number that stands in a sentence comes from there, and `League.told_of` says
 of whom it is.
 """
@@ -156,6 +157,10 @@ class League:
         pairs = [pair.split(" less ") for pair in name.split("; ")]
         if all(len(pair) == 2 and set(pair) <= self._played for pair in pairs):
             return self._beside(pairs)
+        start, _, others = name.partition("best against ")
+        if not start and set(others.split(" ")) <= set(self.algorithms):
+            told = {one: self._told(one, others.split(" ")) for one in self._runs}
+            return "\n".join(f"*{one}*:\n\n{sentences}" for one, sentences in told.items() if sentences)
         if name == "cost":
             return self._cost()
         if name in self._runs:
@@ -163,12 +168,17 @@ class League:
         raise ValueError(
             f"<!-- league: {name} -->: write {' or '.join(COLUMNS)}, alone or with ', less' and one of "
             f"{'; '.join(self.algorithms)}; or cost; or an environment, alone or 'less' another, of "
-            f"{'; '.join(self._runs)}; or an algorithm 'less' another, of {'; '.join(sorted(self._played))}."
+            f"{'; '.join(self._runs)}; or an algorithm 'less' another, of {'; '.join(sorted(self._played))}; "
+            "or 'best against' some of the first."
         )
 
     def telling(self, score: str) -> Numbers:
         """A score where it tells algorithms apart: without environments in which most have the same."""
         return {name: own for name, own in self.numbers(COLUMNS[score]).items() if _differ(own)}
+
+    def _by_seed(self, environment: str, column: str) -> dict[str, dict[int, float]]:
+        runs = self._runs[environment]
+        return {name: {int(run["seed"]): float(run[column]) for run in runs[name]} for name in self.algorithms}
 
     def _success(self, score: str) -> str:
         """Interquartile means, and mean ranks, by which the rows stand."""
@@ -224,25 +234,25 @@ class League:
         return _compared(["environment", "seeds", *head], rows)
 
     def _cost(self) -> str:
-        """Environment steps and seconds of a run, the mean over seeds."""
+        """Of a run: environment steps, the mean over seeds, and seconds, the median: some had less of the machine."""
         steps, seconds = self.numbers("steps"), self.numbers("seconds")
         return table(
             ["algorithm", *steps],
             (
                 [
                     f"`{name}`",
-                    *(f"{steps[one][name].mean():,.0f} steps, {seconds[one][name].mean():,.0f} s" for one in steps),
+                    *(f"{steps[one][name].mean():,.0f} steps, {np.median(seconds[one][name]):,.0f} s" for one in steps),
                 ]
                 for name in self.algorithms
             ),
         )
 
-    def _told(self, environment: str) -> str:
+    def _told(self, environment: str, others: Sequence[str] | None = None) -> str:
         return "".join(
             f"- {score[0].upper()}{score[1:]}, {sentence}\n"
             for score in COLUMNS
-            if environment in (numbers := self.telling(score))
-            for sentence in best_against_each(numbers[environment])
+            if environment in self.telling(score)
+            for sentence in best_against_each(self._by_seed(environment, COLUMNS[score]), others)
         )
 
 

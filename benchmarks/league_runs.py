@@ -27,7 +27,7 @@ import numpy as np
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.analysis.report.intervals import Estimate, corrected_p_values, mean, sign_flip_p_value
 from hgpo_gym.analysis.report.load import USUAL, Comparison, Run, comparisons, label_of, load_runs
-from hgpo_gym.analysis.report.outcome import SCORES, SIGNIFICANCE
+from hgpo_gym.analysis.report.outcome import SCORES, SIGNIFICANCE, tells_apart
 from hgpo_gym.config.choices import REGISTRIES, choice_settings
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.run_directory import flatten
@@ -213,10 +213,11 @@ def in_points(differences: Sequence[Sequence[float] | np.ndarray]) -> list[str]:
 
 
 def significant(differences: Sequence[Sequence[float] | np.ndarray]) -> list[bool]:
-    """Of several comparisons whether p is below 0.05 by flipping signs, corrected for how many could have that."""
+    """Of several comparisons whether they tell for sure: whether p is below 0.05 by flipping signs, corrected for how
+    many could have that, and the t interval leaves out 0."""
     tested = [row for row, one in enumerate(differences) if 2 / 2 ** len(one) < SIGNIFICANCE]
     p_values = corrected_p_values([sign_flip_p_value(differences[row]) for row in tested])
-    sure = {row for row, p in zip(tested, p_values, strict=True) if p < SIGNIFICANCE}
+    sure = {row for row, p in zip(tested, p_values, strict=True) if tells_apart(mean(differences[row]), p, alike=0)}
     return [row in sure for row in range(len(differences))]
 
 

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import division, endings, equal_cost, history, league_curves, league_page, league_picture, league_runs
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.analysis.report import load
-from hgpo_gym.analysis.report.intervals import runs_to_tell, typical
+from hgpo_gym.analysis.report.intervals import probability_of_improvement, runs_to_tell, seeds_to_tell, typical
 from hgpo_gym.analysis.report.standings import best_against_each, mean_ranks
 from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_config
@@ -410,10 +410,12 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path, capsys):
     rows, page = lines_of_runs(tmp_path / "rows.csv"), tmp_path / "page.md"
     page.write_text(
         "# Found\n\n<!-- league: while training -->\n<!-- end -->\n\n<!-- league: maze -->\nold\n<!-- end -->\n"
-        "<!-- league: while training, less grpo -->\n<!-- end -->\nEnd.\n"
+        "<!-- league: while training, less grpo -->\n<!-- end -->\n"
+        "<!-- league: best against grpo -->\n<!-- end -->\nEnd.\n"
     )
     league_page.main([str(page), str(rows)])
     told = page.read_text()
+    of_shop, of_maze = (league_page.League([rows]).block(name) for name in ("shop", "maze"))
     assert "| algorithm | mean rank | shop, 2 seeds, % | maze, 2 seeds, % |" in told
     assert "| `hgpo` | 1.0 (1.0 to 2.0) | 40.0 (30.0 to 50.0) | 90.0 (90.0 to 90.0) |\n| `grpo` | 2.0 " in told
     assert "- While training, 2 seeds do not tell hgpo and grpo apart" in told
@@ -421,11 +423,11 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path, capsys):
         "| algorithm | shop | maze |\n| --- | --- | --- |\n| `hgpo` | 10.0 (10.0 to 10.0) | 30.0 (30.0 to 30.0) |\n"
         in told
     )
+    assert told.endswith(f"*shop*:\n\n{of_shop}\n*maze*:\n\n{of_maze}\n<!-- end -->\nEnd.\n")
     assert "- In the end" not in told  # all at 100 %
     assert "only_here" not in told
     assert "old" not in told
     assert told.startswith("# Found\n")
-    assert told.endswith("\nEnd.\n")
     league_page.main([str(page), str(rows)])
     assert page.read_text() == told
     (tmp_path / "other.md").write_text(told)
@@ -480,7 +482,7 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path, capsys):
     page.write_text("<!-- league: mase -->\n<!-- end -->\n")
     with pytest.raises(
         ValueError,
-        match=r"mase -->: write while .* of grpo; hgpo; or cost; .* of shop; maze; or .* of grpo; hgpo; only_here\.",
+        match=r"mase -->: write while .* of grpo; hgpo; or cost; .* shop; maze; .* only_here; or .best against",
     ):
         league_page.main([str(page), str(rows)])
 
@@ -765,10 +767,14 @@ def test_open_ranks_hold_the_true_ones_of_close_algorithms():
     assert held.min() >= 19
 
 
+def by_seed(**scores):
+    return {name: dict(enumerate(own.tolist())) for name, own in scores.items()}
+
+
 def test_who_mostly_does_worse_beats_nobody_by_a_higher_interquartile_mean():
     """Where runs end at one of two levels, the middle half may say otherwise than the pairs of runs."""
     one, other = np.r_[np.full(36, 0.5), np.full(14, 1.0)], np.linspace(0.515, 0.525, 50)
-    (told,) = best_against_each({"one": one, "other": other})
+    (told,) = best_against_each(by_seed(one=one, other=other))
     assert told.startswith("other beats one with probability 0.72 (")
     assert told.endswith("at 50 seeds, though one has the higher interquartile mean.")
     ranks = mean_ranks([[one, other]])
@@ -790,8 +796,8 @@ def test_what_is_told_of_many_is_corrected_for_how_many_they_are():
     assert league_runs.significant([ten, *[nothing] * 30]) == [False] * 31
 
     best, worse, alike = np.arange(5.0) + 3.0, np.arange(5.0), np.arange(5.0) + 2.9
-    assert best_against_each({"best": best, "worse": worse})[0].startswith("best beats worse")
-    told = best_against_each({"best": best, "worse": worse, "alike": alike})
+    assert best_against_each(by_seed(best=best, worse=worse))[0].startswith("best beats worse")
+    told = best_against_each(by_seed(best=best, worse=worse, alike=alike))
     assert told[0].startswith("5 seeds do not tell best and worse apart")  # the best was looked for among three pairs
 
 
@@ -799,7 +805,11 @@ def test_the_best_of_algorithms_that_do_not_differ_seldom_beats_another():
     """Which one is the best is looked for in the runs that are then tested."""
     random = np.random.default_rng(0)
     found = sum(
-        any(" beats " in told for told in best_against_each({name: random.normal(size=10) for name in "abcdefgh"}))
+        any(
+            word in told
+            for told in best_against_each(by_seed(**{name: random.normal(size=10) for name in "abcdefgh"}))
+            for word in (" beats ", " ahead by ")
+        )
         for _ in range(60)
     )
     assert found <= 6
@@ -810,6 +820,36 @@ def test_the_runs_that_it_takes_are_those_of_noethers_formula():
     assert runs_to_tell(0.75) == 21
     assert runs_to_tell(0.5) is None
     assert runs_to_tell(0.75, pairs=10) == 36  # (2.807 + 0.842)^2 / (6 * 0.25^2)
+
+
+def test_seeds_that_differences_take_are_those_of_the_paired_test():
+    differences = np.array([0.0, 0.2])  # a mean of 0.1, a deviation of 0.1414
+    assert seeds_to_tell(differences) == seeds_to_tell(-differences) == 16  # 2 * (1.960 + 0.842)^2
+    assert seeds_to_tell(differences, pairs=10) == 27  # 2 * (2.807 + 0.842)^2
+    assert seeds_to_tell(np.array([0.1, -0.1])) is None
+
+
+def test_what_seeds_share_cancels_where_runs_do_not_tell():
+    """Seeds far apart, and one of two a little better at each."""
+    seeds, random = np.arange(8.0), np.random.default_rng(0)
+    little = 0.01 + 0.001 * random.normal(size=8)
+
+    def told_of(noise):
+        (told,) = best_against_each(by_seed(one=seeds + little + noise, other=seeds))
+        return told
+
+    assert re.fullmatch(
+        r"8 seeds do not tell one and other apart \(probability 0\.5\d \(.*\)\), run against run; at the same seed one "
+        r"is ahead by 1\.\d \(\d\.\d to 1\.\d\) points\.",
+        told_of(0),
+    )
+    assert told_of(np.tile([1.0, -1.0], 4)).endswith("it would take more than 10,000.")
+    noise = np.tile([0.1, -0.1], 4)
+    assert told_of(noise).endswith(f"it would take about {seeds_to_tell(little + noise):,}.")
+    # Other seeds have nothing in common: ranks alone tell how many it takes.
+    (told,) = best_against_each({"one": dict(enumerate(seeds + 1)), "other": dict(enumerate(seeds, start=8))})
+    needed = runs_to_tell(float(probability_of_improvement(seeds + 1, seeds)))
+    assert told.endswith(f"it would take about {needed:,}.")
 
 
 def test_dividing_makes_as_much_of_haste_as_of_winning():

@@ -17,7 +17,7 @@ from rich.console import Console
 from benchmarks import pass_at_k
 from hgpo_gym.analysis.report import figures, intervals, standings, write_report
 from hgpo_gym.analysis.report.load import Comparison, comparisons, load_runs
-from hgpo_gym.analysis.report.outcome import contests_of, who_is_better
+from hgpo_gym.analysis.report.outcome import Contest, contests_of, who_is_better
 from hgpo_gym.cli.main import main
 from tests.commands import run as run_command
 from tests.small_runs import numbers, train, train_until
@@ -220,8 +220,14 @@ def test_a_curve_is_of_the_runs_that_have_a_number_there():
 
 def test_an_open_verdict_beside_an_interval_without_one_half_says_why():
     def told(scores, others):
-        contest = intervals.improvement(scores, others), intervals.permutation_p_value(scores, others)
-        return who_is_better("hgpo", "grpo", *contest)
+        differences = np.subtract(scores, others)
+        contest = Contest(
+            improvement=intervals.improvement(scores, others),
+            p=intervals.permutation_p_value(scores, others),
+            difference=intervals.mean(differences),
+            paired_p=intervals.sign_flip_p_value(differences),
+        )
+        return who_is_better("hgpo", "grpo", contest)
 
     why = ", which is not below 0.05: with so few runs, or so many pairs, an interval beside one half is no proof)"
     three = told([0.7, 0.8, 0.9], [0.1, 0.2, 0.3])
@@ -231,6 +237,9 @@ def test_an_open_verdict_beside_an_interval_without_one_half_says_why():
     six = told([0.7, 0.8, 0.9, 0.75, 0.85, 0.95], [0.1, 0.2, 0.3, 0.15, 0.25, 0.35])
     assert six.startswith("hgpo is better (probability 1.00")
     assert why not in six
+    near = told([0.2, 0.4, 0.6, 0.8, 0.3, 0.5], [0.21, 0.42, 0.61, 0.82, 0.31, 0.52])
+    assert near.startswith("open which is better (probability 0.")
+    assert near.endswith("; at the same seed grpo is ahead by 1.5 (0.9 to 2.1) points, p = 0.0312)")
 
 
 class Ended(NamedTuple):
@@ -385,6 +394,17 @@ def test_together_algorithms_are_judged_at_the_seeds_that_they_share(runs, tmp_p
     assert together == ["5", "5"]
     apart = comparisons(load_runs([runs, tmp_path])[0])
     assert [len(comparison.runs["gigpo"]) for comparison in apart] == [3, 3]
+
+
+def test_where_no_seed_is_shared_the_report_says_why_nothing_stands_together(runs, tmp_path):
+    for algo, seed in (("gigpo", 1), ("hgpo", 2)):
+        train(tmp_path / algo, f"algo={algo}", f"seed={seed}", "rollout.group_size=2")
+    write_report([runs, tmp_path], tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    apart = "signpost_maze, split test, rollout.group_size=2"
+    why = f"These stand nowhere, since in {apart} no seed is played by all of them."
+    assert why in text
+    assert "all 2 together" not in text
 
 
 def test_runs_that_won_equally_often_are_equal(runs):

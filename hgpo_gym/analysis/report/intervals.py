@@ -219,9 +219,29 @@ def runs_to_tell(probability: float, pairs: int = 1) -> int | None:
     """
     if probability == 0.5:
         return None
+    return ceil(_quantiles(pairs) ** 2 / (6 * (probability - 0.5) ** 2))
+
+
+def seeds_to_tell(differences: Sequence[float] | np.ndarray, pairs: int = 1) -> int | None:
+    """Seeds that it takes to tell two kinds of runs apart by their differences at the same seed, if these have the mean
+    and the deviation that they show; None at a mean of 0, where no number does.
+
+    With the power and the level of `runs_to_tell`: n = ((z_(1 - 0.025 / pairs) + z_0.8) deviation / mean)^2, for the
+    normal approximation of the paired test.
+
+    Args:
+        differences: float[seeds], of two seeds or more.
+    """
+    average = float(np.mean(differences))
+    if average == 0:
+        return None
+    return ceil((_quantiles(pairs) * float(np.std(differences, ddof=1)) / average) ** 2)
+
+
+def _quantiles(pairs: int) -> float:
+    """Standard errors by which a mean must differ from 0 to be told with `POWER` among so many pairs."""
     level = 1 - (1 - CONFIDENCE) / (2 * pairs)
-    quantiles = NormalDist().inv_cdf(level) + NormalDist().inv_cdf(POWER)
-    return ceil(quantiles**2 / (6 * (probability - 0.5) ** 2))
+    return NormalDist().inv_cdf(level) + NormalDist().inv_cdf(POWER)
 
 
 def first_reaching(success: Sequence[float], positions: Sequence[float], threshold: float) -> float:

@@ -37,6 +37,7 @@ WHY_UNEQUAL = {
 """By `trainer.zero_advantage`; with a KL loss as by `keep`."""
 MOST_IN_SHORT = 4
 """Algorithms of which every pair is told in short."""
+OPTIMIZER_STEPS = "optimizer_steps"
 EACH_AGAINST_EACH = "Each against each"
 SCORES: dict[str, Callable[[Run], float]] = {
     "in the end": lambda run: run.final_success,
@@ -138,15 +139,17 @@ def _of_baselines(comparison: Comparison) -> list[Block]:
     ]
 
 
-def optimizer_steps(runs: Sequence[Run]) -> Estimate | None:
-    """Of a run, the mean; None where any has not counted them, as those of another library or an older version."""
-    name = "optimizer_steps"
-    return mean([run.curve(name).sum() for run in runs]) if all(run.has(name) for run in runs) else None
+def mean_total(runs: Sequence[Run], metric: str) -> Estimate | None:
+    """Of a run, over all iterations, the mean over runs; None where any has not counted it, as those of another library
+    or an older version."""
+    return mean([run.curve(metric).sum() for run in runs]) if all(run.has(metric) for run in runs) else None
 
 
 def _of_steps(comparison: Comparison) -> list[Block]:
     """That algorithms made unequal numbers of optimiser steps, and why they can."""
-    counted = {label: steps.value for label, runs in comparison.runs.items() if (steps := optimizer_steps(runs))}
+    counted = {
+        label: steps.value for label, runs in comparison.runs.items() if (steps := mean_total(runs, OPTIMIZER_STEPS))
+    }
     if len(counted) < 2:
         return []
     fewest, most = min(counted, key=counted.__getitem__), max(counted, key=counted.__getitem__)
@@ -310,8 +313,8 @@ def time_to_threshold(comparison: Comparison, threshold: float) -> Section:
         Column("seconds", "seconds"),
     )
     caption = (
-        f"Median until the first evaluation with {100 * threshold:g} % success, over training seeds; a run that does "
-        "not get there counts as never. Seconds are of training, without evaluation."
+        f"Median until the first evaluation with {100 * threshold:g} % success, of those that all runs have, over "
+        "training seeds; a run that does not get there counts as never. Seconds are of training, without evaluation."
     )
     table = Table("time_to_threshold", caption, columns, tuple(rows))
     return Section(f"Time to {100 * threshold:g} %", [table], headline=True)
@@ -391,36 +394,53 @@ def _corrected(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else next(corrected) for p in p_values]
 
 
-def tells_apart(estimate: Estimate, p: float) -> bool:
-    """Whether two kinds of runs differ for sure: by the interval of the probability of improvement, and by p."""
-    return p < SIGNIFICANCE and not estimate.low <= 0.5 <= estimate.high
+def tells_apart(estimate: Estimate, p: float, alike: float = 0.5) -> bool:
+    """Whether two kinds of runs differ for sure: by p, and by the interval of how they differ.
+
+    Args:
+        estimate: the probability of improvement, or the mean difference at the same seed.
+        p: of the same.
+        alike: what the estimate is of runs that do not differ: 0.5, or 0 of a difference.
+    """
+    return p < SIGNIFICANCE and not estimate.low <= alike <= estimate.high
 
 
 def _verdict(one: str, other: str, contests: Mapping[str, Contest]) -> str:
     """Which of two is better by each score, or that it stays open."""
-    words = []
-    for name, contest in contests.items():
-        if contest.p is None:
-            return "one training seed does not tell them apart."
-        words.append(f"{name}, {who_is_better(one, other, contest.improvement, contest.p)}")
-    return "; ".join(words) + "."
+    if any(contest.p is None for contest in contests.values()):
+        return "one training seed does not tell them apart."
+    return "; ".join(f"{name}, {who_is_better(one, other, contest)}" for name, contest in contests.items()) + "."
 
 
-def who_is_better(one: str, other: str, estimate: Estimate, p: float) -> str:
+def who_is_better(one: str, other: str, contest: Contest) -> str:
     """Which of two is better, or that it stays open, with the numbers that decide it.
 
     Args:
-        one, other: the two.
-        estimate: the probability that a run of the first does better, with its interval.
-        p: how often runs that do not differ would differ as much, corrected for how many pairs are judged.
+        one, other: the two, with more than a run each; the contest is the first one's against the second.
     """
+    estimate, p, difference, paired_p = contest
+    assert p is not None
     sure = tells_apart(estimate, p)
     result = f"{one if estimate.value > 0.5 else other} is better" if sure else "open which is better"
     numbers = f"probability {write(estimate, 'probability')}, p = {write(p, 'number')}"
-    if p >= SIGNIFICANCE and not estimate.low <= 0.5 <= estimate.high:
+    if not sure and tells_apart(estimate, p=0):
         why = "with so few runs, or so many pairs, an interval beside one half is no proof"
         numbers += f", which is not below {SIGNIFICANCE:g}: {why}"
+    if not sure and difference and paired_p is not None and tells_apart(difference, paired_p, alike=0):
+        numbers += f"; at the same seed {ahead(one, other, difference)}, p = {write(paired_p, 'number')}"
     return f"{result} ({numbers})"
+
+
+def ahead(one: str, other: str, difference: Estimate) -> str:
+    """Which of two has more, and how much more.
+
+    Args:
+        one, other: the two.
+        difference: the success of the first less that of the second, with its interval.
+    """
+    if difference.value < 0:
+        one, difference = other, Estimate(-difference.value, -difference.high, -difference.low, difference.runs)
+    return f"{one} is ahead by {write(difference, 'points')} points"
 
 
 def _several(comparison: Comparison) -> bool:

@@ -1,7 +1,7 @@
 """Several comparisons together: how algorithms rank over all of them, what that is sure of, and what it cost."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import TypeVar
 
 import numpy as np
@@ -17,13 +17,17 @@ from hgpo_gym.analysis.report.intervals import (
     permutation_p_value,
     probability_of_improvement,
     runs_to_tell,
+    seeds_to_tell,
+    sign_flip_p_value,
     typical,
     typical_of_strata,
 )
 from hgpo_gym.analysis.report.load import DECIMALS, PARTS, Comparison, Run
-from hgpo_gym.analysis.report.outcome import SCORES, SIGNIFICANCE, optimizer_steps, tells_apart
+from hgpo_gym.analysis.report.outcome import OPTIMIZER_STEPS, SCORES, SIGNIFICANCE, ahead, mean_total, tells_apart
 
 Label = TypeVar("Label")
+MOST_SEEDS = 10_000
+"""Beyond these it is only said how many it would take that they are more."""
 
 
 def success(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Section:
@@ -34,7 +38,8 @@ def success(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Sec
         for label, runs in comparison.runs.items()
     ]
     shared = [comparison.at_shared_seeds(everywhere) for comparison in comparisons] if everywhere else []
-    if all(comparison.all_runs for comparison in shared):
+    apart = [comparison.title for comparison in shared if not comparison.all_runs]
+    if not apart:
         for label in everywhere:
             strata = [[comparison.scores(label, score) for comparison in shared] for score in SCORES.values()]
             seeds = sum(map(len, strata[0]))
@@ -50,6 +55,8 @@ def success(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Sec
         "Interquartile means; all together: over the runs of every comparison at the seeds that all algorithms have "
         "there, resampled within each."
     )
+    if apart:
+        caption += f" These stand nowhere, since in {', '.join(apart)} no seed is played by all of them."
     return Section("Success", [Table("overview", caption, columns, tuple(rows))], headline=True)
 
 
@@ -97,7 +104,9 @@ def verdicts(comparison: Comparison) -> Section:
     sentences = [
         f"{name[0].upper()}{name[1:]}, {sentence}"
         for name, score in SCORES.items()
-        for sentence in best_against_each({label: comparison.scores(label, score) for label in comparison.runs})
+        for sentence in best_against_each(
+            {label: {run.seed: score(run) for run in runs} for label, runs in comparison.runs.items()}
+        )
     ]
     return Section(title, [Items(tuple(sentences))], headline=True)
 
@@ -108,8 +117,7 @@ def cost(comparisons: Sequence[Comparison]) -> Section:
         (
             comparison.title,
             label,
-            mean([run.curve("steps").sum() for run in runs]),
-            optimizer_steps(runs),
+            *(mean_total(runs, metric) for metric in ("steps", "tokens", OPTIMIZER_STEPS)),
             *(mean([run.seconds[part] for run in runs]) for part in PARTS),
         )
         for comparison in comparisons
@@ -119,6 +127,7 @@ def cost(comparisons: Sequence[Comparison]) -> Section:
         Column("comparison"),
         Column("algorithm"),
         Column("environment steps", "whole"),
+        Column("generated tokens", "whole"),
         Column("optimiser steps", "whole"),
         *(Column(part, "seconds") for part in PARTS),
     )
@@ -160,27 +169,62 @@ def pair_p_values(scores: Mapping[Label, np.ndarray]) -> dict[tuple[Label, Label
     Args:
         scores: of each algorithm a number for each run; those with one run are left out.
     """
-    pairs = list(combinations([label for label, own in scores.items() if len(own) > 1], 2))
-    p_values = corrected_p_values([permutation_p_value(scores[one], scores[other]) for one, other in pairs]).tolist()
-    found = dict(zip(pairs, p_values, strict=True))
+    pairs = combinations([label for label, own in scores.items() if len(own) > 1], 2)
+    return _in_either_order({pair: permutation_p_value(*(scores[label] for label in pair)) for pair in pairs})
+
+
+def best_against_each(scores: Mapping[str, Mapping[int, float]], others: Sequence[str] | None = None) -> list[str]:
+    """Whether the algorithm with the highest interquartile mean is better than each of the others, a sentence each.
+
+    Judged by p corrected for all pairs, since which one is the best was looked for among them; where ranks of runs tell
+    nothing, by what the two have at the same seed.
+
+    Args:
+        scores: of each algorithm, a number for each seed.
+        others: those that are told of, in their order; None: all.
+    """
+    runs = {label: np.array(list(own.values())) for label, own in scores.items()}
+    best = max(runs, key=lambda label: float(interquartile_mean(runs[label])))
+    p_values = pair_p_values(runs)
+    differences = {pair: _differences(*(scores[label] for label in pair)) for pair in permutations(scores, 2)}
+    shared = {pair: differences[pair] for pair in combinations(scores, 2) if len(differences[pair]) > 1}
+    paired_p_values = _in_either_order({pair: sign_flip_p_value(own) for pair, own in shared.items()})
+
+    def sentence(label: str) -> str:
+        pair = best, label
+        if pair not in p_values:
+            return f"one seed does not tell {best} and {label} apart."
+        seeds = min(len(runs[best]), len(runs[label]))
+        estimate = improvement(runs[best], runs[label])
+        if tells_apart(estimate, p_values[pair]):
+            return _beats(pair, runs, estimate, seeds)
+        open_still = (
+            f"{seeds} seeds do not tell {best} and {label} apart (probability {write(estimate, 'probability')})"
+        )
+        pairs = len(p_values) // 2
+        if pair not in paired_p_values:
+            needed = runs_to_tell(float(estimate.value), pairs)
+        elif tells_apart(difference := mean(differences[pair]), paired_p_values[pair], alike=0):
+            return f"{open_still}, run against run; at the same seed {ahead(*pair, difference)}."
+        else:
+            needed = seeds_to_tell(differences[pair], pairs)
+        if needed is None:
+            return f"{open_still}."
+        many = f"about {max(needed, seeds + 1):,}" if needed <= MOST_SEEDS else f"more than {MOST_SEEDS:,}"
+        return f"{open_still}; if that is the truth, it would take {many}."
+
+    return [sentence(label) for label in (scores if others is None else others) if label != best]
+
+
+def _in_either_order(p_values: Mapping[tuple[Label, Label], float]) -> dict[tuple[Label, Label], float]:
+    """Corrected for how many pairs there are, of each pair in either order."""
+    found = dict(zip(p_values, corrected_p_values(list(p_values.values())).tolist(), strict=True))
     return found | {(other, one): p for (one, other), p in found.items()}
 
 
-def best_against_each(scores: Mapping[str, np.ndarray]) -> list[str]:
-    """Whether the algorithm with the highest interquartile mean is better than each of the others, a sentence each.
-
-    Judged by p corrected for all pairs, since which one is the best was looked for among them.
-
-    Args:
-        scores: of each algorithm, a number for each run.
-    """
-    best = max(scores, key=lambda label: float(interquartile_mean(scores[label])))
-    p_values = pair_p_values(scores)
-    return [
-        _sentence(best, scores[best], label, own, p_values.get((best, label)), len(p_values) // 2)
-        for label, own in scores.items()
-        if label != best
-    ]
+def _differences(scores: Mapping[int, float], others: Mapping[int, float]) -> np.ndarray:
+    """At the seeds that both have."""
+    return np.array([own - others[seed] for seed, own in scores.items() if seed in others])
 
 
 def _surely_better(scores: Sequence[np.ndarray]) -> np.ndarray:
@@ -205,23 +249,16 @@ def _entry(estimate: Estimate, row: int) -> Estimate:
     return Estimate(estimate.value[row], low, high, estimate.runs)
 
 
-def _sentence(best: str, scores: np.ndarray, other: str, others: np.ndarray, p: float | None, pairs: int) -> str:
-    estimate = improvement(scores, others)
-    seeds = min(len(scores), len(others))
-    if p is None:
-        return f"one seed does not tell {best} and {other} apart."
-    probability = write(estimate, "probability")
-    if tells_apart(estimate, p):
-        if estimate.value > 0.5:
-            return f"{best} beats {other} with probability {probability}, at {seeds} seeds."
-        probability = write(improvement(others, scores), "probability")
-        return (
-            f"{other} beats {best} with probability {probability}, at {seeds} seeds, though {best} has the higher "
-            "interquartile mean."
-        )
-    needed = runs_to_tell(float(estimate.value), pairs)
-    more = "" if needed is None else f"; if that is the truth, it would take about {max(needed, seeds + 1):,}"
-    return f"{seeds} seeds do not tell {best} and {other} apart (probability {probability}){more}."
+def _beats(pair: tuple[str, str], runs: Mapping[str, np.ndarray], estimate: Estimate, seeds: int) -> str:
+    """Of two that are told apart, of which the first has the higher interquartile mean."""
+    best, other = pair
+    if estimate.value > 0.5:
+        return f"{best} beats {other} with probability {write(estimate, 'probability')}, at {seeds} seeds."
+    probability = write(improvement(runs[other], runs[best]), "probability")
+    return (
+        f"{other} beats {best} with probability {probability}, at {seeds} seeds, though {best} has the higher "
+        "interquartile mean."
+    )
 
 
 def _mean_improvement(
