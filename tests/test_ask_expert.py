@@ -66,7 +66,7 @@ def test_asking_says_what_the_expert_would_do_and_changes_nothing():
         observation, reward, terminated, truncated, info = env.step("ask")
         assert observation == advised(HALL, "open green door")
         assert (reward, terminated, truncated) == (0.0, False, False)
-        assert info == before
+        assert info == before | {"milestone": False, "tag": 0, "tag_reward": 0.0, "turn_reward": 0.0}
         assert info["action_valid"] is True
     observation, *_, info = env.step("open green door")
     assert observation == "You stand at a signpost. It says: take the red door."
@@ -193,7 +193,10 @@ def test_what_is_said_of_an_action_is_not_said_of_a_question():
     guided.reset(options={"task_id": "left"})
     guided.step("look")
     info = guided.step("ask")[-1]
-    assert (info["tag"], info["tag_reward"], info["turn_reward"]) == (3, 0.0, 0.0)
+    assert (info["tag"], info["tag_reward"], info["turn_reward"]) == (0, 0.0, 0.0)
+    guided.reset(options={"task_id": "left"})  # which says nothing of an action yet
+    info = guided.step("ask")[-1]
+    assert (info["milestone"], info["tag"], info["tag_reward"], info["turn_reward"]) == (False, 0, 0.0, 0.0)
 
 
 def test_an_expert_that_does_not_know_says_so_and_what_the_inner_cannot_do_is_not_done_here():
@@ -203,7 +206,7 @@ def test_an_expert_that_does_not_know_says_so_and_what_the_inner_cannot_do_is_no
     assert not env.can_snapshot
     with pytest.raises(NotImplementedError, match=r"Guided cannot be restored: it has no save_state and load_state\."):
         env.snapshot()
-    with pytest.raises(ValueError, match=r"hgpo_gym_tests/Guided-v0 has no splits: leave evaluation\.split at null"):
+    with pytest.raises(ValueError, match=r"hgpo_gym_tests/Guided-v0 has no splits: set evaluation\.split=null"):
         AskExpertEnv(of="hgpo_gym_tests/Guided-v0", split="test")
 
 

@@ -113,12 +113,17 @@ def test_the_version_is_said(capsys):
         (["estimator-bias", "+bias.estimators.mine={gamma: 1}"], "bias.estimators.mine needs estimator="),
         (["estimator-bias", "bias.group_sizes=[1,8]"], "bias.group_sizes[0]=1: must be at least 2"),
         (["estimator-bias", "bias.norm=std"], "Unknown bias.norm 'std'"),
-        (["estimator-bias", "bias.random_actions=[0.2,0.2]"], "[0.2, 0.2] has a value twice"),
+        (
+            ["estimator-bias", "bias.random_actions=[0.2,0.2]"],
+            "random_actions=[0.2, 0.2]: a value stands there twice",
+        ),
         (["estimator-bias", "team=planner_actor"], "team: estimator-bias does not read it."),
-        (["eval", "model=tabular", "iteration=best"], "iteration=best: of which run? Name it by run=."),
+        (["eval", "model=tabular", "iteration=best"], "iteration=best: of which run? Name it by run="),
+        (["eval", "policy=random", "iteration=best"], "iteration=best: of which run? Name it by run="),
+        (["estimator-bias", "rollout.temperature=0.3"], "rollout.temperature: estimator-bias does not read it."),
         (
             ["eval", "policy=expert", *PLANNED],
-            "The environment's expert acts and says nothing else: the role 'planner'",
+            "Or the role 'planner' does not act, and has no expert: choose team=solo.",
         ),
         (
             ["train", "model=scorer", *PLANNED, "team.weights=adapter"],

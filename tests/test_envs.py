@@ -204,7 +204,7 @@ def test_wrong_options_are_refused(options, message):
 
 def test_an_environment_without_splits_says_so():
     register("hgpo_gym_tests/Whole-v0", Echo, max_episode_steps=3, description="for tests")
-    with pytest.raises(ValueError, match="Whole-v0 has no splits: leave evaluation"):
+    with pytest.raises(ValueError, match="Whole-v0 has no splits: set evaluation"):
         make("hgpo_gym_tests/Whole-v0", split="test")
 
 

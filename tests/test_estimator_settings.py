@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hgpo_gym.advantages import ESTIMATORS
+from hgpo_gym.advantages import ESTIMATORS, needed_with
 from hgpo_gym.analysis.estimator_bias.run import Measured
 from hgpo_gym.config.choices import choices
 from hgpo_gym.config.compose import ConfigError, load_config, load_configs
@@ -55,3 +55,9 @@ def test_every_estimator_has_a_page_that_names_its_options(name):
 )
 def test_a_measurement_fits_a_scale_unless_the_estimator_has_the_rewards_unit(options, fitted):
     assert Measured("mine", options).without_unit is fitted
+
+
+def test_an_option_base_of_ones_own_is_no_other_estimator(monkeypatch):
+    monkeypatch.setitem(ESTIMATORS._all, "mine", lambda batch, *, base="mean": batch.reward * (base == "mean"))
+    assert needed_with("mine", {"base": "mean"}) == {}
+    assert needed_with("salt", {"base": "vineppo"}) == {"action": "salt", "value": "vineppo"}

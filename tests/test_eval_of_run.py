@@ -109,6 +109,16 @@ def test_a_checkpoint_is_not_taken_for_what_it_is_not(trained, capsys):
     assert 'algo.name: "hgpo" -> "grpo"' in out
 
 
+def test_what_training_alone_reads_does_not_keep_an_evaluation_away(trained, capsys):
+    """A sampler that cannot play such groups, a penalty of answers longer than any."""
+    for setting in ("sampler=tree sampler.trees=7", "shaping=overlong shaping.buffer=64"):
+        status, _, err = run(capsys, "eval", f"run={trained}", *setting.split())
+        assert status == 0, err
+        status, _, err = run(capsys, "train", "model=tabular", *setting.split())
+        assert status == 2
+        assert "sampler.trees=7" in err or "shaping.buffer=64" in err
+
+
 def test_code_that_a_run_names_is_run_only_if_the_command_names_it(trained, capsys):
     config = read_config(trained)
     plugin = trained / "mine.py"

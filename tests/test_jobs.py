@@ -8,7 +8,7 @@ import pytest
 from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.experiments.jobs import train_all_as_jobs
-from hgpo_gym.experiments.slurm_jobs import RequeuedJob, slurm_jobs
+from hgpo_gym.experiments.slurm_jobs import RequeuedJob, SlurmSettings, slurm_jobs
 from tests.endings import end_as_told
 from tests.small_runs import numbers
 
@@ -41,7 +41,7 @@ def test_jobs_that_fail_are_named_and_the_others_go_on(tmp_path):
     some = load_run(SMALL)
     runs = {tmp_path / name: some.changed(run_dir=str(tmp_path / name)) for name in NAMES}
     watched = []
-    with slurm_jobs({"cluster": "local", "parameters": {}}, folder=tmp_path / "jobs") as submit:
+    with slurm_jobs(SlurmSettings(cluster="local", parameters={}), folder=tmp_path / "jobs") as submit:
         ended = train_all_as_jobs(runs, end_as_told, watched.append, submit=submit, jobs=3)
     failed = {run.name: how for run, how in ended.items()}
     assert set(failed) == {"gone", "raised", "refused"}
@@ -75,10 +75,12 @@ def test_mistakes_are_named_before_anything_is_trained(options, message, capsys,
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("jobs", ["jobs=1", "jobs=0"])
 @pytest.mark.parametrize("launcher", ["processes", "submitit"])
-def test_settings_of_another_launcher_are_refused(launcher, capsys, tmp_path):
+def test_settings_of_another_launcher_are_refused(launcher, jobs, capsys, tmp_path):
+    words = [f"launcher={launcher}", "+launcher.num_gpus=1", "algos=[grpo]", jobs, f"out={tmp_path}"]
     with pytest.raises(SystemExit) as ended:
-        main(["compare", *SMALL, f"launcher={launcher}", "+launcher.num_gpus=1", "algos=[grpo]", f"out={tmp_path}"])
+        main(["compare", *SMALL, *words])
     assert ended.value.code == 2
     assert "launcher.num_gpus" in capsys.readouterr().err
     assert not list(tmp_path.glob("*/log.txt"))

@@ -11,7 +11,7 @@ from hgpo_gym.cli.main import main
 from hgpo_gym.cli.one_run import train_one_of_many
 from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.jobs import train_all_as_jobs
-from hgpo_gym.experiments.ray_tasks import _train_there, ray_tasks
+from hgpo_gym.experiments.ray_tasks import RaySettings, _train_there, ray_tasks
 from hgpo_gym.trainers.run_directory import read_metrics
 from tests.endings import LOST, end_as_told
 from tests.small_runs import numbers
@@ -33,7 +33,8 @@ def cluster():
 def launcher(cluster, *overrides):
     """The settings of launcher=ray, without its name."""
     words = ["launcher=ray", f"launcher.address='{cluster.address}'", *overrides]
-    return {key: value for key, value in load_config("compare", words)["launcher"].items() if key != "name"}
+    composed = load_config("compare", words)["launcher"]
+    return RaySettings.model_validate({key: value for key, value in composed.items() if key != "name"})
 
 
 def test_tasks_give_the_numbers_that_processes_give_and_a_report(tmp_path, capfd):

@@ -150,13 +150,13 @@ def test_mistakes_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"Unknown option of sb3_ppo 'clip_rnge'\. Did you mean 'clip_range'"):
         Sb3Policy.initial(load_run(["algo=sb3_ppo", "+algo.clip_rnge=0.1"]))
     policy = Sb3Policy.initial(settings(tmp_path, *ALGORITHMS["sb3_ppo"]))
-    with pytest.raises(ValueError, match="choose among admissible actions, and this environment lists none"):
+    with pytest.raises(ValueError, match="chooses among admissible actions, and this environment names none"):
         policy.generate([Request("Say something.")], Sampling())
     with pytest.raises(FileNotFoundError, match=r"expected sb3\.zip"):
         Sb3Policy.load(load_run(["algo=sb3_ppo"]), tmp_path)
     without_list = load_run(["algo=sb3_ppo", "env=secret_word", f"run_dir={tmp_path / 'word'}"])
     with (
-        pytest.raises(ValueError, match="choose among admissible actions, and this environment lists none"),
+        pytest.raises(ValueError, match="chooses among admissible actions, and this environment names none"),
         Run(without_list, Progress()),
     ):
         pass

@@ -34,10 +34,10 @@ train = partial(small_runs.train, base=SMALL)
 
 
 def moments(*steps, task=TASK):
-    """The moments of an episode, given (observation, actions, action that led there)."""
+    """The moments of an episode, given (observation, actions, action that led there, maybe descriptions)."""
     made = []
-    for observation, actions, action in steps:
-        made.append(Moment(task, observation, actions, (), made[-1] if made else None, action))
+    for observation, actions, action, *described in steps:
+        made.append(Moment(task, observation, actions, *(described or [()]), made[-1] if made else None, action))
     return made
 
 
@@ -51,6 +51,32 @@ CLEANING = moments(
     ("You pick up the cup 2 from the table 1.", (*GO, "put cup 2 on table 1"), "take cup 2 from table 1"),
     ("You arrive at the sink 1.", (*GO, "clean cup 2 with sink 1", "put cup 2 on sink 1"), "go to sink 1"),
 )
+
+
+PAGES = (
+    ("Search.", ("search[small red mug]", "search[mug]"), ""),
+    (
+        "Page 1. b01 Red mug, small. $9.99. b02 Blue mug. $14.00 to $20.50",
+        ("click[back to search]", "click[b01]", "click[b02]"),
+        "search[small red mug]",
+        ("", "Red mug, small. $9.99", "Blue mug. $14.00 to $20.50"),
+    ),
+    (
+        "Red mug, small. Price: $9.99. size: small, 12 oz. colour: red",
+        ("click[< prev]", "click[description]", "click[buy now]", "click[small]", "click[12 oz]", "click[red]"),
+        "click[b01]",
+        ("", "", "", "size small", "size 12 oz", "colour red"),
+    ),
+    (
+        "You have clicked red.",
+        ("click[< prev]", "click[buy now]", "click[small]", "click[12 oz]", "click[red]"),
+        "click[red]",
+        ("", "", "size small", "size 12 oz", "colour red"),
+    ),
+)
+"""Descriptions, prices beside a limit, options of a product."""
+WANTED = "Find me a red mug, size small, and price lower than 12.00 dollars"
+SHOPPING = moments(*PAGES, task=WANTED)
 
 
 def ask(moment, seed=0):
@@ -117,14 +143,18 @@ def test_a_moment_without_a_word_has_features_too():
     assert len(features.row) == 2
 
 
-GOLDEN = "8d9f9f6867cfce08"
+GOLDEN = "8d9f9f6867cfce08 86ddaccd46832bb4"
 
 
 def digest():
-    """Of the features of an episode."""
-    features = Extractor(1 << 18, 1 << 15)([ask(moment) for moment in CLEANING])
-    parts = [getattr(one, name).astype("<i8").tobytes() for one in features for name in one._fields]
-    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+    """Of the features of each episode."""
+
+    def of(episode):
+        features = Extractor(1 << 18, 1 << 15)([ask(moment) for moment in episode])
+        parts = [getattr(one, name).astype("<i8").tobytes() for one in features for name in one._fields]
+        return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+    return f"{of(CLEANING)} {of(SHOPPING)}"
 
 
 def test_features_are_the_same_on_every_machine_and_in_every_process():
@@ -133,6 +163,19 @@ def test_features_are_the_same_on_every_machine_and_in_every_process():
         command = [sys.executable, "-c", "from tests.test_scorer import digest; print(digest())"]
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         assert subprocess.run(command, env=environment, capture_output=True, text=True).stdout.strip() == GOLDEN
+
+
+def test_descriptions_and_amounts_are_among_the_features():
+    """What the golden value is of."""
+
+    def features(moment):
+        (found,) = Extractor(1 << 18, 1 << 15)([ask(moment)])
+        return [part.tolist() for part in found]
+
+    cheaper = moments(*PAGES, task=WANTED.replace("12.00", "5.00"))
+    for page in SHOPPING[1:]:
+        assert features(page) != features(replace(page, descriptions=()))
+    assert features(SHOPPING[1]) != features(cheaper[1])
 
 
 def test_what_was_never_trained_is_uniform():

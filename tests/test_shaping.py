@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hgpo_gym.advantages.columns import needs
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.registry import Choice
@@ -138,6 +139,32 @@ def test_a_shaping_of_ones_own_has_options_and_leaves_the_episodes_alone(rollout
     np.testing.assert_array_equal(batch.penalty, 3 * rollout.batch.penalty)
     assert batch.penalty.any()
     assert rollout.episodes is episodes
+
+
+def test_a_column_that_a_shaping_needs_is_recorded_or_named_before_anything_is_written(registered, tmp_path):
+    @needs("reward_vector")
+    def of_several(rollout):
+        return replace(rollout.batch, reward=rollout.batch.extras["reward_vector"].sum(axis=1))
+
+    @needs("value")
+    def of_values(rollout):
+        return rollout.batch
+
+    registered("of_several", of_several)
+    registered("of_values", of_values)
+    small_runs.train(tmp_path / "several", "shaping=of_several", "trainer.iterations=1")
+    with pytest.raises(ValueError, match=r"Shaping 'of_values' needs the column 'value'.*the sampler `restarts`"):
+        small_runs.train(tmp_path / "values", "shaping=of_values")
+    assert not (tmp_path / "values").exists()
+
+
+def test_a_shaping_of_ones_own_may_read_what_no_toy_has(registered, tmp_path):
+    def by_words(rollout):
+        """The part before the first full stop is read, which `str.index` raises ValueError without."""
+        return replace(rollout.batch, reward=np.array([float(step.observation.index(".")) for step in rollout.steps]))
+
+    registered("by_words", by_words)
+    small_runs.train(tmp_path, "shaping=by_words", "trainer.iterations=1")
 
 
 @pytest.mark.parametrize(("algo", "told"), [("dvao", 1), ("nested_bellman", 1), ("grpo", 0)])

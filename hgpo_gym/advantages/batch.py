@@ -134,15 +134,20 @@ class StepBatch:
         """
         return np.bincount(sets[self.distinct])[sets]
 
-    def column(self, name: str, estimator: str) -> np.ndarray:
+    def column(self, name: str, asking: str, kind: str = "Estimator") -> np.ndarray:
         """The field or extra of this name.
 
+        Args:
+            name: of the column.
+            asking: the name of the estimator that needs it, or of what `kind` says.
+            kind: as it begins a sentence.
+
         Raises:
-            ValueError: the batch does not have it; names the column, the estimator that asks and how to record it.
+            ValueError: the batch does not have it; names the column, who asks and how to record it.
         """
         values = getattr(self, name) if name in (*_REQUIRED, *_OPTIONAL) else self.extras.get(name)
         if values is None:
-            raise ValueError(missing_column(name, estimator))
+            raise ValueError(missing_column(name, asking, kind))
         return values
 
     def take(self, rows: np.ndarray) -> "StepBatch":

@@ -67,7 +67,7 @@ def is_over_the_batch(estimator: Callable[..., Any]) -> bool:
     return getattr(estimator, "is_over_the_batch", False)
 
 
-def missing_column(column: str, estimator: str) -> str:
-    """The message where a batch lacks a column."""
+def missing_column(column: str, name: str, kind: str = "Estimator") -> str:
+    """The message where a batch lacks a column that the estimator of this name needs, or what else is named so."""
     described = COLUMNS.get(column, "a column of your own: pass it in extras={...}, one entry a step")
-    return f"Estimator {estimator!r} needs the column {column!r}, which this batch does not have ({described})."
+    return f"{kind} {name!r} needs the column {column!r}, which this batch does not have ({described})."

@@ -41,13 +41,14 @@ NO_OPTIONS: Mapping[str, Any] = {}
 """The default of options that hold another estimator's: a plain dictionary, so that settings can be written down."""
 
 
-def needed_with(name: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The columns that the estimator needs with these options: its own, and those of the one that it builds on (`base`,
-    with `base_options`). Raises ValueError for an unknown estimator."""
-    own, base = needed_by(ESTIMATORS.find(name)), options.get("base")
-    if not isinstance(base, str):
+def needed_with(name: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """The columns that the estimator needs with these options, and which estimator asks for each: itself, or the one
+    that it builds on, whose name and options are its options `base` and `base_options`. Raises ValueError for an
+    unknown estimator."""
+    own = dict.fromkeys(needed_by(ESTIMATORS.find(name)), name)
+    if "base_options" not in ESTIMATORS.options(name) or "base" not in options:
         return own
-    return tuple(dict.fromkeys((*own, *needed_with(base, options.get("base_options", NO_OPTIONS)))))
+    return needed_with(options["base"], options.get("base_options", NO_OPTIONS)) | own
 
 
 def estimate(name: str, batch: StepBatch, **options: Any) -> np.ndarray:

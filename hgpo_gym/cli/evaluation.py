@@ -138,6 +138,8 @@ def evaluated_policy(config: Mapping[str, Any], settings: RunSettings, progress:
     kind = config["policy"]
     if kind not in EVALUATED_POLICIES:
         raise ValueError(unknown_name("policy", kind, EVALUATED_POLICIES))
+    if config["iteration"] != "newest" and (kind != "model" or config["run"] is None):
+        raise ValueError(f"iteration={config['iteration']}: of which run? Name it by run=, with policy=model.")
     if kind == "expert":
         return ExpertPolicy(), None
     if kind == "random":
@@ -145,8 +147,6 @@ def evaluated_policy(config: Mapping[str, Any], settings: RunSettings, progress:
     if kind == "openai":
         return _endpoint_policy(config, settings, progress), None
     if config["run"] is None:
-        if config["iteration"] != "newest":
-            raise ValueError(f"iteration={config['iteration']}: of which run? Name it by run=.")
         learner = make_learner(settings, progress)
         learner.start()
         return learner.policy, None

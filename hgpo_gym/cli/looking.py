@@ -45,15 +45,18 @@ def inspect(parsed: argparse.Namespace) -> None:
         inspect_run(parsed.run, step=parsed.step, **shown)
 
 
-READ_FOR_BIAS = ("bias", "env", "experiment", "memory", "out", "plugins", "rollout", "seed")
-"""Settings that `hgpo-gym estimator-bias` reads, of all that are composed for it."""
+READ_FOR_BIAS = (
+    *("bias", "env", "experiment", "memory", "out", "plugins", "seed"),
+    *("rollout.num_tasks", "rollout.group_size"),
+)
+"""Settings that `hgpo-gym estimator-bias` reads, of all that are composed for it; sections are read whole."""
 
 
 def estimator_bias(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     """`hgpo-gym estimator-bias`"""
     with mistakes_explained():
         for setting in (override.lstrip("+~").partition("=")[0] for override in parsed.overrides):
-            if setting.partition(".")[0] not in READ_FOR_BIAS:
+            if not f"{setting}.".startswith(tuple(f"{read}." for read in READ_FOR_BIAS)):
                 raise ValueError(
                     f"{setting}: estimator-bias does not read it. It measures the estimators of bias.estimators on "
                     "episodes of an agent by itself, by policies of its own. Leave it out."

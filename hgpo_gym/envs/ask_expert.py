@@ -22,8 +22,8 @@ SET_OUTSIDE = ("expert", "max_episode_steps", "render_mode")
 """Options that an inner environment does not have for itself."""
 NAMED = ("task_id", "task_type", "task", "admissible_actions", "won", "action_valid", "expert_action")
 """What of an inner `info` is no extra."""
-OF_AN_ACTION: Mapping[str, Any] = {"milestone": False, "tag_reward": 0.0, "turn_reward": 0.0}
-"""What `info` may say of the action just taken, and what it says of asking."""
+OF_AN_ACTION: Mapping[str, Any] = {"milestone": False, "tag": 0, "tag_reward": 0.0, "turn_reward": 0.0}
+"""What `info` may say of the action just taken, and what it says of asking, whatever the inner one says elsewhere."""
 
 
 class _Moment(NamedTuple):
@@ -38,7 +38,8 @@ class AskExpertEnv(TextEnv):
     """`hgpo_gym/AskExpert-v0`: another environment, with one more action that its expert answers. All else is the other
     one's: tasks, texts, rewards, what is put into `info`, snapshots where it has them.
 
-    Asking is valid, earns nothing, and changes nothing but the number of steps. Where the inner environment lists no
+    Asking is valid, earns nothing, and changes nothing but the number of steps; `info` says of it that it is no
+    milestone, has no tag, and rewards of 0. Where the inner environment lists no
     actions, none is listed here, and asking works all the same.
 
     Args:
@@ -95,8 +96,7 @@ class AskExpertEnv(TextEnv):
 
     def take_action(self, action: str) -> Turn:
         if action == self._ask:
-            nothing = {name: value for name, value in OF_AN_ACTION.items() if name in self._inner_info}
-            self._inner_info = {**self._inner_info, **nothing}
+            self._inner_info = {**self._inner_info, **OF_AN_ACTION}
             advice = self._inner_info.get("expert_action")
             return self._turn(f"{self._seen}\n{ADVICE + advice if advice else NO_ADVICE}")
         self._inner.np_random = self.np_random

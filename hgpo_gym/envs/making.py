@@ -32,7 +32,7 @@ class EnvRecord:
 ENVIRONMENTS: dict[str, EnvRecord] = {}
 LACKED = {
     "expert": "has no expert, which policy=expert, warmstart.source=expert and estimator-bias ask",
-    "split": "has no splits: leave evaluation.split at null",
+    "split": "has no splits: set evaluation.split=null, and env.split nowhere",
 }
 """What is said of an environment that does not take these options, which commands give unasked."""
 
@@ -75,7 +75,9 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
         known = [*parameters, "max_episode_steps"]
         for name in options.keys() - set(known):
             if name in LACKED:
-                raise ValueError(f"{id} {LACKED[name]}. One of your own has it by an option {name}.")
+                raise ValueError(
+                    f"{id} {LACKED[name]}. An environment of your own has it if its class takes the option {name}."
+                )
             raise ValueError(unknown_name(f"option of {id}", name, known))
     kinds: dict[str, Any] = {name: parameter.annotation for name, parameter in parameters.items()}
     kinds["max_episode_steps"] = int | None

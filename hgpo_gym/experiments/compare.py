@@ -11,13 +11,16 @@ from hgpo_gym.analysis.report import write_report
 from hgpo_gym.experiments.jobs import train_all_as_jobs
 from hgpo_gym.experiments.plan import PlannedRun, of_every_run, plan
 from hgpo_gym.experiments.pool import Train, train_all, visible_gpus
-from hgpo_gym.experiments.ray_tasks import ray_tasks
-from hgpo_gym.experiments.slurm_jobs import slurm_jobs
+from hgpo_gym.experiments.ray_tasks import RaySettings, ray_tasks
+from hgpo_gym.experiments.slurm_jobs import SlurmSettings, slurm_jobs
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import read_metrics
 from hgpo_gym.trainers.section import Section, parse_section
 from hgpo_gym.trainers.settings import RunSettings
+
+LAUNCHERS: Mapping[str, type[Section]] = {"processes": Section, "submitit": SlurmSettings, "ray": RaySettings}
+"""The settings of each `launcher`; that of processes has none."""
 
 
 class RunFailedError(RuntimeError):
@@ -58,6 +61,8 @@ def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], trai
         RunFailedError: see above.
     """
     out, jobs = Path(config["out"]), config["jobs"]
+    options = {key: value for key, value in config["launcher"].items() if key != "name"}
+    launcher = parse_section(LAUNCHERS[config["launcher"]["name"]], options, "launcher.")
     if jobs != 0 and (several := next((run for run in runs if run.in_several_processes), None)):
         raise ValueError(
             f"distributed={several.settings.distributed}: a comparison trains every run in one process. Set "
@@ -69,7 +74,7 @@ def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], trai
             return
         for run in waiting:
             _check_can_be_written(run.settings.run_dir)
-        with _launcher(config["launcher"], jobs, waiting, out) as (launch, at_a_time):
+        with _launcher(launcher, jobs, waiting, out) as (launch, at_a_time):
             _share_initial_weights(waiting, progress)
             _train(waiting, launch, at_a_time, train, progress)
     page = write_report([run.settings.run_dir for run in runs], out, console=progress.console)
@@ -90,6 +95,7 @@ def _share_initial_weights(runs: Collection[PlannedRun], progress: Progress) -> 
     starts = {(run.settings.run_dir.parent, run.settings.learner.name): run for run in runs}
     for run in starts.values():
         learner = make_learner(run.settings, progress)
+        learner.check()
         learner.start()
         learner.close()
 
@@ -122,18 +128,19 @@ Launch = Callable[[Mapping[Path, RunSettings], Train, Callable[[Sequence[Path]],
 
 @contextmanager
 def _launcher(
-    launcher: Mapping[str, Any], jobs: int | None, waiting: Sequence[PlannedRun], out: Path
+    launcher: Section, jobs: int | None, waiting: Sequence[PlannedRun], out: Path
 ) -> Iterator[tuple[Launch, int]]:
     """What trains the runs, and how many at a time."""
-    options = {key: value for key, value in launcher.items() if key != "name"}
-    if launcher["name"] == "processes":
-        parse_section(Section, options, "launcher.")  # it has none
+    if isinstance(launcher, RaySettings):
+        submitted = ray_tasks(launcher)
+    elif isinstance(launcher, SlurmSettings):
+        submitted = slurm_jobs(launcher, folder=out / ".jobs")
+    else:
         gpus = visible_gpus() if all(map(_takes_any_gpu, waiting)) else []
         most = _jobs(jobs, waiting, gpus)
         yield lambda runs, train, watch: train_all(runs, most, train, watch, gpus), most
         return
     most = len(waiting) if jobs is None else _at_least_one(jobs)
-    submitted = ray_tasks(options) if launcher["name"] == "ray" else slurm_jobs(options, folder=out / ".jobs")
     with submitted as submit:
         yield partial(train_all_as_jobs, submit=submit, jobs=most), most
 

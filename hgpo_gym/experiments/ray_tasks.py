@@ -15,7 +15,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from hgpo_gym.experiments.jobs import Submit, TrainingJob
 from hgpo_gym.experiments.pool import VISIBLE, Train
-from hgpo_gym.trainers.section import Section, parse_section
+from hgpo_gym.trainers.section import Section
 from hgpo_gym.trainers.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -42,18 +42,17 @@ class RaySettings(Section):
 
 
 @contextmanager
-def ray_tasks(values: Mapping[str, Any]) -> Iterator[Submit]:
+def ray_tasks(settings: RaySettings) -> Iterator[Submit]:
     """What queues runs as tasks of Ray. In the end it waits for those that were cancelled, which save a checkpoint, and
     leaves the cluster, or ends the one that it has started.
 
     Args:
-        values: of `RaySettings`.
+        settings: of the launcher.
 
     Raises:
         ModuleNotFoundError: Ray is missing.
-        ValueError: a setting that cannot be, a cluster that cannot be reached, or one without a machine for a run.
+        ValueError: a cluster that cannot be reached, or one without a machine for a run.
     """
-    settings = parse_section(RaySettings, values, "launcher.")
     try:
         import ray
     except ModuleNotFoundError as error:

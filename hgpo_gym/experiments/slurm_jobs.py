@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hgpo_gym.experiments.jobs import Submit, TrainingJob
 from hgpo_gym.experiments.pool import Train
-from hgpo_gym.trainers.section import Section, parse_section
+from hgpo_gym.trainers.section import Section
 from hgpo_gym.trainers.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -22,22 +22,21 @@ class SlurmSettings(Section):
 
 
 @contextmanager
-def slurm_jobs(values: Mapping[str, Any], *, folder: Path) -> Iterator[Submit]:
+def slurm_jobs(settings: SlurmSettings, *, folder: Path) -> Iterator[Submit]:
     """What queues runs as jobs of Slurm.
 
     Args:
-        values: of `SlurmSettings`.
+        settings: of the launcher.
         folder: where submitit keeps what it sends to jobs, and what they print besides.
 
     Raises:
         ModuleNotFoundError: submitit is missing.
-        ValueError: a setting that cannot be, a cluster or a parameter that submitit does not know.
+        ValueError: a cluster or a parameter that submitit does not know.
     """
-    settings = parse_section(SlurmSettings, values, "launcher.")
     executor = _executor(settings.cluster, settings.parameters, folder)
 
-    def submit(train: Train, settings: RunSettings) -> SlurmJob:
-        return SlurmJob(executor.submit(RequeuedJob(train), settings))
+    def submit(train: Train, run: RunSettings) -> SlurmJob:
+        return SlurmJob(executor.submit(RequeuedJob(train), run))
 
     yield submit
 

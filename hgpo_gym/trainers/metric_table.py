@@ -325,7 +325,7 @@ PROGRESS = {
         "errors of the difference of two shares; 0 where it is the best.",
         "Below 2: chance; of many evaluations the last is now and then 3 below the best.",
         "Far above: training takes away what the policy could do. A warning comes above 3, and with more than three "
-        "evaluations above what chance makes of all pairs of them, 3.7 with ten and 4.1 with twenty.",
+        "evaluations above what chance makes of all pairs of them, 3.7 with ten and 4.0 with twenty.",
     ),
     "evaluation_failed": Metric(
         "failed in evaluation",

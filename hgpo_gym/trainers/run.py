@@ -71,6 +71,7 @@ class Run:
         self.settings, self.progress, self.processes = settings, progress, processes
         self.directory = open_run(settings)
         self.learner = make_learner(settings, progress, processes)
+        self.learner.check()
         self.loggers = find_loggers(settings.loggers)
         self.checkpoints = Checkpoints(self.directory.checkpoint_path, settings.checkpoint.keep)
         self.iteration = 0

@@ -22,6 +22,7 @@ SMALLEST = 1e-2
 COVERED = 0.99
 """The share of steps that a squared bias is measured on, below which it is said."""
 UNKNOWN = "-"
+"""What is drawn where no factor above 0 fits an estimator without a unit."""
 MARKERS = ".sxv^"
 """Ten colours each."""
 
@@ -102,7 +103,7 @@ def _first(findings: Sequence[Finding], stage: Stage, group_size: int) -> Errors
 def _caption(stage: Stage, largest: int | None, errors: Errors) -> str:
     words = [
         "In units of the mean squared advantage; sorted by cosine. ±: 95 % intervals.",
-        "* has no unit: a factor was fitted first, so that the error is 1 / cosine² - 1.",
+        "* has no unit: a factor was fitted first, so that the error is 1 / cosine² - 1; -: none above 0 fits.",
     ]
     if largest:
         words.append(f"in {largest}s: bias² in groups of {largest}.")

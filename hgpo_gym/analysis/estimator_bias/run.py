@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 
-from hgpo_gym.advantages import ESTIMATORS
-from hgpo_gym.advantages.columns import needed_by
+from hgpo_gym.advantages import ESTIMATORS, needed_with
 from hgpo_gym.analysis.estimator_bias import continuations, exact_stages
 from hgpo_gym.analysis.estimator_bias.comparison import Comparison, Stage
 from hgpo_gym.analysis.estimator_bias.measure import measure
@@ -29,7 +28,7 @@ TRUE_BASELINE = "true_baseline"
 
 def _each_once(values: list[Any]) -> list[Any]:
     if len(set(values)) < len(values):
-        raise ValueError(f"{values} has a value twice: name each once.")
+        raise ValueError("a value stands there twice: name each once.")
     return values
 
 
@@ -100,7 +99,7 @@ def _complete(label: str, entry: Mapping[str, Any], settings: BiasSettings) -> M
     restarts = entry.get("restarts", 0)
     if not isinstance(restarts, int) or restarts < 0:
         raise ValueError(f"bias.estimators.{label}.restarts={restarts}: choose a whole number, 0 or more.")
-    if restarts and "value" not in needed_by(ESTIMATORS[name]):
+    if restarts and "value" not in needed_with(name, own):
         raise ValueError(f"bias.estimators.{label}.restarts={restarts}: {name} reads no column 'value'.")
     common = {"gamma": settings.gamma, "norm": settings.norm}
     known = inspect.signature(ESTIMATORS[name]).parameters

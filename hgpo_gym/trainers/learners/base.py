@@ -51,6 +51,10 @@ class Learner(Protocol):
     policy: Policy
     packages: tuple[str, ...]
 
+    def check(self) -> None:
+        """Raise ValueError where there can be no training by these settings. Asked before anything is written, and not
+        where a policy is only evaluated."""
+
     def start(self) -> None:
         """Make the policy that training starts from. In several processes only the main one is asked."""
 

@@ -6,13 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from hgpo_gym.advantages import Advantages, StepBatch, assign, needed_with
+from hgpo_gym.advantages import Advantages, StepBatch, assign
 from hgpo_gym.advantages.statistics import mean_over_copies, means_of_copies
 from hgpo_gym.trainers.environments import make_training_env, training_tasks
 from hgpo_gym.trainers.policies.base import Policy
 from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.rollouts.plans import with_plan_tokens
-from hgpo_gym.trainers.rollouts.recording import ENTROPY, REWARD_VECTOR, recorded_columns, with_reward_vector
+from hgpo_gym.trainers.rollouts.recording import (
+    ENTROPY,
+    REWARD_VECTOR,
+    needed_columns,
+    recorded_columns,
+    with_reward_vector,
+)
 from hgpo_gym.trainers.rollouts.rollout import Rollout, merge
 from hgpo_gym.trainers.rollouts.rounds import Rounds, collect_rounds
 from hgpo_gym.trainers.rollouts.samplers import Outcomes, make_sampler
@@ -38,7 +44,7 @@ class Collector:
         self.env = make_training_env(run, processes)
         self.sampler = make_sampler(run.sampler, training_tasks(run, self.env), run.seed)
         self.team = TEAMS.bind(run.team)()
-        self.needs = needed_with(*run.algo)
+        self.needs = needed_columns(run)
         self.record = recorded_columns(run)
 
     def collect(self, iteration: int, outcomes: Outcomes, assign: Assign) -> Rounds:

@@ -70,9 +70,8 @@ class PolicyGradientLearner:
         progress: told of a warm start.
 
     Raises:
-        ValueError: an unknown choice or option, a value that estimator, objective or sampler refuses, a column that the
-            estimator needs and the run does not record, extras that an objective needs and its estimator does not give,
-            values by restarts that do not go with shaping or discount, rollouts that cannot be played ahead.
+        ValueError: an unknown choice or option, a value that estimator or objective refuses, a column that the
+            estimator needs and the run does not record, extras that an objective needs and its estimator does not give.
     """
 
     packages = ()
@@ -93,15 +92,19 @@ class PolicyGradientLearner:
         check_plans(run)
         trial = try_estimator(run)
         check_critic(run, trial.targets)
-        Loss(run.trainer, run.objective, trial.extras)  # this and the team refuse here what they would refuse later
-        check_roles(run)
+        Loss(run.trainer, run.objective, trial.extras)  # refuses here what it would refuse later
         self._predicted = tuple(trial.targets)
-        check_sampler(run)
-        check_values(run)
-        check_overlap(run, trial.targets)
-        try_shaping(run)
         self.run, self.processes, self.progress = run, processes, progress
         self._shaping_seen = False
+
+    def check(self) -> None:
+        """See `Learner`: what sampler or shaping refuses, or team and estimator together, values by restarts that do
+        not go with shaping or discount, rollouts that cannot be played ahead."""
+        check_roles(self.run)
+        check_sampler(self.run)
+        check_values(self.run)
+        check_overlap(self.run, self._predicted)
+        try_shaping(self.run)
 
     def start(self) -> None:
         """See `Learner`."""

@@ -1,4 +1,4 @@
-"""An estimator on a toy batch with the columns of a run: what cannot be shows before anything is written."""
+"""What of a run's settings cannot be, told before anything is written: estimator and shaping are tried on toys."""
 
 import warnings
 from collections.abc import Collection
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, needed_with
-from hgpo_gym.advantages.columns import missing_column
+from hgpo_gym.advantages.columns import missing_column, needed_by
 from hgpo_gym.trainers.policies.base import TokenRecord
 from hgpo_gym.trainers.rollouts.plans import PLAN_COLUMNS
-from hgpo_gym.trainers.rollouts.recording import ENTROPY, REWARD_VECTOR, recorded_columns
+from hgpo_gym.trainers.rollouts.recording import ENTROPY, REWARD_VECTOR, needed_columns, recorded_columns
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, Rollout, StepText
 from hgpo_gym.trainers.rollouts.samplers import SAMPLERS, Sampler, make_sampler
 from hgpo_gym.trainers.rollouts.shaping import SHAPERS, shape
@@ -103,44 +103,47 @@ def check_plans(run: RunSettings) -> None:
 
 
 def try_estimator(run: RunSettings) -> Advantages:
-    """Assign credit to a toy batch. The targets are those of columns that a critic has to
-    predict, because nothing records them.
+    """Assign credit to a toy batch. The targets are those of columns that a critic has to predict, because nothing
+    records them.
 
     Raises:
         ValueError: an unknown estimator or option, a value that it refuses, a column that the run does not record.
     """
     ESTIMATORS.check_options(*run.algo)
     needed = needed_with(*run.algo)
-    recorded = (*RECORDED, *getattr(SAMPLERS.find(run.sampler.name), "records", ()), *recorded_columns(run))
-    if run.prompt.subgoals is not None:
-        recorded += PLAN_COLUMNS
+    recorded = _recorded(run)
     predicted = tuple(name for name in PREDICTED if name not in recorded)
     extras: dict[str, Any] = {name: [0] * len(STEPS) for name in (*recorded, *predicted)}
     if "answer" in recorded:
         extras["answer"] = list(STEPS)  # copies of a step would have one state and one action
     if "value" in recorded and run.sampler.options.get("share", 1.0) < 1.0:
         extras["value"] = [None if step % 2 else 0.0 for step in STEPS]  # first steps alone all have one
-    if REWARD_VECTOR in needed:
-        extras[REWARD_VECTOR] = [[0.0] * len(run.rollout.rewards)] * len(STEPS)
     batch = _toy_batch(run, extras)
     with np.errstate(all="ignore"):
         credit = assign(run.algo.name, batch, **run.algo.options)
     for column in needed:
         if column in predicted and column not in credit.targets:
-            raise ValueError(missing_column(column, run.algo.name))
+            raise ValueError(missing_column(column, needed[column]))
     return credit._replace(targets={name: credit.targets[name] for name in predicted if name in credit.targets})
 
 
 def try_shaping(run: RunSettings) -> None:
-    """Shape the rewards of such a toy batch, each answer of one token.
+    """Shape the rewards of such a toy batch, each answer of one token, if the shaping is this package's: another's may
+    look for what no toy has.
 
     Raises:
-        ValueError: an unknown shaping or option, a value that it refuses.
+        ValueError: an unknown shaping or option, a value that it refuses, a column that the run does not record.
     """
     SHAPERS.check_options(*run.shaping)
+    shaping = SHAPERS[run.shaping.name]
+    batch = _toy_batch(run, {name: [0] * len(STEPS) for name in _recorded(run)})
+    for column in needed_by(shaping):
+        batch.column(column, run.shaping.name, "Shaping")
+    if not shaping.__module__.startswith(f"{__name__.partition('.')[0]}."):
+        return
     record = TokenRecord(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.float32))
     rollout = Rollout(
-        batch=_toy_batch(run, {name: [0] * len(STEPS) for name in (*RECORDED, *recorded_columns(run))}),
+        batch=batch,
         tokens=(record,) * len(STEPS),
         steps=tuple(StepText("a task", f"place {step % 2}", ("go",), "go", None, "", "go") for step in STEPS),
         episodes=(EpisodeOutcome("a task", "", False, 1.0, 2, 2),) * 4,
@@ -151,8 +154,18 @@ def try_shaping(run: RunSettings) -> None:
         shape(run.shaping, rollout)
 
 
+def _recorded(run: RunSettings) -> tuple[str, ...]:
+    """The columns that a run's rollouts have beside those of every batch."""
+    of_sampler = getattr(SAMPLERS.find(run.sampler.name), "records", ())
+    of_prompt = PLAN_COLUMNS if run.prompt.subgoals is not None else ()
+    of_rewards = (REWARD_VECTOR,) if REWARD_VECTOR in needed_columns(run) else ()
+    return (*RECORDED, *of_sampler, *recorded_columns(run), *of_prompt, *of_rewards)
+
+
 def _toy_batch(run: RunSettings, extras: dict[str, Any]) -> StepBatch:
     """Two groups of two episodes of two steps."""
+    if REWARD_VECTOR in extras:
+        extras = {**extras, REWARD_VECTOR: [[0.0] * len(run.rollout.rewards)] * len(STEPS)}
     return StepBatch.from_records(
         group=[step // 4 for step in STEPS],
         trajectory=[step // 2 for step in STEPS],

@@ -155,8 +155,11 @@ class CannotAnswerError(ValueError):
     """What is asked is not for this kind of policy."""
 
 
-def check_has_choices(choices: Sequence[str], role: str, kind: str) -> None:
-    """Raise CannotAnswerError where there is nothing to choose among, for a kind of policy that writes nothing."""
+def check_has_choices(
+    choices: Sequence[str], role: str, kind: str, remedy: str = "set model=tiny or model=pretrained"
+) -> None:
+    """Raise CannotAnswerError where there is nothing to choose among, for a kind of policy that writes nothing; the
+    remedy is for an environment that lists nothing."""
     if choices:
         return
     if role:
@@ -164,10 +167,7 @@ def check_has_choices(choices: Sequence[str], role: str, kind: str) -> None:
             f"A {kind} chooses among answers, and the role {role!r} lists none: give it some, as team.plans or "
             "team.hints, or set model=tiny engine.constrain=none."
         )
-    raise CannotAnswerError(
-        f"A {kind} chooses among admissible actions, and this environment names none: set model=tiny or "
-        "model=pretrained."
-    )
+    raise CannotAnswerError(f"A {kind} chooses among admissible actions, and this environment names none: {remedy}.")
 
 
 class NoAnswerError(RuntimeError):

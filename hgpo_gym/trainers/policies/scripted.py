@@ -34,14 +34,12 @@ class ExpertPolicy:
         return [Response(self._follow(request)) for request in requests]
 
     def _follow(self, request: Request) -> str:
-        if request.expert_answer is None and request.role:
-            raise CannotAnswerError(
-                f"The environment's expert acts and says nothing else: the role {request.role!r} has none. Choose "
-                "team=solo."
-            )
         if request.expert_answer is None:
+            of_role = f" Or the role {request.role!r} does not act, and has no expert: choose team=solo." * bool(
+                request.role
+            )
             raise CannotAnswerError(
-                "The environment gives no expert_action: it has no expert, or env.expert is not true."
+                f"The environment gives no expert_action: it has no expert, or env.expert is not true.{of_role}"
             )
         generator = np.random.default_rng(request.seed)
         if request.answers and generator.random() < self._random_actions:

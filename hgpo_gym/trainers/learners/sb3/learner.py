@@ -25,7 +25,7 @@ from hgpo_gym.trainers.update.policy_update import NonFiniteError
 UPDATE_METRICS = {"loss": "train/loss", "kl_behaviour": "train/approx_kl", "value_loss": "train/value_loss"}
 """What Stable-Baselines3 says of an update, by our names."""
 
-NOT_IMITATED = "warmstart.source=expert has no effect: algo={} begins with a new network of its own."
+NOT_IMITATED = "warmstart.source={} has no effect: algo={} begins with a new network of its own."
 TEMPERATURE_NOT_READ = "rollout.temperature={:g} has no effect: algo={} explores by options of its own."
 
 
@@ -71,6 +71,9 @@ class Sb3Learner:
             )
         self.run, self.progress = run, progress
 
+    def check(self) -> None:
+        """See `Learner`: it can with all that it is made with."""
+
     def start(self) -> None:
         """See `Learner`."""
         self.policy = Sb3Policy.initial(self.run)
@@ -86,8 +89,8 @@ class Sb3Learner:
         self.task_ids = training_tasks(self.run, self.env)
         first = {"task_ids": self.task_ids[:1], "reset_mask": np.arange(num_envs) == 0}
         check_listed(self.env.reset(seed=0, options=first)[1]["admissible_actions"][0])
-        if self.run.warmstart.source == "expert":
-            self.progress.line(NOT_IMITATED.format(self.run.algo.name))
+        if (source := self.run.warmstart.source) != "none":
+            self.progress.line(NOT_IMITATED.format(source, self.run.algo.name))
         if (temperature := self.run.rollout.temperature) != 1.0:
             self.progress.line(TEMPERATURE_NOT_READ.format(temperature, self.run.algo.name))
 

@@ -17,7 +17,7 @@ from hgpo_gym.envs.features import TextFeatures
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.learners.sb3.episodes import EpisodesVecEnv, read
 from hgpo_gym.trainers.learners.sb3.networks import MaskedDQN, ScoringActorCritic, ScoringDQNPolicy
-from hgpo_gym.trainers.policies.base import CannotAnswerError, Request, Response, Sampling
+from hgpo_gym.trainers.policies.base import Request, Response, Sampling, check_has_choices
 from hgpo_gym.trainers.policies.sampling import draw, uniform_numbers
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -113,10 +113,7 @@ class Sb3Policy:
 
 def check_listed(answers: Sequence[str]) -> None:
     """Raise CannotAnswerError where there is nothing to choose from."""
-    if not answers:
-        raise CannotAnswerError(
-            "The baselines of Stable-Baselines3 choose among admissible actions, and this environment lists none."
-        )
+    check_has_choices(answers, "", "baseline of Stable-Baselines3", "choose an algo that trains a language model")
 
 
 def steps_each(run: RunSettings) -> int:

@@ -15,4 +15,5 @@ def milestones(rollout: Rollout, *, milestone_reward: float = 10.0) -> StepBatch
         milestone_reward: m, in the environment's unit of reward.
     """
     batch = rollout.batch
-    return replace(batch, reward=batch.reward + milestone_reward * batch.extras["milestone"])
+    reached = batch.column("milestone", "milestones", "Shaping")
+    return replace(batch, reward=batch.reward + milestone_reward * reached)
