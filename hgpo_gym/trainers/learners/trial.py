@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Collection
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -128,8 +127,8 @@ def try_estimator(run: RunSettings) -> Advantages:
 
 
 def try_shaping(run: RunSettings) -> None:
-    """Shape the rewards of such a toy batch, each answer of one token, if the shaping is this package's: another's may
-    look for what no toy has.
+    """Shape the rewards of a toy batch whose answers have one token, if the shaping is this package's: others may look
+    for what no toy has.
 
     Raises:
         ValueError: an unknown shaping or option, a value that it refuses, a column that the run does not record.
@@ -148,8 +147,7 @@ def try_shaping(run: RunSettings) -> None:
         steps=tuple(StepText("a task", f"place {step % 2}", ("go",), "go", None, "", "go") for step in STEPS),
         episodes=(EpisodeOutcome("a task", "", False, 1.0, 2, 2),) * 4,
     )
-    wants_more = suppress(ArithmeticError, LookupError, TypeError)  # of what the toys do not have
-    with warnings.catch_warnings(), wants_more:
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         shape(run.shaping, rollout)
 
