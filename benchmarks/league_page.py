@@ -30,7 +30,7 @@ import numpy as np
 
 from benchmarks.league_runs import NO_SEED, check_lines, in_percent, in_points, lines_of
 from docs_site.markdown import table
-from hgpo_gym.analysis.report.intervals import Estimate, interquartile_mean, mean, typical
+from hgpo_gym.analysis.report.intervals import Estimate, at_shared_seeds, interquartile_mean, mean, typical
 from hgpo_gym.analysis.report.standings import best_against_each, mean_ranks
 from hgpo_gym.suggest import unknown_name
 
@@ -176,10 +176,6 @@ class League:
         """A score where it tells algorithms apart: without environments in which most have the same."""
         return {name: own for name, own in self.numbers(COLUMNS[score]).items() if _differ(own)}
 
-    def _by_seed(self, environment: str, column: str) -> dict[str, dict[int, float]]:
-        runs = self._runs[environment]
-        return {name: {int(run["seed"]): float(run[column]) for run in runs[name]} for name in self.algorithms}
-
     def _success(self, score: str) -> str:
         """Interquartile means, and mean ranks, by which the rows stand."""
         numbers = self.telling(score)
@@ -252,7 +248,9 @@ class League:
             f"- {score[0].upper()}{score[1:]}, {sentence}\n"
             for score in COLUMNS
             if environment in self.telling(score)
-            for sentence in best_against_each(self._by_seed(environment, COLUMNS[score]), others)
+            for sentence in best_against_each(
+                {name: _by_seed(self._runs[environment][name], COLUMNS[score]) for name in self.algorithms}, others
+            )
         )
 
 
@@ -286,8 +284,11 @@ def differences_in(text: str) -> list[tuple[float, ...]]:
 
 def _differences(runs: Runs, others: Runs, column: str) -> np.ndarray:
     """At the seeds that both have."""
-    scores, less = ({run["seed"]: float(run[column]) for run in own} for own in (runs, others))
-    return np.array([scores[seed] - less[seed] for seed in scores if seed in less])
+    return at_shared_seeds(_by_seed(runs, column), _by_seed(others, column))
+
+
+def _by_seed(runs: Runs, column: str) -> dict[int, float]:
+    return {int(run["seed"]): float(run[column]) for run in runs}
 
 
 def _differ(own: Mapping[str, np.ndarray]) -> bool:

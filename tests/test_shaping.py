@@ -14,6 +14,7 @@ from hgpo_gym.trainers.rollouts import saved
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.shaping import SHAPERS, register_shaping, shape
 from hgpo_gym.trainers.rollouts.shaping.overlong import overlong_penalty
+from hgpo_gym.trainers.run_directory import read_metrics
 from tests import small_runs
 from tests.golden import load
 from tests.small_models import make_policy
@@ -165,6 +166,7 @@ def test_a_shaping_of_ones_own_may_read_what_no_toy_has(registered, tmp_path):
 
     registered("by_words", by_words)
     small_runs.train(tmp_path, "shaping=by_words", "trainer.iterations=1")
+    assert len(read_metrics(tmp_path)) == 1
 
 
 @pytest.mark.parametrize(("algo", "told"), [("dvao", 1), ("nested_bellman", 1), ("grpo", 0)])

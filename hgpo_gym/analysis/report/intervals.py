@@ -5,7 +5,7 @@ that is resampled is the run: one training seed, whose tasks are not independent
 axis of every array.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
@@ -168,6 +168,11 @@ def _shuffles(count: int) -> np.ndarray:
     """int16[PERMUTATIONS, count]: in each row the numbers below count."""
     ordered = np.tile(np.arange(count, dtype=np.int16), (PERMUTATIONS, 1))
     return np.random.default_rng(0).permuted(ordered, axis=1)
+
+
+def at_shared_seeds(scores: Mapping[int, float], others: Mapping[int, float]) -> np.ndarray:
+    """float64[seeds]: how much more the first has than the second, at the seeds that both have."""
+    return np.array([own - others[seed] for seed, own in scores.items() if seed in others])
 
 
 def sign_flip_p_value(differences: Sequence[float] | np.ndarray) -> float:

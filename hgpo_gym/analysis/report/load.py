@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from hgpo_gym.advantages import ESTIMATORS
-from hgpo_gym.analysis.report.intervals import first_reaching
+from hgpo_gym.analysis.report.intervals import at_shared_seeds, first_reaching
 from hgpo_gym.analysis.report.records import (
     EvaluationInReport,
     IterationInReport,
@@ -234,6 +234,10 @@ class Comparison:
         """float64[runs]: a number for each run."""
         return np.array([score(run) for run in self.runs[label]])
 
+    def by_seed(self, label: str, score: Callable[[Run], float]) -> dict[int, float]:
+        """A number for each run, by its seed."""
+        return {run.seed: score(run) for run in self.runs[label]}
+
     def at_shared_seeds(self, labels: Collection[str]) -> "Comparison":
         """The same with these labels alone, and the seeds that all of them have runs of: over several comparisons, one
         that lacks runs of a hard one would look better than it is."""
@@ -246,8 +250,7 @@ class Comparison:
 
         A seed has the same tasks in the same order, whatever the algorithm.
         """
-        ours, theirs = ({run.seed: score(run) for run in self.runs[one]} for one in (label, other))
-        return np.array([ours[seed] - theirs[seed] for seed in ours if seed in theirs])
+        return at_shared_seeds(self.by_seed(label, score), self.by_seed(other, score))
 
     @property
     def costs(self) -> list[str]:

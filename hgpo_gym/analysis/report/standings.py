@@ -1,7 +1,7 @@
 """Several comparisons together: how algorithms rank over all of them, what that is sure of, and what it cost."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations, permutations
+from itertools import combinations
 from typing import TypeVar
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from hgpo_gym.analysis.report.blocks import Column, Items, Section, Table, Value, write
 from hgpo_gym.analysis.report.intervals import (
     Estimate,
+    at_shared_seeds,
     bootstrap,
     corrected_p_values,
     improvement,
@@ -27,7 +28,7 @@ from hgpo_gym.analysis.report.outcome import OPTIMIZER_STEPS, SCORES, SIGNIFICAN
 
 Label = TypeVar("Label")
 MOST_SEEDS = 10_000
-"""Beyond these it is only said how many it would take that they are more."""
+"""Of seeds that it would take: of more than these it is only said that they are more."""
 
 
 def success(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Section:
@@ -104,9 +105,7 @@ def verdicts(comparison: Comparison) -> Section:
     sentences = [
         f"{name[0].upper()}{name[1:]}, {sentence}"
         for name, score in SCORES.items()
-        for sentence in best_against_each(
-            {label: {run.seed: score(run) for run in runs} for label, runs in comparison.runs.items()}
-        )
+        for sentence in best_against_each({label: comparison.by_seed(label, score) for label in comparison.runs})
     ]
     return Section(title, [Items(tuple(sentences))], headline=True)
 
@@ -186,9 +185,10 @@ def best_against_each(scores: Mapping[str, Mapping[int, float]], others: Sequenc
     runs = {label: np.array(list(own.values())) for label, own in scores.items()}
     best = max(runs, key=lambda label: float(interquartile_mean(runs[label])))
     p_values = pair_p_values(runs)
-    differences = {pair: _differences(*(scores[label] for label in pair)) for pair in permutations(scores, 2)}
-    shared = {pair: differences[pair] for pair in combinations(scores, 2) if len(differences[pair]) > 1}
-    paired_p_values = _in_either_order({pair: sign_flip_p_value(own) for pair, own in shared.items()})
+    differences = {pair: at_shared_seeds(*(scores[label] for label in pair)) for pair in combinations(scores, 2)}
+    paired_p_values = _in_either_order(
+        {pair: sign_flip_p_value(own) for pair, own in differences.items() if len(own) > 1}
+    )
 
     def sentence(label: str) -> str:
         pair = best, label
@@ -204,10 +204,11 @@ def best_against_each(scores: Mapping[str, Mapping[int, float]], others: Sequenc
         pairs = len(p_values) // 2
         if pair not in paired_p_values:
             needed = runs_to_tell(float(estimate.value), pairs)
-        elif tells_apart(difference := mean(differences[pair]), paired_p_values[pair], alike=0):
-            return f"{open_still}, run against run; at the same seed {ahead(*pair, difference)}."
         else:
-            needed = seeds_to_tell(differences[pair], pairs)
+            paired = at_shared_seeds(*(scores[one] for one in pair))
+            if tells_apart(difference := mean(paired), paired_p_values[pair], alike=0):
+                return f"{open_still}, run against run; at the same seed {ahead(*pair, difference)}."
+            needed = seeds_to_tell(paired, pairs)
         if needed is None:
             return f"{open_still}."
         many = f"about {max(needed, seeds + 1):,}" if needed <= MOST_SEEDS else f"more than {MOST_SEEDS:,}"
@@ -220,11 +221,6 @@ def _in_either_order(p_values: Mapping[tuple[Label, Label], float]) -> dict[tupl
     """Corrected for how many pairs there are, of each pair in either order."""
     found = dict(zip(p_values, corrected_p_values(list(p_values.values())).tolist(), strict=True))
     return found | {(other, one): p for (one, other), p in found.items()}
-
-
-def _differences(scores: Mapping[int, float], others: Mapping[int, float]) -> np.ndarray:
-    """At the seeds that both have."""
-    return np.array([own - others[seed] for seed, own in scores.items() if seed in others])
 
 
 def _surely_better(scores: Sequence[np.ndarray]) -> np.ndarray:

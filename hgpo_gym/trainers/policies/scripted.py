@@ -35,9 +35,9 @@ class ExpertPolicy:
 
     def _follow(self, request: Request) -> str:
         if request.expert_answer is None:
-            of_role = f" Or the role {request.role!r} does not act, and has no expert: choose team=solo." * bool(
-                request.role
-            )
+            of_role = ""
+            if request.role:
+                of_role = f" Or the role {request.role!r} does not act, and has no expert: choose team=solo."
             raise CannotAnswerError(
                 f"The environment gives no expert_action: it has no expert, or env.expert is not true.{of_role}"
             )
