@@ -134,6 +134,10 @@ def test_the_version_is_said(capsys):
             ["train", "model=tabular", *PLANNED, "algo=dr_mas", "algo.statistics_of=7"],
             "algo.statistics_of=7: team=planner_actor has the roles 0 (planner), 1 (actor).",
         ),
+        (
+            ["train", "model=tabular", *PLANNED, "algo=salt", "algo.base=dr_mas", "+algo.base_options.statistics_of=7"],
+            "algo.base_options.statistics_of=7: team=planner_actor has the roles 0 (planner), 1 (actor).",
+        ),
         (["train", "shaping=overlong", "shaping.buffer=64"], "shaping.buffer=64: choose 1 to 32 tokens"),
         (["train", "shaping=cost", "shaping.costs={*back:0.1}"], "'*back' is no regular expression"),
         (["train", "model=tabular", "shaping=milestones"], "after a step, which has no 'milestone'"),

@@ -127,6 +127,23 @@ def test_time_aware_states_are_those_of_observations_that_count_the_steps(name, 
     assert differ
 
 
+def test_where_several_answer_in_a_turn_time_is_turns():
+    for seed in SEEDS:
+        records = random_records(seed)
+        turn = [step // 2 for step in records["step"]]
+        length = Counter(records["trajectory"])
+        ends = [(length[own] - 1) // 2 + 1 for own in records["trajectory"]]
+        counted = records | {
+            "observation": [f"{text} at {at}" for text, at in zip(records["observation"], turn, strict=True)],
+            "final_observation": [
+                f"{text} at {at}" for text, at in zip(records["final_observation"], ends, strict=True)
+            ],
+        }
+        aware = estimate("crbc", StepBatch.from_records(**records, turn=turn, history_length=0), time_aware=True)
+        told = estimate("crbc", StepBatch.from_records(**counted, history_length=0))
+        np.testing.assert_allclose(aware, told, rtol=0, atol=1e-12)
+
+
 def test_in_time_aware_states_a_step_pays_for_the_time_it_takes():
     """Door a leads out, door b back to the same hall; the limit is two steps."""
     doors = ["ba", "bb", "a", "bb"]

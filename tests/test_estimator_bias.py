@@ -13,7 +13,7 @@ from hgpo_gym.analysis.estimator_bias.decision_process import Situations, unfold
 from hgpo_gym.analysis.estimator_bias.exact import baseline, context_bias, solve, success_rate
 from hgpo_gym.analysis.estimator_bias.measure import Truth, measure
 from hgpo_gym.analysis.estimator_bias.policies import improved, stages_of_training, uniform_policy
-from hgpo_gym.analysis.estimator_bias.run import BiasSettings, measure_bias
+from hgpo_gym.analysis.estimator_bias.run import BiasSettings, Measured, measure_bias
 from hgpo_gym.analysis.estimator_bias.simulate import roll_out
 from hgpo_gym.analysis.report.intervals import student_quantile
 from hgpo_gym.config.compose import load_config
@@ -213,6 +213,19 @@ def test_the_exact_maze_measures_every_configured_estimator():
     for entry in entries.values():
         own = {"restarts": 0, **entry}
         assert np.isfinite(comparison.estimates(own.pop("estimator"), **own)).all()
+
+
+def test_common_options_reach_what_an_estimator_builds_on():
+    settings = parse_section(BiasSettings, load_config("estimator-bias", ["bias.gamma=0.8"])["bias"], "bias.")
+    common = {"gamma": 0.8, "norm": "mean_norm"}
+    measured = Measured.of("mine", {"estimator": "salt", "base": "gigpo"}, settings)
+    assert measured.options == {"base": "gigpo", "base_options": common}
+    assert not measured.without_unit
+    deeper = Measured.of("mine", {"estimator": "progpo", "base": "salt", "base_options": {"base": "gigpo"}}, settings)
+    assert deeper.options["base_options"] == {"base": "gigpo", "base_options": common}
+    own = Measured.of("mine", {"estimator": "salt", "base_options": {"norm": "mean_std_norm"}}, settings)
+    assert own.options["base_options"] == {"norm": "mean_std_norm"}
+    assert own.without_unit
 
 
 def as_batch(steps, process, group_size):

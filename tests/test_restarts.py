@@ -238,6 +238,8 @@ def test_the_sampler_comes_with_the_algorithm_and_has_its_discount():
     config = load_config("config", ["algo=vineppo", "algo.gamma=0.9"])
     assert config["sampler"] == {"name": "restarts", "restarts": 9, "share": 1.0, "gamma": 0.9}
     assert load_config("config", ["algo=gae", "sampler=restarts"])["sampler"]["gamma"] == 1.0
+    on_a_base = ["algo=empg", "algo.base=vineppo", "sampler=restarts", "+algo.base_options.gamma=0.5"]
+    assert load_config("config", on_a_base)["sampler"]["gamma"] == 0.5
     assert load_config("config", ["algo=gigpo"])["sampler"]["name"] == "in_order"
 
 
@@ -250,6 +252,10 @@ def test_the_sampler_comes_with_the_algorithm_and_has_its_discount():
             r"shaping=cost: sampler=restarts samples values of the environment's rewards",
         ),
         (["sampler.gamma=0.5"], r"algo\.gamma=1\.0, sampler\.gamma=0\.5: .*one discount"),
+        (
+            ["algo=empg", "algo.base=vineppo", "sampler=restarts", "sampler.gamma=0.5"],
+            r"algo\.base_options\.gamma=1\.0, sampler\.gamma=0\.5: .*vineppo need one discount",
+        ),
         (["algo=gae", "sampler=restarts", "sampler.share=0.5"], r"'gae' needs the column 'value' at every step, row 1"),
     ],
 )

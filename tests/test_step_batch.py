@@ -112,6 +112,7 @@ def test_parts_that_cannot_be_are_refused():
         ({"value": [0.0]}, "value has 1 entries, group has 10"),
         ({"final_observation": ["d"]}, "final_observation has 1 entries"),
         ({"trained": [True] * 10}, "extras has 'trained', which is a field"),
+        ({"boundary": [True, None] * 5}, "boundary of entry 1 is None among truth values"),
     ],
 )
 def test_columns_that_cannot_be_are_refused(changes, message):

@@ -122,6 +122,21 @@ def test_keys_of_those_who_act_are_the_states_and_of_others_tell_what_was_said()
     assert (rollout.batch.context_keys[rollout.batch.step == 0, 1:] == 0).all()  # no history is still no history
 
 
+def test_an_episode_ends_in_the_keys_that_the_next_answer_would_have():
+    short, long = (
+        play(PlannerActor(every=3, plans=PLANS), RandomPolicy(), maze(max_episode_steps=limit)).batch
+        for limit in (6, 7)
+    )
+    met = 0
+    for trajectory in np.unique(short.trajectory):
+        row = np.flatnonzero(short.trajectory == trajectory)[0]
+        following = (long.trajectory == trajectory) & (long.extras["turn"] == 6) & (long.extras["agent"] == 0)
+        for keys in long.context_keys[following]:
+            np.testing.assert_array_equal(short.final_keys[row], keys)
+            met += 1
+    assert met
+
+
 def test_a_policy_without_text_is_told_the_plan_by_keys():
     policy = Noting()
     play(PlannerActor(every=6, plans=PLANS), policy, maze(1, 8))

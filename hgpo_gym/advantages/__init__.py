@@ -8,7 +8,7 @@ name it as an entry point of the group `hgpo_gym.estimators`.
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import is_over_the_batch, needed_by, needs, over_the_batch
-from hgpo_gym.advantages.estimators import ESTIMATORS, assign, estimate, needed_with
+from hgpo_gym.advantages.estimators import ESTIMATORS, assign, estimate, needed_with, with_bases
 from hgpo_gym.advantages.result import Advantages
 
 register_estimator = ESTIMATORS.register
@@ -26,4 +26,5 @@ __all__ = [
     "needs",
     "over_the_batch",
     "register_estimator",
+    "with_bases",
 ]

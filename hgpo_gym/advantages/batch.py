@@ -263,11 +263,12 @@ class StepBatch:
             final_observation: what the episode's last step led to, on each of its steps; None where it is not known.
             key: the key function. Records have no admissible actions; canonicalise the observations beforehand where
                 those should count.
-            extras: further columns by name. Text becomes its hash; None is NaN among numbers and 0 among text.
+            extras: further columns by name. Text becomes its hash; None is NaN among numbers and 0 among text, and
+                refused among truth values.
 
         Raises:
-            ValueError: lists of different lengths, a step that is missing or repeated, a trajectory in two groups,
-                with two outcomes or two ends, a negative history_length.
+            ValueError: lists of different lengths, None among truth values, a step that is missing or repeated, a
+                trajectory in two groups, with two outcomes or two ends, a negative history_length.
         """
         return cls(
             **arrays_of_records(

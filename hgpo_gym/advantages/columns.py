@@ -63,7 +63,7 @@ def over_the_batch(estimator: Estimator) -> Estimator:
 
 
 def is_over_the_batch(estimator: Callable[..., Any]) -> bool:
-    """Whether other task groups of the batch change the advantages of this one."""
+    """Whether, by default options, other task groups of the batch change the advantages of this one."""
     return getattr(estimator, "is_over_the_batch", False)
 
 

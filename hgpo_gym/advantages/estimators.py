@@ -8,7 +8,7 @@ import numpy as np
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needed_by
 from hgpo_gym.advantages.result import Advantages, as_advantages
-from hgpo_gym.registry import Registry
+from hgpo_gym.registry import Choice, Registry
 
 _NAMES = (
     # Published with this project's headline, and its own.
@@ -41,14 +41,26 @@ NO_OPTIONS: Mapping[str, Any] = {}
 """The default of options that hold another estimator's: a plain dictionary, so that settings can be written down."""
 
 
+def with_bases(name: str, options: Mapping[str, Any]) -> list[Choice]:
+    """The estimator, then the one that it builds on by its options `base` and `base_options`, and so on; each with all
+    its options, also those that are left at their defaults. Raises ValueError for an unknown estimator."""
+    defaults = {
+        option: parameter.default
+        for option, parameter in ESTIMATORS.options(name).items()
+        if parameter.default is not parameter.empty
+    }
+    complete = defaults | dict(options)
+    bases = with_bases(complete["base"], complete["base_options"]) if {"base", "base_options"} <= set(complete) else []
+    return [Choice(name, complete), *bases]
+
+
 def needed_with(name: str, options: Mapping[str, Any]) -> dict[str, str]:
-    """The columns that the estimator needs with these options, and which estimator asks for each: itself, or the one
-    that it builds on, whose name and options are its options `base` and `base_options`. Raises ValueError for an
-    unknown estimator."""
-    own = dict.fromkeys(needed_by(ESTIMATORS.find(name)), name)
-    if "base_options" not in ESTIMATORS.options(name) or "base" not in options:
-        return own
-    return needed_with(options["base"], options.get("base_options", NO_OPTIONS)) | own
+    """The columns that the estimator needs with these options, and which estimator asks for each: itself, or one that
+    it builds on. Raises ValueError for an unknown estimator."""
+    needed: dict[str, str] = {}
+    for estimator in reversed(with_bases(name, options)):
+        needed |= dict.fromkeys(needed_by(ESTIMATORS[estimator.name]), estimator.name)
+    return needed
 
 
 def estimate(name: str, batch: StepBatch, **options: Any) -> np.ndarray:

@@ -33,7 +33,8 @@ def transitions(batch: StepBatch, level: int = 0, time_aware: bool = False) -> T
         batch: the steps.
         level: of the context keys.
         time_aware: states hold the number of steps taken as well, and so how near the step limit is (Pardo et al., ICML
-            2018, arXiv:1712.00378).
+            2018, arXiv:1712.00378). Where several roles answer between two steps, those of the environment: the
+            batch's extra `turn`, if it has one.
 
     Raises:
         ValueError: the batch has no such level.
@@ -46,7 +47,8 @@ def transitions(batch: StepBatch, level: int = 0, time_aware: bool = False) -> T
     keys = np.concatenate([batch.context_keys, finals])[:, : level + 1]
     groups = np.concatenate([batch.group_labels, batch.group_labels[ends]])
     depth = level - np.argmax(keys[:, ::-1] != 0, axis=1)
-    taken = np.concatenate([batch.step, batch.step[ends] + 1]) * time_aware
+    turn = batch.extras.get("turn", batch.step)
+    taken = np.concatenate([turn, turn[ends] + 1]) * time_aware
     states = joint_labels(keys[np.arange(len(keys)), depth], depth, groups, taken)
     state = states[: len(batch)]
     successor = np.full(len(batch), -1)

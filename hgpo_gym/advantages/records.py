@@ -66,7 +66,7 @@ def arrays_of_records(
         "action": None if actions is None else actions.view(np.int64),
         "success": None if success is None else np.asarray(success, dtype=np.bool_),
         "final_keys": finals,
-        "extras": {name: _as_array(values) for name, values in extras.items()},
+        "extras": {name: _as_array(name, values) for name, values in extras.items()},
     }
 
 
@@ -104,10 +104,14 @@ def _hash_all(texts: Sequence[str | None]) -> np.ndarray:
     return np.array([hashes[text] for text in texts], dtype=np.uint64)
 
 
-def _as_array(values: Sequence[Any]) -> np.ndarray:
-    """Numbers and truth values as they are, None among numbers as NaN; text as its hash, None among text as 0."""
+def _as_array(name: str, values: Sequence[Any]) -> np.ndarray:
+    """Numbers and truth values as they are, None among numbers as NaN; text as its hash, None among text as 0. Raises
+    ValueError for None among truth values, which would be true as a number."""
     if isinstance(values, np.ndarray):
         return values
     if any(isinstance(value, str) for value in values):
         return _hash_all(values).view(np.int64)
-    return np.array(values, dtype=np.float64 if any(value is None for value in values) else None)
+    missing = [index for index, value in enumerate(values) if value is None]
+    if missing and any(isinstance(value, bool | np.bool_) for value in values):
+        raise ValueError(f"from_records: {name} of entry {missing[0]} is None among truth values: say true or false.")
+    return np.array(values, dtype=np.float64 if missing else None)

@@ -1,6 +1,5 @@
 """`hgpo-gym estimator-bias`: every configured estimator, group size and stage of training, measured."""
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 
-from hgpo_gym.advantages import ESTIMATORS, needed_with
+from hgpo_gym.advantages import ESTIMATORS, needed_with, with_bases
 from hgpo_gym.analysis.estimator_bias import continuations, exact_stages
 from hgpo_gym.analysis.estimator_bias.comparison import Comparison, Stage
 from hgpo_gym.analysis.estimator_bias.measure import measure
@@ -58,10 +57,27 @@ class Measured:
     options: Mapping[str, Any]
     restarts: int = 0
 
+    @classmethod
+    def of(cls, label: str, entry: Mapping[str, Any], settings: BiasSettings) -> "Measured":
+        """An entry of the configuration with the common options filled in. Raises ValueError if it cannot be."""
+        if "estimator" not in entry:
+            raise ValueError(f"bias.estimators.{label} needs estimator=..., one of {', '.join(ESTIMATORS)}.")
+        name = entry["estimator"]
+        own = {option: value for option, value in entry.items() if option not in ("estimator", "restarts")}
+        ESTIMATORS.check_options(name, own)
+        restarts = entry.get("restarts", 0)
+        if not isinstance(restarts, int) or restarts < 0:
+            raise ValueError(f"bias.estimators.{label}.restarts={restarts}: choose a whole number, 0 or more.")
+        if restarts and "value" not in needed_with(name, own):
+            raise ValueError(f"bias.estimators.{label}.restarts={restarts}: {name} reads no column 'value'.")
+        return cls(name, _with_common(name, own, {"gamma": settings.gamma, "norm": settings.norm}), restarts)
+
     @property
     def without_unit(self) -> bool:
-        """Whether it divides by a standard deviation, or may: an estimator without `norm` does not say."""
-        return self.options.get("norm") != "mean_norm"
+        """Whether it divides by a standard deviation, or may: an estimator without `norm`, its own or of one that it
+        builds on, does not say."""
+        norms = [each.options["norm"] for each in with_bases(self.name, self.options) if "norm" in each.options]
+        return not norms or any(norm != "mean_norm" for norm in norms)
 
 
 def measure_bias(run: PlaySettings, settings: BiasSettings, out: Path, progress: Progress) -> list[Finding]:
@@ -71,7 +87,7 @@ def measure_bias(run: PlaySettings, settings: BiasSettings, out: Path, progress:
         ValueError: an unknown estimator or option, settings that do not fit together, or an environment whose true
             advantages cannot be known.
     """
-    estimators = {label: _complete(label, entry, settings) for label, entry in settings.estimators.items()}
+    estimators = {label: Measured.of(label, entry, settings) for label, entry in settings.estimators.items()}
     stages = _stages(run, settings, progress, max((entry.restarts for entry in estimators.values()), default=0))
     findings: list[Finding] = []
     with progress.stage("Measuring") as tick:
@@ -89,21 +105,14 @@ def measure_bias(run: PlaySettings, settings: BiasSettings, out: Path, progress:
     return findings
 
 
-def _complete(label: str, entry: Mapping[str, Any], settings: BiasSettings) -> Measured:
-    """An entry of the configuration with the common options filled in. Raises ValueError if it cannot be."""
-    if "estimator" not in entry:
-        raise ValueError(f"bias.estimators.{label} needs estimator=..., one of {', '.join(ESTIMATORS)}.")
-    name = entry["estimator"]
-    own = {option: value for option, value in entry.items() if option not in ("estimator", "restarts")}
-    ESTIMATORS.check_options(name, own)
-    restarts = entry.get("restarts", 0)
-    if not isinstance(restarts, int) or restarts < 0:
-        raise ValueError(f"bias.estimators.{label}.restarts={restarts}: choose a whole number, 0 or more.")
-    if restarts and "value" not in needed_with(name, own):
-        raise ValueError(f"bias.estimators.{label}.restarts={restarts}: {name} reads no column 'value'.")
-    common = {"gamma": settings.gamma, "norm": settings.norm}
-    known = inspect.signature(ESTIMATORS[name]).parameters
-    return Measured(name, {option: value for option, value in common.items() if option in known} | own, restarts)
+def _with_common(name: str, options: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of an estimator, with the common ones where they are its and not given; so those of one that it builds
+    on."""
+    known = ESTIMATORS.options(name)
+    complete = {option: value for option, value in common.items() if option in known} | dict(options)
+    if base := with_bases(name, options)[1:2]:
+        complete["base_options"] = _with_common(base[0].name, options.get("base_options", {}), common)
+    return complete
 
 
 def _stages(run: PlaySettings, settings: BiasSettings, progress: Progress, restarts: int) -> list[Stage]:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, needed_with
+from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, needed_with, with_bases
 from hgpo_gym.advantages.columns import missing_column, needed_by
+from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.policies.base import TokenRecord
 from hgpo_gym.trainers.rollouts.plans import PLAN_COLUMNS
 from hgpo_gym.trainers.rollouts.recording import ENTROPY, REWARD_VECTOR, needed_columns, recorded_columns
@@ -42,12 +43,15 @@ def check_values(run: RunSettings) -> None:
             f"shaping={run.shaping.name}: {described} samples values of the environment's rewards, not of shaped ones. "
             "Choose shaping=none."
         )
-    gammas = [choice.options.get("gamma") for choice in (run.algo, run.sampler)]
-    if None not in gammas and gammas[0] != gammas[1]:
-        raise ValueError(
-            f"algo.gamma={gammas[0]}, sampler.gamma={gammas[1]}: the returns of restarts and the estimator need one "
-            "discount. Leave sampler.gamma alone, which follows algo.gamma."
-        )
+    discount = run.sampler.options.get("gamma")
+    for where, estimator in _estimators(run):
+        gamma = estimator.options.get("gamma")
+        if "value" in needed_by(ESTIMATORS[estimator.name]) and None not in (gamma, discount) and gamma != discount:
+            raise ValueError(
+                f"{where}.gamma={gamma}, sampler.gamma={discount}: the returns of restarts and the estimator "
+                f"{estimator.name} need one discount. Leave sampler.gamma alone, which follows algo.gamma and "
+                "algo.base_options.gamma, or set both alike."
+            )
 
 
 def check_critic(run: RunSettings, columns: Collection[str]) -> None:
@@ -80,10 +84,14 @@ def check_overlap(run: RunSettings, columns: Collection[str]) -> None:
 
 def check_roles(run: RunSettings) -> None:
     """Raise ValueError where the estimator is to take the statistics of a role that the team does not have."""
-    of, roles = run.algo.options.get("statistics_of"), TEAMS.bind(run.team)().roles
-    if of is not None and not 0 <= of < len(roles):
-        named = ", ".join(f"{number} ({role})" if role else str(number) for number, role in enumerate(roles))
-        raise ValueError(f"algo.statistics_of={of}: team={run.team.name} has the roles {named}. Choose one, or null.")
+    roles = TEAMS.bind(run.team)().roles
+    for where, estimator in _estimators(run):
+        of = estimator.options.get("statistics_of")
+        if of is not None and not 0 <= of < len(roles):
+            named = ", ".join(f"{number} ({role})" if role else str(number) for number, role in enumerate(roles))
+            raise ValueError(
+                f"{where}.statistics_of={of}: team={run.team.name} has the roles {named}. Choose one, or null."
+            )
 
 
 def check_plans(run: RunSettings) -> None:
@@ -150,6 +158,12 @@ def try_shaping(run: RunSettings) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         shape(run.shaping, rollout)
+
+
+def _estimators(run: RunSettings) -> list[tuple[str, Choice]]:
+    """The estimator and those that it builds on, with all their options, and the setting that holds the options of
+    each."""
+    return [("algo" + ".base_options" * depth, each) for depth, each in enumerate(with_bases(*run.algo))]
 
 
 def _recorded(run: RunSettings) -> tuple[str, ...]:

@@ -105,8 +105,8 @@ class Player:
 
     @property
     def final_keys(self) -> np.ndarray:
-        """int64[K + 1]: the context keys of what is seen now."""
-        return self._info["context_keys"]
+        """int64[K + 1]: the context keys of what is seen now, by the role that would answer."""
+        return self._keys(seen=False)
 
     @property
     def outcome(self) -> EpisodeOutcome:
