@@ -490,13 +490,13 @@ def test_a_page_says_what_the_runs_of_a_league_tell(tmp_path, capsys):
 ALL_RUNS = [
     *("league_headline.csv", "league_alfworld_keys.csv", "league_alfworld_tiny.csv", "league_mazes.csv"),
     *("league_warm.csv", "league_more.csv", "league_discount.csv", "league_statistics.csv"),
-    *("league_methods.csv", "league_parts.csv", "league_milestones.csv"),
+    *("league_methods.csv", "league_parts.csv", "league_milestones.csv", "league_products_warm.csv"),
     *("signpost_maze_language_model_20_seeds.csv", "language_model_discount.csv"),
 ]
 ALL_ENVIRONMENTS = [
     *("alfworld", "alfworld_admissible", "alfworld_warm", "alfworld_tiny", "webshop", "webshop_products"),
-    *("webshop_warm", "secret_word", "secret_word_1500", "signpost_maze", "sokoban", "sokoban_levels"),
-    *("halls", "chance", "plates"),
+    *("webshop_warm", "webshop_products_warm", "secret_word", "secret_word_1500", "signpost_maze"),
+    *("sokoban", "sokoban_levels", "halls", "chance", "plates"),
 ]
 ESTIMATOR_PAGES = sorted(
     f"estimators/{page.name}"
@@ -512,7 +512,7 @@ PAGES = [
         ["league_headline.csv", "league_alfworld_keys.csv"],
         ["alfworld", "alfworld_admissible"],
     ),
-    ("league_warm.md", ["league_warm.csv"], []),
+    ("league_warm.md", ["league_warm.csv", "league_products_warm.csv"], []),
     (
         "league_all.md",
         [
