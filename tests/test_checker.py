@@ -132,7 +132,7 @@ class AnswersInAString(Walk):
 
 class RaisesOnListed(Walk):
     def take_action(self, action):
-        return self.turn(reward=None) if action == "on" else super().take_action(action)
+        return self.turn(reward=1 / len(action[2:])) if action == "on" else super().take_action(action)
 
 
 class AcceptsNonsense(Walk):
@@ -211,6 +211,21 @@ class DoubledActions(Walk):
 class NotANumber(Walk):
     def turn(self, **changes):
         return super().turn(**{"reward": float("nan"), **changes})
+
+
+class TextAsTruth(Walk):
+    def turn(self, **changes):
+        return super().turn(**{"action_valid": "False", **changes})
+
+
+class OneTextOfActions(Walk):
+    def turn(self, **changes):
+        return super().turn(**{"admissible_actions": "on", **changes})
+
+
+class ExtrasOfEveryEnvironment(Walk):
+    def turn(self, **changes):
+        return super().turn(**{"extras": {"won": True}, **changes})
 
 
 class OwnStep(Walk):
@@ -318,7 +333,7 @@ MISTAKES = {
     SplitUnsaid: "split='train' was asked for and env.split is 'all'",
     RaisesOnNonsense: "The action '' raised KeyError: ''. Any string may come: answer what is not understood",
     AnswersInAString: r"must return a Turn; it returned 'Pardon\?'\. Any string may come",
-    RaisesOnListed: "The action 'on' raised TypeError.* It was listed in admissible_actions",
+    RaisesOnListed: "The action 'on' raised ZeroDivisionError.* It was listed in admissible_actions",
     AcceptsNonsense: "'' is not in admissible_actions, yet action_valid is True",
     PunishesNonsense: "The inadmissible action '' gave a reward or ended the episode",
     CountsNonsense: "Inadmissible actions were added to the same ones, but step 1 differs",
@@ -326,12 +341,15 @@ MISTAKES = {
     WinsWithoutEnd: "won=True without terminated=True: winning ends the episode",
     WinsWithoutEndOpenEnded: "won=True without terminated=True: winning ends the episode",
     EndsAtTheStart: "is over before its first step",
-    NumberAsObservation: "The observation is a int, not a str: 0",
+    NumberAsObservation: r"begin_episode\(.*\): Turn.observation is 0, which is no text",
     EndlessObservation: "has 21 characters, more than max_text_length=10: set that in EndlessObservation",
     ListOfActions: r"info\['admissible_actions'\] is a list, not a tuple",
     SpacedActions: "The admissible action 'back ' is empty or has white space at its ends",
     DoubledActions: "admissible_actions has duplicates",
-    NotANumber: "The reward of '(on|back)' is nan",
+    NotANumber: r"\(.*\): Turn.reward is nan: give a finite number",
+    TextAsTruth: "Turn.action_valid is 'False': give True or False",
+    OneTextOfActions: "Turn.admissible_actions is 'on': give a tuple of texts",
+    ExtrasOfEveryEnvironment: "Turn.extras has won, which info has of every environment",
     OwnStep: "info lacks 'action_valid' after a step: write take_action, and leave step as it is",
     OwnLimit: "leave step limits to max_episode_steps",
     GoesOnAfterTheEnd: r"step\(\) after the end of an episode must raise gymnasium.error.ResetNeeded",

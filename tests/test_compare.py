@@ -209,6 +209,9 @@ def test_an_option_at_its_default_makes_no_other_algorithm(capsys, tmp_path):
     with pytest.raises(SystemExit):
         main(["compare", *SMALL, "algos=[gigpo,{name: gigpo, gamma: 0.95}]", f"out={tmp_path / 'twins'}"])
     assert "gigpo-seed0 and gigpo-gamma_0.95-seed0 would be the same run" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["compare", *SMALL, "algos=[{name: gigpo, gamma: 1},{name: gigpo, gamma: 1.0}]", f"out={tmp_path}"])
+    assert "gigpo-gamma_1-seed0 and gigpo-gamma_1.0-seed0 would be the same run" in capsys.readouterr().err
     assert not (tmp_path / "twins").exists()
 
 

@@ -70,6 +70,7 @@ def runs(tmp_path_factory):
         ("entropy", 0.05, 0.0),
         ("valid_action_rate", 0.6, 0.1),
         ("cut_off_share", 0.05, 0.4),
+        ("prompt_cut_share", 0.0, 0.5),
         ("mismatch_kl", 0.001, 0.1),
         ("evaluation_fall", 2.0, 4.1),
     ],

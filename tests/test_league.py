@@ -722,6 +722,10 @@ def test_commands_for_a_scheduler_name_every_run(tmp_path, capsys):
         ),
         ("environments=[{name: a},{name: a, env.sections: 1}]", "two are called 'a'"),
         ("environments=[{name: a, seed: 1}]", "seed=... is set for every run"),
+        ("environments=[{name: a, seeds: 1, jobs: 2}]", "'a' sets seeds, jobs, which the league sets for all"),
+        ("environments=[{name: a, env_name: b}]", "'a' sets env_name, which"),
+        ("environments=[{name: ../a}]", r"'\.\./a' is the name of a folder, too"),
+        ("environments=[{name: a},{name: b, env.sections: 3}]", "a/.*-seed0 and b/.*-seed0 would be the same run"),
         ("only=[]", r"only=\[\]: name at least one environment of the league, or null"),
     ],
 )

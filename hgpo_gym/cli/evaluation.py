@@ -75,8 +75,6 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
         progress.line(str(few))
     if told := result.failures_told:
         progress.line(told)
-    if transcripts is not None:
-        progress.line(f"Transcripts: {write_transcripts(result.conversations, transcripts, title)}")
     said = {"env": settings.env.id, "policy": kind, **summary}
     if config["run"] is not None:
         said |= {"run": str(config["run"]), "changed": changes}
@@ -88,6 +86,8 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
     print(text)
     if out is not None:
         out.write_text(text + "\n")
+    if transcripts is not None:
+        progress.line(f"Transcripts: {write_transcripts(result.conversations, transcripts, title)}")
 
 
 def _played(

@@ -37,8 +37,12 @@ NAMED_ELSEWHERE = {
     "max_steps": "trainer.iterations",
     "total_epochs": "trainer.iterations",
     "batch_size": "trainer.mini_batch_size",
+    "adv_estimator": "algo",
     "beta": "trainer.kl_coef",
+    "delta": "objective.dual_clip",
+    "env.rollout.n": "rollout.group_size",
     "epsilon": "trainer.clip_low",
+    "epsilon_high": "trainer.clip_high",
     "rollout.n": "rollout.group_size",
     "num_generations": "rollout.group_size",
     "max_completion_length": "rollout.max_new_tokens",
@@ -220,8 +224,13 @@ def _check_keys(command: str, overrides: Sequence[Override], config: DictConfig)
         if key in choices.choices() or override.is_add():
             continue
         if key not in known:
-            raise ConfigError(unknown_name("config key", key, known, meant=NAMED_ELSEWHERE.get(key)))
+            raise ConfigError(unknown_name("config key", key, known, meant=_meant(key)))
         _check_kind(key, override.value(), OmegaConf.select(config, key))
+
+
+def _meant(key: str) -> str | None:
+    """What is called so elsewhere, with its section or without."""
+    return NAMED_ELSEWHERE.get(key) or NAMED_ELSEWHERE.get(key.rpartition(".")[2])
 
 
 def _check_kind(key: str, value: object, default: object) -> None:

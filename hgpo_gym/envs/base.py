@@ -19,6 +19,7 @@ then there for those who branch from a state: search, or exact values by many co
 """
 
 import inspect
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,10 @@ from gymnasium.error import ResetNeeded
 
 from hgpo_gym.envs.spaces import UnicodeText
 from hgpo_gym.suggest import unknown_name
+
+_TRUTHS = (bool, np.bool_)
+_OF_EVERY_ENVIRONMENT = frozenset({"task_id", "task_type", "task", "admissible_actions", "won", "action_valid"})
+"""Keys of `info` that no extras may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,10 @@ class Turn:
     won: bool = False
     action_valid: bool = True
     extras: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TurnError(ValueError):
+    """What a turn says is not of its kind: an observation that is no text, a reward that is not finite."""
 
 
 class Snapshot(NamedTuple):
@@ -183,6 +192,7 @@ class TextEnv(gymnasium.Env[str, str]):
 
         Raises:
             TypeError: the action is not a string, or `take_action` returns no Turn.
+            TurnError: it returns one with something that is not of its kind.
             gymnasium.error.ResetNeeded: the episode has ended, or none has begun.
         """
         if not isinstance(action, str):
@@ -229,6 +239,8 @@ class TextEnv(gymnasium.Env[str, str]):
     def _checked(self, turn: Turn, method: str, argument: str) -> Turn:
         if not isinstance(turn, Turn):
             raise TypeError(f"{type(self).__name__}.{method}({argument!r}) must return a Turn; it returned {turn!r}.")
+        if wrong := _broken_promise(turn):
+            raise TurnError(f"{type(self).__name__}.{method}({argument!r}): {wrong}.")
         return turn
 
     def _info(self) -> dict[str, Any]:
@@ -254,3 +266,24 @@ def no_tasks(env: TextEnv) -> str:
 
 # A subclass without an __init__ of its own has this one's options, not "any".
 vars(TextEnv)["__new__"].__func__.__signature__ = inspect.signature(TextEnv.__init__)
+
+
+def _broken_promise(turn: Turn) -> str:
+    """What of a turn is not of its kind; empty where all is."""
+    if not isinstance(turn.observation, str):
+        return f"Turn.observation is {turn.observation!r}, which is no text"
+    if not isinstance(turn.admissible_actions, (tuple, list)):
+        return f"Turn.admissible_actions is {turn.admissible_actions!r}: give a tuple of texts"
+    for name in ("terminated", "won", "action_valid"):
+        if not isinstance(value := getattr(turn, name), _TRUTHS):
+            return f"Turn.{name} is {value!r}: give True or False"
+    try:
+        finite = math.isfinite(turn.reward)
+    except TypeError:
+        finite = False
+    if not finite:
+        return f"Turn.reward is {turn.reward!r}: give a finite number"
+    if turn.extras and not _OF_EVERY_ENVIRONMENT.isdisjoint(turn.extras):
+        taken = ", ".join(sorted(_OF_EVERY_ENVIRONMENT & turn.extras.keys()))
+        return f"Turn.extras has {taken}, which info has of every environment: choose another key"
+    return ""

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
-from hgpo_gym.envs.base import TextEnv
+from hgpo_gym.envs.base import TextEnv, TurnError
 from hgpo_gym.envs.checker_tasks import check_options, check_split, check_task_ids, check_task_order
 
 ODD_ACTIONS = ("", " ", "\n\t\x00\x7f", "no such action", "look " * 500, "häß 寿司 🦊", "\ud800", "{}[]%s\\", "-1")
@@ -37,20 +37,23 @@ def check_text_env(env: gymnasium.Env[str, str], *, seed: int = 0, steps: int = 
         f"{type(text_env).__name__} must be a subclass of hgpo_gym.TextEnv; hgpo_gym.envs.TextFromDiscrete makes one "
         "of an environment with numbered actions."
     )
-    check_construction(text_env)
-    check_task_ids(text_env)
-    check_split(text_env)
-    check_options(text_env)
-    check_info(text_env, seed, steps)
-    check_odd_actions(text_env, seed)
-    check_determinism(text_env, seed, steps)
-    check_end(text_env, seed)
-    if text_env.can_snapshot:
-        check_snapshot(text_env, seed, steps)
-    if text_env.spec is not None:
-        check_copies(text_env, seed, steps)
-        check_task_order(text_env)
-    check_env(text_env, skip_render_check=text_env.render_mode is None)
+    try:
+        check_construction(text_env)
+        check_task_ids(text_env)
+        check_split(text_env)
+        check_options(text_env)
+        check_info(text_env, seed, steps)
+        check_odd_actions(text_env, seed)
+        check_determinism(text_env, seed, steps)
+        check_end(text_env, seed)
+        if text_env.can_snapshot:
+            check_snapshot(text_env, seed, steps)
+        if text_env.spec is not None:
+            check_copies(text_env, seed, steps)
+            check_task_order(text_env)
+        check_env(text_env, skip_render_check=text_env.render_mode is None)
+    except TurnError as error:
+        raise AssertionError(str(error)) from error
 
 
 def check_construction(env: TextEnv) -> None:
@@ -233,6 +236,8 @@ def _step(env: TextEnv, action: str) -> tuple[str, float, bool, bool, dict[str, 
     shown = repr(action if len(action) <= 40 else action[:40] + "...")
     try:
         observation, reward, terminated, truncated, info = env.step(action)
+    except TurnError:
+        raise
     except Exception as error:  # whatever the environment's code may raise
         listed = action in env._last_turn.admissible_actions
         remedy = (

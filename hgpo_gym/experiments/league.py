@@ -7,7 +7,7 @@ from typing import Any
 
 from hgpo_gym.config.compose import ConfigError
 from hgpo_gym.experiments.compare import train_and_report
-from hgpo_gym.experiments.plan import PlannedRun, as_list, of_every_run, plan
+from hgpo_gym.experiments.plan import OWN_KEYS, PlannedRun, as_list, check_no_twins, of_every_run, plan
 from hgpo_gym.experiments.pool import Train
 from hgpo_gym.progress import Progress
 from hgpo_gym.suggest import unknown_name
@@ -26,7 +26,8 @@ def run_league(config: Mapping[str, Any], overrides: Sequence[str], train: Train
         progress: where it and the results are shown.
 
     Raises:
-        ValueError: see `environments` and `plan`, or the command sets an `env` where an environment has its own.
+        ValueError: see `environments` and `plan`, the command sets an `env` where an environment has its own, or leaves
+            two environments the same.
         NotComparableError, RunFailedError: see `run_comparison`.
     """
     out, shared = Path(config["out"]), of_every_run(overrides)
@@ -37,6 +38,7 @@ def run_league(config: Mapping[str, Any], overrides: Sequence[str], train: Train
             runs += plan(config["algos"], config["seeds"], out / name, [*own, f"env_name={name}", *shared])
         except ConfigError as error:
             raise ConfigError(f"In the league's environment {name!r}, which sets {' '.join(own)}: {error}") from error
+    check_no_twins(runs)
     runs.sort(key=lambda run: run.settings.seed)
     train_and_report(runs, config, train, progress)
 
@@ -55,7 +57,8 @@ def environments(listed: Sequence[Mapping[str, Any]], only: str | Sequence[str] 
     """What `environments` means: the overrides of each, by its name; with `only`, of those that it names.
 
     Raises:
-        ValueError: none, one without a name, a name twice, settings that are the league's, or a name that none has.
+        ValueError: none, one without a name, a name twice or that is no folder's, settings that are the league's, or a
+            name that none has.
     """
     found: dict[str, list[str]] = {}
     for entry in listed or ():
@@ -63,6 +66,13 @@ def environments(listed: Sequence[Mapping[str, Any]], only: str | Sequence[str] 
             raise ValueError(f"environments: {entry} has no name. Write {{name: my_maze, env: signpost_maze}}.")
         if entry["name"] in found:
             raise ValueError(f"environments: two are called {entry['name']!r}.")
+        if Path(entry["name"]).name != entry["name"]:
+            raise ValueError(f"environments: {entry['name']!r} is the name of a folder, too: leave / and .. out.")
+        if of_the_league := [key for key in entry if str(key).split(".")[0] in (*OWN_KEYS, "env_name")]:
+            raise ValueError(
+                f"environments: {entry['name']!r} sets {', '.join(of_the_league)}, which the league sets for all of "
+                "them. Say it beside environments=."
+            )
         own = [f"{key}={_word(value)}" for key, value in entry.items() if key != "name"]
         found[entry["name"]] = of_every_run(own)
     if not found:

@@ -1,6 +1,7 @@
 """What a comparison is made of: the runs of every algorithm and seed, and whether they can be compared."""
 
 import json
+import os
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -85,21 +86,28 @@ def plan(
         open_run(run.settings)  # what is there already must have the same settings, and not be further
         recorded[folder.name] = read_config(folder) if run.done else run.settings.resolved
     check_comparable(recorded)
-    _check_no_twins(planned)
+    check_no_twins(planned)
     return planned
 
 
-def _check_no_twins(planned: Sequence[PlannedRun]) -> None:
-    """Raise ValueError where two runs differ in their folders alone, before either is trained."""
-    seen: dict[str, Path] = {}
+def check_no_twins(planned: Sequence[PlannedRun]) -> None:
+    """Raise ValueError where two runs differ in their names alone, before either is trained."""
+    seen: dict[tuple[tuple[str, Any], ...], Path] = {}
     for run in planned:
         folder = run.settings.run_dir
-        twin = seen.setdefault(json.dumps({**run.settings.resolved, "run_dir": ""}, sort_keys=True), folder)
+        settings = flatten({**run.settings.resolved, "run_dir": "", "env_name": ""})
+        twin = seen.setdefault(tuple((key, _comparable(settings[key])) for key in sorted(settings)), folder)
         if twin != folder:
+            one, other = (os.path.relpath(path, os.path.commonpath([twin, folder])) for path in (twin, folder))
             raise ValueError(
-                f"{twin.name} and {folder.name} would be the same run, with equal settings: an option that has its "
-                "default makes no other algorithm. Leave one of them out of algos."
+                f"{one} and {other} would be the same run, with equal settings: an option that has its default makes "
+                "no other algorithm, and what a command sets for all makes no other environment. Leave one of them out."
             )
+
+
+def _comparable(value: Any) -> Any:
+    """To be looked up: 1 is 1.0 and not true, as it is to who reads it."""
+    return (type(value) is bool, value) if isinstance(value, bool | int | float) else json.dumps(value)
 
 
 def of_every_run(overrides: Sequence[str]) -> list[str]:

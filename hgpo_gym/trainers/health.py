@@ -142,6 +142,14 @@ CHECKS = (
         in_a_row=2,
     ),
     Check(
+        "prompt_cut_share",
+        "above",
+        0.1,
+        "prompts are longer than the engine reads, and the policy does not see what it is meant to",
+        "raise engine.max_prompt_tokens, or lower memory.window",
+        in_a_row=2,
+    ),
+    Check(
         "mismatch_kl",
         "above",
         0.01,

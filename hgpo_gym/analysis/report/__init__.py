@@ -54,8 +54,6 @@ def write_report(
     ]
     title = found[0].title if len(found) == 1 else f"{len(found)} comparisons"
     made_by = f"Made by hgpo-gym report (hgpo_gym {version('hgpo_gym')}) from {len(runs)} finished runs."
-    if console is not None:
-        show(title, chapters[:1] if len(found) > 1 else chapters, console, headlines=True)
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         replace_earlier(out, chapters)
@@ -63,6 +61,8 @@ def write_report(
         write_tables(chapters, out / "tables")
         write_markdown(title, chapters, made_by, out / "report.md")
         write_html(title, chapters, made_by, out / "report.html")
+    if console is not None:
+        show(title, chapters[:1] if len(found) > 1 else chapters, console, headlines=True)
     return out / "report.html"
 
 

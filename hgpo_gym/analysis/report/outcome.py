@@ -1,6 +1,7 @@
 """What came out of a comparison: who ends better, how sure that is, how soon it is reached."""
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
@@ -128,14 +129,19 @@ def differences(comparison: Comparison) -> Section:
 
 def _of_baselines(comparison: Comparison) -> list[Block]:
     """In what they differ from the others beside the algorithm."""
-    if not comparison.baselines:
-        return []
+    by_learner: dict[str, list[str]] = defaultdict(list)
+    for label in comparison.baselines:
+        by_learner[comparison.runs[label][0].settings["learner.name"]].append(label)
     return [
         Paragraph(
-            f"{_and(comparison.baselines)}: by Stable-Baselines3, with a network of its own, from random weights, that "
+            f"{_and(labels)}: by Stable-Baselines3, with a network of its own, from random weights, that "
             "reads hashed words; not with the others' model and update. An iteration plays the same tasks, in every "
             "environment for as many steps as an episode may have: compare by environment steps."
+            if learner == "sb3"
+            else f"{_and(labels)}: by the learner {learner}, whose update is its own; not with the others' credit and "
+            "update."
         )
+        for learner, labels in by_learner.items()
     ]
 
 

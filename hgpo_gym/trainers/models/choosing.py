@@ -19,7 +19,7 @@ from hgpo_gym.trainers.policies.choosing import ChoosingPolicy
 from hgpo_gym.trainers.rollouts.transcripts import Transcript
 from hgpo_gym.trainers.section import Section
 from hgpo_gym.trainers.warm_start import imitation
-from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
+from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate, worth_imitating
 from hgpo_gym.trainers.warm_start.imitation import imitate
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ class ChoosingModel(Section):
         made_by = source_digest(choosing, imitation, *self.made_by)
         folder = cache_dir() / "models" / content_key([made_by, settings, run.trainer.precision, episodes_key])
         if not folder.exists():
-            policy = self._imitated(
-                run, [one for one in episodes if one.won or run.warmstart.source == "random"], progress
-            )
+            policy = self._imitated(run, worth_imitating(episodes, run.warmstart.source), progress)
             make_whole(folder, policy.save)
         progress.line(f"Initial weights: {folder}")
         return self.policy.load(folder)

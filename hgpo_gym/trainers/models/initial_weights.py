@@ -23,7 +23,7 @@ from hgpo_gym.trainers.policies.language_model import Constraint, LanguageModelP
 from hgpo_gym.trainers.rollouts import plans
 from hgpo_gym.trainers.rollouts.transcripts import Transcript
 from hgpo_gym.trainers.warm_start import imitation
-from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
+from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate, worth_imitating
 from hgpo_gym.trainers.warm_start.imitation import imitate
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _make(
         checkpoint_activations(made)
     constrain: Constraint = "admissible" if run.warmstart.loss == "choices" else "none"
     policy = LanguageModelPolicy(made, tokenizer, constrain=constrain, **_reading(run))
-    records = _records(policy, run, [episode for episode in episodes if episode.won or source == "random"])
+    records = _records(policy, run, worth_imitating(episodes, source))
     with progress.stage(f"Warm start: imitating {len(records)} {source} actions") as tick:
         loss = imitate(
             made,

@@ -92,3 +92,15 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
             "were played. To play them anew, name another cache (HGPO_GYM_CACHE)."
         )
     return episodes, key
+
+
+def worth_imitating(episodes: list[Transcript], source: str) -> list[Transcript]:
+    """Of an expert's the won ones; random ones teach the form of an answer, however they end. Raises ValueError where
+    there is none."""
+    chosen = [episode for episode in episodes if episode.won or source == "random"]
+    if not chosen:
+        raise ValueError(
+            f"warmstart.source={source}: none of {len(episodes)} episodes was won, and there is nothing to imitate. "
+            "Raise warmstart.episodes or env.max_episode_steps, or choose warmstart.source=random."
+        )
+    return chosen
