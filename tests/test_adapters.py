@@ -24,6 +24,7 @@ from hgpo_gym.trainers.policies.lora import (
     load_adapters,
     merge,
     plain_weights,
+    unpack,
 )
 from hgpo_gym.trainers.run import Run, make_learner
 from hgpo_gym.trainers.run_directory import read_config
@@ -141,6 +142,7 @@ def test_four_bits_under_an_adapter_train_and_merge_to_the_same_outputs(base, tm
     assert torch.equal(weights(policy)[in_four_bits], weights(after)[in_four_bits])
     after.save(tmp_path / "adapter")
     base_again, _ = load_model(str(base), device="cpu", quantization="nf4")
+    unpack(base_again)
     merged = merge(load_adapters(base_again.dequantize(), {"default": tmp_path / "adapter"}))
     for name, value in plain_weights(after.model):
         torch.testing.assert_close(value, merged.get_parameter(name), atol=1e-6, rtol=1e-5)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from hgpo_gym.files import make_whole
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.policies.huggingface import load_model, save_model
-from hgpo_gym.trainers.policies.lora import DEFAULT, adapters_in, base_of, load_adapters, merge
+from hgpo_gym.trainers.policies.lora import DEFAULT, adapters_in, base_of, load_adapters, merge, unpack
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.run_files import damage_named
 
@@ -69,5 +69,6 @@ def _model_settings(run: Path) -> dict[str, Any]:
 def _merged(adapter: Path, dtype: str, quantization: str | None) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     base, tokenizer = load_model(base_of(adapter), device="cpu", dtype=dtype, quantization=quantization)
     if quantization is not None:
+        unpack(base)
         base = base.dequantize()  # the adapter learned beside the rounded weights, so those are what it is added to
     return merge(load_adapters(base.float(), {DEFAULT: adapter})), tokenizer

@@ -128,10 +128,17 @@ def save_adapter(model: Any, folder: Path) -> None:
     model.save_pretrained(folder, save_embedding_layers=False)
 
 
+def unpack(model: torch.nn.Module) -> None:
+    """Put weights of four bits back as they are saved. On a CPU with AVX512-BF16 bitsandbytes (0.49 and later) packs
+    them at the first product, and who dequantizes them then gets others; writing down their state unpacks them."""
+    model.state_dict()
+
+
 def base_weights(model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
     """The weights under a model's adapter, as `plain_weights` names them."""
     from peft.utils.integrations import dequantize_module_weight
 
+    unpack(model)
     base = model.get_base_model()
     modules = dict(base.named_modules())
     for own_name, weight in base.named_parameters(remove_duplicate=False):
@@ -154,6 +161,7 @@ def plain_weights(model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
     from peft.tuners.lora import LoraLayer
     from peft.utils.integrations import dequantize_module_weight
 
+    unpack(model)
     base = model.get_base_model()
     layers = {f"{name}.weight": layer for name, layer in base.named_modules() if isinstance(layer, LoraLayer)}
     for own_name, weight in base.named_parameters(remove_duplicate=False):
