@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from hgpo_gym.analysis.inspection import inspect_evaluation
+from hgpo_gym.cli.main import main
 from hgpo_gym.trainers.evaluation import spread
 from hgpo_gym.trainers.rollouts import conversations
 from hgpo_gym.trainers.rollouts import saved as kept_rollouts
@@ -126,6 +127,18 @@ def test_any_policy_leaves_transcripts_as_lines_and_as_a_page(policy, capsys, tm
     assert "script" not in page
     if policy == "expert":
         assert [exchange["reward"] for exchange in lines[0]["exchanges"]][-1] == 10.0
+
+
+def test_the_result_is_printed_last_and_however_the_transcripts_end(capsys, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("hgpo_gym.cli.evaluation.write_transcripts", full)
+    call = ["eval", "policy=random", "env=signpost_maze", "env.sections=2", "evaluation.tasks=2"]
+    with pytest.raises(OSError, match="no space left"):
+        main([*call, f"transcripts={tmp_path / 'said'}", f"out={tmp_path / 'result.json'}"])
+    said = capsys.readouterr().out
+    assert json.loads(said[said.index("\n{") :]) == json.loads((tmp_path / "result.json").read_text())
 
 
 def test_what_others_wrote_is_refused_by_name(tmp_path):

@@ -83,11 +83,14 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
     if isinstance(policy, MeteredPolicy):
         said |= {"usage": policy.usage()}
     text = json.dumps(said, indent=2)
-    print(text)
     if out is not None:
         out.write_text(text + "\n")
-    if transcripts is not None:
-        progress.line(f"Transcripts: {write_transcripts(result.conversations, transcripts, title)}")
+    try:
+        if transcripts is not None:
+            progress.line(f"Transcripts: {write_transcripts(result.conversations, transcripts, title)}")
+    finally:
+        # What programs read comes last, and however the transcripts end.
+        print(text)
 
 
 def _played(
