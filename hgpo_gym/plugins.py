@@ -17,6 +17,9 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
+_loaded: dict[str, ModuleType] = {}
+"""What `load_plugins` has imported, in order; files by their whole path."""
+
 
 class BrokenPluginWarning(UserWarning):
     """Something that an installed package brings cannot be used."""
@@ -59,7 +62,8 @@ def load_plugins(names: Iterable[str]) -> None:
     for name in names:
         file = Path(name if name.endswith(".py") else f"{name}.py").expanduser()
         try:
-            _import_file(file.resolve()) if file.is_file() else import_module(name)
+            place = str(file.resolve()) if file.is_file() else name
+            module = _import_file(Path(place)) if file.is_file() else import_module(name)
         except ModuleNotFoundError as error:
             if error.name != name.partition(".")[0]:
                 raise ImportError(f"plugins: importing {name} failed: {error}") from error
@@ -68,6 +72,12 @@ def load_plugins(names: Iterable[str]) -> None:
             ) from error
         except Exception as error:
             raise ImportError(f"plugins: importing {name} failed with {type(error).__name__}: {error}") from error
+        _loaded[place] = module
+
+
+def loaded_plugins() -> tuple[str, ...]:
+    """What another process has to `load_plugins` to know what this one does."""
+    return tuple(place for place, module in _loaded.items() if sys.modules.get(module.__name__) is module)
 
 
 def _import_file(file: Path) -> ModuleType:

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from hgpo_gym.plugins import BrokenPluginWarning, load_plugins
+from hgpo_gym.plugins import BrokenPluginWarning, load_plugins, loaded_plugins
 from hgpo_gym.registry import Choice, Registry
 from tests.packages import install_by_hand, python
 
@@ -135,15 +135,17 @@ def test_an_estimator_of_a_file_trains_also_in_the_processes_of_a_comparison(tmp
     assert {path.parent.name for path in tmp_path.glob("out/*/summary.json")} == {"centred-seed0", "grpo-seed0"}
 
 
-def test_a_file_and_a_module_are_imported_once(site, monkeypatch):
+def test_a_file_and_a_module_are_imported_once_and_known_to_be(site, monkeypatch):
     (site / "counting_a.py").write_text("import sys\nsys.counted = getattr(sys, 'counted', 0) + 1\n")
     (site / "counting_b.py").write_text("import sys\nsys.counted = getattr(sys, 'counted', 0) + 10\n")
     monkeypatch.setattr(sys, "counted", 0, raising=False)
     for _ in range(2):
         load_plugins([str(site / "counting_a.py"), str(site / "counting_a"), "counting_b"])
     assert sys.counted == 11
+    assert loaded_plugins()[-2:] == (str(site / "counting_a.py"), "counting_b")
     for name in ("counting_a", "counting_b"):
-        monkeypatch.delitem(sys.modules, name)
+        del sys.modules[name]
+    assert "counting_b" not in loaded_plugins()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Sub-environments in worker processes: real ones, that are killed, stopped and slow."""
 
+import multiprocessing
 import os
 import signal
 import warnings
@@ -9,6 +10,8 @@ import pytest
 
 from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.envs.workers import WorkerDiedError, WorkerMembers
+from hgpo_gym.plugins import load_plugins
+from tests.test_warm_start import GAME
 
 FRAGILE, MAZE = "hgpo_gym_tests/Fragile-v0", "hgpo_gym/SignpostMaze-v0"
 SECONDS = 1.5
@@ -91,6 +94,33 @@ def test_a_worker_that_dies_at_the_same_step_again_is_an_error_that_names_the_ta
     assert (error.value.row, error.value.task_id) == (1, "dog")
     observations, _ = env.reset(options={"task_ids": ["dog", "cat"]})  # the next one starts with another process
     assert observations == ("dog 0", "cat 0")
+    env.close()
+
+
+class AtHome(Fragile):
+    """Cannot be made in a process that another one started."""
+
+    def __init__(self):
+        super().__init__("")
+        if multiprocessing.parent_process():
+            raise LookupError("no licence here")
+
+
+def test_a_worker_whose_environments_cannot_be_made_says_why():
+    register("hgpo_gym_tests/AtHome-v0", AtHome, max_episode_steps=9, description="for tests")
+    env = TextVectorEnv("hgpo_gym_tests/AtHome-v0", num_tasks=1, workers=1)
+    with pytest.raises(WorkerDiedError, match=r"not make its environments \(LookupError: no licence here\)") as error:
+        env.reset()
+    assert "Out of memory" not in str(error.value)
+    env.close()
+
+
+def test_an_environment_of_a_file_that_was_loaded_is_made_in_workers(tmp_path):
+    file = tmp_path / "game_in_a_file.py"
+    file.write_text(GAME.format(word="now", name="InAFile"))
+    load_plugins([str(file)])
+    env = TextVectorEnv("warm_start_tests/InAFile-v0", num_tasks=2, workers=2)
+    assert env.reset()[0] == ("Say now.", "Say now.")
     env.close()
 
 

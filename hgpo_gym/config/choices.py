@@ -11,30 +11,15 @@ from typing import Any
 
 import yaml
 
-from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.envs.registration import EnvRecord, option_defaults
 from hgpo_gym.registry import Registry
-from hgpo_gym.trainers.learners import LEARNERS
-from hgpo_gym.trainers.rollouts.samplers import SAMPLERS
-from hgpo_gym.trainers.rollouts.shaping import SHAPERS
-from hgpo_gym.trainers.rollouts.teams import TEAMS
-from hgpo_gym.trainers.update.objectives import OBJECTIVES
+from hgpo_gym.trainers.registries import REGISTRIES
 
 FOLDER = Path(__file__).parents[1] / "configs"
 SET_BY_COMMANDS = ("expert", "render_mode")
 MISSING = "???"
 """Hydra's word for a value that has to be given."""
-
-REGISTRIES: dict[str, Registry] = {
-    "algo": ESTIMATORS,
-    "learner": LEARNERS,
-    "objective": OBJECTIVES,
-    "sampler": SAMPLERS,
-    "shaping": SHAPERS,
-    "team": TEAMS,
-}
-"""The registry behind each group whose choices have a name and options."""
 
 
 def config_folders() -> list[Path]:

@@ -8,6 +8,7 @@ import signal
 import time
 import warnings
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -16,6 +17,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from hgpo_gym.envs.members import EpisodeReplay, EpisodeStart, LocalMembers, Opening, StepResult
+from hgpo_gym.plugins import load_plugins, loaded_plugins
 from hgpo_gym.sent_errors import to_be_sent
 
 PATIENCE = 60.0
@@ -39,7 +41,11 @@ class WorkerDiedError(RuntimeError):
 
 
 class _LostError(Exception):
-    """No answer is to come from a worker; the message says why."""
+    """No answer is to come from a worker; the message says why, `remedy` what may help."""
+
+    def __init__(self, reason: str, remedy: str):
+        super().__init__(reason)
+        self.remedy = remedy
 
 
 class _Worker:
@@ -54,7 +60,9 @@ class _Worker:
     def __init__(self, spec: bytes, rows: Iterable[int], timeout: float | None):
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, spec, list(rows)), daemon=True, name="hgpo_gym-env")
+        self.process = context.Process(
+            target=_serve, args=(theirs, loaded_plugins(), spec, list(rows)), daemon=True, name="hgpo_gym-env"
+        )
         self.process.start()
         theirs.close()
         self._timeout = math.inf if timeout is None else timeout
@@ -97,22 +105,26 @@ class _Worker:
         """The answer to the last request, by row.
 
         Raises:
-            _LostError: the process has ended, or did not answer in time, in which case it was killed.
+            _LostError: the process has ended, could not make its environments, or did not answer in time, in which
+                case it was killed.
         """
         try:
             if self.connection.closed:
                 raise EOFError
             if self._deadline is None:
                 _wait_for([self], math.inf)
-                self.connection.recv()  # its environments are made
+                if isinstance(error := self.connection.recv(), Exception):
+                    self.kill()
+                    raise _LostError(f"could not make its environments ({type(error).__name__}: {error})", "")
                 self._deadline = time.monotonic() + self._seconds
             if _wait_for([self], self.seconds_left):
                 return self.connection.recv()
         except (EOFError, ConnectionError):
             self.kill()
-            raise _LostError(f"ended (exit code {self.process.exitcode})") from None
+            reason = f"ended (exit code {self.process.exitcode})"
+            raise _LostError(reason, "Out of memory? Try fewer workers. ") from None
         self.kill()
-        raise _LostError(f"gave no answer within {self._seconds:g} s")
+        raise _LostError(f"gave no answer within {self._seconds:g} s", "Too slow? Set a longer worker_timeout. ")
 
     def kill(self) -> None:
         self.connection.close()
@@ -283,8 +295,8 @@ class WorkerMembers:
             return self._workers[worker].receive()[row]
         except _LostError as lost:
             return WorkerDiedError(
-                f"Worker process {worker} {lost} {when}: sub-environment {row}, task {task_id!r}. Out of memory? Try "
-                "fewer workers. Too slow? Set a longer worker_timeout. workers=0 shows the error.",
+                f"Worker process {worker} {lost} {when}: sub-environment {row}, task {task_id!r}. {lost.remedy}"
+                "workers=0 shows the error.",
                 row,
                 task_id,
             )
@@ -312,15 +324,17 @@ def _moves(argument: EpisodeStart | EpisodeReplay | str) -> int:
     return 1 + len(argument.prefix) if isinstance(argument, EpisodeStart) else 1
 
 
-def _serve(connection: Connection, pickled_spec: bytes, rows: list[int]) -> None:
+def _serve(connection: Connection, plugins: Iterable[str], pickled_spec: bytes, rows: list[int]) -> None:
     """A worker process: answers requests until the parent hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    spec = pickle.loads(pickled_spec)
-
-    def make() -> gymnasium.Env[str, str]:
-        return gymnasium.make(spec, disable_env_checker=True)
-
-    members = LocalMembers({row: make() for row in rows}, make)
+    try:
+        load_plugins(plugins)
+        spec = pickle.loads(pickled_spec)
+        make = partial(gymnasium.make, spec, disable_env_checker=True)
+        members = LocalMembers({row: make() for row in rows}, make)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent is to know
+        connection.send(to_be_sent(error))
+        return
     with contextlib.suppress(EOFError, ConnectionError):
         connection.send("made")
         while True:

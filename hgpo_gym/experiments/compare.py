@@ -14,6 +14,7 @@ from hgpo_gym.experiments.pool import Train, train_all, visible_gpus
 from hgpo_gym.experiments.ray_tasks import RaySettings, ray_tasks
 from hgpo_gym.experiments.slurm_jobs import SlurmSettings, slurm_jobs
 from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.code_used import changes_told
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import read_metrics
 from hgpo_gym.trainers.section import Section, parse_section
@@ -68,10 +69,13 @@ def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], trai
             f"distributed={several.settings.distributed}: a comparison trains every run in one process. Set "
             "distributed=none, or jobs=0, which prints the commands that train each run in several."
         )
-    if waiting := [run for run in runs if not run.done]:
-        if jobs == 0:
-            print("\n".join(run.command for run in waiting))
-            return
+    waiting = [run for run in runs if not run.done]
+    if waiting and jobs == 0:
+        print("\n".join(run.command for run in waiting))
+        return
+    for line in changes_told(run.settings for run in runs):
+        progress.line(line)
+    if waiting:
         for run in waiting:
             _check_can_be_written(run.settings.run_dir)
         with _launcher(launcher, jobs, waiting, out) as (launch, at_a_time):

@@ -12,6 +12,7 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.plain_text import counted
 from hgpo_gym.progress import Progress, Tick
 from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, read_state
+from hgpo_gym.trainers.code_used import changed_code, code_used
 from hgpo_gym.trainers.environments import Tasks, make_evaluation_env, try_environment
 from hgpo_gym.trainers.evaluation import Evaluation, best_evaluation, evaluate, fall
 from hgpo_gym.trainers.health import Sign, signs
@@ -175,7 +176,8 @@ class Run:
                 self.learner.start()
             else:
                 self.learner.load(newest)
-            self.directory.begin(self.settings.resolved, self.learner.packages)
+            changed = changed_code(self.settings) if newest else []
+            self.directory.begin(self.settings.resolved, self.learner.packages, code_used(self.settings))
             self.directory.restore_metrics(state["metrics"])
             saved_rollouts.forget_after(self.directory.rollout_path, self.iteration)
             kept_failures.forget_after(self.directory.failures_path, self.iteration)
@@ -184,6 +186,8 @@ class Run:
                 self.checkpoints.save(0, self.learner.saving(), state)
             else:
                 self.progress.line(f"Going on after iteration {self.iteration} from {newest}")
+                for what in changed:
+                    self.progress.line(f"Warning: {what} has changed since this run was last started.")
             # An iteration that is still to be evaluated is logged again, with its evaluation.
             last = self.iteration - self._evaluation_left
             self.directory.begin_logging(self.loggers, self.settings.resolved, after=last)

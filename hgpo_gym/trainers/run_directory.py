@@ -1,4 +1,4 @@
-"""A run directory: config.yaml, launches.jsonl (commands and versions), metrics.jsonl, rollouts/, checkpoints/,
+"""A run directory: config.yaml, launches.jsonl (commands, versions, code), metrics.jsonl, rollouts/, checkpoints/,
 summary.json."""
 
 import fcntl
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 import yaml
@@ -74,13 +75,16 @@ class RunDirectory:
         self._loggers: list[Logger] = []
         self._lock: TextIO | None = None
 
-    def begin(self, settings: Mapping[str, Any], packages: Sequence[str] = ()) -> None:
-        """Make the directory, ours until `close` or the end of the process; keep the settings, the command and
-        the versions at work in it.
+    def begin(
+        self, settings: Mapping[str, Any], packages: Sequence[str] = (), code: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Make the directory, ours until `close` or the end of the process; keep the settings, the command,
+        the versions and the code at work in it.
 
         Args:
             settings: all of them, resolved.
             packages: whose versions matter, beside `RECORDED_VERSIONS`.
+            code: from elsewhere, see `hgpo_gym.trainers.code_used`.
 
         Raises:
             BlockingIOError: another process is writing in it.
@@ -94,7 +98,8 @@ class RunDirectory:
         write_whole(self.path / "config.yaml", yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True))
         versions = {"python": platform.python_version()}
         versions |= {name: version(name) for name in (*RECORDED_VERSIONS, *packages)}
-        append_line(self.path / "launches.jsonl", json.dumps({"command": this_command(), "versions": versions}))
+        launch = {"command": this_command(), "versions": versions, "code": dict(code)}
+        append_line(self.path / "launches.jsonl", json.dumps(launch))
 
     def evaluation_path(self, iteration: int) -> Path:
         """Where is kept what was said in the evaluation after an iteration."""
@@ -141,7 +146,7 @@ def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def read_launches(run_dir: Path) -> list[dict[str, Any]]:
-    """The command and versions of every start of a run; empty where they were not kept."""
+    """The command, versions and code of every start of a run; empty where they were not kept."""
     return read_json_lines(run_dir / "launches.jsonl")
 
 

@@ -23,6 +23,8 @@ from hgpo_gym.analysis.report.intervals import (
     typical,
 )
 from hgpo_gym.analysis.report.load import COSTS, Comparison, Run
+from hgpo_gym.trainers.code_used import places
+from hgpo_gym.trainers.run_directory import COMPARED_GROUPS
 
 SIGNIFICANCE = 0.05
 UNEQUAL = 1.25
@@ -99,6 +101,7 @@ def in_short(comparison: Comparison, contests: Contests) -> Section:
         Paragraph(what),
         *_of_baselines(comparison),
         *_of_steps(comparison),
+        *_of_code(comparison),
         Paragraph(f"Success in the end: {ends}."),
     ]
     if len(comparison.runs) > MOST_IN_SHORT:
@@ -169,6 +172,26 @@ def _of_steps(comparison: Comparison) -> list[Block]:
             f"part of what sets these two apart may be that.{WHY_UNEQUAL.get(how, '')}"
         )
     ]
+
+
+def _of_code(comparison: Comparison) -> list[Block]:
+    """That code from elsewhere was changed between runs that are taken for the same, or while one was trained."""
+    told: list[Block] = []
+    states: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for label, runs in comparison.runs.items():
+        for launch in (launch for run in runs for launch in run.launches):
+            for group, code in launch.get("code", {}).items():
+                states[group, label if group in COMPARED_GROUPS else ""].add(code)
+    for (group, label), own in states.items():
+        if len(own) > 1:
+            whose = f"The runs of {label}" if label else "The runs"
+            told.append(
+                Paragraph(
+                    f"{whose} were not all trained by the same {places(min(own))} ({group}): it was changed between "
+                    "them, or while one was trained. Part of what they show may be that."
+                )
+            )
+    return told
 
 
 def learning_curves(comparison: Comparison, style: Styles) -> Section:

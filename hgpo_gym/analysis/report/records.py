@@ -95,3 +95,4 @@ class LaunchInReport(_Record):
 
     command: str
     versions: dict[str, str]
+    code: dict[str, str] = {}

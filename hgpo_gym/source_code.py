@@ -1,0 +1,72 @@
+"""The source of classes and functions, by digests: these tell that code has changed since something was made by it."""
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+OURS = __name__.partition(".")[0]
+
+
+def is_ours(thing: Callable[..., Any]) -> bool:
+    """Whether a class or function is this package's."""
+    return _module_name(thing).partition(".")[0] == OURS
+
+
+def place_of(thing: Callable[..., Any]) -> str:
+    """Where a class or function is written: the name of its package, or of its file; `notebook` of what is in none."""
+    module = sys.modules.get(_module_name(thing))
+    if (file := _file(module)) is None:
+        return "notebook"
+    return package if (package := getattr(module, "__package__", None)) else file.name
+
+
+def source_of(thing: Callable[..., Any]) -> str:
+    """A digest of the file where a class or function is written and, where that is of a package, of all its Python
+    files: what it does may stand in its neighbours. Of this package those of the part that it is in; of what was typed
+    into a notebook, its own lines."""
+    module = sys.modules.get(_module_name(thing))
+    if (file := _file(module)) is None:
+        try:
+            return inspect.getsource(thing)
+        except (OSError, TypeError):
+            return repr(thing)
+    if not getattr(module, "__package__", None):
+        return files_digest([file])
+    return files_digest(_python_files(file.parent if is_ours(thing) else _package_folder(file)))
+
+
+def files_digest(files: Iterable[Path]) -> str:
+    """Of the content of files, whatever their order and folders."""
+    digests = sorted(sha256(file.read_bytes()).hexdigest() for file in files)
+    return sha256("".join(digests).encode()).hexdigest()
+
+
+def _module_name(thing: Callable[..., Any]) -> str:
+    while isinstance(thing, functools.partial):
+        thing = thing.func
+    return getattr(thing, "__module__", None) or ""
+
+
+def _file(module: ModuleType | None) -> Path | None:
+    file = getattr(module, "__file__", None)
+    return Path(file) if file else None
+
+
+def _package_folder(file: Path) -> Path:
+    """The outermost package around a file; a folder without `__init__.py` is shared with others, and is none."""
+    folder = file.parent
+    while (folder.parent / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]  # a virtual environment, for example
+        yield from (Path(place, name) for name in names if name.endswith(".py"))

@@ -1,0 +1,74 @@
+"""Code from elsewhere that decides a run's numbers: kept by digests, so that it shows where it has changed since."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from hgpo_gym.advantages import with_bases
+from hgpo_gym.envs.making import creator
+from hgpo_gym.source_code import is_ours, place_of, source_of
+from hgpo_gym.trainers.model_kinds import MODELS
+from hgpo_gym.trainers.registries import REGISTRIES
+from hgpo_gym.trainers.run_directory import read_launches
+from hgpo_gym.trainers.settings import RunSettings
+
+_SHOWN = 3
+
+
+def code_used(settings: RunSettings) -> dict[str, str]:
+    """What the run chooses that is not of this package, by the settings' group: `my_methods.py 0123456789abcdef`, the
+    file or package and a digest of it. A base of an estimator, and an environment within one, are told beside it."""
+    found: dict[str, list[str]] = {}
+    for group, thing in _chosen(settings):
+        if not is_ours(thing):
+            told = f"{place_of(thing)} {source_of(thing)[:16]}"
+            if told not in found.setdefault(group, []):
+                found[group].append(told)
+    return {group: ", ".join(told) for group, told in found.items()}
+
+
+def _chosen(settings: RunSettings) -> Iterator[tuple[str, Callable[..., Any]]]:
+    inner = [option for option in settings.env.options.values() if isinstance(option, str)]
+    for id in (settings.env.id, *(option for option in inner if option in gymnasium.registry)):
+        yield "env", creator(id)
+    yield "model", MODELS[settings.resolved["model"]["kind"]]
+    for group, registry in REGISTRIES.items():
+        choice = getattr(settings, group)
+        for name in [one.name for one in with_bases(*choice)] if group == "algo" else [choice.name]:
+            yield group, registry[name]
+
+
+def places(told: str) -> str:
+    """What `code_used` tells, without digests."""
+    return ", ".join(one.rpartition(" ")[0] for one in told.split(", "))
+
+
+def changed_code(settings: RunSettings) -> list[str]:
+    """What has changed since the run in `settings.run_dir` was last started, in words: `my_methods.py (algo)`. Of a run
+    that has not begun, or that did not keep it, nothing."""
+    launches = read_launches(settings.run_dir)
+    before = launches[-1].get("code") if launches else None
+    if not isinstance(before, Mapping):
+        return []
+    now = code_used(settings)
+    return [f"{places(now[group])} ({group})" for group in now if group in before and before[group] != now[group]]
+
+
+def changes_told(runs: Iterable[RunSettings]) -> list[str]:
+    """A line for each file or package that is not what runs of a comparison were trained by."""
+    changed: dict[str, list[Path]] = {}
+    for settings in runs:
+        for what in changed_code(settings):
+            changed.setdefault(what, []).append(settings.run_dir)
+    return [
+        f"Warning: {what} has changed since {_some(folders)} {'were' if len(folders) > 1 else 'was'} trained or begun. "
+        "What they have is kept; to train them anew, remove their folders."
+        for what, folders in changed.items()
+    ]
+
+
+def _some(folders: list[Path]) -> str:
+    more = f" and {len(folders) - _SHOWN} more" if len(folders) > _SHOWN else ""
+    return ", ".join(map(str, folders[:_SHOWN])) + more

@@ -1,0 +1,18 @@
+"""The registry behind each group of settings whose choices have a name and options."""
+
+from hgpo_gym.advantages import ESTIMATORS
+from hgpo_gym.registry import Registry
+from hgpo_gym.trainers.learners import LEARNERS
+from hgpo_gym.trainers.rollouts.samplers import SAMPLERS
+from hgpo_gym.trainers.rollouts.shaping import SHAPERS
+from hgpo_gym.trainers.rollouts.teams import TEAMS
+from hgpo_gym.trainers.update.objectives import OBJECTIVES
+
+REGISTRIES: dict[str, Registry] = {
+    "algo": ESTIMATORS,
+    "learner": LEARNERS,
+    "objective": OBJECTIVES,
+    "sampler": SAMPLERS,
+    "shaping": SHAPERS,
+    "team": TEAMS,
+}
