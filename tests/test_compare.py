@@ -177,15 +177,38 @@ def test_mistakes_are_named_with_a_remedy(overrides, message, capsys, tmp_path):
 
 
 @pytest.mark.parametrize("out", ["file/below", "file"])
-@pytest.mark.parametrize("command", ["compare", "league"])
-def test_a_folder_that_cannot_be_made_is_refused_before_anything_starts(command, out, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize(("command", "own"), [("compare", ["warmstart.source=expert"]), ("league", [])])
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_starts(
+    command, own, out, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as ended:
-        main([command, "warmstart.source=expert", "algos=grpo", "seeds=1", "jobs=1", f"out={tmp_path / out}"])
+        main(
+            [
+                command,
+                "model=tiny",
+                "warmstart.source=expert",
+                "algos=grpo",
+                "seeds=1",
+                "jobs=1",
+                f"out={tmp_path / out}",
+            ]
+        )
     assert ended.value.code == 2
     assert f"{tmp_path / 'file'} is not a folder. Choose another folder by out=..." in capsys.readouterr().err
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("jobs", [0, 1])
+def test_what_the_last_algorithm_would_refuse_is_said_before_the_first_begins(jobs, tmp_path, capsys):
+    """Of the same learner, so that the first speaks for it in nothing else."""
+    own = "algos=[grpo,{name: gigpo, sampler: {name: tree, trees: 7}}]"
+    status, out, err = compare(capsys, own, f"jobs={jobs}", f"out={tmp_path / 'out'}")
+    assert status == 2
+    assert "sampler.trees=7" in err
+    assert "hgpo-gym train" not in out
+    assert not (tmp_path / "out").exists()
 
 
 def test_commands_alone_imitate_nothing(tmp_path, capsys, monkeypatch):

@@ -7,7 +7,7 @@ import yaml
 
 from hgpo_gym.analysis.report.load import load_runs
 from hgpo_gym.config.compose import load_config
-from hgpo_gym.config.of_run import load_evaluation
+from hgpo_gym.config.of_run import load_evaluation, unread
 from hgpo_gym.trainers.run_directory import read_config, read_summary
 from tests.commands import run
 from tests.small_runs import train
@@ -104,9 +104,22 @@ def test_a_checkpoint_is_not_taken_for_what_it_is_not(trained, capsys):
     ):
         status, _, err = run(capsys, "eval", f"run={trained}", asked)
         assert (status, said in err) == (2, True), err
-    status, out, err = run(capsys, "eval", f"run={trained}", "algo=grpo")  # which an evaluation does not depend on
+
+
+def test_what_training_alone_reads_is_told_and_is_no_change(trained, capsys):
+    names = ["algo=grpo", "seed=7", "rollout.temperature=0.1", "trainer.learning_rate=1", "memory.window=2"]
+    status, out, err = run(capsys, "eval", f"run={trained}", *names, "out=result.json")
     assert status == 0, err
-    assert 'algo.name: "hgpo" -> "grpo"' in out
+    told = "algo, seed (here evaluation.decoding_seeds), rollout.temperature (here evaluation.temperature), trainer."
+    assert f"Read by training alone, and without effect here: {told}learning_rate." in " ".join(out.split())
+    assert json.loads((trained.parent / "result.json").read_text())["changed"] == {"memory.window": [4, 2]}
+    # A model that is made anew imitates by the trainer's precision.
+    assert (
+        "Read by" not in run(capsys, "eval", "policy=random", "env=sokoban", "env.levels=12", "evaluation.tasks=1")[1]
+    )
+    assert unread(["trainer.precision=float32", "seed=1"], load_config("eval", [])).endswith(
+        "here: seed (here evaluation.decoding_seeds)."
+    )
 
 
 def test_what_training_alone_reads_does_not_keep_an_evaluation_away(trained, capsys):

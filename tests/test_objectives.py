@@ -68,6 +68,24 @@ def test_a_pre_pass_gives_columns_by_themselves_or_says_what_is_wrong(monkeypatc
     assert bind_objective(Choice("mine")).prepare([row, row], None) == Prepared([{"doubled": 6}, {"doubled": 6}])
 
 
+@pytest.mark.parametrize(
+    ("objective", "wrong"),
+    [
+        (lambda t: Surrogate((-t.advantages * t.logprobs).mean(), t.logprobs > 0), r"its loss has the shape \[\]"),
+        (lambda t: Surrogate(-t.advantages * t.logprobs.detach(), t.logprobs > 0), "its loss has no gradient"),
+        (lambda t: Surrogate(-t.logprobs[:, None], t.logprobs > 0), r"of 3 tokens its loss has the shape \[3, 1\]"),
+        (lambda t: Surrogate(-t.logprobs, torch.zeros(1)), r"of 3 tokens its acted has the shape \[1\]"),
+        (lambda t: Surrogate(-t.logprobs, torch.zeros(3)), r"its acted has torch\.float32"),
+        (lambda t: Surrogate(-t.logprobs, None), "its acted has NoneType"),
+        (lambda t: -t.advantages * t.logprobs, "it gives Tensor"),
+    ],
+)
+def test_what_is_no_loss_of_each_token_is_refused(objective, wrong, monkeypatch):
+    monkeypatch.setitem(OBJECTIVES._all, "mine", objective)
+    with pytest.raises(ValueError, match=f"Objective 'mine' has to give Surrogate.*{wrong}"):
+        bind_objective(Choice("mine"))
+
+
 def test_on_the_first_mini_batch_gbpo_pushes_away_from_the_median():
     """A group of returns 0, 0, 0, 10 (signal 0 for the median), and one of 0, 4, 10, whose middle one is the median."""
     target = torch.tensor([0.5, 0.5, 0.5, 0.9, 0.2, 0.5, 0.8])

@@ -10,7 +10,7 @@ from typing import Any
 
 from hgpo_gym.analysis.transcripts import write_transcripts
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
-from hgpo_gym.config.of_run import changes_to
+from hgpo_gym.config.of_run import changes_to, unread
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.files import cache_dir, check_can_be_written, content_key
 from hgpo_gym.memory.prompts import UNEXPLAINED
@@ -39,7 +39,7 @@ VALID_ACTIONS = next(check for check in CHECKS if check.metric == "valid_action_
 EVALUATED_POLICIES = ("model", "expert", "random", "openai")
 
 
-def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
+def evaluate(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     """`hgpo-gym eval`"""
     progress, kind = Progress(), config["policy"]
     with mistakes_explained():
@@ -54,6 +54,8 @@ def evaluate(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
         changes = {} if config["run"] is None else changes_to(Path(config["run"]), settings)
         for key, (before, now) in changes.items():
             progress.line(f"{key}: {_shown(before)} -> {_shown(now)}")
+        if without_effect := unread(parsed.overrides, config):
+            progress.line(without_effect)
         quiet_libraries(settings.model.threads)
         try:
             policy, iteration = evaluated_policy(config, settings, progress)

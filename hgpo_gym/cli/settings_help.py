@@ -43,6 +43,7 @@ OWN_SETTINGS = {
         "run=RUN": "the run whose checkpoint plays, with the run's settings",
         "iteration=newest": "its checkpoint: newest, best, or a number",
         "out=FILE": "a JSON file for the result",
+        "evaluation.split=test": "the tasks; evaluation.tasks=50 some of them, evaluation.decoding_seeds=4 times each",
         "openai.model=NAME": "of policy=openai, as the endpoint openai.base_url=URL names it",
     },
     "warmstart": {"out=FOLDER": "where the model is saved; has to be given"},
@@ -55,7 +56,11 @@ OWN_SETTINGS = {
 }
 """The keys of a command that other commands do not have."""
 
-SET_BY_COMMAND = {"compare": ("seed", "run_dir"), "play": ("run_dir", "rollout", "trainer", "model", "warmstart")}
+SET_BY_COMMAND = {
+    "compare": ("seed", "run_dir"),
+    "eval": ("seed", "run_dir", "env.split", "rollout.num_tasks", "trainer"),
+    "play": ("run_dir", "rollout", "trainer", "model", "warmstart"),
+}
 """Common keys, or their sections, that a command sets itself or does not read."""
 
 

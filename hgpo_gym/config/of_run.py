@@ -1,7 +1,7 @@
 """The settings of `hgpo-gym eval run=RUN`: the run's own, but for what the command line changes."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,18 @@ REPLACED_BY_CHOICE = {"env": ("env", "env_name", "evaluation.split"), "algo": ("
 """What the choice of a group replaces, where that is not the section of its name alone: splits are the environment's,
 learners the algorithm's. The prompt, the memory and all else that an env group sets stay as the model knows them."""
 _ABSENT = object()
+TRAINING_ALONE = {
+    "seed": "evaluation.decoding_seeds",
+    "rollout.temperature": "evaluation.temperature",
+    "rollout.num_tasks": "evaluation.tasks",
+    "rollout.group_size": "evaluation.decoding_seeds",
+    **dict.fromkeys(("rollout.train_tasks", "rollout.staleness", "rollout.overlap", "rollout.record"), ""),
+    **dict.fromkeys(("rollout.rewards", "evaluation.every", "resume", "loggers", "algo", "objective", "sampler"), ""),
+    **dict.fromkeys(("shaping", "critic", "checkpoint"), ""),
+}
+"""What an evaluation does not read, and what it reads instead, if anything."""
+NEW_MODELS_TOO = ("trainer", "warmstart", "tiny")
+"""What is read where a model is made, and not where a checkpoint is loaded, or none plays."""
 
 
 def load_evaluation(overrides: Sequence[str]) -> dict[str, Any]:
@@ -57,14 +69,15 @@ def load_evaluation(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def changes_to(run: Path, settings: RunSettings) -> dict[str, tuple[Any, Any]]:
-    """By key, the run's value and that of the command, where they differ; of another environment not the options that
-    have their defaults."""
+    """By key, the run's value and that of the command, where they differ and an evaluation reads it; of another
+    environment not the options that have their defaults."""
     old, new = flatten(read_config(run)), flatten(settings.resolved)
     changes = {
         key: (old.get(key, NOT_SET), new.get(key, NOT_SET))
         for key in dict.fromkeys((*new, *old))
         if key != "plugins" and old.get(key, _ABSENT) != new.get(key, _ABSENT)
     }
+    changes = {key: change for key, change in changes.items() if not _within(key, [*TRAINING_ALONE, *NEW_MODELS_TOO])}
     if "env.id" in changes and (environment := ENVIRONMENTS.get(settings.env.id)):
         defaults = flatten(load_config("eval", [f"env={environment.name}"]))
         changes = {
@@ -73,6 +86,20 @@ def changes_to(run: Path, settings: RunSettings) -> dict[str, tuple[Any, Any]]:
             if key == "env.id" or not key.startswith("env.") or now != defaults.get(key)
         }
     return changes
+
+
+def unread(overrides: Sequence[str], config: Mapping[str, Any]) -> str:
+    """A line that names what stands on the command line and an evaluation does not read; empty where all is read."""
+    made = config["run"] is None and config["policy"] == "model"
+    sections = [*TRAINING_ALONE, *(() if made else NEW_MODELS_TOO)]
+    found = [key for item in parse_overrides(overrides) if _within(key := str(item.key_or_group), sections)]
+    told = [f"{key} (here {TRAINING_ALONE[key]})" if TRAINING_ALONE.get(key) else key for key in dict.fromkeys(found)]
+    return f"Read by training alone, and without effect here: {', '.join(told)}." if told else ""
+
+
+def _within(key: str, sections: Collection[str]) -> bool:
+    """Whether a key is one of these or in one of them."""
+    return any(key == section or key.startswith(f"{section}.") for section in sections)
 
 
 def _read(run: Path) -> dict[str, Any]:

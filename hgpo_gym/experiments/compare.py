@@ -1,5 +1,6 @@
 """Comparisons: one run for each algorithm and seed, everything else equal."""
 
+import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -70,6 +71,7 @@ def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], trai
             "distributed=none, or jobs=0, which prints the commands that train each run in several."
         )
     waiting = [run for run in runs if not run.done]
+    _check_options(waiting, progress)
     if waiting and jobs == 0:
         print("\n".join(run.command for run in waiting))
         return
@@ -94,12 +96,18 @@ def _check_can_be_written(folder: Path) -> None:
         raise OSError(f"Cannot write into {folder}: {there} {reason}. Choose another folder by out=...")
 
 
+def _check_options(runs: Collection[PlannedRun], progress: Progress) -> None:
+    """Raise ValueError for what the first run of an algorithm would refuse before it begins, while no other has."""
+    by_algorithm = {json.dumps({**run.settings.resolved, "seed": 0, "run_dir": ""}): run for run in runs}
+    for run in by_algorithm.values():
+        make_learner(run.settings, progress).check()
+
+
 def _share_initial_weights(runs: Collection[PlannedRun], progress: Progress) -> None:
     """Make what the runs start from, which is then in the cache, once for each comparison and kind of learner."""
     starts = {(run.settings.run_dir.parent, run.settings.learner.name): run for run in runs}
     for run in starts.values():
         learner = make_learner(run.settings, progress)
-        learner.check()
         learner.start()
         learner.close()
 

@@ -36,8 +36,9 @@ def _chosen(settings: RunSettings) -> Iterator[tuple[str, Callable[..., Any]]]:
     yield "model", MODELS[settings.resolved["model"]["kind"]]
     for group, registry in REGISTRIES.items():
         choice = getattr(settings, group)
-        for name in [one.name for one in with_bases(*choice)] if group == "algo" else [choice.name]:
-            yield group, registry[name]
+        if choice.name in registry:  # the algorithms of other learners are not estimators
+            for name in [one.name for one in with_bases(*choice)] if group == "algo" else [choice.name]:
+                yield group, registry[name]
 
 
 def places(told: str) -> str:

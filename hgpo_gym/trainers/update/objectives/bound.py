@@ -33,16 +33,16 @@ class Objective(NamedTuple):
 
 
 def bind_objective(choice: Choice, extras: Collection[str] | None = None) -> Objective:
-    """The objective that was chosen, tried on an answer of one token, so that a value that it refuses shows before
-    anything runs.
+    """The objective that was chosen, tried on three tokens, so that a value that it refuses and a loss that is none
+    show before anything runs.
 
     Args:
         choice: its name and options.
         extras: the names of what the estimator returns beside the advantages; None where that is not known.
 
     Raises:
-        ValueError: an unknown objective or option, a missing option, a value that it refuses, or an estimator that does
-            not return what it reads.
+        ValueError: an unknown objective or option, a missing option, a value that it refuses, an estimator that does
+            not return what it reads, or something else than a loss and a truth value for each token.
     """
     name, options = choice.name, dict(choice.options)
     OBJECTIVES.check_options(name, options)
@@ -55,7 +55,7 @@ def bind_objective(choice: Choice, extras: Collection[str] | None = None) -> Obj
         own, theirs = preparation.split(options)
         prepare = partial(_prepared, name, preparation.function, theirs)
         objective = Objective(partial(function, **own), aggregation, needs_old, prepare, preparation.reads)
-    _try(objective, extras)
+    _try(name, objective, extras)
     return objective
 
 
@@ -78,20 +78,59 @@ def _prepared(
     return prepared
 
 
-def _try(objective: Objective, names: Collection[str] | None) -> None:
-    one = np.ones(1, dtype=np.float32)
-    record = TokenRecord(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), -one)
-    before = dict.fromkeys(objective.reads, one)
-    row = Row(record, one, -one, trajectory=0, group=0, old=-one, before=before)
-    prepared = objective.prepare([row], np.random.default_rng(0)) if objective.prepare else Prepared([{}])
-    number, index = torch.from_numpy(one), torch.zeros(1, dtype=torch.int64)
-    extras = {column: torch.from_numpy(values) for column, values in prepared.columns[0].items()}
+def _try(name: str, objective: Objective, names: Collection[str] | None) -> None:
+    """Have it judge an answer of two tokens and one of one token."""
+    numbers = [np.ones(length, dtype=np.float32) for length in (2, 1)]
+    rows = [
+        Row(
+            TokenRecord(np.zeros(1, dtype=np.int64), np.zeros(len(one), dtype=np.int64), -one),
+            one,
+            -one,
+            trajectory=place,
+            group=0,
+            old=-one,
+            before=dict.fromkeys(objective.reads, one),
+        )
+        for place, one in enumerate(numbers)
+    ]
+    prepared = objective.prepare(rows, np.random.default_rng(0)) if objective.prepare else Prepared([{}, {}])
+    number, record = torch.ones(3), torch.tensor([0, 0, 1])
+    extras = {
+        column: torch.from_numpy(np.concatenate([own[column] for own in prepared.columns]))
+        for column in prepared.columns[0]
+    }
     extras = _OnesBeside(extras) if names is None else dict.fromkeys(names, number) | extras
-    objective.surrogate(Tokens(-number, number, -number, -number, number, index, index, index, extras))
+    logprobs, entropy = (-number).requires_grad_(), number.clone().requires_grad_()
+    surrogate = objective.surrogate(
+        Tokens(logprobs, entropy, -number, -number, number, record, record, torch.zeros_like(record), extras)
+    )
+    _check(name, surrogate, len(number))
+
+
+def _check(name: str, surrogate: Any, tokens: int) -> None:
+    """Raise ValueError where an objective gives something else than it has to: broadcast it would train silently."""
+    wrong = ""
+    if not isinstance(surrogate, tuple) or len(surrogate) != 2:
+        wrong = f"it gives {type(surrogate).__name__}"
+    else:
+        loss, acted = surrogate
+        for what, value in (("loss", loss), ("acted", acted)):
+            if not isinstance(value, torch.Tensor) or value.shape != (tokens,):
+                shape = f"the shape {list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
+                wrong = wrong or f"of {tokens} tokens its {what} has {shape}"
+        if not wrong and not loss.requires_grad:
+            wrong = "its loss has no gradient in the tokens' logprobs"
+        if not wrong and acted.dtype != torch.bool:
+            wrong = f"its acted has {acted.dtype}"
+    if wrong:
+        raise ValueError(
+            f"Objective {name!r} has to give Surrogate(loss, acted), a differentiable number and a truth value of each "
+            f"token; {wrong}."
+        )
 
 
 class _OnesBeside(dict[str, torch.Tensor]):
     """Columns, and ones for whatever an estimator would have to bring."""
 
     def __missing__(self, name: str) -> torch.Tensor:
-        return torch.ones(1)
+        return torch.ones(3)
