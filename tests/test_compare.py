@@ -184,17 +184,7 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anything_starts(
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as ended:
-        main(
-            [
-                command,
-                "model=tiny",
-                "warmstart.source=expert",
-                "algos=grpo",
-                "seeds=1",
-                "jobs=1",
-                f"out={tmp_path / out}",
-            ]
-        )
+        main([command, *own, "algos=grpo", "seeds=1", "jobs=1", f"out={tmp_path / out}"])
     assert ended.value.code == 2
     assert f"{tmp_path / 'file'} is not a folder. Choose another folder by out=..." in capsys.readouterr().err
     assert not (tmp_path / "cache").exists()
