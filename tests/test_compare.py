@@ -4,6 +4,7 @@ import fcntl
 import os
 import pkgutil
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -140,6 +141,15 @@ def test_commands_for_a_scheduler_give_the_runs_that_the_comparison_then_finds(c
     assert before.items() < snapshot(tmp_path / "a b").items()
 
 
+def test_options_that_are_mappings_are_compared_and_name_the_folders(tmp_path, capsys):
+    own = "algos=[{name: salt, base: gigpo, base_options: {gamma: 0.5, norm: mean_norm}}]"
+    status, out, err = compare(capsys, own, "seeds=1", "jobs=0", f"out={tmp_path}")
+    assert status == 0, err
+    overrides = shlex.split(out)[2:]
+    assert load_config("config", overrides)["algo"]["base_options"] == {"gamma": 0.5, "norm": "mean_norm"}
+    assert "salt-base_gigpo-base_options_gamma_0.5-norm_mean_norm-seed0" in out
+
+
 def snapshot(out):
     """When the metrics and summaries of all runs were last changed."""
     return {
@@ -167,6 +177,11 @@ def snapshot(out):
         (["algos=[grpo,5]"], "Unknown algo '5'."),
         (["algos=[{alpha:2}]"], "algos: {'alpha': 2} names no algorithm."),
         (["algos=[{name:hgpo,histry_length:1}]"], "Did you mean 'algo.history_length'?"),
+        (["algos={name: hgpo}"], "algos={'name': 'hgpo'}: expected a list, algos=[...]."),
+        (["algos=[{name:[hgpo,grpo]}]"], "algos: name=['hgpo', 'grpo']: expected one name."),
+        (["launcher.name=slurm"], "Unknown launcher 'slurm'. Valid: processes, submitit, ray."),
+        ([f"algos=[{{name:salt,base_options:{{{'a' * 250}: 1}}}}]"], "bytes, and names the folders of runs"),
+        (["algos=[{name:salt,base:gigpo,base_options:{nrom: 1}}]"], "Unknown option of gigpo 'nrom'."),
     ],
 )
 def test_mistakes_are_named_with_a_remedy(overrides, message, capsys, tmp_path):

@@ -65,6 +65,7 @@ def ask(server, prompts, tmp_path, **changes):
     """The texts and the usage."""
     with EndpointPolicy(settings(server.url, **changes), KeptAnswers(tmp_path / "kept.jsonl")) as policy:
         answers = policy.generate(requests(prompts), Sampling(max_new_tokens=7))
+        policy.forget()
         return [answer.text for answer in answers], policy.usage()
 
 
@@ -113,6 +114,40 @@ def test_an_evaluation_by_endpoint_is_that_of_the_same_model_here_and_its_tokens
     assert (body["model"], body["temperature"], body["top_p"], body["max_tokens"]) == ("tiny", 0.4, 0.9, 32)
     assert len({body["seed"] for body in server.bodies()}) == steps
     assert not list((tmp_path / "cache" / "answers").iterdir())
+
+
+def test_answers_are_kept_until_all_is_written(capsys, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError("no space left")
+
+    with serving(play) as server:
+        address = f"openai.base_url={server.url}"
+        with monkeypatch.context() as patch:
+            patch.setattr("hgpo_gym.cli.evaluation.write_transcripts", full)
+            with pytest.raises(OSError, match="no space left"):
+                run_eval(capsys, server, f"transcripts={tmp_path / 'said'}")
+        asked = len(server.seen)
+        status, _, err = run_eval(capsys, server, f"transcripts={tmp_path / 'said'}", address)
+        assert status == 0, err
+        assert len(server.seen) == asked > 0
+    assert (tmp_path / "said" / "transcripts.jsonl").exists()
+    assert not list((tmp_path / "cache" / "answers").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (
+            [{"type": "text", "text": "go "}, {"type": "refusal", "refusal": "no"}, {"type": "text", "text": "on"}],
+            "go on",
+        ),
+        ("half \ud83d and whole \ud83d\ude00", "half \ufffd and whole \U0001f600"),
+        (None, ""),
+    ],
+)
+def test_what_endpoints_give_as_content_becomes_a_text_that_files_take(content, text, tmp_path):
+    with serving(lambda *_: Reply(200, completion(content))) as server:
+        assert ask(server, ["a"], tmp_path)[0] == [text]
 
 
 def test_answers_come_in_order_and_no_more_requests_are_under_way_than_allowed(tmp_path):
@@ -367,4 +402,6 @@ def test_a_last_line_that_was_cut_short_is_asked_again(tmp_path):
         with EndpointPolicy(settings(server.url), kept) as policy:
             assert [answer.text for answer in policy.generate(requests(["a", "b"]), Sampling())] == ["a", "b"]
         assert len(server.seen) == 1
+    assert path.exists()
+    policy.forget()
     assert not path.exists()

@@ -243,6 +243,63 @@ def test_an_environment_without_tasks_is_refused(how, name):
         how("hgpo_gym_tests/Halved-v0", split="tran")
 
 
+class Told(Echo):
+    """Has the tasks and begins with the turn that it is told."""
+
+    def __init__(self, *, tasks=("cat",), turn=None, render_mode=None):
+        super().__init__(render_mode=render_mode)
+        self.task_ids, self.turn = tasks, turn
+
+    def begin_episode(self, task_id):
+        return self.turn or super().begin_episode(task_id)
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"tasks": {"cat"}}, "task_ids is a set: give a tuple of texts in a fixed order"),
+        ({"tasks": (name for name in ("cat", "dog"))}, "task_ids is a generator"),
+        ({"tasks": "cat"}, "task_ids is a str"),
+        ({"tasks": (1, 2)}, "task_ids begins with 1, which is no text"),
+        ({"turn": Turn("Over.", task="Say.", terminated=True)}, "begin_episode.* is over before its first step"),
+        (
+            {
+                "turn": Turn(
+                    "Say.", task="Say.", admissible_actions=("a", "b"), extras={"action_descriptions": ("one",)}
+                )
+            },
+            "1 action_descriptions for 2 admissible_actions",
+        ),
+    ],
+)
+def test_an_environment_of_ones_own_says_what_it_does_wrong(told, message):
+    with pytest.raises(ValueError, match=message):
+        Told(**told).reset(seed=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"id": "nameless"}, "id='nameless': write it as namespace/Name-v0"),
+        ({"entry_point": 5}, "entry_point=5 of .*: give the class"),
+        ({"max_episode_steps": 0}, "max_episode_steps=0 of .*: choose a whole number, 1 or more"),
+        ({"max_episode_steps": "5"}, "max_episode_steps='5' of"),
+        ({"description": None}, "description=None of .*: write a line for people"),
+        ({"configs": "/no/such/folder"}, "configs=/no/such/folder of .* is no folder"),
+    ],
+)
+def test_what_cannot_be_registered_is_named(given, message):
+    right = {"id": "hgpo_gym_tests/Wrong-v0", "entry_point": Echo, "max_episode_steps": 3, "description": "for tests"}
+    with pytest.raises(ValueError, match=message):
+        register(**{**right, **given})
+    assert "hgpo_gym_tests/Wrong-v0" not in gymnasium.registry
+
+
+def test_an_environment_of_gymnasium_without_texts_is_refused():
+    with pytest.raises(ValueError, match="CartPole-v1 is no text environment"):
+        TextVectorEnv("CartPole-v1", num_tasks=1)
+
+
 def test_a_step_after_the_end_or_of_another_type_is_refused():
     env = SignpostMazeEnv()
     env.reset()

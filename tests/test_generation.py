@@ -10,10 +10,12 @@ import transformers
 from transformers.cache_utils import DynamicCache
 
 from hgpo_gym.trainers.policies import Request, Sampling, generation
+from hgpo_gym.trainers.policies.base import CannotAnswerError
 from hgpo_gym.trainers.policies.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies.kv_cache import ROOM, GrowingLayer, Rows, join
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
+from hgpo_gym.trainers.policies.sampling import draw
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back")
 PROMPTS = ["You are in a hall.", "You stand at a signpost. It says: take the red door.\n> walk on\n", "Hall."]
@@ -230,3 +232,11 @@ def test_joined_rows_end_together():
     torch.testing.assert_close(layer.keys[:3], torch.stack(expected))
     torch.testing.assert_close(layer.values[:3], -torch.stack(expected))
     torch.testing.assert_close(layer.keys[3, :, 1:], states(2, 2)[1])
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_not_numbers_are_said_to_be(temperature):
+    """A run whose weights have diverged, finite as they are, met an index error."""
+    logits = torch.tensor([[0.0, 1.0], [0.0, float("nan")]])
+    with pytest.raises(CannotAnswerError, match="probabilities are not numbers: its weights have diverged"):
+        draw(logits, Sampling(temperature=temperature), np.array([0.5, 0.5]))

@@ -208,6 +208,10 @@ def test_wrong_templates_are_refused():
         PromptTemplate(**good | {"first": "{taks}"}, action_pattern="(.*)")
     with pytest.raises(ValueError, match="exactly one group"):
         PromptTemplate(**good, action_pattern=".*")
+    with pytest.raises(ValueError, match=r"action_pattern='\(' is no regular expression: missing \)"):
+        PromptTemplate(**good, action_pattern="(")
+    with pytest.raises(ValueError, match=r"prompt.first='\{task': expected '\}' .* is written twice"):
+        PromptTemplate(**good | {"first": "{task"}, action_pattern="(.*)")
     with pytest.raises(ValueError, match=r"prompt.answer_reading 'strickt'. Did you mean 'strict'\?"):
         PromptTemplate(**good, action_pattern=None, answer_reading="strickt")
     with pytest.raises(ValueError, match="answer_reading=published reads <think> and <action>, and this prompt has"):

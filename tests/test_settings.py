@@ -240,6 +240,38 @@ def test_a_mistyped_group_of_choices_gets_the_nearest_one():
         load_config("league", ["leage=mazes"])
 
 
+def test_an_option_that_is_a_mapping_is_set_whole_or_by_its_keys():
+    def base_options(*overrides):
+        return load_config("config", ["algo=salt", *overrides])["algo"]["base_options"]
+
+    assert base_options() == {}
+    by_keys = base_options("algo.base_options.gamma=0.5", "algo.base_options.norm=mean_norm")
+    assert (
+        by_keys
+        == base_options("algo.base_options={gamma: 0.5, norm: mean_norm}")
+        == {"gamma": 0.5, "norm": "mean_norm"}
+    )
+    with pytest.raises(ConfigError, match=r"Unknown config key 'algo\.base_option\.gamma'"):
+        base_options("algo.base_option.gamma=0.5")
+
+
+@pytest.mark.parametrize(
+    ("command", "override", "message"),
+    [
+        ("compare", "out=5", "out=5: expected a path"),
+        ("compare", "out=null", "out=None: expected a path"),
+        ("warmstart", "out=null", "out=None: expected a path"),
+        ("eval", "transcripts=[a]", r"transcripts=\['a'\]: expected a path"),
+        ("eval", "run=5", "run=5: expected a path"),
+        ("config", "memory=5", r"memory=5: expected a mapping, memory=\{name: value\}"),
+        ("config", "loggers={a: 1}", r"loggers=\{'a': 1\}: expected a list, loggers=\[\.\.\.\]"),
+    ],
+)
+def test_values_of_another_kind_are_named(command, override, message):
+    with pytest.raises(ConfigError, match=message):
+        load_config(command, [override])
+
+
 def test_plugins_are_a_list(capsys):
     with pytest.raises(SystemExit):
         main(["train", "plugins=mine.py"])

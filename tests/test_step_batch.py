@@ -113,6 +113,12 @@ def test_parts_that_cannot_be_are_refused():
         ({"final_observation": ["d"]}, "final_observation has 1 entries"),
         ({"trained": [True] * 10}, "extras has 'trained', which is a field"),
         ({"boundary": [True, None] * 5}, "boundary of entry 1 is None among truth values"),
+        ({"observation": ["a", None] * 5}, "observation of entry 1 is None: give a text"),
+        ({"observation": range(10)}, "observation of entry 0 is 0: give a text"),
+        ({"action": ["go", 3] * 5}, "action of entry 1 is 3: give a text"),
+        ({"step": [0.5] * 10}, r"step has to be whole numbers; it begins with \[0.5"),
+        ({"step": ["0"] * 10}, r"step has to be whole numbers; it begins with \['0'"),
+        ({"reward": [0.0, float("nan")] * 5}, "reward of row 1 is nan, not a finite number"),
     ],
 )
 def test_columns_that_cannot_be_are_refused(changes, message):

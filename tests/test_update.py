@@ -66,6 +66,18 @@ def test_a_gradient_that_is_not_finite_stops_the_update_before_the_weights_chang
         updated(policy, records, np.full(24, np.nan))
 
 
+def test_a_step_that_leaves_no_numbers_as_weights_is_an_error(policy, records, monkeypatch):
+    """Its gradient was finite: without this the next rollout would fail, by weights that a checkpoint has kept."""
+
+    def overshoot(self):
+        for weight in self.param_groups[0]["params"]:
+            weight.data[...] = np.inf
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", torch.no_grad()(overshoot))
+    with pytest.raises(NonFiniteError, match="After the last step weights are infinite or not numbers"):
+        updated(policy, records, ADVANTAGES, mini_batch_size=24, update_epochs=1)
+
+
 def test_the_mismatch_of_an_engine_with_the_same_weights_is_a_rounding_error(policy, records):
     for recompute in (False, True):
         _, metrics = updated(policy, records, ADVANTAGES, recompute_logprobs=recompute)

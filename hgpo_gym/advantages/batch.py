@@ -56,6 +56,10 @@ class StepBatch:
         for name, values in self._columns():
             if len(values) != len(self):
                 raise ValueError(f"StepBatch: {name} has {len(values)} rows, group has {len(self)}.")
+        for name, numbers in (("reward", self.reward), ("penalty", self.penalty)):
+            if not np.isfinite(numbers).all():
+                row = int(np.flatnonzero(~np.isfinite(numbers))[0])
+                raise ValueError(f"StepBatch: {name} of row {row} is {numbers[row]}, not a finite number.")
         if self.context_keys.ndim != 2:
             raise ValueError(f"StepBatch: context_keys has shape {self.context_keys.shape}, expected [N, K + 1].")
         if self.final_keys is not None and self.final_keys.shape != self.context_keys.shape:
@@ -267,8 +271,9 @@ class StepBatch:
                 refused among truth values.
 
         Raises:
-            ValueError: lists of different lengths, None among truth values, a step that is missing or repeated, a
-                trajectory in two groups, with two outcomes or two ends, a negative history_length.
+            ValueError: lists of different lengths, an observation or action that is no text, a reward that is not
+                finite, None among truth values, a step that is no whole number, missing or repeated, a trajectory in
+                two groups, with two outcomes or two ends, a negative history_length.
         """
         return cls(
             **arrays_of_records(

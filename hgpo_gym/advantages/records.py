@@ -43,7 +43,9 @@ def arrays_of_records(
     function = key_function(key)
     if function.with_action and action is None:
         raise ValueError(f"key={key!r} compares actions: pass action=, one a step.")
-    trajectories, steps = _number(trajectory), np.asarray(step, dtype=np.int64)
+    _check_texts("observation", observation)
+    _check_texts("action", action or ())
+    trajectories, steps = _number(trajectory), _whole_numbers("step", step)
     order = np.lexsort((steps, trajectories))
     actions = None if action is None else _hash_all(action)
     linked = actions if function.with_action else None
@@ -92,6 +94,21 @@ def _final_keys(
             "episode ended in is repeated on each of its steps."
         )
     return rows
+
+
+def _check_texts(name: str, values: Sequence[Any]) -> None:
+    """Raise ValueError where one is no text."""
+    for entry, value in enumerate(values):
+        if not isinstance(value, str):
+            raise ValueError(f"from_records: {name} of entry {entry} is {value!r}: give a text.")
+
+
+def _whole_numbers(name: str, values: Sequence[int]) -> np.ndarray:
+    """int64[N]. Raises ValueError where one is something else."""
+    given = np.asarray(values)
+    if len(given) and (given.dtype.kind not in "iuf" or (given != np.floor(given)).any()):
+        raise ValueError(f"from_records: {name} has to be whole numbers; it begins with {given[:3].tolist()}.")
+    return given.astype(np.int64)
 
 
 def _number(names: Sequence[Hashable]) -> np.ndarray:

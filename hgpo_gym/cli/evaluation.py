@@ -93,6 +93,8 @@ def evaluate(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     finally:
         # What programs read comes last, and however the transcripts end.
         print(text)
+    if isinstance(policy, MeteredPolicy):
+        policy.forget()
 
 
 def _played(

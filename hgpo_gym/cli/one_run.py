@@ -1,6 +1,7 @@
 """A run in this process, for `hgpo-gym train` and for the workers of a comparison, whose start should be quick."""
 
 import gc
+import os
 
 from rich.console import Console
 
@@ -15,6 +16,7 @@ from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.models.language_model import LanguageModel
 from hgpo_gym.trainers.policies.base import CannotAnswerError
 from hgpo_gym.trainers.policies.tabular import TableFullError
+from hgpo_gym.trainers.processes import LAUNCHED
 from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
 from hgpo_gym.trainers.rollouts.player import NotRecordedError
 from hgpo_gym.trainers.run import Run, processes_of
@@ -25,6 +27,11 @@ from hgpo_gym.trainers.update.policy_update import NonFiniteError
 # thresholds, looking for those takes a tenth of a run by the scorer.
 RARE_COLLECTIONS = (50_000, 20, 50)
 
+NOT_LAUNCHED = (
+    "distributed={}: no launcher has started this process, which trains alone. To train in several: "
+    "torchrun --nproc_per_node=gpu -m hgpo_gym train ..."
+)
+
 
 def train_run(settings: RunSettings) -> bool:
     """Train a run. Returns whether this process is the one that reports on it."""
@@ -33,6 +40,8 @@ def train_run(settings: RunSettings) -> bool:
             gc.set_threshold(*RARE_COLLECTIONS)
         processes = processes_of(settings)
         progress = Progress(Console(quiet=not processes.main))
+        if settings.distributed != "none" and LAUNCHED not in os.environ:
+            progress.line(NOT_LAUNCHED.format(settings.distributed))
         run = Run(settings, progress, processes)
         processes.wait()  # until all have looked, before one writes in it
         try:

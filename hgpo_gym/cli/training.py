@@ -12,6 +12,7 @@ from hgpo_gym.cli.one_run import train_one_of_many, train_run
 from hgpo_gym.experiments.compare import RunFailedError, run_comparison
 from hgpo_gym.experiments.league import run_league
 from hgpo_gym.progress import Progress
+from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.interrupts import interrupts_raised
 from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.settings import RunSettings
@@ -22,7 +23,13 @@ def train(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
     with mistakes_explained():
         settings = RunSettings.parse(config)
         quiet_libraries(settings.model.threads)
-    if train_run(settings) and settings.trainer.iterations:
+    try:
+        reports = train_run(settings)
+    except Exception as error:
+        if newest := Checkpoints(settings.run_dir / "checkpoints").newest():
+            error.add_note(f"With resume=auto the same command goes on from {newest}.")
+        raise
+    if reports and settings.trainer.iterations:
         with mistakes_explained():
             print(f"Report: {write_report([settings.run_dir], settings.run_dir)}")
 

@@ -16,7 +16,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException, OverrideParseException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from hgpo_gym.config import choices
@@ -26,6 +26,8 @@ from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.run_directory import flatten
 from hgpo_gym.trainers.settings import RunSettings
 
+PATHS = ("run", "out", "transcripts")
+"""Keys of commands that take a file or folder."""
 NAMED_ELSEWHERE = {
     "out": "run_dir",
     "output_dir": "run_dir",
@@ -149,12 +151,19 @@ class _NotAValueError(Exception):
 
 def _with_values(config: DictConfig, overrides: Sequence[Override]) -> DictConfig:
     """A copy with the values that key=value gives, as Hydra sets them last of all."""
-    config = copy.deepcopy(config)
+    original, config = config, copy.deepcopy(config)
     for override in overrides:
         if override.type is not OverrideType.CHANGE or override.package is not None:
             raise _NotAValueError
-        OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+        key = override.key_or_group
+        OmegaConf.update(config, key, override.value(), merge=True, force_add=_within_open(key, original))
     return config
+
+
+def _within_open(key: str, config: DictConfig) -> bool:
+    """Whether a key is an empty mapping, or in one: it takes any keys."""
+    there = OmegaConf.select(config, key)
+    return (OmegaConf.select(config, key.rpartition(".")[0] or key) if there is None else there) == {}
 
 
 @lru_cache(maxsize=64)
@@ -224,8 +233,11 @@ def _check_keys(command: str, overrides: Sequence[Override], config: DictConfig)
         if key in choices.choices() or override.is_add():
             continue
         if key not in known:
+            if _within_open(key, config):
+                continue
             raise ConfigError(unknown_name("config key", key, known, meant=_meant(key)))
-        _check_kind(key, override.value(), OmegaConf.select(config, key))
+        default = "" if OmegaConf.is_missing(config, key) else OmegaConf.select(config, key)
+        _check_kind(key, override.value(), default)
 
 
 def _meant(key: str) -> str | None:
@@ -237,6 +249,8 @@ def _check_kind(key: str, value: object, default: object) -> None:
     """A value is of the default's kind; null is for the code to judge."""
     kinds: dict[type, tuple[tuple[type, ...], str]] = {
         bool: ((bool,), "true or false"),
+        DictConfig: ((dict,), f"a mapping, {key}={{name: value}}"),
+        ListConfig: ((list, str, int, float), f"a list, {key}=[...]"),
         int: ((int,), "a whole number"),
         float: ((int, float), "a number"),
     }
@@ -246,6 +260,8 @@ def _check_kind(key: str, value: object, default: object) -> None:
     )
     if value is not None and wrong:
         raise ConfigError(f"{key}={value}: expected {words}.")
+    if key in PATHS and not isinstance(value, str) and (value, default) != (None, None):
+        raise ConfigError(f"{key}={value}: expected a path. One like a number goes in quotes, {key}='\"5\"'.")
 
 
 def _keys(config: DictConfig, prefix: str = "") -> list[str]:

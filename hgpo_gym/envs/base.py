@@ -173,18 +173,23 @@ class TextEnv(gymnasium.Env[str, str]):
         Raises:
             ValueError: an option or a `task_id` that does not exist, or there is no task.
             TypeError: `begin_episode` returns no Turn.
+            TurnError: it returns one with something that is not of its kind, or one that ends the episode.
         """
         super().reset(seed=seed)
         options = options or {}
         for name in options.keys() - self.reset_options:
             raise ValueError(unknown_name("reset option", name, sorted(self.reset_options)))
-        if not len(self.task_ids):
-            raise ValueError(no_tasks(self))
+        check_tasks(self)
         self.task_id = self.choose_task(options)
         turn = self._checked(self.begin_episode(self.task_id), "begin_episode", self.task_id)
         if turn.task is None:
             raise ValueError(f"{type(self).__name__}.begin_episode({self.task_id!r}) must set `task`, the instruction.")
-        self._task, self._last_turn, self._running = turn.task, turn, not turn.terminated
+        if turn.terminated:
+            raise TurnError(
+                f"{type(self).__name__}.begin_episode({self.task_id!r}) is over before its first step: leave such "
+                "a task out of task_ids."
+            )
+        self._task, self._last_turn, self._running = turn.task, turn, True
         return turn.observation, self._info()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -257,11 +262,25 @@ class TextEnv(gymnasium.Env[str, str]):
 
 def no_tasks(env: TextEnv) -> str:
     """What is said of an environment whose `task_ids` is empty."""
-    name = env.spec.id if env.spec else type(env).__name__
     return (
-        f"{name} has no task in the split {env.split!r}: set another split or other options. If the environment is "
-        "yours, let task_ids list every task of the split, and refuse an unknown split."
+        f"{_name(env)} has no task in the split {env.split!r}: set another split or other options. If the environment "
+        "is yours, let task_ids list every task of the split, and refuse an unknown split."
     )
+
+
+def _name(env: TextEnv) -> str:
+    return env.spec.id if env.spec else type(env).__name__
+
+
+def check_tasks(env: TextEnv) -> None:
+    """Raise ValueError where `task_ids` is empty, or is no sequence of texts."""
+    name, task_ids = _name(env), env.task_ids
+    if isinstance(task_ids, str) or not hasattr(task_ids, "__getitem__") or not hasattr(task_ids, "__len__"):
+        raise ValueError(f"{name}: task_ids is a {type(task_ids).__name__}: give a tuple of texts in a fixed order.")
+    if not len(task_ids):
+        raise ValueError(no_tasks(env))
+    if not isinstance(task_ids[0], str):
+        raise ValueError(f"{name}: task_ids begins with {task_ids[0]!r}, which is no text: give texts.")
 
 
 # A subclass without an __init__ of its own has this one's options, not "any".
@@ -286,4 +305,11 @@ def _broken_promise(turn: Turn) -> str:
     if turn.extras and not _OF_EVERY_ENVIRONMENT.isdisjoint(turn.extras):
         taken = ", ".join(sorted(_OF_EVERY_ENVIRONMENT & turn.extras.keys()))
         return f"Turn.extras has {taken}, which info has of every environment: choose another key"
+    if turn.extras and len(described := turn.extras.get("action_descriptions", turn.admissible_actions)) != len(
+        turn.admissible_actions
+    ):
+        return (
+            f"Turn.extras has {len(described)} action_descriptions for {len(turn.admissible_actions)} "
+            "admissible_actions: give one each, empty where there is nothing to say"
+        )
     return ""

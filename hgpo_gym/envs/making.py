@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin
 import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
-from hgpo_gym.envs.base import TextEnv, no_tasks
+from hgpo_gym.envs.base import TextEnv, check_tasks
 from hgpo_gym.suggest import unknown_name
 
 
@@ -65,8 +65,8 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
     """`gymnasium.make` for text environments, with errors that name the nearest id or option.
 
     Raises:
-        ValueError: no such id or option, a value of another type, one is missing that the environment needs, or with
-            these options it has no task.
+        ValueError: no such id or option, a value of another type, one is missing that the environment needs, it is no
+            text environment, or with these options it has no task.
     """
     if id not in gymnasium.registry:
         raise ValueError(unknown_name("environment", id, sorted(ENVIRONMENTS)))
@@ -89,8 +89,9 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
         if default is inspect.Parameter.empty and name not in given:
             raise ValueError(f"{id} needs the option {name}.")
     env = gymnasium.make(id, disable_env_checker=True, **options)
-    if isinstance(env.unwrapped, TextEnv) and not len(env.unwrapped.task_ids):
-        raise ValueError(no_tasks(env.unwrapped))
+    if not isinstance(env.unwrapped, TextEnv):
+        raise ValueError(f"{id} is no text environment: its class is no hgpo_gym.envs.TextEnv.")
+    check_tasks(env.unwrapped)
     return env
 
 

@@ -26,7 +26,7 @@ def register(
     max_episode_steps: int,
     description: str,
     name: str | None = None,
-    configs: Path | None = None,
+    configs: str | Path | None = None,
 ) -> None:
     """Register a text environment under `id` (`namespace/Name-v0`).
 
@@ -41,13 +41,22 @@ def register(
             without them the settings are the options of the class.
 
     Raises:
-        ValueError: the id or the name is taken, or `configs` is no folder.
+        ValueError: the id or the name is taken, what is given is of another kind, or `configs` is no folder.
     """
+    if not isinstance(id, str) or not re.fullmatch(r"([\w:.-]+/)?[\w:.-]+-v\d+", id):
+        raise ValueError(f"id={id!r}: write it as namespace/Name-v0, with a version.")
+    if not isinstance(entry_point, str) and not callable(entry_point):
+        raise ValueError(f"entry_point={entry_point!r} of {id}: give the class, or 'module:Class'.")
+    if not isinstance(max_episode_steps, int) or max_episode_steps < 1:
+        raise ValueError(f"max_episode_steps={max_episode_steps!r} of {id}: choose a whole number, 1 or more.")
+    if not isinstance(description, str):
+        raise ValueError(f"description={description!r} of {id}: write a line for people.")
     if id in ENVIRONMENTS or id in gymnasium.registry:
         raise ValueError(f"The environment id {id!r} is taken: choose another name or version.")
     taken = {record.name: record.id for record in ENVIRONMENTS.values()}
     if name in taken:
         raise ValueError(f"The environment name {name!r} is taken by {taken[name]}: choose another for {id}.")
+    configs = None if configs is None else Path(configs)
     if configs is not None and not configs.is_dir():
         raise ValueError(f"configs={configs} of {id} is no folder.")
     gymnasium.register(

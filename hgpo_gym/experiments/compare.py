@@ -15,6 +15,7 @@ from hgpo_gym.experiments.pool import Train, train_all, visible_gpus
 from hgpo_gym.experiments.ray_tasks import RaySettings, ray_tasks
 from hgpo_gym.experiments.slurm_jobs import SlurmSettings, slurm_jobs
 from hgpo_gym.progress import Progress
+from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.code_used import changes_told
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import read_metrics
@@ -64,7 +65,10 @@ def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], trai
     """
     out, jobs = Path(config["out"]), config["jobs"]
     options = {key: value for key, value in config["launcher"].items() if key != "name"}
-    launcher = parse_section(LAUNCHERS[config["launcher"]["name"]], options, "launcher.")
+    name = config["launcher"]["name"]
+    if name not in LAUNCHERS:
+        raise ValueError(unknown_name("launcher", name, LAUNCHERS))
+    launcher = parse_section(LAUNCHERS[name], options, "launcher.")
     if jobs != 0 and (several := next((run for run in runs if run.in_several_processes), None)):
         raise ValueError(
             f"distributed={several.settings.distributed}: a comparison trains every run in one process. Set "
@@ -72,11 +76,11 @@ def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], trai
         )
     waiting = [run for run in runs if not run.done]
     _check_options(waiting, progress)
+    for line in changes_told(run.settings for run in runs):
+        progress.line(line)
     if waiting and jobs == 0:
         print("\n".join(run.command for run in waiting))
         return
-    for line in changes_told(run.settings for run in runs):
-        progress.line(line)
     if waiting:
         for run in waiting:
             _check_can_be_written(run.settings.run_dir)

@@ -1,13 +1,13 @@
 """Leagues: the same algorithms and seeds in several environments, and one report on all of them."""
 
-import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hgpo_gym.config.compose import ConfigError
 from hgpo_gym.experiments.compare import train_and_report
-from hgpo_gym.experiments.plan import OWN_KEYS, PlannedRun, as_list, check_no_twins, of_every_run, plan
+from hgpo_gym.experiments.plan import OWN_KEYS, PlannedRun, as_list, check_no_twins, of_every_run, plan, written
 from hgpo_gym.experiments.pool import Train
 from hgpo_gym.progress import Progress
 from hgpo_gym.suggest import unknown_name
@@ -73,7 +73,7 @@ def environments(listed: Sequence[Mapping[str, Any]], only: str | Sequence[str] 
                 f"environments: {entry['name']!r} sets {', '.join(of_the_league)}, which the league sets for all of "
                 "them. Say it beside environments=."
             )
-        own = [f"{key}={_word(value)}" for key, value in entry.items() if key != "name"]
+        own = [f"{key}={_setting(value)}" for key, value in entry.items() if key != "name"]
         found[entry["name"]] = of_every_run(own)
     if not found:
         raise ValueError(f"environments={listed}: name at least one, [{{name: my_maze, env: signpost_maze}}].")
@@ -86,6 +86,6 @@ def environments(listed: Sequence[Mapping[str, Any]], only: str | Sequence[str] 
     return {name: own for name, own in found.items() if name in chosen}
 
 
-def _word(value: Any) -> str:
-    """On a command line."""
-    return value if isinstance(value, str) else json.dumps(value)
+def _setting(value: Any) -> str:
+    """On a command line, where the choice of a group is a word without quotes."""
+    return value if isinstance(value, str) and re.fullmatch(r"[\w./+-]+", value) else written(value)

@@ -20,6 +20,8 @@ from hgpo_gym.trainers.run_directory import (
 from hgpo_gym.trainers.settings import RunSettings
 
 OWN_KEYS = ("algos", "seeds", "jobs", "out", "league", "environments", "only", "launcher")
+LONGEST_LABEL = 240
+"""Bytes, with which `-seed0` and the hidden files beside are within the 255 that file systems take."""
 SET_HERE = ("algo", "recipe", "seed", "run_dir", "resume")
 
 
@@ -75,7 +77,7 @@ def plan(
             for seed, folder in zip(listed, folders, strict=True)
         ]
         for change, config in zip(changes, load_configs("config", own, changes), strict=True):
-            words = [f"{key}={_on_a_command_line(value)}" for key, value in change.items()]
+            words = [f"{key}={value if value == 'auto' else written(value)}" for key, value in change.items()]
             planned.append(PlannedRun(RunSettings.parse(config), [*own, *words]))
     iterations = planned[0].settings.trainer.iterations
     if iterations < 1:
@@ -120,9 +122,13 @@ def of_every_run(overrides: Sequence[str]) -> list[str]:
     return [override for override, of_command in zip(overrides, own, strict=True) if not of_command]
 
 
-def _on_a_command_line(value: Any) -> str:
-    """A path may hold anything, and is quoted."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) and value != "auto" else str(value)
+def written(value: Any) -> str:
+    """A value as Hydra reads it in an override: texts in quotes, the keys of mappings without."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {written(own)}" for key, own in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(written, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def seed_list(seeds: int | Sequence[int]) -> list[int]:
@@ -191,19 +197,20 @@ class Variant(NamedTuple):
 def _overrides(key: str, value: Any) -> list[str]:
     """An option of the algorithm, or the choice of another group: a name, or a mapping with a name and options."""
     if key not in COMPARED_GROUPS:
-        return [f"algo.{key}={json.dumps(value)}"]
+        return [f"algo.{key}={written(value)}"]
     if isinstance(value, str):
         return [f"{key}={value}"]
     if not isinstance(value, Mapping) or "name" not in value:
         raise ValueError(f"algos: {key}={value} names no {key}. Write {{name: ..., option: 1}}, or a name alone.")
-    own = [f"{key}.{option}={json.dumps(chosen)}" for option, chosen in value.items() if option != "name"]
+    own = [f"{key}.{option}={written(chosen)}" for option, chosen in value.items() if option != "name"]
     return [f"{key}={value['name']}", *own]
 
 
 def _words(value: Any) -> str:
     """An option's value in a label."""
     if isinstance(value, Mapping):
-        return "-".join([str(value.get("name")), *(f"{key}_{own}" for key, own in value.items() if key != "name")])
+        own = [f"{key}_{option}" for key, option in value.items() if key != "name"]
+        return "-".join([str(value["name"]), *own] if "name" in value else own)
     return str(value)
 
 
@@ -225,8 +232,16 @@ def variants(algos: str | Sequence[str | Mapping[str, Any]]) -> list[Variant]:
                 "{recipe: dapo}."
             )
         group, key = ("algo", "name") if "name" in options else ("recipe", "recipe")
-        listed.append(Variant(group, options.pop(key), options))
+        name = options.pop(key)
+        if not isinstance(name, str):
+            raise ValueError(f"algos: {key}={name}: expected one name. Another algorithm is another entry of the list.")
+        listed.append(Variant(group, name, options))
     labels = [variant.label for variant in listed]
+    if longest := next((label for label in labels if len(label.encode()) > LONGEST_LABEL), None):
+        raise ValueError(
+            f"algos: {longest[:60]}... has {len(longest.encode())} bytes, and names the folders of runs, which can "
+            f"have {LONGEST_LABEL}. Leave out options that have their defaults, or register it under a name."
+        )
     if not labels or len(set(labels)) < len(labels):
         raise ValueError(f"algos={labels}: give at least one, and each of them once.")
     return listed

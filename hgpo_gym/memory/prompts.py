@@ -68,7 +68,7 @@ class PromptTemplate:
 
     def __post_init__(self) -> None:
         for name, known in PLACEHOLDERS.items():
-            for _, placeholder, _, _ in string.Formatter().parse(getattr(self, name)):
+            for placeholder in self._placeholders(name):
                 if placeholder is not None and placeholder not in known:
                     raise ValueError(unknown_name(f"placeholder in prompt.{name}", placeholder, sorted(known)))
         if self.answer_reading not in READINGS:
@@ -80,7 +80,13 @@ class PromptTemplate:
                 f"prompt.answer_reading={self.answer_reading} reads <think> and <action>, and this prompt has a form "
                 "of its own, prompt.action_pattern: leave one of them out. prompt=instruct has none."
             )
-        if re.compile(self.action_pattern).groups != 1:
+        try:
+            groups = re.compile(self.action_pattern).groups
+        except re.error as error:
+            raise ValueError(
+                f"prompt.action_pattern={self.action_pattern!r} is no regular expression: {error}."
+            ) from None
+        if groups != 1:
             raise ValueError(f"prompt.action_pattern={self.action_pattern!r} must have exactly one group, the action.")
 
     def check_complete(self) -> None:
@@ -91,7 +97,13 @@ class PromptTemplate:
                 raise ValueError(f"prompt.{name}={getattr(self, name)!r} leaves out {one}: put it in.")
 
     def _placeholders(self, name: str) -> set[str | None]:
-        return {field for _, field, _, _ in string.Formatter().parse(getattr(self, name))}
+        text = getattr(self, name)
+        try:
+            return {field for _, field, _, _ in string.Formatter().parse(text)}
+        except ValueError as error:
+            raise ValueError(
+                f"prompt.{name}={text!r}: {error}. A brace that is part of the text is written twice, {{{{ or }}}}."
+            ) from None
 
     @classmethod
     def named(cls, name: str) -> "PromptTemplate":

@@ -19,6 +19,8 @@ from hgpo_gym.trainers.interrupts import interrupts_raised
 if TYPE_CHECKING:
     import torch
 
+LAUNCHED = "WORLD_SIZE"
+"""The variable by which a launcher says how many processes it has started."""
 LONGEST_WAIT = timedelta(hours=12)
 """For each other: a warm start takes one process as long as it takes. If one dies, its launcher ends the others."""
 
@@ -147,7 +149,7 @@ class SeveralProcesses(Processes):
 
 def launched() -> int:
     """How many processes the launcher of this one has started, 1 without a launcher."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return int(os.environ.get(LAUNCHED, "1"))
 
 
 def join_processes(strategy: str, *, groups: int, on_cpu: bool) -> Processes:

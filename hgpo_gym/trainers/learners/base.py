@@ -80,7 +80,7 @@ class Learner(Protocol):
         """Learn from what `collect` gave in that time; Ctrl-C waits for it.
 
         Raises:
-            NonFiniteError: a number is infinite or none; the policy is as it was.
+            NonFiniteError: a number is infinite or none; the policy is no longer to be used.
         """
 
     def saving(self) -> Saving:

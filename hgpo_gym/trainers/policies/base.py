@@ -152,7 +152,7 @@ class Answer(NamedTuple):
 
 
 class CannotAnswerError(ValueError):
-    """What is asked is not for this kind of policy."""
+    """What is asked is not for this kind of policy, or its weights give no probabilities."""
 
 
 def check_has_choices(
@@ -176,7 +176,10 @@ class NoAnswerError(RuntimeError):
 
 @runtime_checkable
 class MeteredPolicy(Policy, AbstractContextManager[Any], Protocol):
-    """A policy whose answers are paid for. Leaving its context without an error releases what it kept to go on from."""
+    """A policy whose answers are paid for. It keeps them, to go on from, until `forget`."""
+
+    def forget(self) -> None:
+        """Let go of the answers: what they were asked for is done."""
 
     def usage(self) -> dict[str, Any]:
         """What the answers took, as JSON."""

@@ -64,12 +64,14 @@ class EndpointPolicy:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._runner.run(self._close())
         self._runner.close()
-        if kind is None:
-            self._kept.forget()
+
+    def forget(self) -> None:
+        """See `MeteredPolicy`."""
+        self._kept.forget()
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
         """One response a request, in order. Raises NoAnswerError as `EndpointStream.work` does."""

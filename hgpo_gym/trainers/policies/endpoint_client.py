@@ -98,7 +98,11 @@ class EndpointClient:
         choice, usage = body["choices"][0], body.get("usage") or {}
         text = choice["message"]["content"] if self.settings.chat else choice["text"]
         cut_off = choice.get("finish_reason") == "length"
-        return Answer(text or "", usage.get("prompt_tokens"), usage.get("completion_tokens"), cut_off)
+        if isinstance(text, list):  # of parts, as some endpoints give it
+            text = "".join(part["text"] for part in text if part.get("type") == "text")
+        # JSON can say half of a character, which no file takes.
+        text = (text or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return Answer(text, usage.get("prompt_tokens"), usage.get("completion_tokens"), cut_off)
 
     def _explained(self, error: openai.APIError) -> FailedError:
         if isinstance(error, openai.APITimeoutError):

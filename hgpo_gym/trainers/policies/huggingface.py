@@ -140,9 +140,19 @@ def save_model(
 
 
 def resolve_device(device: str) -> torch.device:
+    """The device of that name; `auto` is a GPU where there is one. Raises ValueError where there is no such device."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(device)
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"model.device={device}: no kind of device. Choose auto, cpu, cuda, or cuda:1.") from None
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"model.device={device}: torch {torch.__version__} sees {torch.cuda.device_count()} GPUs here. Choose auto "
+            "or cpu."
+        )
+    return found
 
 
 def _on(model: "PreTrainedModel", device: str) -> "PreTrainedModel":

@@ -6,7 +6,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from hgpo_gym.trainers.policies.base import Sampling
+from hgpo_gym.trainers.policies.base import CannotAnswerError, Sampling
+
+NOT_NUMBERS = (
+    "The policy's probabilities are not numbers: its weights have diverged or are damaged. Go on from an earlier "
+    "checkpoint, or train anew with a smaller trainer.learning_rate."
+)
 
 
 def restrict(logits: torch.Tensor, allowed: Sequence[np.ndarray | None]) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -36,7 +41,8 @@ def pad(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 def draw(logits: torch.Tensor, sampling: Sampling, uniforms: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
     """Draw a token for every row of logits [rows, vocabulary] by a uniform number in [0, 1) each.
 
-    Returns int64[rows] and their log-probabilities float32[rows], before `top_p` leaves tokens out.
+    Returns int64[rows] and their log-probabilities float32[rows], before `top_p` leaves tokens out. Raises
+    CannotAnswerError where logits are not numbers.
     """
     logprobs = torch.log_softmax(logits / (sampling.temperature or 1.0), dim=-1)
     if sampling.temperature == 0:
@@ -44,7 +50,10 @@ def draw(logits: torch.Tensor, sampling: Sampling, uniforms: np.ndarray) -> tupl
     else:
         targets = torch.from_numpy(uniforms).to(logits.device)
         tokens = _inverse_cdf(_nucleus(logprobs, sampling.top_p), targets)
-    return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
+    drawn = logprobs.gather(1, tokens.clamp_max(logits.shape[1] - 1)[:, None])[:, 0]
+    if torch.isnan(drawn).any():
+        raise CannotAnswerError(NOT_NUMBERS)
+    return tokens, drawn
 
 
 class Drawn(NamedTuple):

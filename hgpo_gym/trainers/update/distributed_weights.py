@@ -72,6 +72,9 @@ class ShardedWeights(Weights):
         assert isinstance(norm, DTensor)
         return norm.full_tensor()
 
+    def _part(self, weight: torch.Tensor) -> torch.Tensor:
+        return weight.to_local() if isinstance(weight, DTensor) else weight
+
     @contextmanager
     def gathered(self) -> Iterator[None]:
         if self._whole:  # already, for somebody further out

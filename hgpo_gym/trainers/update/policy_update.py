@@ -26,7 +26,7 @@ from hgpo_gym.trainers.update.weights import Weights
 
 
 class NonFiniteError(RuntimeError):
-    """A loss or gradient is infinite or not a number; the optimiser was not stepped."""
+    """A loss, a gradient or a weight is infinite or not a number. No optimiser was stepped with such a gradient."""
 
 
 class PolicyUpdate:
@@ -94,7 +94,7 @@ class PolicyUpdate:
             seed: (stream, seed, iteration); the objective's pre-pass draws from a stream of its own.
 
         Raises:
-            NonFiniteError: names the mini-batch.
+            NonFiniteError: names the mini-batch, or says that the steps have left no weights to go on with.
         """
         metrics = UpdateMetrics()
         every = make_rows(tokens, batch, advantages)
@@ -115,6 +115,8 @@ class PolicyUpdate:
             for start in range(0, len(rows), size):
                 where = f"epoch {epoch + 1}, mini-batch {start // size + 1}"
                 self._step([rows[index] for index in order[start : start + size]], metrics, where)
+        if metrics.gradient_norms:
+            self._check_weights()
         self.optimizer.zero_grad(set_to_none=True)  # or gradients would keep their place through the next rollout
         self.policy.updated()
         return {**merge(self.processes.gather([metrics])).result(), **prepared}
@@ -187,6 +189,11 @@ class PolicyUpdate:
         self.optimizer.step()
         self.schedule.step()
         metrics.add_step(norm.item(), float(rate))
+
+    def _check_weights(self) -> None:
+        """Raise NonFiniteError where a step with a finite gradient has left weights that are none."""
+        if self.processes.sum(self.weights.not_finite()) > 0:
+            raise NonFiniteError("After the last step weights are infinite or not numbers.")
 
     def _backward(
         self, rows: list[Row], mini_batch: list[Row], totals: Totals, metrics: UpdateMetrics, *, unchanged: bool

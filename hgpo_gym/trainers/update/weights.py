@@ -48,3 +48,12 @@ class Weights:
     def clip_gradients(self, max_norm: float) -> torch.Tensor:
         """Scale the gradients down to `max_norm` in all. Returns their norm before, float32[]."""
         return torch.nn.utils.clip_grad_norm_(self.scorer.model.parameters(), max_norm)
+
+    def not_finite(self) -> torch.Tensor:
+        """Of how many trained tensors this process' part has something infinite or not a number, float32[]."""
+        parts = [self._part(weight.detach()) for weight in self.scorer.model.parameters() if weight.requires_grad]
+        return torch.stack([~torch.isfinite(part).all() for part in parts]).float().sum()
+
+    def _part(self, weight: torch.Tensor) -> torch.Tensor:
+        """Of a weight, what this process has."""
+        return weight
