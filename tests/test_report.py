@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import yaml
 from rich.console import Console
 
 from benchmarks import pass_at_k
@@ -554,12 +555,26 @@ def test_a_report_leaves_no_file_of_an_earlier_one_and_takes_no_other(runs, tmp_
     assert {str(path) for path in left - own} == {"tables/mine.csv", "mine.txt"}
 
 
-def test_unfinished_runs_are_named_and_nothing_finished_is_an_error(runs, tmp_path):
+def test_learners_of_ones_own_are_told_by_name(runs, tmp_path):
+    for seed in (0, 1):
+        shutil.copytree(runs / f"hgpo-seed{seed}", tmp_path / "runs" / f"hgpo-seed{seed}")
+        shutil.copytree(runs / f"gigpo-seed{seed}", own := tmp_path / "runs" / f"mine-seed{seed}")
+        config = yaml.safe_load((own / "config.yaml").read_text())
+        config |= {"learner": {"name": "evolution"}, "algo": {"name": "mine"}}
+        (own / "config.yaml").write_text(yaml.safe_dump(config))
+    write_report([tmp_path / "runs"], tmp_path / "out")
+    text = " ".join((tmp_path / "out" / "report.md").read_text().split())
+    assert "mine: by the learner evolution, whose update is its own; not with the others' credit and update." in text
+    assert "with a network of its own" not in text
+
+
+def test_unfinished_runs_are_named_and_nothing_finished_is_an_error(runs, tmp_path, capsys):
     train(tmp_path / "done")
     train(tmp_path / "broken", "seed=1")
     (tmp_path / "broken" / "summary.json").unlink()
     write_report([tmp_path], tmp_path / "out")
-    assert f"Not finished, and left out: {tmp_path / 'broken'}." in (tmp_path / "out" / "report.md").read_text()
+    assert f"Runs that are not finished: {tmp_path / 'broken'}." in (tmp_path / "out" / "report.md").read_text()
+    assert "Runs that are not finished: " in run_command(capsys, "report", tmp_path, "--out", tmp_path / "shown")[1]
     with pytest.raises(FileNotFoundError, match=r"No finished run in .*broken: expected summary\.json"):
         write_report([tmp_path / "broken"], tmp_path / "out")
     with pytest.raises(ValueError, match=r"threshold=80: a share .* \(0.8 is 80 %\)"):
@@ -582,7 +597,7 @@ def test_a_run_that_is_being_extended_is_not_finished_until_its_new_end(tmp_path
     assert {(run.path.name, len(run.metrics)) for run in finished} == {(run.name, 5) for run in every if run != broken}
     assert unfinished == [broken]
     write_report([runs], tmp_path / "out")
-    assert f"Not finished, and left out: {broken}." in (tmp_path / "out" / "report.md").read_text()
+    assert f"Runs that are not finished: {broken}." in (tmp_path / "out" / "report.md").read_text()
     assert "3 of 5 iterations, not finished" in " ".join(run_command(capsys, "health", broken)[1].split())
     with pytest.raises(FileNotFoundError, match=r"expected summary\.json, with the iterations of config\.yaml"):
         load_runs([broken])

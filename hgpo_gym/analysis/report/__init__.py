@@ -1,12 +1,13 @@
 """Reports on finished runs: `write_report`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 from rich.console import Console
 
-from hgpo_gym.analysis.report.chapters import comparison_chapter, notes_chapter, overview_chapter
+from hgpo_gym.analysis.report.chapters import comparison_chapter, left_out, notes_chapter, overview_chapter
 from hgpo_gym.analysis.report.figures import styles
 from hgpo_gym.analysis.report.load import comparisons, load_runs
 from hgpo_gym.analysis.report.write import (
@@ -50,8 +51,9 @@ def write_report(
             comparison_chapter(one, style, title=one.title if slug else "", slug=slug, threshold=threshold)
             for one, slug in zip(found, slugs, strict=True)
         ),
-        notes_chapter(unfinished),
+        notes_chapter(),
     ]
+    chapters[0] = replace(chapters[0], sections=[*left_out(unfinished), *chapters[0].sections])
     title = found[0].title if len(found) == 1 else f"{len(found)} comparisons"
     made_by = f"Made by hgpo-gym report (hgpo_gym {version('hgpo_gym')}) from {len(runs)} finished runs."
     with writing(out):

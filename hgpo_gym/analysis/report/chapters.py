@@ -8,6 +8,8 @@ from hgpo_gym.analysis.report.blocks import Chapter, Paragraph, Section
 from hgpo_gym.analysis.report.figures import Styles
 from hgpo_gym.analysis.report.load import Comparison
 
+LISTED = 10
+"""Unfinished runs that are named."""
 NOTES = (
     "Success is an evaluation: every task of the split, once under each decoding seed. A training seed is one run; it "
     "decides the order of tasks, the sampling of actions and the order of mini-batches. The initial weights are the "
@@ -65,7 +67,15 @@ def overview_chapter(comparisons: Sequence[Comparison]) -> Chapter:
     return Chapter("All comparisons", "", [section for section in sections if section.blocks])
 
 
-def notes_chapter(unfinished: Sequence[Path]) -> Chapter:
-    """How to read the report, and what is not in it."""
-    left_out = [Paragraph(f"Not finished, and left out: {', '.join(map(str, unfinished))}.")] if unfinished else []
-    return Chapter("How to read this", "", [Section("", [*left_out, *map(Paragraph, NOTES)])])
+def left_out(unfinished: Sequence[Path]) -> list[Section]:
+    """Which runs are not in the report; nothing where all are."""
+    if not unfinished:
+        return []
+    more = f" and {len(unfinished) - LISTED} more" if len(unfinished) > LISTED else ""
+    listed = ", ".join(map(str, unfinished[:LISTED]))
+    return [Section("Left out", [Paragraph(f"Runs that are not finished: {listed}{more}.")], headline=True)]
+
+
+def notes_chapter() -> Chapter:
+    """How to read the report."""
+    return Chapter("How to read this", "", [Section("", [*map(Paragraph, NOTES)])])
