@@ -1,6 +1,7 @@
 """`hgpo-gym train`, `compare` and `league`."""
 
 import argparse
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,13 +17,16 @@ from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.interrupts import interrupts_raised
 from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.without_effect import keys_of, told, without_effect
 
 
-def train(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
+def train(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     """`hgpo-gym train`"""
     with mistakes_explained():
         settings = RunSettings.parse(config)
         quiet_libraries(settings.model.threads)
+        for line in told(without_effect(keys_of(parsed.overrides), settings)):
+            Progress(Console(quiet=os.environ.get("RANK", "0") != "0")).line(line)
     try:
         reports = train_run(settings)
     except Exception as error:

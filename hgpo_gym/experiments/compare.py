@@ -21,6 +21,7 @@ from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import read_metrics
 from hgpo_gym.trainers.section import Section, parse_section
 from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.without_effect import keys_of, told, without_effect
 
 LAUNCHERS: Mapping[str, type[Section]] = {"processes": Section, "submitit": SlurmSettings, "ray": RaySettings}
 """The settings of each `launcher`; that of processes has none."""
@@ -75,7 +76,8 @@ def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], trai
             "distributed=none, or jobs=0, which prints the commands that train each run in several."
         )
     waiting = [run for run in runs if not run.done]
-    _check_options(waiting, progress)
+    for line in _checked(waiting, progress):
+        progress.line(line)
     for line in changes_told(run.settings for run in runs):
         progress.line(line)
     if waiting and jobs == 0:
@@ -100,11 +102,19 @@ def _check_can_be_written(folder: Path) -> None:
         raise OSError(f"Cannot write into {folder}: {there} {reason}. Choose another folder by out=...")
 
 
-def _check_options(runs: Collection[PlannedRun], progress: Progress) -> None:
-    """Raise ValueError for what the first run of an algorithm would refuse before it begins, while no other has."""
+def _checked(runs: Collection[PlannedRun], progress: Progress) -> list[str]:
+    """What is to be said of settings that are of all runs and that none of them reads.
+
+    Raises:
+        ValueError: what the first run of an algorithm would refuse before it begins, while no other has.
+    """
     by_algorithm = {json.dumps({**run.settings.resolved, "seed": 0, "run_dir": ""}): run for run in runs}
+    unread: dict[str, str] | None = None
     for run in by_algorithm.values():
         make_learner(run.settings, progress).check()
+        found = without_effect(keys_of(run.overrides), run.settings)
+        unread = found if unread is None else {key: why for key, why in unread.items() if key in found}
+    return told(unread or {})
 
 
 def _share_initial_weights(runs: Collection[PlannedRun], progress: Progress) -> None:

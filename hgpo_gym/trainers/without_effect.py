@@ -1,0 +1,111 @@
+"""Settings that somebody sets and nothing in the run reads: told, for what they were to change stays as it is."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from hgpo_gym.advantages import ESTIMATORS
+from hgpo_gym.trainers.learners.trial import WITHOUT_TEXT, try_estimator
+from hgpo_gym.trainers.rollouts.recording import REWARD_VECTOR, needed_columns
+from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.update.objectives import preferred_aggregation
+
+
+class _Rule(NamedTuple):
+    """Keys, or sections, that are not read under a condition, and what the condition is."""
+
+    keys: tuple[str, ...]
+    unread: Callable[[RunSettings], bool]
+    why: Callable[[RunSettings], str]
+
+
+def _kind(run: RunSettings) -> str:
+    return run.resolved["model"]["kind"]
+
+
+def _sums(run: RunSettings) -> bool:
+    """Whether the loss has a constant."""
+    return (run.trainer.loss_aggregation or preferred_aggregation(run.objective.name)) == "sequence_sum"
+
+
+def _imitates(run: RunSettings) -> bool:
+    return run.warmstart.source != "none"
+
+
+def _by_another_learner(run: RunSettings) -> bool:
+    return run.learner.name == "sb3"
+
+
+RULES = (
+    _Rule(
+        ("trainer.learning_rate", "trainer.mini_batch_size", "trainer.update_epochs", "objective", "critic"),
+        _by_another_learner,
+        lambda run: f"algo={run.algo.name} has its own, algo.*",
+    ),
+    _Rule(
+        ("critic",),
+        lambda run: run.algo.name in ESTIMATORS and not try_estimator(run).targets,
+        lambda run: f"algo={run.algo.name} has no critic",
+    ),
+    _Rule(
+        ("rollout.rewards",),
+        lambda run: REWARD_VECTOR not in needed_columns(run),
+        lambda run: f"algo={run.algo.name} takes one reward, the environment's",
+    ),
+    _Rule(
+        ("warmstart.epochs", "warmstart.learning_rate", "warmstart.batch_size", "warmstart.loss"),
+        lambda run: not _imitates(run),
+        lambda _: "warmstart.source=none imitates nothing",
+    ),
+    _Rule(
+        ("warmstart.episodes",),  # which a language model made from scratch takes its words from
+        lambda run: not _imitates(run) and (_kind(run) != "language_model" or bool(run.resolved["model"].get("path"))),
+        lambda _: "warmstart.source=none imitates nothing",
+    ),
+    _Rule(
+        ("warmstart.random_actions",),
+        lambda run: run.warmstart.source != "expert",
+        lambda run: f"warmstart.source={run.warmstart.source} is no expert",
+    ),
+    _Rule(
+        ("tiny.hidden_size", "tiny.layers", "tiny.heads", "tiny.vocabulary_size"),
+        lambda run: _kind(run) != "language_model" or bool(run.resolved["model"].get("path")),
+        lambda _: "no model is made from scratch by model=tiny",
+    ),
+    _Rule(
+        ("rollout.max_new_tokens",),
+        lambda run: _kind(run) in WITHOUT_TEXT and not _sums(run),
+        lambda run: f"model={_kind(run)} writes no text",
+    ),
+    _Rule(("trainer.loss_constant",), lambda run: not _sums(run), lambda _: "it is of loss_aggregation=sequence_sum"),
+    _Rule(
+        ("trainer.importance_cap",),
+        lambda run: "cap" not in run.trainer.correction.options,
+        lambda run: f"trainer.importance_correction={run.trainer.importance_correction} has none",
+    ),
+)
+
+
+def without_effect(named: Iterable[str], run: RunSettings) -> dict[str, str]:
+    """Of the settings that were named, those that the run does not read, and why.
+
+    Args:
+        named: keys, as on a command line.
+        run: one that its learner has checked.
+    """
+    found = {}
+    for key in named:
+        for rule in RULES:
+            if any(key == known or key.startswith(f"{known}.") for known in rule.keys) and rule.unread(run):
+                found[key] = rule.why(run)
+                break
+    return found
+
+
+def told(unread: Mapping[str, str]) -> list[str]:
+    """A line each."""
+    return [f"{key} has no effect: {why}." for key, why in unread.items()]
+
+
+def keys_of(overrides: Iterable[str]) -> list[str]:
+    """The keys that stand on a command line."""
+    return [override.partition("=")[0].lstrip("+~") for override in overrides]
