@@ -345,6 +345,12 @@ def test_models_are_saved_and_loaded(tiny, tmp_path):
         load_model(str(tmp_path / "nothing"))
 
 
+def test_a_model_of_a_hub_that_is_out_of_reach_is_named_with_what_needs_no_network(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(OSError, match=r"(?s)model\.path=nobody/nothing cannot be loaded: .*model\.path=FOLDER\."):
+        load_model("nobody/nothing")
+
+
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
 def test_the_engine_vllm_names_the_extra_that_it_needs(tiny):
     with pytest.raises(ModuleNotFoundError, match=r"engine=vllm needs vLLM: pip install 'hgpo_gym\[vllm\]'"):

@@ -41,6 +41,7 @@ def load_model(
     Raises:
         ValueError: what it says is not what its output embeddings say, see `head_logits`.
         FileNotFoundError: the path looks local and holds no model.
+        OSError: transformers cannot load it, from a hub that is out of reach, for example.
         ModuleNotFoundError: a quantization without bitsandbytes.
     """
     if dtype not in DTYPES:
@@ -60,7 +61,11 @@ def load_model(
             "quantization_config": _quantization_config(quantization, DTYPES[dtype]),
             "device_map": {"": resolve_device(device)},
         }
-    model: PreTrainedModel = transformers.AutoModelForCausalLM.from_pretrained(source, **options)
+    try:
+        model: PreTrainedModel = transformers.AutoModelForCausalLM.from_pretrained(source, **options)
+    except OSError as error:
+        remedy = "" if looks_local else " A folder that holds the model needs no network: model.path=FOLDER."
+        raise OSError(f"model.path={path} cannot be loaded: {str(error).strip()}{remedy}") from error
     if quantization is None:
         model = _on(model, device)
     _switch_off_noise(model)
