@@ -44,7 +44,7 @@ def arrays_of_records(
     if function.with_action and action is None:
         raise ValueError(f"key={key!r} compares actions: pass action=, one a step.")
     _check_texts("observation", observation)
-    _check_texts("action", action or ())
+    _check_texts("action", () if action is None else action)
     trajectories, steps = _number(trajectory), _whole_numbers("step", step)
     order = np.lexsort((steps, trajectories))
     actions = None if action is None else _hash_all(action)
