@@ -76,7 +76,7 @@ def test_a_pre_pass_gives_columns_by_themselves_or_says_what_is_wrong(monkeypatc
         (lambda t: Surrogate(-t.logprobs[:, None], t.logprobs > 0), r"of 3 tokens its loss has the shape \[3, 1\]"),
         (lambda t: Surrogate(-t.logprobs, torch.zeros(1)), r"of 3 tokens its acted has the shape \[1\]"),
         (lambda t: Surrogate(-t.logprobs, torch.zeros(3)), r"its acted has torch\.float32"),
-        (lambda t: Surrogate(-t.logprobs, None), "its acted has NoneType"),
+        (lambda t: Surrogate(-t.logprobs, None), "its acted has NoneType"),  # type: ignore[arg-type]
         (lambda t: -t.advantages * t.logprobs, "it gives Tensor"),
     ],
 )
