@@ -118,7 +118,7 @@ def test_parts_that_cannot_be_are_refused():
         ({"action": ["go", 3] * 5}, "action of entry 1 is 3: give a text"),
         ({"step": [0.5] * 10}, r"step has to be whole numbers; it begins with \[0.5"),
         ({"step": ["0"] * 10}, r"step has to be whole numbers; it begins with \['0'"),
-        ({"reward": [0.0, float("nan")] * 5}, "reward of row 1 is nan, not a finite number"),
+        ({"reward": [0.0, float("nan")] * 5}, "reward of entry 1 is nan, not a finite number"),
     ],
 )
 def test_columns_that_cannot_be_are_refused(changes, message):

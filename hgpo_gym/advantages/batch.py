@@ -56,10 +56,6 @@ class StepBatch:
         for name, values in self._columns():
             if len(values) != len(self):
                 raise ValueError(f"StepBatch: {name} has {len(values)} rows, group has {len(self)}.")
-        for name, numbers in (("reward", self.reward), ("penalty", self.penalty)):
-            if not np.isfinite(numbers).all():
-                row = int(np.flatnonzero(~np.isfinite(numbers))[0])
-                raise ValueError(f"StepBatch: {name} of row {row} is {numbers[row]}, not a finite number.")
         if self.context_keys.ndim != 2:
             raise ValueError(f"StepBatch: context_keys has shape {self.context_keys.shape}, expected [N, K + 1].")
         if self.final_keys is not None and self.final_keys.shape != self.context_keys.shape:

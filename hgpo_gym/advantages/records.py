@@ -62,9 +62,9 @@ def arrays_of_records(
         "group": _number(group),
         "trajectory": trajectories,
         "step": steps,
-        "reward": np.asarray(reward, dtype=np.float64),
+        "reward": _finite("reward", reward),
         "context_keys": keys,
-        "penalty": np.zeros(len(group)) if penalty is None else np.asarray(penalty, dtype=np.float64),
+        "penalty": np.zeros(len(group)) if penalty is None else _finite("penalty", penalty),
         "action": None if actions is None else actions.view(np.int64),
         "success": None if success is None else np.asarray(success, dtype=np.bool_),
         "final_keys": finals,
@@ -109,6 +109,14 @@ def _whole_numbers(name: str, values: Sequence[int]) -> np.ndarray:
     if len(given) and (given.dtype.kind not in "iuf" or (given != np.floor(given)).any()):
         raise ValueError(f"from_records: {name} has to be whole numbers; it begins with {given[:3].tolist()}.")
     return given.astype(np.int64)
+
+
+def _finite(name: str, values: Sequence[float]) -> np.ndarray:
+    """float64[N]. Raises ValueError where one is infinite or not a number."""
+    numbers = np.asarray(values, dtype=np.float64)
+    if wrong := np.flatnonzero(~np.isfinite(numbers)).tolist():
+        raise ValueError(f"from_records: {name} of entry {wrong[0]} is {numbers[wrong[0]]}, not a finite number.")
+    return numbers
 
 
 def _number(names: Sequence[Hashable]) -> np.ndarray:
