@@ -1,6 +1,7 @@
 """Text of others (games, models, run directories) where a terminal, a spreadsheet or a page would obey it."""
 
 import re
+from collections.abc import Sequence
 
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters but for tab and line feed, separators and marks that turn the direction of writing, and halves of
@@ -26,3 +27,9 @@ def for_markdown(text: str) -> str:
 def counted(number: int, thing: str) -> str:
     """How many there are of a regular noun: `1 episode`, `2,000 episodes`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def first_of(things: Sequence[object], most: int = 3) -> str:
+    """The first ones, and how many more there are: `a, b, c and 2 more`."""
+    more = f" and {len(things) - most:,} more" if len(things) > most else ""
+    return ", ".join(map(str, things[:most])) + more

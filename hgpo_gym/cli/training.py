@@ -25,8 +25,9 @@ def train(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     with mistakes_explained():
         settings = RunSettings.parse(config)
         quiet_libraries(settings.model.threads)
+        progress = Progress(Console(quiet=os.environ.get("RANK", "0") != "0"))
         for line in told(without_effect(keys_of(parsed.overrides), settings)):
-            Progress(Console(quiet=os.environ.get("RANK", "0") != "0")).line(line)
+            progress.line(line)
     try:
         reports = train_run(settings)
     except Exception as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hgpo_gym.config.compose import load_configs
+from hgpo_gym.plain_text import first_of
 from hgpo_gym.trainers.run_directory import (
     COMPARED_GROUPS,
     MAY_DIFFER,
@@ -165,13 +166,9 @@ def check_comparable(configs: Mapping[str, Mapping[str, Any]]) -> None:
         for name, settings in flat.items():
             runs[repr(settings[key]) if key in settings else "not set"].append(name)
         if len(runs) > 1:
-            lines.append(f"  {key}: " + "; ".join(f"{value} in {_some(names)}" for value, names in runs.items()))
+            lines.append(f"  {key}: " + "; ".join(f"{value} in {first_of(names)}" for value, names in runs.items()))
     if lines:
         raise NotComparableError("These runs differ in more than the algorithm and the seed:\n" + "\n".join(lines))
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 class Variant(NamedTuple):

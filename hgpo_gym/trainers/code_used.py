@@ -8,13 +8,12 @@ import gymnasium
 
 from hgpo_gym.advantages import with_bases
 from hgpo_gym.envs.making import creator
+from hgpo_gym.plain_text import first_of
 from hgpo_gym.source_code import is_ours, place_of, source_of
 from hgpo_gym.trainers.model_kinds import MODELS
 from hgpo_gym.trainers.registries import REGISTRIES
 from hgpo_gym.trainers.run_directory import read_launches
 from hgpo_gym.trainers.settings import RunSettings
-
-_SHOWN = 3
 
 
 def code_used(settings: RunSettings) -> dict[str, str]:
@@ -46,14 +45,17 @@ def places(told: str) -> str:
     return ", ".join(one.rpartition(" ")[0] for one in told.split(", "))
 
 
-def changed_code(settings: RunSettings) -> list[str]:
-    """What has changed since the run in `settings.run_dir` was last started, in words: `my_methods.py (algo)`. Of a run
-    that has not begun, or that did not keep it, nothing."""
-    launches = read_launches(settings.run_dir)
+def changed_code(run_dir: Path, now: Mapping[str, str]) -> list[str]:
+    """What has changed since the run there was last started, in words: `my_methods.py (algo)`. Of a run that has not
+    begun, or that did not keep it, nothing.
+
+    Args:
+        now: what `code_used` says.
+    """
+    launches = read_launches(run_dir)
     before = launches[-1].get("code") if launches else None
     if not isinstance(before, Mapping):
         return []
-    now = code_used(settings)
     return [f"{places(now[group])} ({group})" for group in now if group in before and before[group] != now[group]]
 
 
@@ -61,15 +63,10 @@ def changes_told(runs: Iterable[RunSettings]) -> list[str]:
     """A line for each file or package that is not what runs of a comparison were trained by."""
     changed: dict[str, list[Path]] = {}
     for settings in runs:
-        for what in changed_code(settings):
+        for what in changed_code(settings.run_dir, code_used(settings)):
             changed.setdefault(what, []).append(settings.run_dir)
     return [
-        f"Warning: {what} has changed since {_some(folders)} {'were' if len(folders) > 1 else 'was'} trained or begun. "
-        "What they have is kept; to train them anew, remove their folders."
+        f"Warning: {what} has changed since {first_of(folders)} {'were' if len(folders) > 1 else 'was'} trained or "
+        "begun. What they have is kept; to train them anew, remove their folders."
         for what, folders in changed.items()
     ]
-
-
-def _some(folders: list[Path]) -> str:
-    more = f" and {len(folders) - _SHOWN} more" if len(folders) > _SHOWN else ""
-    return ", ".join(map(str, folders[:_SHOWN])) + more

@@ -176,8 +176,9 @@ class Run:
                 self.learner.start()
             else:
                 self.learner.load(newest)
-            changed = changed_code(self.settings) if newest else []
-            self.directory.begin(self.settings.resolved, self.learner.packages, code_used(self.settings))
+            code = code_used(self.settings)
+            changed = changed_code(self.directory.path, code) if newest else []
+            self.directory.begin(self.settings.resolved, self.learner.packages, code)
             self.directory.restore_metrics(state["metrics"])
             saved_rollouts.forget_after(self.directory.rollout_path, self.iteration)
             kept_failures.forget_after(self.directory.failures_path, self.iteration)

@@ -31,14 +31,14 @@ def _imitates(run: RunSettings) -> bool:
     return run.warmstart.source != "none"
 
 
-def _by_another_learner(run: RunSettings) -> bool:
+def _by_sb3(run: RunSettings) -> bool:
     return run.learner.name == "sb3"
 
 
 RULES = (
     _Rule(
         ("trainer.learning_rate", "trainer.mini_batch_size", "trainer.update_epochs", "objective", "critic"),
-        _by_another_learner,
+        _by_sb3,
         lambda run: f"algo={run.algo.name} has its own, algo.*",
     ),
     _Rule(

@@ -7,6 +7,7 @@ from hgpo_gym.analysis.report import health, outcome, standings, training
 from hgpo_gym.analysis.report.blocks import Chapter, Paragraph, Section
 from hgpo_gym.analysis.report.figures import Styles
 from hgpo_gym.analysis.report.load import Comparison
+from hgpo_gym.plain_text import first_of
 
 LISTED = 10
 """Unfinished runs that are named."""
@@ -71,9 +72,8 @@ def left_out(unfinished: Sequence[Path]) -> list[Section]:
     """Which runs are not in the report; nothing where all are."""
     if not unfinished:
         return []
-    more = f" and {len(unfinished) - LISTED} more" if len(unfinished) > LISTED else ""
-    listed = ", ".join(map(str, unfinished[:LISTED]))
-    return [Section("Left out", [Paragraph(f"Runs that are not finished: {listed}{more}.")], headline=True)]
+    told = f"Runs that are not finished: {first_of(unfinished, LISTED)}."
+    return [Section("Left out", [Paragraph(told)], headline=True)]
 
 
 def notes_chapter() -> Chapter:
