@@ -5,11 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hgpo_gym.advantages import StepBatch
 from hgpo_gym.advantages.columns import needs
+from hgpo_gym.config.compose import load_run
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.registry import Choice
-from hgpo_gym.trainers.policies import RandomPolicy, Sampling
+from hgpo_gym.trainers.learners.collector import assign_credit
+from hgpo_gym.trainers.policies import RandomPolicy, Sampling, TokenRecord
 from hgpo_gym.trainers.rollouts import saved
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.shaping import SHAPERS, register_shaping, shape
@@ -54,19 +57,35 @@ def test_overlong_answers_have_the_golden_penalty(case):
     np.testing.assert_allclose(overlong_penalty(np.array(case["lengths"]), **options), case["penalty"], atol=1e-8)
 
 
-def test_overlong_adds_to_the_penalty_of_its_own_step(rollout):
+def test_overlong_comes_off_the_reward_of_its_own_step(rollout):
     batch = shape(Choice("overlong", {"longest": 12, "buffer": 4, "factor": 2.0}), rollout)
     lengths = [len(record.token_ids) for record in rollout.tokens]
     expected = [0.5 * max(0, length - 8) for length in lengths]
-    np.testing.assert_allclose(batch.penalty - rollout.batch.penalty, expected)
+    np.testing.assert_allclose(rollout.batch.reward - batch.reward, expected)
     assert max(expected) == 2.0
-    np.testing.assert_array_equal(batch.reward, rollout.batch.reward)
+    np.testing.assert_array_equal(batch.penalty, rollout.batch.penalty)
     with pytest.raises(ValueError, match=r"shaping.buffer=13: choose 1 to 12 tokens"):
         shape(Choice("overlong", {"longest": 12, "buffer": 13}), rollout)
     with pytest.raises(ValueError, match="overlong needs the option longest, which has no default"):
         shape(Choice("overlong", {"buffer": 4}), rollout)
     with pytest.raises(ValueError, match="this policy says nothing of them"):
         shape(Choice("overlong", {"longest": 12, "buffer": 4}), play(RandomPolicy()))
+
+
+def test_recipe_dapo_normalises_rewards_that_have_the_penalty_in_them(rollout):
+    """Eq. 9 and 13 of arXiv 2503.14476: four answers to one question, with correctness of 1, 1, 0, 0 and lengths that
+    cost 0, 0.5, 0 and 1, so that the rewards are 1, 0.5, 0 and -1."""
+    group, member = np.zeros(4, dtype=np.int64), np.arange(4)
+    batch = StepBatch(group, member, group, np.array([1.0, 1.0, 0.0, 0.0]), np.ones((4, 1), np.int64), np.zeros(4))
+    ids = np.zeros(20480, dtype=np.int64)
+    tokens = tuple(
+        TokenRecord(ids[:1], ids[:length], np.zeros(length, np.float32)) for length in (10, 18432, 16384, 20480)
+    )
+    answered = replace(rollout, batch=batch, tokens=tokens, steps=rollout.steps[:4], episodes=rollout.episodes[:4])
+    shaped, credit = assign_credit(load_run(["recipe=dapo", "rollout.max_new_tokens=20480"]), answered)
+    rewards = np.array([1.0, 0.5, 0.0, -1.0])
+    np.testing.assert_allclose(shaped.reward, rewards)
+    np.testing.assert_allclose(credit.values, (rewards - 0.125) / (rewards.std(ddof=1) + 1e-6))
 
 
 def test_costs_come_off_the_reward_where_the_whole_action_matches():

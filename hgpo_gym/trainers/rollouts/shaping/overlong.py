@@ -9,16 +9,17 @@ from hgpo_gym.trainers.rollouts.rollout import Rollout
 
 
 def overlong(rollout: Rollout, *, longest: int, buffer: int, factor: float = 1.0) -> StepBatch:
-    """Soft overlong punishment (DAPO, arXiv 2503.14476; code: verl): an answer of n tokens adds
+    """Soft overlong punishment (DAPO, arXiv 2503.14476, eq. 13; code: verl): an answer of n tokens takes
 
         max((n - (longest - buffer)) / buffer * factor, 0)
 
-    to the penalty of its own step. HAPO's authors advise against it beside their objective.
+    off its step's reward, before an estimator compares episodes. HAPO's authors advise against it beside their
+    objective.
 
     Args:
         longest: tokens of the longest answer.
         buffer: tokens before it, in which the penalty grows to `factor`.
-        factor: the penalty of an answer that is cut off.
+        factor: the penalty of an answer that is cut off, in the environment's unit of reward.
 
     Raises:
         ValueError: buffer not in 1 to longest, factor below 0, or a policy that says nothing of its tokens.
@@ -30,8 +31,8 @@ def overlong(rollout: Rollout, *, longest: int, buffer: int, factor: float = 1.0
     lengths = [None if record is None else len(record.token_ids) for record in rollout.tokens]
     if None in lengths:
         raise ValueError("shaping=overlong counts the tokens of answers, and this policy says nothing of them.")
-    added = overlong_penalty(np.array(lengths, dtype=np.int64), longest, buffer, factor)
-    return replace(rollout.batch, penalty=rollout.batch.penalty + added)
+    penalty = overlong_penalty(np.array(lengths, dtype=np.int64), longest, buffer, factor)
+    return replace(rollout.batch, reward=rollout.batch.reward - penalty)
 
 
 def overlong_penalty(lengths: np.ndarray, longest: int, buffer: int, factor: float) -> np.ndarray:
