@@ -49,7 +49,8 @@ class Loss:
                 f"{settings.importance_correction} would do it twice; set it to none."
             )
         self._correction = CORRECTIONS.bind(settings.correction)
-        self._correction(*torch.zeros(2, 1), torch.zeros(1, dtype=torch.int64))  # so that it refuses wrong values now
+        # So that it refuses wrong values now.
+        self._correction(*torch.zeros(2, 1, device="cpu"), torch.zeros(1, dtype=torch.int64, device="cpu"))
         prepares = self.objective.prepare is not None
         self.recomputes = settings.recompute_logprobs or self.corrected or self.objective.needs_old or prepares
 

@@ -32,7 +32,8 @@ class ActionScorer(nn.Module):
         texts, present, actions = self.features.split(observations)
         rows = present.nonzero()[:, 0]
         hidden = self.text(texts)[rows] + self.action(actions[present])
-        return torch.full(present.shape, ABSENT).masked_scatter(present, self.score(hidden)[:, 0])
+        scores = self.score(hidden)[:, 0]
+        return scores.new_full(present.shape, ABSENT).masked_scatter(present, scores)
 
 
 class _ActorAndCritic(nn.Module):
