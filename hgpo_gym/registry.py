@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from hgpo_gym.plugins import BrokenPluginWarning, describe_source
+from hgpo_gym.source_code import is_defined_again
 from hgpo_gym.suggest import unknown_name
 
 
@@ -42,11 +43,13 @@ class Registry(Mapping[str, Callable[..., Any]]):
     ):
         self.kind, self.arguments, self.group = kind, arguments, entry_points
         self._entries: dict[str, Callable[..., Any] | str | EntryPoint] = dict(builtin)
+        self._builtin = frozenset(builtin)
 
     def register(self, name: str, entry: Callable[..., Any]) -> None:
-        """Add a choice. Raises ValueError if the name is taken by something else."""
+        """Add a choice. One that is defined again (a notebook's cell, a module that is loaded again) replaces the one
+        before. Raises ValueError if the name is taken by something else."""
         there = self._all.get(name)
-        if there is not None:
+        if there is not None and (name in self._builtin or not is_defined_again(there, entry)):
             raise ValueError(f"The {self.kind} name {name!r} is taken by {_origin(there)}: choose another.")
         self._all[name] = entry
 

@@ -6,11 +6,14 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 OURS = __name__.partition(".")[0]
+Definition = Callable[..., Any] | str | EntryPoint
+"""A function or class, or its place: `module:name`."""
 
 
 def is_ours(thing: Callable[..., Any]) -> bool:
@@ -39,6 +42,24 @@ def source_of(thing: Callable[..., Any]) -> str:
     if not getattr(module, "__package__", None):
         return files_digest([file])
     return files_digest(_python_files(file.parent if is_ours(thing) else _package_folder(file)))
+
+
+def is_defined_again(before: Definition, now: Definition) -> bool:
+    """Whether both stand at the same place, a module and a name in it: what is defined there now replaces what was. Of
+    a partial its function counts, of another object its class."""
+    return _definition_place(before) == _definition_place(now)
+
+
+def _definition_place(entry: Definition) -> tuple[str, str]:
+    while isinstance(entry, functools.partial):
+        entry = entry.func
+    if isinstance(entry, EntryPoint):
+        entry = entry.value
+    if isinstance(entry, str):
+        module, _, name = entry.partition(":")
+        return module, name
+    definition = entry if hasattr(entry, "__qualname__") else type(entry)
+    return definition.__module__, definition.__qualname__
 
 
 def files_digest(files: Iterable[Path]) -> str:

@@ -217,6 +217,27 @@ def test_unknown_ids_tasks_and_taken_names_are_refused():
         register(MAZE, SignpostMazeEnv, max_episode_steps=1, description="")
 
 
+def test_an_environment_that_is_defined_again_replaces_the_one_before():
+    id = "hgpo_gym_tests/Cell-v0"
+
+    def cell(word, steps):
+        class Cell(Echo):
+            task_ids = (word,)
+
+        register(id, Cell, max_episode_steps=steps, description="for tests")
+
+    try:
+        for word, steps in (("cat", 3), ("dog", 5)):
+            cell(word, steps)
+            env = make(id)
+            assert (env.reset()[0], env.spec.max_episode_steps) == (f"Say {word}.", steps)
+            assert ENVIRONMENTS[id].name == "cell"
+        with pytest.raises(ValueError, match=f"The environment id '{id}' is taken"):
+            register(id, Halved, max_episode_steps=3, description="for tests")
+    finally:
+        del ENVIRONMENTS[id], gymnasium.registry[id]
+
+
 class Halved(Echo):
     """Lists no task of a split that it does not know."""
 

@@ -1,11 +1,13 @@
 """What every registered id can do; a new one is tested by being registered."""
 
+import copy
 import pickle
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import RecordEpisodeStatistics
 
@@ -96,12 +98,42 @@ def a_thousand_random_steps_under_statistics(id, options):
     env.close()
 
 
-def pickling_of_the_spec(id, options):
+def specs_make_it_again(id, options):
     env = gymnasium.make(id, **options)
-    copy = gymnasium.make(pickle.loads(pickle.dumps(env.spec)))
-    (observation, info), (same, same_info) = env.reset(seed=3), copy.reset(seed=3)
-    assert (observation, info) == (same, same_info)
-    assert copy.spec.kwargs == options
+    expected = env.reset(seed=3)
+    stored = EnvSpec.from_json(env.spec.to_json())
+    for spec in (pickle.loads(pickle.dumps(env.spec)), stored):
+        assert gymnasium.make(spec).reset(seed=3) == expected
+    vector = gymnasium.make_vec(stored, 2, vectorization_mode="vector_entry_point")
+    again = gymnasium.make_vec(EnvSpec.from_json(vector.spec.to_json()))
+    assert isinstance(again, TextVectorEnv)
+    assert again.reset(seed=3)[0] == vector.reset(seed=3)[0]
+    assert len(again.reset()[0]) == 2
+
+
+def play(env, info, generator, steps):
+    """What is said and drawn on the way, through the ends of episodes."""
+    said = []
+    for _ in range(steps):
+        [action] = random_actions({"admissible_actions": [info["admissible_actions"]]}, generator)
+        *turn, info = env.step(action)
+        if turn[2] or turn[3]:
+            _, info = env.reset()
+        said.append((turn, info))
+    return said
+
+
+def copies_go_on_alike(id, options):
+    for how in (copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))):
+        env = gymnasium.make(id, **options)
+        assert how(env).reset(seed=3) == env.reset(seed=3)
+        _, info = env.reset(seed=3)
+        info = play(env, info, np.random.default_rng(0), 4)[-1][1]
+        env.action_space.seed(3)
+        same = how(env)
+        assert same.spec.id == id
+        assert play(same, info, np.random.default_rng(1), 8) == play(env, info, np.random.default_rng(1), 8)
+        assert same.action_space.sample() == env.action_space.sample()
 
 
 def listed_with_its_limit(id, options):
@@ -119,7 +151,8 @@ CHECKS = [
     asynchronous_vector,
     text_vector,
     a_thousand_random_steps_under_statistics,
-    pickling_of_the_spec,
+    specs_make_it_again,
+    copies_go_on_alike,
     listed_with_its_limit,
 ]
 

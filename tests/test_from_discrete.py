@@ -1,10 +1,12 @@
 """Environments with numbered actions, in words: FrozenLake, Taxi, and what cannot be put in words."""
 
+import copy
 import threading
 from collections import deque
 
 import gymnasium
 import pytest
+from gymnasium.utils import EzPickle
 
 from hgpo_gym.envs import DiscreteTask, TextFromDiscrete, TextVectorEnv, check_text_env
 from hgpo_gym.envs.registration import make
@@ -216,14 +218,24 @@ def test_an_environment_that_cannot_be_copied_says_so():
             super().__init__(**options)
             self.lock = threading.Lock()
 
-    env = TextFromDiscrete(
-        Locked, actions="ldru", describe=describe_lake, task="Cross the ice.", tasks={"any": DiscreteTask()}
-    )
-    env.reset(seed=0)
-    assert not env.can_snapshot
-    with pytest.raises(NotImplementedError, match="cannot be copied, so there are no snapshots of it"):
-        env.snapshot()
-    check_text_env(env)
+    class Remade(gymnasium.envs.toy_text.FrozenLakeEnv, EzPickle):
+        """Its copies are made anew: they are not where it stands."""
+
+        def __init__(self, **options):
+            super().__init__(**options)
+            EzPickle.__init__(self, **options)
+
+    for kind in (Locked, Remade):
+        env = TextFromDiscrete(
+            kind, actions="ldru", describe=describe_lake, task="Cross the ice.", tasks={"any": DiscreteTask()}
+        )
+        env.reset(seed=0)
+        assert not env.can_snapshot
+        with pytest.raises(NotImplementedError, match="cannot be copied, so there are no snapshots of it"):
+            env.snapshot()
+        with pytest.raises(TypeError, match="cannot be copied: make another one, and play the same actions"):
+            copy.deepcopy(env)
+        check_text_env(env)
 
 
 @pytest.mark.parametrize(

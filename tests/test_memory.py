@@ -94,7 +94,9 @@ def test_a_key_function_of_ones_own_gets_a_name():
         assert Memory(window=0, history_length=0, key="words").observe("a  b").keys == hash_text("a b")
         for taken in ("words", "observation"):
             with pytest.raises(ValueError, match=f"The key function name '{taken}' is taken: choose another"):
-                register_key_function(taken, KeyFunction(lambda observation, _: observation))
+                register_key_function(taken, KEY_FUNCTIONS["observation"])
+        register_key_function("words", KeyFunction(lambda observation, _: observation))  # defined again, in a notebook
+        assert Memory(window=0, history_length=0, key="words").observe("a  b").keys == hash_text("a  b")
     finally:
         del KEY_FUNCTIONS["words"]
 

@@ -1,6 +1,7 @@
 """Registries and plugins: choices by name, of this package, of installed ones, and of files named in a command."""
 
 import sys
+from functools import partial
 
 import pytest
 
@@ -70,6 +71,26 @@ def test_a_name_cannot_be_taken_twice_whoever_has_it(registry):
         with pytest.raises(ValueError, match=rf"The function name '{name}' is taken by {origin}: choose another\."):
             registry.register(name, add)
     assert registry["add"] is add
+
+
+def test_what_is_defined_again_at_its_place_replaces_what_was(registry):
+    """A notebook's cell that is run a second time, after an edit."""
+
+    def cell(factor):
+        def scaled(number, *, factor=factor):
+            return number * factor
+
+        for name, entry in (("mine", scaled), ("partly", partial(scaled, factor=factor + 1))):
+            registry.register(name, entry)
+        with pytest.raises(ValueError, match="The function name 'halve' is taken"):
+            registry.register("halve", halve)  # this package's own names stay as they are
+
+    for factor in (2, 3):
+        cell(factor)
+        assert registry.bind(Choice("mine"))(10) == 10 * factor
+        assert registry["partly"](10) == 10 * (factor + 1)
+    with pytest.raises(ValueError, match=f"The function name 'mine' is taken by {__name__}: choose another"):
+        registry.register("mine", add)
 
 
 @pytest.fixture

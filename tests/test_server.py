@@ -1,6 +1,7 @@
 """hgpo-gym serve: real processes, real HTTP. What clients may do, what they cannot, and what the log says of it."""
 
 import asyncio
+import copy
 import itertools
 import json
 import signal
@@ -252,6 +253,8 @@ def test_the_client_repeats_what_got_no_answer_and_it_is_played_once(server):
         env.step("go")
     assert env.reset(seed=1) == first  # whether the step was played or not
     assert env.step("go")[0] == "1: go"
+    with pytest.raises(TypeError, match=r"remote environment cannot be copied: .* Make another one, call reset"):
+        copy.deepcopy(env)
     env.close()
 
 

@@ -1,5 +1,6 @@
 """Sub-environments in worker processes: real ones, that are killed, stopped and slow."""
 
+import copy
 import multiprocessing
 import os
 import signal
@@ -68,6 +69,8 @@ def test_workers_change_nothing_and_a_killed_one_is_replaced():
     expected = follow_expert(local, 9)
     workers = TextVectorEnv(MAZE, workers=2, **options)
     assert follow_expert(workers, 9) == expected
+    with pytest.raises(TypeError, match="worker processes cannot be copied: make them with workers=0, or make another"):
+        copy.deepcopy(workers)
 
     def kill_one(step):
         if step == 4:

@@ -1,5 +1,6 @@
 """Wrappers for agents that want numbers: what the arrays hold, and that Gymnasium's own tools work on them."""
 
+import copy
 import pickle
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import RecordEpisodeStatistics
 
 import hgpo_gym  # noqa: F401 - registers the ids
-from hgpo_gym.envs import DiscreteActions, HashedText, TextEnv, TokenIds, Turn
+from hgpo_gym.envs import DiscreteActions, HashedText, TextEnv, TextVectorEnv, TokenIds, Turn
 from hgpo_gym.envs.features import TextFeatures, hashed_counts
+from hgpo_gym.memory import ContextWrapper
 
 MAZE = "hgpo_gym/SignpostMaze-v0"
 ALFWORLD = "hgpo_gym/ALFWorld-v0"
@@ -159,3 +161,24 @@ def test_a_wrapped_environment_is_made_again_from_its_pickled_spec():
     one, other = env.reset(seed=4)[0], again.reset(seed=4)[0]
     assert np.array_equal(one, other)
     assert again.observation_space == env.observation_space
+
+
+@pytest.mark.parametrize("wrap", [as_hashed, as_tokens])
+def test_copies_of_wrapped_environments_and_of_vectors_go_on_alike(wrap):
+    for how in (copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))):
+        env = wrap(gymnasium.make(MAZE, slip=0.3))
+        env.reset(seed=0)
+        env.step(1)
+        same = how(env)
+        for _ in range(5):
+            (mine, *turn), (theirs, *their_turn) = env.step(0), same.step(0)
+            assert (mine.tolist(), turn) == (theirs.tolist(), their_turn)
+
+        vector = ContextWrapper(TextVectorEnv(MAZE, num_tasks=2, group_size=2, slip=0.3, expert=True))
+        _, infos = vector.reset(seed=0)
+        same = how(vector)
+        for _ in range(4):
+            actions = list(infos["expert_action"])
+            (mine, *_, infos), (theirs, *_, their_infos) = vector.step(actions), same.step(actions)
+            assert mine == theirs
+            assert infos["context_keys"].tolist() == their_infos["context_keys"].tolist()

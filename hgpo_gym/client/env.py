@@ -63,6 +63,12 @@ class RemoteTextEnv(TextEnv):
         self._truncated = False
         self._task_type = ""
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "A remote environment cannot be copied: its episode is on the server. Make another one, call "
+            "reset(seed=...) with the same seed and task, and play the same actions."
+        )
+
     def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Begin an episode. Raises what `TextEnv.reset` does, and as the class."""
         self._seed, self._chance = None if seed is None else int(seed), None

@@ -15,21 +15,25 @@ An environment of your own is one class with two methods and one property:
 that every environment keeps the same promises. `hgpo_gym.envs.checker.check_text_env` tests them.
 
 An environment whose state can be kept and brought back adds `save_state` and `load_state`; `snapshot` and `restore` are
-then there for those who branch from a state: search, or exact values by many continuations.
+then there for those who branch from a state: search, or exact values by many continuations. `copy.deepcopy` and
+`pickle` use them too: a copy is made with the same options, whose data it shares, and restored from a snapshot.
 """
 
+import copy
 import inspect
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 
 from hgpo_gym.envs.spaces import UnicodeText
+from hgpo_gym.envs.spec import PortableSpec
 from hgpo_gym.suggest import unknown_name
 
 _TRUTHS = (bool, np.bool_)
@@ -77,6 +81,36 @@ class Snapshot(NamedTuple):
     random_state: Mapping[str, Any]
 
 
+_COPIED = ("observation_space", "action_space", "_np_random", "_np_random_seed")
+"""Attributes of an environment that are part of its state, beside what a snapshot holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    """How to make a copy of an environment: the class, what it was made with, and where it stood.
+
+    A deep copy of it is itself, so that environments share what they were given, such as a data set.
+    """
+
+    kind: "type[TextEnv]"
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+    spec: EnvSpec | None
+    attributes: Mapping[str, Any]
+    snapshot: Snapshot | None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def make(self) -> "TextEnv":
+        env = self.kind(*self.arguments, **self.options)
+        env.spec = self.spec
+        if self.snapshot is not None:
+            env.restore(self.snapshot)
+        vars(env).update(copy.deepcopy(self.attributes))
+        return env
+
+
 class TextEnv(gymnasium.Env[str, str]):
     """A text environment with named tasks. Subclasses implement `task_ids`, `begin_episode` and `take_action`.
 
@@ -109,13 +143,18 @@ class TextEnv(gymnasium.Env[str, str]):
     task_ids: Sequence[str]
     """Every task of the split: fixed, machine-independent order; a class attribute or a property."""
 
+    spec = cast("EnvSpec | None", PortableSpec())
+    _init_arguments: tuple[tuple[Any, ...], dict[str, Any]]
+
     def __new__(cls, *_arguments: Any, **options: Any) -> Self:
         """Raise TypeError for an option that the class does not have; the message names the nearest that it has."""
         known = inspect.signature(cls.__init__).parameters
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
             for name in options.keys() - known.keys():
                 raise TypeError(unknown_name(f"option of {cls.__name__}", name, list(known)[1:]))
-        return super().__new__(cls)
+        env = super().__new__(cls)
+        env._init_arguments = (_arguments, options)
+        return env
 
     def __init__(self, *, render_mode: str | None = None):
         if render_mode not in (None, "ansi"):
@@ -148,6 +187,14 @@ class TextEnv(gymnasium.Env[str, str]):
     def can_snapshot(self) -> bool:
         """Whether `snapshot` and `restore` work here."""
         return type(self).save_state is not TextEnv.save_state
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A copy by `copy.deepcopy` or `pickle`: made anew and restored, or, without snapshots, as Python copies."""
+        if not self.can_snapshot:
+            return super().__reduce_ex__(protocol)
+        snapshot = self.snapshot() if self.task_id else None
+        attributes = {name: vars(self)[name] for name in _COPIED if name in vars(self)}
+        return _Recipe.make, (_Recipe(type(self), *self._init_arguments, self.spec, attributes, snapshot),)
 
     def redraw_expert(self) -> str | None:
         """The `expert_action` of the present turn, drawn again by `np_random`, where an expert leaves it to chance. Who

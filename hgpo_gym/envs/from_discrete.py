@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 from gymnasium.spaces import Discrete
+from gymnasium.utils import EzPickle
 from gymnasium.wrappers import TimeLimit
 
 from hgpo_gym.envs.base import TextEnv, Turn
@@ -107,7 +108,10 @@ class TextFromDiscrete(TextEnv):
 
     @cached_property
     def can_snapshot(self) -> bool:
-        """Whether the environment can be copied: not if it holds a process, a window or the like."""
+        """Whether the environment can be copied: not if it holds a process, a window or the like, nor if its copies are
+        made anew (`EzPickle`), which forget the episode."""
+        if getattr(type(self._env.unwrapped), "__getstate__", None) is EzPickle.__getstate__:
+            return False
         try:
             self._copied(_Moment(self._env, self._made_with, None, {}))
         except Exception:  # noqa: BLE001 - whatever a stranger's environment raises
@@ -118,6 +122,13 @@ class TextFromDiscrete(TextEnv):
         if not self.can_snapshot:
             raise NotImplementedError(f"{self._env} cannot be copied, so there are no snapshots of it.")
         return self._copied(_Moment(self._env, self._made_with, self._observation, self._inner_info))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if not self.can_snapshot:
+            raise TypeError(
+                f"{self._env} cannot be copied: make another one, and play the same actions from its reset."
+            )
+        return super().__reduce_ex__(protocol)
 
     def load_state(self, state: _Moment) -> None:
         self._env.close()

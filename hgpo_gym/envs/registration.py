@@ -5,18 +5,24 @@
 """
 
 import re
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import gymnasium
 
 from hgpo_gym.envs.base import TextEnv
 from hgpo_gym.envs.making import ENVIRONMENTS, EnvRecord, make, option_defaults
 from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.source_code import is_defined_again
 
 __all__ = ["ENVIRONMENTS", "EnvRecord", "make", "option_defaults", "register"]
+
+_BUILT_IN: frozenset[str] = frozenset()
+"""The ids of this package, once they are registered."""
 
 
 def register(
@@ -30,6 +36,8 @@ def register(
 ) -> None:
     """Register a text environment under `id` (`namespace/Name-v0`).
 
+    A class that is defined again (a notebook's cell, a module that is loaded again) replaces the one before.
+
     Args:
         id: the id for `gymnasium.make`.
         entry_point: the class, or `"module:Class"`, which is imported only when the environment is made.
@@ -41,7 +49,8 @@ def register(
             without them the settings are the options of the class.
 
     Raises:
-        ValueError: the id or the name is taken, what is given is of another kind, or `configs` is no folder.
+        ValueError: the id or the name is taken by something else, what is given is of another kind, or `configs` is
+            no folder.
     """
     if not isinstance(id, str) or not re.fullmatch(r"([\w:.-]+/)?[\w:.-]+-v\d+", id):
         raise ValueError(f"id={id!r}: write it as namespace/Name-v0, with a version.")
@@ -51,19 +60,22 @@ def register(
         raise ValueError(f"max_episode_steps={max_episode_steps!r} of {id}: choose a whole number, 1 or more.")
     if not isinstance(description, str):
         raise ValueError(f"description={description!r} of {id}: write a line for people.")
-    if id in ENVIRONMENTS or id in gymnasium.registry:
+    before = ENVIRONMENTS.get(id)
+    again = before is not None and id not in _BUILT_IN and is_defined_again(before.entry_point, entry_point)
+    if id in gymnasium.registry and not again:
         raise ValueError(f"The environment id {id!r} is taken: choose another name or version.")
-    taken = {record.name: record.id for record in ENVIRONMENTS.values()}
+    taken = {record.name: record.id for record in ENVIRONMENTS.values() if record.id != id}
     if name in taken:
         raise ValueError(f"The environment name {name!r} is taken by {taken[name]}: choose another for {id}.")
     configs = None if configs is None else Path(configs)
     if configs is not None and not configs.is_dir():
         raise ValueError(f"configs={configs} of {id} is no folder.")
+    gymnasium.registry.pop(id, None)
     gymnasium.register(
         id=id,
-        entry_point=entry_point,
+        entry_point=_as_text(entry_point),
         max_episode_steps=max_episode_steps,
-        vector_entry_point=partial(_make_vector, id),
+        vector_entry_point=_vector_entry_point(id),
     )
     name = name or next(candidate for candidate in _names(id) if candidate not in taken)
     ENVIRONMENTS[id] = EnvRecord(id, name, entry_point, max_episode_steps, description, configs)
@@ -76,6 +88,26 @@ def _names(id: str) -> list[str]:
     snake = re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", base or rest)).lower()
     with_namespace = re.sub(r"\W+", "_", f"{namespace}_{snake}").lower()
     return [snake, with_namespace, f"{with_namespace}_v{version}"]
+
+
+def _as_text(entry_point: str | Callable[..., TextEnv]) -> str | Callable[..., TextEnv]:
+    """`module:Class` of a class that every process finds there: `EnvSpec.to_json` refuses classes. A notebook's class
+    is sent to other processes as it is."""
+    module, name = getattr(entry_point, "__module__", ""), getattr(entry_point, "__qualname__", "")
+    importable = module != "__main__" and name and getattr(sys.modules.get(module), name, None) is entry_point
+    return f"{module}:{name}" if importable else entry_point
+
+
+def _vector_entry_point(id: str) -> str:
+    """Text, as `EnvSpec.to_json` needs it: the id is the attribute's name, which `__getattr__` understands."""
+    return f"{__name__}:{quote(id)}"  # Gymnasium splits at colons, and an id may have one
+
+
+def __getattr__(name: str) -> Callable[..., gymnasium.vector.VectorEnv]:
+    """What makes vectors of an id."""
+    if not re.search(r"-v\d+$", name):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return partial(_make_vector, unquote(name))
 
 
 def _make_vector(id: str, num_envs: int, *, group_size: int = 1, **options: Any) -> gymnasium.vector.VectorEnv:
@@ -150,9 +182,11 @@ register(
     description="Another environment (env.of) with one more action, which its expert answers: when to ask for help.",
 )
 
+_BUILT_IN = frozenset(ENVIRONMENTS)
+
 # Played on a server, hence not in the table: gymnasium.make("hgpo_gym/Remote-v0", url=..., env="hgpo_gym/ALFWorld-v0").
 gymnasium.register(
     id="hgpo_gym/Remote-v0",
     entry_point="hgpo_gym.client.env:RemoteTextEnv",
-    vector_entry_point=partial(_make_vector, "hgpo_gym/Remote-v0"),
+    vector_entry_point=_vector_entry_point("hgpo_gym/Remote-v0"),
 )

@@ -2,16 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from hgpo_gym.envs.making import make
 from hgpo_gym.envs.members import EpisodeStart, LocalMembers, Members, Opening, StepResult
+from hgpo_gym.envs.spec import PortableSpec
 from hgpo_gym.envs.text_sources import texts_key
 from hgpo_gym.envs.workers import WorkerMembers
 from hgpo_gym.suggest import unknown_name
@@ -42,6 +44,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 - Gymnasium's own attribute
+    spec = cast("EnvSpec | None", PortableSpec())
 
     def __init__(
         self,
@@ -80,7 +83,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
             )
         else:
             rest = {row: make(id, **options) for row in range(1, self.num_envs)}
-            self._members = LocalMembers({0: first, **rest}, lambda: make(id, **options))
+            self._members = LocalMembers({0: first, **rest}, partial(make, id, **options))
         self._observations = [""] * self.num_envs
         self._terminations = np.ones(self.num_envs, dtype=np.bool_)
         self._truncations = np.zeros(self.num_envs, dtype=np.bool_)

@@ -159,6 +159,12 @@ class WorkerMembers:
         self._failed: dict[int, Exception] = {}  # rows that could not be brought back, until they are asked for
         self._results: dict[int, StepResult | Exception] = {}
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "Environments in worker processes cannot be copied: make them with workers=0, or make another "
+            "TextVectorEnv and bring its members to the same places by begin_at()."
+        )
+
     def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening | Exception]:
         self._waiting = [{} for _ in self._rows]
         while any(self._stepping):  # of a rollout that was broken off

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hgpo_gym.source_code import is_defined_again
 from hgpo_gym.suggest import unknown_name
 
 _NO_HISTORY = np.uint64(0)
@@ -38,17 +39,29 @@ class KeyFunction:
     with_action: bool = False
 
 
-KEY_FUNCTIONS: dict[str, KeyFunction] = {
-    "observation": KeyFunction(lambda observation, _: observation),
-    "observation+admissible": KeyFunction(lambda observation, admissible: "\n".join((observation, *admissible))),
-    "observation+action": KeyFunction(lambda observation, _: observation, with_action=True),
+def _observation(observation: str, _admissible: tuple[str, ...]) -> str:
+    return observation
+
+
+def _with_admissible(observation: str, admissible: tuple[str, ...]) -> str:
+    return "\n".join((observation, *admissible))
+
+
+KEY_FUNCTIONS: dict[str, KeyFunction] = {  # of named functions, so that a memory can be pickled
+    "observation": KeyFunction(_observation),
+    "observation+admissible": KeyFunction(_with_admissible),
+    "observation+action": KeyFunction(_observation, with_action=True),
 }
+_BUILT_IN = frozenset(KEY_FUNCTIONS)
 
 
 def register_key_function(name: str, function: KeyFunction) -> None:
-    """Make `memory.key=name` mean this in runs. Raises ValueError if the name is taken by something else."""
-    if KEY_FUNCTIONS.setdefault(name, function) is not function:
+    """Make `memory.key=name` mean this in runs. One that is defined again (a notebook's cell) replaces the one before.
+    Raises ValueError if the name is taken by something else."""
+    before = KEY_FUNCTIONS.get(name, function)
+    if name in _BUILT_IN or not is_defined_again(before.canonical, function.canonical):
         raise ValueError(f"The key function name {name!r} is taken: choose another.")
+    KEY_FUNCTIONS[name] = function
 
 
 def key_function(key: str | KeyFunction) -> KeyFunction:
