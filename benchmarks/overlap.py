@@ -27,7 +27,7 @@ from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.metrics import PARTS
 from hgpo_gym.trainers.run import Run
 from hgpo_gym.trainers.run_directory import read_metrics
-from tests.small_runs import numbers
+from tests.support.small_runs import numbers
 
 DEFAULT = ["model=tiny", "trainer.iterations=8", "evaluation.every=0", "evaluation.tasks=1"]
 

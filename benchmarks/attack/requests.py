@@ -9,7 +9,7 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from tests.serving import ServerProcess
+from tests.support.serving import ServerProcess
 
 MAZE = "hgpo_gym/SignpostMaze-v0"
 CONNECTIONS = 100

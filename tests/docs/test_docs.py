@@ -10,9 +10,10 @@ import pytest
 
 from docs_site.hook import PICTURES
 from hgpo_gym.config.compose import load_config
-from tests.documents import REAL_MODEL, ROOT, blocks, check_command, commands, pages, run_page
-from tests.serving import ServerProcess
-from tests.small_runs import numbers, train
+from tests.support import ROOT
+from tests.support.documents import REAL_MODEL, blocks, check_command, commands, pages, run_page
+from tests.support.serving import ServerProcess
+from tests.support.small_runs import numbers, train
 
 PAGES = pages()
 SERVED = "docs/server.md"
@@ -134,7 +135,7 @@ def test_a_page_whose_code_fails_or_prints_something_else_is_refused(tmp_path, m
     page = "```python\nprint(6 * 7)\n```\n\n<!-- output -->\n```text\n4...\n```\n\n```sh\nmkdir a\ncd a\nX=1\n```\n"
     page += '```text title="b/c.py"\nhello\n```\n```sh\n[ $X = 1 ]\ncat ../a/b/c.py\n```\n'
     page += "<!-- output -->\n```text\nhello\n```\n"
-    monkeypatch.setattr("tests.documents.ROOT", tmp_path)
+    monkeypatch.setattr("tests.support.documents.ROOT", tmp_path)
     for number, (end, message) in enumerate(
         [
             ("", None),
@@ -143,8 +144,6 @@ def test_a_page_whose_code_fails_or_prints_something_else_is_refused(tmp_path, m
         ]
     ):
         (tmp_path / "page.md").write_text(page + end)
-        (tmp_path / "tests").mkdir(exist_ok=True)
-        (tmp_path / "tests" / "follow_page.py").write_text((ROOT / "tests" / "follow_page.py").read_text())
         if message is None:
             assert run_page("page.md", tmp_path / str(number), tmp_path) == "42\nhello\n"
         else:

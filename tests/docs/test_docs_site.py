@@ -27,7 +27,8 @@ from hgpo_gym.config.choices import FOLDER
 from hgpo_gym.envs.registration import option_defaults
 from hgpo_gym.files import make_whole
 from hgpo_gym.trainers.metric_table import METRICS
-from tests.documents import LAUNCHED, ROOT, check_command, words
+from tests.support import ROOT
+from tests.support.documents import LAUNCHED, check_command, words
 
 CONFIGS = sorted(FOLDER.rglob("*.yaml"))
 

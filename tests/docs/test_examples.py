@@ -3,11 +3,12 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+from tests.support import ROOT
+
+EXAMPLES = ROOT / "examples"
 
 
 def run(name, *arguments):

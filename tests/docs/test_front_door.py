@@ -6,14 +6,13 @@ import sys
 import tomllib
 from importlib import metadata
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 import yaml
 
 import hgpo_gym
+from tests.support import ROOT
 
-ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 [PHONY] = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 TARGETS = PHONY.split()

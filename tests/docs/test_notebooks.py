@@ -1,13 +1,13 @@
 """The notebooks of the three users run from top to bottom, and are kept without outputs."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from tests.packages import python
+from tests.support import ROOT
+from tests.support.packages import python
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples" / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 
 
 def cells(path):

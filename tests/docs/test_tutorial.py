@@ -1,7 +1,8 @@
 """docs/your_own_environment.md says how much of it is one's own. That it can be followed is in test_docs.py."""
 
 from hgpo_gym.cli.main import main
-from tests.documents import ROOT, blocks
+from tests.support import ROOT
+from tests.support.documents import blocks
 
 PAGE = "docs/your_own_environment.md"
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks import gpu
-from tests.small_models import make_policy
+from tests.support.small_models import make_policy
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

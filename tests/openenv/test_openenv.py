@@ -13,8 +13,9 @@ from openenv import GenericEnvClient
 from hgpo_gym.adapters.openenv import GameServer, make_app
 from hgpo_gym.adapters.single_episode import OVER
 from hgpo_gym.envs.registration import make
+from tests.support import ROOT
 
-FOLDER = Path(__file__).parents[2] / "examples" / "openenv_server"
+FOLDER = ROOT / "examples" / "openenv_server"
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.settings import RunSettings
-from tests.commands import run as command
-from tests.documents import REAL_MODEL, run_page
-from tests.small_runs import training_numbers
-from tests.smollm2 import ACTIONS, QUESTIONS, requests
+from tests.support.commands import run as command
+from tests.support.documents import REAL_MODEL, run_page
+from tests.support.small_runs import training_numbers
+from tests.support.smollm2 import ACTIONS, QUESTIONS, requests
 
 END = 2
 GREEDY = Sampling(temperature=0.0, max_new_tokens=24)

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tests.threads import at_work
+from tests.support.threads import at_work
 
 
 class Reply(NamedTuple):

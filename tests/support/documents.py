@@ -29,8 +29,8 @@ from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.league import environments
 from hgpo_gym.experiments.plan import seed_list, variants
 from hgpo_gym.trainers.settings import RunSettings
+from tests.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 CHECKED_ONLY = ("benchmarks/",)
 """Pages whose commands take hours: as if each block were marked `not run`."""
 REAL_MODEL = "docs/tutorials/real_model.md"
@@ -134,7 +134,7 @@ def run_page(
     environment = _reader(folder / "reader", cache, pictures=pictures)
     (folder / "page").mkdir()
     done = subprocess.run(
-        [folder / "reader" / "bin" / "python", ROOT / "tests" / "follow_page.py", page],
+        [folder / "reader" / "bin" / "python", Path(__file__).with_name("follow_page.py"), page],
         input=json.dumps(tasks),
         cwd=folder / "page",
         env=environment,

@@ -4,7 +4,7 @@
 losses with their gradients, aggregations, corrections and samplers. Numbers are float64, rounded to 9 digits: compare
 to 1e-8. An entry names what it was computed with; options that it does not name have their defaults.
 
-    python -m tests.golden write FILE.json ...     # compress files into tests/data, the same bytes everywhere
+    python -m tests.support.golden write FILE.json ...     # compress files into tests/data, the same bytes everywhere
 """
 
 import json
@@ -14,7 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).parent / "data"
+from tests.support import ROOT
+
+DATA = ROOT / "tests" / "data"
 
 
 @cache

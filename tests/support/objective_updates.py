@@ -1,6 +1,6 @@
 """An update of a small model by every objective; as a program, in the processes of a launcher.
 
-torchrun --nproc_per_node=2 -m tests.objective_updates OUT.pt
+torchrun --nproc_per_node=2 -m tests.support.objective_updates OUT.pt
 """
 
 import sys
@@ -14,7 +14,7 @@ from hgpo_gym.trainers.policies import Sampling
 from hgpo_gym.trainers.processes import ALONE, SeveralProcesses
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
-from tests.small_models import answers, gradient, make_policy, one_step_episodes, settings, watched
+from tests.support.small_models import answers, gradient, make_policy, one_step_episodes, settings, watched
 
 COUNT = 24
 NEEDED = {

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 
 from hgpo_gym.envs import TextEnv, Turn, register
+from tests.support import ROOT
 
 TEST, MANY = "hgpo_gym_tests/Told-v0", "hgpo_gym_tests/Many-v0"
 
@@ -92,7 +93,7 @@ class ServerProcess:
 
     def __init__(self, *arguments, before="", **environment):
         start = (
-            f"import tests.serving; {before or 'pass'}; from hgpo_gym.cli.main import main; "
+            f"import tests.support.serving; {before or 'pass'}; from hgpo_gym.cli.main import main; "
             f"main({['serve', '--port', '0', *arguments]!r})"
         )
         self.process = subprocess.Popen(
@@ -100,7 +101,7 @@ class ServerProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            cwd=Path(__file__).parents[1],
+            cwd=ROOT,
             env=os.environ | environment,
         )
         self.lines = []

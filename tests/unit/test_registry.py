@@ -7,7 +7,7 @@ import pytest
 
 from hgpo_gym.plugins import BrokenPluginWarning, load_plugins, loaded_plugins
 from hgpo_gym.registry import Choice, Registry
-from tests.packages import install_by_hand, python
+from tests.support.packages import install_by_hand, python
 
 
 def halve(number, *, scale=0.5, offset=0):

@@ -17,9 +17,10 @@ from hgpo_gym.adapters.single_episode import Step, step_batch
 from hgpo_gym.adapters.verifiers import SYSTEM_PROMPT, GameEnv, GameTaskset, GameTasksetConfig, action_in
 from hgpo_gym.advantages import estimate
 from hgpo_gym.envs.registration import make
-from tests.chat_server import serving, streamed
+from tests.support import ROOT
+from tests.support.chat_server import serving, streamed
 
-PACKAGE = Path(__file__).parents[2] / "examples" / "verifiers_package"
+PACKAGE = ROOT / "examples" / "verifiers_package"
 TASKS = 2
 """From the second on: the shop's expert does not find what the first one wants."""
 

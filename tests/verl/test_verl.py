@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,9 +17,8 @@ from hgpo_gym.adapters.single_episode import SingleEpisode
 from hgpo_gym.adapters.verl import FIELDS, OPTIONAL_FIELDS, describe_steps, register_estimators, row_steps
 from hgpo_gym.advantages import ESTIMATORS, estimate, register_estimator
 from hgpo_gym.advantages.batch import StepBatch
-from tests import golden
+from tests.support import ROOT, golden
 
-ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = ("group", "trajectory", "step", "observation", "reward")
 IN_VERL = {"grpo": "hgpo_gym.grpo", "gigpo": "gigpo", "hgpo": "hgpo", "hgpo_gae": "hgpo_gae"}
 

@@ -1,5 +1,5 @@
 """The fixture of a real model."""
 
-from tests.smollm2 import smollm2
+from tests.support.smollm2 import smollm2
 
 __all__ = ["smollm2"]

@@ -8,7 +8,7 @@ from hgpo_gym.trainers.policies.huggingface import load_model
 from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
-from tests.smollm2 import ACTIONS, requests
+from tests.support.smollm2 import ACTIONS, requests
 
 
 @pytest.fixture(scope="module", params=["none", "admissible"])

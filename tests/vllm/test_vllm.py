@@ -22,7 +22,7 @@ from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.run import Run
 from hgpo_gym.trainers.run_directory import read_metrics
-from tests import small_runs
+from tests.support import small_runs
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back", "go back again")
 # The last is longer than a block of the KV cache on a CPU, 128 tokens, so that its prefix is kept.

@@ -17,8 +17,8 @@ import yaml
 from hgpo_gym.plain_text import for_markdown, for_spreadsheet, for_terminal
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.run_files import CONFIG_BYTES, DamagedError, read_yaml
-from tests.commands import run as run_command
-from tests.small_runs import train
+from tests.support.commands import run as run_command
+from tests.support.small_runs import train
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)

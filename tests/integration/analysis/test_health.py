@@ -15,10 +15,10 @@ from hgpo_gym.trainers.evaluation import fall
 from hgpo_gym.trainers.health import CHECKS, Sign, signs
 from hgpo_gym.trainers.metric_table import METRICS
 from hgpo_gym.trainers.run_directory import flatten, read_config, read_metrics
-from tests.commands import run as command
-from tests.documents import check_command
-from tests.small_runs import train
-from tests.test_training import SMALL
+from tests.integration.trainers.test_training import SMALL
+from tests.support.commands import run as command
+from tests.support.documents import check_command
+from tests.support.small_runs import train
 
 SETTINGS = {
     "trainer.max_grad_norm": 1.0,

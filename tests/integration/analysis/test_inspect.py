@@ -17,8 +17,8 @@ from hgpo_gym.trainers.rollouts import saved as kept_rollouts
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
 from hgpo_gym.trainers.rollouts.saved import KeptRollout
 from hgpo_gym.trainers.run_directory import read_config, read_metrics
-from tests.packages import python
-from tests.small_runs import train
+from tests.support.packages import python
+from tests.support.small_runs import train
 
 HGPO = {"name": "hgpo", "gamma": 0.5, "norm": "mean_norm"}
 
@@ -291,7 +291,7 @@ def test_a_run_with_an_estimator_of_its_own_is_inspected_with_it(tmp_path):
         "    return batch.reward - batch.reward.mean()\n"
         "register_estimator('centred_in_a_test', centred)\n"
     )
-    code = "import sys; from tests.small_runs import train; train(*sys.argv[1:])"
+    code = "import sys; from tests.support.small_runs import train; train(*sys.argv[1:])"
     trained = python("-c", code, tmp_path / "run", f"plugins=[{plugin}]", "algo=centred_in_a_test")
     assert trained.returncode == 0, trained.stderr
     shown = ["-m", "hgpo_gym", "inspect", tmp_path / "run", "--task", "1"]

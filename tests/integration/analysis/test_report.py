@@ -20,8 +20,8 @@ from hgpo_gym.analysis.report import figures, intervals, standings, write_report
 from hgpo_gym.analysis.report.load import Comparison, comparisons, load_runs
 from hgpo_gym.analysis.report.outcome import Contest, contests_of, who_is_better
 from hgpo_gym.cli.main import main
-from tests.commands import run as run_command
-from tests.small_runs import numbers, train, train_until
+from tests.support.commands import run as run_command
+from tests.support.small_runs import numbers, train, train_until
 
 
 @pytest.fixture(scope="module")

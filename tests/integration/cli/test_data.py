@@ -18,12 +18,11 @@ from hgpo_gym.envs.alfworld.data import dataset
 from hgpo_gym.envs.alfworld.games.files import TASK_TYPES, game_files
 from hgpo_gym.envs.alfworld.splits import find_games
 from hgpo_gym.envs.download import check_archive, only_process
-from tests import commands
-from tests.threads import at_work
+from tests.support import ROOT, commands
+from tests.support.threads import at_work
 
 JSON_ZIP, GAMES_ZIP = (archive.name for archive in dataset.ARCHIVES)
 GAME, TRAJECTORY = "game.tw-pddl", "traj_data.json"
-ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(autouse=True)

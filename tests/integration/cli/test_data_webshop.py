@@ -13,8 +13,8 @@ import pytest
 from hgpo_gym.envs.webshop.catalogue import open_catalogue
 from hgpo_gym.envs.webshop.data.published import SHA256
 from hgpo_gym.envs.webshop.env import WebShopEnv
-from tests import commands
-from tests.test_data import serving
+from tests.integration.cli.test_data import serving
+from tests.support import commands
 
 PRODUCTS, ATTRIBUTES, HUMAN = "items_shuffle_1000.json", "items_ins_v2_1000.json", "items_human_ins.json"
 Run = Callable[..., tuple[int | str | None, str, str]]

@@ -9,8 +9,8 @@ from hgpo_gym.analysis.report.load import load_runs
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.config.of_run import load_evaluation, unread
 from hgpo_gym.trainers.run_directory import read_config, read_summary
-from tests.commands import run
-from tests.small_runs import train
+from tests.support.commands import run
+from tests.support.small_runs import train
 
 NOT_THE_DEFAULTS = ("env=sokoban", "env.max_episode_steps=7", "memory.window=4", "memory.history_length=1", "seed=3")
 

@@ -6,7 +6,8 @@ import pytest
 
 from hgpo_gym.cli.main import main
 from hgpo_gym.cli.new_env import write_package
-from tests.packages import ROOT, install_by_hand, python
+from tests.support import ROOT
+from tests.support.packages import install_by_hand, python
 
 SMALL = [
     "model=tabular",

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.attack import settings as hostile
 from hgpo_gym.envs.making import make
-from tests.commands import run as run_command
+from tests.support.commands import run as run_command
 
 
 def not_as_they_should_be(outcomes):

@@ -19,7 +19,7 @@ from hgpo_gym.envs.webshop.env import WebShopEnv
 from hgpo_gym.envs.webshop.generation import write_catalogue
 from hgpo_gym.envs.webshop.shop.pages import TEXT, page_pieces
 from hgpo_gym.envs.webshop.web.server import ShoppingSession, ShopServer
-from tests.threads import at_work
+from tests.support.threads import at_work
 
 OPTIONS = {"split": "generated", "max_episode_steps": 15}
 

@@ -20,8 +20,9 @@ from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.plan import NotComparableError, check_comparable, seed_list, variants
 from hgpo_gym.experiments.pool import train_all
 from hgpo_gym.trainers.run_directory import read_config, read_metrics, read_summary
-from tests.endings import WAYS, end_as_told
-from tests.small_runs import MACHINE, train_until
+from tests.support import ROOT
+from tests.support.endings import WAYS, end_as_told
+from tests.support.small_runs import MACHINE, train_until
 
 SMALL = [
     "model=tabular",
@@ -31,7 +32,6 @@ SMALL = [
     "evaluation.decoding_seeds=1",
     "jobs=2",
 ]
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_runs_that_differ_in_the_algorithm_and_the_seed_are_comparable():

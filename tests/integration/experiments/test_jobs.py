@@ -9,8 +9,8 @@ from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.experiments.jobs import train_all_as_jobs
 from hgpo_gym.experiments.slurm_jobs import RequeuedJob, SlurmSettings, slurm_jobs
-from tests.endings import end_as_told
-from tests.small_runs import numbers
+from tests.support.endings import end_as_told
+from tests.support.small_runs import numbers
 
 SMALL = [
     "model=tabular",

@@ -21,8 +21,8 @@ from hgpo_gym.experiments.league import run_league
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.rollouts import conversations
 from hgpo_gym.trainers.run_directory import read_metrics
+from tests.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 SMALL = [
     "model=tabular",
     "env.max_episode_steps=12",

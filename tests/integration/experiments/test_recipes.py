@@ -9,7 +9,7 @@ from hgpo_gym.experiments.plan import plan, variants
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.learners.trial import try_estimator
 from hgpo_gym.trainers.update.loss import Loss
-from tests.small_runs import SETTINGS
+from tests.support.small_runs import SETTINGS
 
 
 @pytest.mark.parametrize("recipe", choices()["recipe"])

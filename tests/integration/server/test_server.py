@@ -25,7 +25,7 @@ from hgpo_gym.server import models, serve
 from hgpo_gym.server.guard import Guard
 from hgpo_gym.server.offers import Offer, make_offers
 from tests.checks.malformed import SECRET, Target, malformed_requests, send
-from tests.serving import MANY, TEST, ServerProcess
+from tests.support.serving import MANY, TEST, ServerProcess
 
 MAZE, REMOTE = "hgpo_gym/SignpostMaze-v0", "hgpo_gym/Remote-v0"
 TOKENS = ("the-token-of-client-one", "the-token-of-client-two")

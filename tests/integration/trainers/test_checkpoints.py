@@ -34,9 +34,9 @@ from hgpo_gym.trainers.policies.huggingface import load_model, save_model
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.run_directory import RunDirectory, open_run, read_metrics, read_summary
 from hgpo_gym.trainers.settings import RunSettings
-from tests import small_runs
 from tests.checks import killed_run
-from tests.small_runs import numbers, training_numbers, without_seconds
+from tests.support import small_runs
+from tests.support.small_runs import numbers, training_numbers, without_seconds
 
 SHORT = ["env.sections=1", "trainer.iterations=3", "checkpoint.every=1", "checkpoint.keep=1"]
 FILE_EVENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")

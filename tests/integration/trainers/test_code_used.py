@@ -11,8 +11,8 @@ from hgpo_gym.plugins import load_plugins
 from hgpo_gym.source_code import place_of, source_of
 from hgpo_gym.trainers.code_used import code_used
 from hgpo_gym.trainers.settings import RunSettings
-from tests.packages import python
-from tests.test_registry import ESTIMATOR, TRAINING
+from tests.support.packages import python
+from tests.unit.test_registry import ESTIMATOR, TRAINING
 
 REGISTERING = "\nfrom hgpo_gym.advantages import register_estimator\nregister_estimator('centred', centred)\n"
 

@@ -24,8 +24,8 @@ from hgpo_gym.trainers.rollouts.rollout import merge
 from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.run import processes_of
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary
-from tests import small_runs
-from tests.small_runs import numbers
+from tests.support import small_runs
+from tests.support.small_runs import numbers
 
 ITERATIONS = 5
 BROKEN_OFF = 3
@@ -82,7 +82,7 @@ def train(run_dir, *overrides):
 def launch(launcher, run_dir, *overrides):
     settings = [*SMALL, f"run_dir={run_dir}", *overrides]
     return subprocess.Popen(
-        [sys.executable, "-m", *launcher, "-m", "tests.command_with_threads", "train", *settings],
+        [sys.executable, "-m", *launcher, "-m", "tests.support.command_with_threads", "train", *settings],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
 

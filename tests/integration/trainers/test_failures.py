@@ -23,9 +23,9 @@ from hgpo_gym.trainers.rollouts.samplers import make_sampler
 from hgpo_gym.trainers.rollouts.teams.planner_actor import PlannerActor
 from hgpo_gym.trainers.run import Run
 from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
-from tests.breaking import BREAKING
-from tests.small_models import make_policy
-from tests.small_runs import numbers, settings, train
+from tests.support.breaking import BREAKING
+from tests.support.small_models import make_policy
+from tests.support.small_runs import numbers, settings, train
 
 SECONDS = 1.5
 """What a worker has for a move of microseconds."""

@@ -11,7 +11,7 @@ from hgpo_gym.trainers.interrupts import Interrupts, StoppedAtOnceError
 from hgpo_gym.trainers.learners.policy_gradient import PolicyGradientLearner
 from hgpo_gym.trainers.run import Run
 from hgpo_gym.trainers.run_directory import read_metrics
-from tests.small_runs import numbers, settings, train
+from tests.support.small_runs import numbers, settings, train
 
 
 def press():

@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from wandb.proto import wandb_internal_pb2
 
 from hgpo_gym.trainers.run_directory import read_metrics
-from tests.small_runs import train, train_until
+from tests.support.small_runs import train, train_until
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def test_tensorboard_shows_each_iteration_once_even_if_the_run_was_killed_and_re
     script = (
         "import os, sys\n"
         "from hgpo_gym.trainers.run_directory import RunDirectory\n"
-        "from tests.small_runs import train\n"
+        "from tests.support.small_runs import train\n"
         "log = RunDirectory.log\n"
         "def log_and_die(self, metrics):\n"
         "    log(self, metrics)\n"

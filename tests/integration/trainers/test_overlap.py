@@ -14,8 +14,8 @@ from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
 from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.run import Run
 from hgpo_gym.trainers.run_directory import read_metrics
-from tests.breaking import BREAKING
-from tests.small_runs import numbers, settings, train
+from tests.support.breaking import BREAKING
+from tests.support.small_runs import numbers, settings, train
 
 SCORER = [
     "model=scorer",
@@ -92,7 +92,7 @@ def breaking(folder, *overrides):
     """A run whose second iteration plays a task that cannot begin."""
     run = [
         *AHEAD,
-        "plugins=[tests.breaking]",
+        "plugins=[tests.support.breaking]",
         f"env.id={BREAKING}",
         f"+env.folder={folder}",
         "env.sections=2",

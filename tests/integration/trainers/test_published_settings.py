@@ -13,7 +13,7 @@ from hgpo_gym.memory.prompts import UNEXPLAINED
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.policies.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.run_directory import flatten, read_metrics
-from tests.small_runs import train
+from tests.support.small_runs import train
 
 # From the scripts of HGPO in verl-agent (recipe/hgpo) and the defaults of its verl/trainer/config/ppo_trainer.yaml.
 EVERYWHERE = {

@@ -17,7 +17,7 @@ from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
 from hgpo_gym.trainers.rollouts.samplers import spread
 from hgpo_gym.trainers.run_directory import read_metrics
 from hgpo_gym.trainers.warm_start.episodes import IMITATED_ALONE
-from tests.small_runs import SETTINGS, numbers, train
+from tests.support.small_runs import SETTINGS, numbers, train
 
 RUNS = {
     "dynamic": ["sampler=dynamic", "sampler.rounds=3", "algo=grpo"],

@@ -24,7 +24,7 @@ from hgpo_gym.trainers.processes import Processes
 from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.run import Run
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary
-from tests.small_runs import SETTINGS, numbers, settings, train
+from tests.support.small_runs import SETTINGS, numbers, settings, train
 
 FEATURES = TextFeatures(size=32, actions=5, action_size=16)
 EASY = ["env.sections=1", "algo.features.actions=4", "rollout.num_tasks=4", "rollout.group_size=4"]

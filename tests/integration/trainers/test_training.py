@@ -14,8 +14,8 @@ from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.run_directory import open_run, read_config, read_metrics, read_summary
-from tests import small_runs
-from tests.small_runs import numbers
+from tests.support import small_runs
+from tests.support.small_runs import numbers
 
 SMALL = [
     "env.sections=1",

@@ -13,9 +13,9 @@ from hgpo_gym.trainers.evaluation import spread
 from hgpo_gym.trainers.rollouts import conversations
 from hgpo_gym.trainers.rollouts import saved as kept_rollouts
 from hgpo_gym.trainers.run_directory import read_summary
-from tests.commands import run as command
-from tests.small_runs import train
-from tests.test_training import SMALL
+from tests.integration.trainers.test_training import SMALL
+from tests.support.commands import run as command
+from tests.support.small_runs import train
 
 UNTRAINED = [
     "model=tiny", *SMALL, "trainer.kl_coef=0", "warmstart.source=none", "engine.constrain=none", "prompt=instruct",

@@ -21,8 +21,8 @@ from hgpo_gym.trainers.policies.huggingface import checkpoint_activations
 from hgpo_gym.trainers.rollouts import plans
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
-from tests.commands import run
-from tests.small_runs import train
+from tests.support.commands import run
+from tests.support.small_runs import train
 
 TINY = ["env.sections=1", "warmstart.episodes=4", "warmstart.epochs=1", "tiny.hidden_size=32", "tiny.heads=2"]
 

@@ -5,8 +5,8 @@ import pytest
 
 from hgpo_gym.advantages import ESTIMATORS, estimate, register_estimator
 from hgpo_gym.advantages.batch import StepBatch
-from tests import golden
-from tests.step_batches import with_neutral_columns
+from tests.support import golden
+from tests.support.step_batches import with_neutral_columns
 
 COLUMNS = ("group", "trajectory", "step", "observation", "reward")
 

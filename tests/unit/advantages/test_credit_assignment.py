@@ -11,8 +11,8 @@ import pytest
 from hgpo_gym.advantages import StepBatch, assign, estimate
 from hgpo_gym.advantages.process import Chain, transitions
 from hgpo_gym.advantages.statistics import EPISODE_STATISTICS, discounted_returns, episode_returns
-from tests import golden
-from tests.step_batches import random_batch, random_records, with_neutral_columns
+from tests.support import golden
+from tests.support.step_batches import random_batch, random_records, with_neutral_columns
 
 NOT_COLUMNS = ("name", "gamma", "discounted_return", "intermediate", "expected")
 SEEDS = range(12)

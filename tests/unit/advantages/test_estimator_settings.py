@@ -1,7 +1,6 @@
 """Estimators are choices of `algo`, those that users register too; ours have a page each."""
 
 from inspect import signature
-from pathlib import Path
 
 import pytest
 
@@ -9,6 +8,7 @@ from hgpo_gym.advantages import ESTIMATORS, needed_with
 from hgpo_gym.analysis.estimator_bias.run import Measured
 from hgpo_gym.config.choices import choices
 from hgpo_gym.config.compose import ConfigError, load_config, load_configs
+from tests.support import ROOT
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_file_goes_before_the_function(monkeypatch):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_every_estimator_has_a_page_that_names_its_options(name):
-    page = (Path(__file__).parents[1] / "docs" / "estimators" / f"{name}.md").read_text()
+    page = (ROOT / "docs" / "estimators" / f"{name}.md").read_text()
     for option in list(signature(ESTIMATORS[name]).parameters)[1:]:
         assert f"`{option}`" in page
 

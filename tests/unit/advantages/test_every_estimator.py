@@ -2,16 +2,16 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
 from hgpo_gym.advantages import ESTIMATORS, StepBatch, assign, estimate, is_over_the_batch, needed_by
-from tests.step_batches import random_batch, random_records, with_neutral_columns
+from tests.support import ROOT
+from tests.support.step_batches import random_batch, random_records, with_neutral_columns
 
-CONFIGS = Path(__file__).parents[1] / "hgpo_gym" / "configs" / "algo"
+CONFIGS = ROOT / "hgpo_gym" / "configs" / "algo"
 SEEDS = range(24)
 BATCHES = [random_batch(seed) for seed in range(25)]
 VARIANTS: dict[str, list[dict]] = {

@@ -2,7 +2,6 @@
 
 import json
 from itertools import pairwise
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,6 +11,7 @@ from docs_site.groups import groups
 from hgpo_gym.advantages import ESTIMATORS, estimate
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.analysis.groups_picture import PANELS, draw_groups
+from tests.support import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"
 EPISODES = ["RHBH", "RHRHBH", "RHBHBH", "RHRHRH"]
@@ -130,5 +130,5 @@ def test_the_episodes_of_the_documentation_are_played_in_the_maze(batch):
     """Its code blocks have the same batch, from letters."""
     expected = draw_groups(batch, "hgpo", letters="".join(EPISODES), gamma=0.9, norm="mean_norm")
     assert groups("hgpo") == expected
-    page = (Path(__file__).parents[1] / "docs" / "estimators" / "hgpo.md").read_text()
+    page = (ROOT / "docs" / "estimators" / "hgpo.md").read_text()
     assert f"EPISODES = {json.dumps(EPISODES)}" in page

@@ -19,9 +19,10 @@ from hgpo_gym.cli.settings_help import OWN_SETTINGS, SET_BY_COMMAND
 from hgpo_gym.config.compose import NAMED_ELSEWHERE, load_config, load_partly, load_run
 from hgpo_gym.envs import TextEnv, Turn, register
 from hgpo_gym.trainers.run_directory import flatten
-from tests.commands import run
-from tests.packages import ROOT, python
-from tests.small_runs import SETTINGS
+from tests.support import ROOT
+from tests.support.commands import run
+from tests.support.packages import python
+from tests.support.small_runs import SETTINGS
 
 
 def test_envs_lists_every_id_with_a_line(capsys):

@@ -23,7 +23,7 @@ from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.section import parse_section
 from hgpo_gym.trainers.settings import RunSettings
-from tests.small_runs import SETTINGS, train
+from tests.support.small_runs import SETTINGS, train
 
 REMOVED = object()
 

@@ -4,7 +4,7 @@ import pytest
 
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.trainers.without_effect import RULES, keys_of, told, without_effect
-from tests.commands import run as command
+from tests.support.commands import run as command
 
 TABLE = ["model=tabular"]
 READ = {

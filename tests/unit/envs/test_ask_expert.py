@@ -9,7 +9,7 @@ from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, check_text_env, register
 from hgpo_gym.envs.ask_expert import AskExpertEnv
 from hgpo_gym.envs.registration import make
 from hgpo_gym.trainers.rollouts import saved
-from tests import small_runs
+from tests.support import small_runs
 
 ID = "hgpo_gym/AskExpert-v0"
 MAZE = "hgpo_gym/SignpostMaze-v0"

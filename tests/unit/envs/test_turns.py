@@ -7,7 +7,7 @@ import hgpo_gym.envs
 from hgpo_gym.client import RemoteTextEnv
 from hgpo_gym.envs.making import make
 from hgpo_gym.envs.turns import ONE_AT_A_TIME
-from tests.serving import ServerProcess
+from tests.support.serving import ServerProcess
 
 ALFWORLD, TEXTWORLD, TEXTARENA = (f"hgpo_gym/{name}-v0" for name in ("ALFWorld", "TextWorld", "TextArena"))
 

@@ -12,7 +12,7 @@ import pytest
 from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.envs.workers import WorkerDiedError, WorkerMembers
 from hgpo_gym.plugins import load_plugins
-from tests.test_warm_start import GAME
+from tests.integration.trainers.test_warm_start import GAME
 
 FRAGILE, MAZE = "hgpo_gym_tests/Fragile-v0", "hgpo_gym/SignpostMaze-v0"
 SECONDS = 1.5

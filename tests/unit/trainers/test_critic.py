@@ -20,9 +20,9 @@ from hgpo_gym.trainers.rollouts.rollout import Rollout
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import read_metrics
 from hgpo_gym.trainers.update.policy_update import NonFiniteError
-from tests import small_models, small_runs
-from tests.small_models import make_policy, weights
-from tests.small_runs import numbers, train
+from tests.support import small_models, small_runs
+from tests.support.small_models import make_policy, weights
+from tests.support.small_runs import numbers, train
 
 PLACES = 5
 TRUE_VALUES = np.arange(1, PLACES + 1) / (PLACES + 1)

@@ -8,9 +8,9 @@ import pytest
 from hgpo_gym.trainers.metric_table import METRICS
 from hgpo_gym.trainers.metrics import credit_metrics, describe_iteration
 from hgpo_gym.trainers.run_directory import read_metrics
-from tests.small_runs import train
-from tests.step_batches import random_batch
-from tests.test_training import SMALL
+from tests.integration.trainers.test_training import SMALL
+from tests.support.small_runs import train
+from tests.support.step_batches import random_batch
 
 SB3 = ["algo.features.actions=4", "trainer.iterations=1", "rollout.num_tasks=4", "rollout.group_size=4"]
 TINY = ["model=tiny", *SMALL]

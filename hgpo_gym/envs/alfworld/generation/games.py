@@ -2,7 +2,7 @@
 
 A game is a pure function of its seed and is written down as an ordinary `game.tw-pddl` with its `traj_data.json`, which
 TextWorld, alfworld and the native engine all play. Domain, grammar, what fits where and what can be done with what come
-from the alfworld package; `tests/test_alfworld_generator.py` compares the games with ALFWorld's own.
+from the alfworld package; `tests/unit/envs/alfworld/test_alfworld_generator.py` compares the games with ALFWorld's own.
 """
 
 import functools

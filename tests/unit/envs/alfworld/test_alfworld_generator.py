@@ -33,6 +33,7 @@ from tests.checks.generated_games import (
     released_sample,
     steps,
 )
+from tests.support import ROOT
 
 
 @pytest.fixture(scope="session")
@@ -153,7 +154,7 @@ def test_the_same_seed_gives_the_same_bytes_in_any_process(tmp_path):
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         command = [sys.executable, "-c", WRITE, str(tmp_path / hash_seed)]
-        subprocess.run(command, env=environment, cwd=Path(__file__).parents[1], check=True)
+        subprocess.run(command, env=environment, cwd=ROOT, check=True)
     files = sorted(path.relative_to(tmp_path / "1") for path in (tmp_path / "1").rglob("*.*"))
     assert len(files) == 60
     for file in files:
@@ -209,7 +210,7 @@ def test_a_split_is_made_once_and_told_about(empty_cache, monkeypatch, capsys):
 
 def test_two_processes_make_a_split_at_once(empty_cache):
     code = "from hgpo_gym.envs.alfworld.splits import find_games; print(*find_games(split='generated_test').task_ids)"
-    command, root = [sys.executable, "-c", code], Path(__file__).parents[1]
+    command, root = [sys.executable, "-c", code], ROOT
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) for _ in range(2)]
     printed = [process.communicate()[0].split() for process in processes]
     assert printed[0] == printed[1] == sorted(printed[0])
@@ -223,7 +224,7 @@ def test_without_the_alfworld_package_the_error_says_what_to_install(empty_cache
         "from hgpo_gym.envs.alfworld.splits import find_games; find_games(split='generated')"
     )
     command = [sys.executable, "-c", code]
-    failed = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1], check=False)
+    failed = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
     assert "ModuleNotFoundError: Generating ALFWorld games needs the files of the package alfworld" in failed.stderr
     assert 'pip install --no-deps "alfworld>=0.4.2"' in failed.stderr
     assert not empty_cache.exists()

@@ -21,6 +21,7 @@ from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
 from hgpo_gym.trainers.rollouts.collect import collect
 from tests.checks.alfworld_parity import compare, with_package_rules
+from tests.support import ROOT
 
 pytest.importorskip("alfworld", reason="alfworld is not installed: pip install 'hgpo_gym[alfworld]'")
 
@@ -326,7 +327,7 @@ for game_file in sorted(Path(sys.argv[2]).glob("**/game.tw-pddl")):
 def compile_all(cache: Path, folder: Path) -> subprocess.Popen[str]:
     """A process that compiles every game of a folder and prints the name of each one that is done."""
     command = [sys.executable, "-c", COMPILE_ALL, str(cache), str(folder)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 
 def sound_entries(cache: Path, folder: Path) -> int:

@@ -29,9 +29,9 @@ from hgpo_gym.trainers.policies.lora import (
 from hgpo_gym.trainers.run import Run, make_learner
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.settings import RunSettings
-from tests import small_runs
-from tests.small_models import answers, make_policy, settings, updated, weights
-from tests.small_runs import numbers, training_numbers
+from tests.support import small_runs
+from tests.support.small_models import answers, make_policy, settings, updated, weights
+from tests.support.small_runs import numbers, training_numbers
 
 pytest.importorskip("peft")
 

@@ -12,8 +12,8 @@ from hgpo_gym.trainers.policies.base import CannotAnswerError, Moment
 from hgpo_gym.trainers.policies.cnn import CnnPolicy, MapNetwork, read_map
 from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.run_directory import read_metrics
-from tests import small_runs
-from tests.small_runs import numbers
+from tests.support import small_runs
+from tests.support.small_runs import numbers
 
 SMALL = [
     "env=sokoban",

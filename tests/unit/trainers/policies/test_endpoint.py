@@ -19,8 +19,8 @@ from hgpo_gym.trainers.policies.base import MeteredPolicy, NoAnswerError
 from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
 from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
-from tests.chat_server import Reply, choose, completion, error, serving
-from tests.commands import run
+from tests.support.chat_server import Reply, choose, completion, error, serving
+from tests.support.commands import run
 
 KEY = "sk-very-secret-0123456789"
 SECONDS = 20.0

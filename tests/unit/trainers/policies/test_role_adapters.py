@@ -17,10 +17,10 @@ from hgpo_gym.trainers.policies.lora import WithoutAdapter
 from hgpo_gym.trainers.rollouts.teams.planner_actor import PlannerActor
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.settings import RunSettings
-from tests import small_runs
-from tests.small_models import updated, weights
-from tests.small_runs import training_numbers
-from tests.test_adapters import RUN, SCORING
+from tests.support import small_runs
+from tests.support.small_models import updated, weights
+from tests.support.small_runs import training_numbers
+from tests.unit.trainers.policies.test_adapters import RUN, SCORING
 
 pytest.importorskip("peft")
 

@@ -22,8 +22,8 @@ from hgpo_gym.trainers.policies.scorer.places import Places, choices_of, standin
 from hgpo_gym.trainers.policies.scorer.policy import ScorerPolicy
 from hgpo_gym.trainers.policies.scorer.words import Argument, read_action, read_task
 from hgpo_gym.trainers.run_directory import read_config, read_metrics
-from tests import small_runs
-from tests.small_runs import numbers
+from tests.support import small_runs
+from tests.support.small_runs import numbers
 
 TASK = "put a clean cup on the shelf."
 ROOM = "You are in a room. You see a shelf 1, a sink 1, a table 2 and a table 1."
@@ -160,7 +160,7 @@ def digest():
 def test_features_are_the_same_on_every_machine_and_in_every_process():
     assert digest() == GOLDEN
     for seed in ("1", "2"):
-        command = [sys.executable, "-c", "from tests.test_scorer import digest; print(digest())"]
+        command = [sys.executable, "-c", "from tests.unit.trainers.policies.test_scorer import digest; print(digest())"]
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         assert subprocess.run(command, env=environment, capture_output=True, text=True).stdout.strip() == GOLDEN
 

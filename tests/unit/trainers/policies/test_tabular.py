@@ -13,8 +13,8 @@ from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.tabular import Table, TableFullError, TabularPolicy
 from hgpo_gym.trainers.run_directory import read_metrics
-from tests import small_runs
-from tests.small_runs import numbers
+from tests.support import small_runs
+from tests.support.small_runs import numbers
 
 ACTIONS = ("open red door", "open blue door", "go back")
 SMALL = ["model=tabular", "env.sections=2", "env.max_episode_steps=12", "evaluation.decoding_seeds=2"]

@@ -15,7 +15,7 @@ from hgpo_gym.trainers.policies.base import CopyingPolicy
 from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
 from hgpo_gym.trainers.policies.vllm_requests import Completion
 from hgpo_gym.trainers.policies.vllm_server import VllmServer
-from tests.small_models import make_policy
+from tests.support.small_models import make_policy
 
 
 class Engine:

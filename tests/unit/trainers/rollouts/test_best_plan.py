@@ -11,8 +11,8 @@ from hgpo_gym.trainers.policies import RandomPolicy, Response, Sampling
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.samplers import make_sampler
 from hgpo_gym.trainers.rollouts.teams.planner_actor import PlannerActor
-from tests.small_models import make_policy
-from tests.small_runs import train, training_numbers
+from tests.support.small_models import make_policy
+from tests.support.small_runs import train, training_numbers
 
 TEAM = PlannerActor(every=100, plans=("red", "blue", "green"))
 

@@ -22,8 +22,8 @@ from hgpo_gym.trainers.rollouts.samplers.gaussian import gaussian_weights
 from hgpo_gym.trainers.rollouts.samplers.pods import most_different
 from hgpo_gym.trainers.rollouts.samplers.pools import pool_weights
 from hgpo_gym.trainers.rollouts.selection import select_episodes, select_steps
-from tests.golden import load
-from tests.small_runs import train
+from tests.support.golden import load
+from tests.support.small_runs import train
 
 TASKS = [f"task {number}" for number in range(10)]
 NUM_TASKS, GROUP_SIZE = 3, 4

@@ -18,9 +18,9 @@ from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.shaping import SHAPERS, register_shaping, shape
 from hgpo_gym.trainers.rollouts.shaping.overlong import overlong_penalty
 from hgpo_gym.trainers.run_directory import read_metrics
-from tests import small_runs
-from tests.golden import load
-from tests.small_models import make_policy
+from tests.support import small_runs
+from tests.support.golden import load
+from tests.support.small_models import make_policy
 
 
 def play(policy):

@@ -17,7 +17,7 @@ from hgpo_gym.trainers.rollouts.rollout import last_of_turn, merge
 from hgpo_gym.trainers.rollouts.teams import TEAMS, Said, Solo, Team, make_team, register_team
 from hgpo_gym.trainers.rollouts.teams.actor_checker import ActorChecker
 from hgpo_gym.trainers.rollouts.teams.planner_actor import PlannerActor
-from tests.small_models import make_policy
+from tests.support.small_models import make_policy
 
 PLANS = ("red", "blue", "green")
 

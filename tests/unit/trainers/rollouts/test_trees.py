@@ -22,7 +22,7 @@ from hgpo_gym.trainers.rollouts.selection import select_steps
 from hgpo_gym.trainers.rollouts.teams.base import Solo
 from hgpo_gym.trainers.rollouts.teams.planner_actor import PlannerActor
 from hgpo_gym.trainers.rollouts.trees import _Path, _weights, collect_tree
-from tests.small_models import make_policy
+from tests.support.small_models import make_policy
 
 SHAPE = {"trees": 2, "nodes": 2, "rounds": 2, "leaves": 4}
 

@@ -14,10 +14,11 @@ from hgpo_gym.trainers.learners.trial import try_estimator
 from hgpo_gym.trainers.processes import ALONE
 from hgpo_gym.trainers.run import Run
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, OWN, preferred_aggregation
-from tests.small_runs import settings
+from tests.support import ROOT
+from tests.support.small_runs import settings
 
 FILES = Path(hgpo_gym.__file__).parent / "configs" / "objective"
-PAGES = Path(__file__).parents[1] / "docs" / "objectives"
+PAGES = ROOT / "docs" / "objectives"
 
 
 @pytest.mark.parametrize("name", OWN)

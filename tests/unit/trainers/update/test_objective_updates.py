@@ -16,8 +16,8 @@ from hgpo_gym.trainers.policies.likelihood import likelihood
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, Surrogate
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
-from tests.objective_updates import ADVANTAGES, COUNT, ONE_LEFT, drawn, update_by
-from tests.small_models import make_policy, one_step_episodes, settings, updated, weights
+from tests.support.objective_updates import ADVANTAGES, COUNT, ONE_LEFT, drawn, update_by
+from tests.support.small_models import make_policy, one_step_episodes, settings, updated, weights
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_micro_batches_change_nothing(records, whole, name):
 def test_two_processes_change_nothing_and_have_their_gradients_once(whole, tmp_path):
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
     done = subprocess.run(
-        [*launch, "-m", "tests.objective_updates", str(tmp_path / "two.pt")], capture_output=True, text=True
+        [*launch, "-m", "tests.support.objective_updates", str(tmp_path / "two.pt")], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     two = torch.load(tmp_path / "two.pt")

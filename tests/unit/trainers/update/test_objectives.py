@@ -18,7 +18,7 @@ from hgpo_gym.trainers.update.objectives import (
 )
 from hgpo_gym.trainers.update.objectives.bound import bind_objective
 from hgpo_gym.trainers.update.objectives.terms import kl_k3
-from tests.token_cases import answers_of, choice, gradient_of
+from tests.support.token_cases import answers_of, choice, gradient_of
 
 SAME_AT_FIRST = ("ppo_clip", "gspo", "gmpo", "cispo", "sapo", "bpo", "kpo", "hispo", "fiberpo", "dppo")
 

@@ -12,8 +12,8 @@ from hgpo_gym.trainers.update.loss import off_policy
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, Tokens
 from hgpo_gym.trainers.update.objectives.hapo import entropy_scale
 from hgpo_gym.trainers.update.rows import Row
-from tests import golden
-from tests.token_cases import choice, gradient_of
+from tests.support import golden
+from tests.support.token_cases import choice, gradient_of
 
 GOLDEN = golden.load("objectives")
 CASES = {case["name"]: case for case in GOLDEN["cases"]}

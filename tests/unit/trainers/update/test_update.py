@@ -14,7 +14,16 @@ from hgpo_gym.trainers.policies.likelihood import likelihood, score
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.update.policy_update import NonFiniteError, PolicyUpdate
 from tests.checks.memory_formula import Setting, kept_per_token
-from tests.small_models import answers, gradient, make_policy, one_step_episodes, settings, updated, watched, weights
+from tests.support.small_models import (
+    answers,
+    gradient,
+    make_policy,
+    one_step_episodes,
+    settings,
+    updated,
+    watched,
+    weights,
+)
 
 ADVANTAGES = np.linspace(-1, 1, 24)
 

@@ -14,9 +14,18 @@ from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
-from tests.objective_updates import NEEDED
-from tests.small_models import ACTIONS, answers, gradient, make_policy, one_step_episodes, settings, updated, weights
-from tests.small_runs import numbers, train
+from tests.support.objective_updates import NEEDED
+from tests.support.small_models import (
+    ACTIONS,
+    answers,
+    gradient,
+    make_policy,
+    one_step_episodes,
+    settings,
+    updated,
+    weights,
+)
+from tests.support.small_runs import numbers, train
 
 COUNT = 24
 ADVANTAGES = np.linspace(-1, 1, COUNT)

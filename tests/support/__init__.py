@@ -1,0 +1,6 @@
+"""What tests share."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The repository."""
