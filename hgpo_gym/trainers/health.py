@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.trainers.metric_table import METRICS, SHARE
 
 WINDOW = 5
@@ -33,7 +34,8 @@ class Check:
         kind: `above` or `below` the limit; `fallen` below that share of the best mean of `WINDOW` iterations.
         limit: see `kind`; times the setting `of`, where that is given.
         cause: the likely one.
-        remedy: settings to try, `; ` between them; names of settings get the run's values beside them.
+        remedy: settings to try, `; ` between them; names of settings get the run's values beside them, and what a run
+            has already is left out.
         in_a_row: iterations that it must hold for; those that have no value of the metric do not hold.
         while_success_below: it is no sign in a run that is as good as this.
         of: a setting.
@@ -56,7 +58,7 @@ class Check:
 UNLEARNED = "an update went too far, or the policy was driven away from what it had learned"
 LEARN_GENTLY = (
     "go on from the best checkpoint (hgpo-gym export --iteration, iteration=best of hgpo-gym eval) with a lower "
-    "trainer.learning_rate; set trainer.zero_advantage=drop and trainer.kl_coef above 0"
+    "trainer.learning_rate; set trainer.zero_advantage=drop; set trainer.kl_coef above 0"
 )
 
 ENVIRONMENT_FAILS = "an environment raises errors, or takes longer than rollout.worker_timeout"
@@ -129,7 +131,7 @@ CHECKS = (
         "below",
         0.5,
         "the model does not know the form of an answer, or its answers are cut off",
-        "use engine.constrain=admissible, another prompt (prompt=instruct), warmstart.source=random, or raise "
+        "set engine.constrain=admissible; set prompt=instruct; set warmstart.source=random; raise "
         "rollout.max_new_tokens",
         in_a_row=3,
     ),
@@ -138,7 +140,7 @@ CHECKS = (
         "above",
         0.1,
         "answers are longer than they may be, and what is missing is their action",
-        "raise rollout.max_new_tokens, ask for less in the prompt, or use shaping=overlong",
+        "raise rollout.max_new_tokens, or ask for less in the prompt; use shaping=overlong",
         in_a_row=2,
     ),
     Check(
@@ -155,8 +157,8 @@ CHECKS = (
         0.01,
         "the engine that draws the answers has other weights (rollout.staleness) or another number format than the "
         "trainer",
-        "set the same precision in engine.precision and trainer.precision and rollout.staleness=0, or correct for "
-        "it by trainer.importance_correction=token",
+        "set the same precision in engine.precision and trainer.precision; set rollout.staleness=0; correct for it by "
+        "trainer.importance_correction=token",
         in_a_row=2,
         unless="trainer.importance_correction",
     ),
@@ -310,9 +312,20 @@ POLICY_GRADIENT_ALONE = re.compile(r"\b(?:trainer|warmstart|engine)\.|\b(?:sampl
 """Settings that another learner does not read."""
 
 
+_ASSIGNMENT = re.compile(r"\b([a-z]+(?:\.[a-z_0-9]+)*)=(\w+)")
+
+
+def _is_set(name: str, value: str, settings: Mapping[str, Any]) -> bool:
+    """Whether a run has that value of a setting, or has chosen it of a group."""
+    if name == "prompt":  # whose texts a run keeps, and not their name
+        return bool(settings.get("prompt.first") == PromptTemplate.named(value).first)
+    return str(settings.get(name, settings.get(f"{name}.name"))) == value
+
+
 def _with_values(text: str, settings: Mapping[str, Any]) -> str:
-    """The text, with the run's value after each setting that it names; for another objective or an algorithm with a
-    learner of its own, with the names of their options, and without what they do not read."""
+    """The text, with the run's value after each setting that it names, without those that have the value already; for
+    another objective or an algorithm with a learner of its own, with the names of their options, and without what they
+    do not read."""
     if settings.get("objective.name", "ppo_clip") != "ppo_clip":
         if "objective.clip_high" in settings:
             text = text.replace("trainer.clip_high", "objective.clip_high")
@@ -322,7 +335,11 @@ def _with_values(text: str, settings: Mapping[str, Any]) -> str:
             if theirs in settings:
                 text = text.replace(ours, theirs)
         kept = [part for part in text.split("; ") if not POLICY_GRADIENT_ALONE.search(part)]
-        text = "; ".join(kept) or "other options of algo"
+        text = "; ".join(kept)
+    has = {
+        part for part in text.split("; ") for name, value in _ASSIGNMENT.findall(part) if _is_set(name, value, settings)
+    }
+    text = "; ".join(part for part in text.split("; ") if part not in has) or "other options of algo"
     return re.sub(
         r"\b[a-z]+(?:\.[a-z_0-9]+)+\b(?!=)",
         lambda name: f"{name[0]} (now {settings[name[0]]})" if name[0] in settings else name[0],

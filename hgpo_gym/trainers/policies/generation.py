@@ -4,13 +4,14 @@ join in.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from transformers.cache_utils import Cache
 
+from hgpo_gym.trainers.policies.answer_ends import AnswerEnds
 from hgpo_gym.trainers.policies.base import Sampling, TokenRecord
 from hgpo_gym.trainers.policies.batching import length_sorted_batches
 from hgpo_gym.trainers.policies.kv_cache import ReadLayer, Rows, join
@@ -33,7 +34,7 @@ class GeneratedSequence:
         prompt_ids: int64[P].
         trie: the answers to choose from; None where any text will do.
         uniforms: float64[the longest answer], what its tokens are drawn by.
-        ends: the tokens each of which ends it.
+        ends: what ends it, where there is no trie.
         adapter: of the model, that writes it; None where there is one or none.
         prompt_cut: whether the prompt is not all that was asked.
     """
@@ -43,14 +44,14 @@ class GeneratedSequence:
         prompt_ids: np.ndarray,
         trie: TokenTrie | None,
         uniforms: np.ndarray,
-        ends: Container[int],
+        ends: AnswerEnds,
         adapter: str | None = None,
         *,
         prompt_cut: bool = False,
     ):
         self.prompt_ids, self.adapter, self.prompt_cut = prompt_ids, adapter, prompt_cut
         self.token_ids: list[int] = []
-        self.done = False
+        self.done = self._ended = False
         self.trie, self._node = trie, 0
         self._uniforms, self._ends = uniforms, ends
         self._logprobs: list[float] = []
@@ -77,13 +78,19 @@ class GeneratedSequence:
     def append(self, token: int, logprob: float) -> None:
         """Add a drawn token, and the rest of the answer if only one is left."""
         self._append(token, logprob)
-        self.done = token in self._ends or len(self.token_ids) >= self.longest
+        self._ended = self.chosen is not None if self.trie else self._ends.reached(self.token_ids)
+        self.done = self._ended or len(self.token_ids) >= self.longest
         self._take_forced()
 
     @property
+    def chosen(self) -> str | None:
+        """The text among those of the trie that it has come to the end of."""
+        return self.trie.text(self._node) if self.trie else None
+
+    @property
     def cut_off(self) -> bool:
-        """Whether it has ended without the token that ends it."""
-        return self.done and self.token_ids[-1] not in self._ends
+        """Whether it is done without what ends it."""
+        return self.done and not self._ended
 
     def record(self) -> TokenRecord:
         return TokenRecord(
@@ -106,7 +113,7 @@ class GeneratedSequence:
         if self.trie and (rest := self.trie.forced(self._node)):
             for token in rest:
                 self._append(token, 0.0)
-            self.done = True
+            self.done = self._ended = True
 
 
 class _Batch(NamedTuple):

@@ -16,6 +16,7 @@ from jinja2 import TemplateError
 from pydantic import PositiveInt
 
 from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.policies.answer_ends import AnswerEnds
 from hgpo_gym.trainers.policies.base import CannotAnswerError, Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.trainers.policies.batching import by_adapter
 from hgpo_gym.trainers.policies.likelihood import computing_in, likelihood
@@ -94,6 +95,7 @@ class LanguageModelPolicy:
                 f"engine.chat_template_kwargs={self.chat_template_kwargs}: the tokenizer of "
                 f"{tokenizer.name_or_path!r} has no chat template."
             )
+        self._ends = AnswerEnds(self.ends, (), self._decode)
         self._generator = SequenceGenerator(model, max_batch_tokens=max_batch_tokens, max_cache_tokens=max_cache_tokens)
         self._answer_ids = lru_cache(maxsize=100_000)(self._encode_answer)
         self._trie = lru_cache(maxsize=10_000)(self._build_trie)
@@ -148,7 +150,7 @@ class LanguageModelPolicy:
                 prompt,
                 trie,
                 uniform_numbers(request.seed, max(sampling.max_new_tokens, trie.depth if trie else 0)),
-                self.ends,
+                self._ends,
                 self._adapter_of(request),
                 prompt_cut=cut,
             )
@@ -156,13 +158,15 @@ class LanguageModelPolicy:
         ]
 
     def responses(self, sequences: "Sequence[GeneratedSequence]") -> list[Response]:
-        """The answers that were written."""
-        records = [sequence.record() for sequence in sequences]
-        ids = [record.token_ids.tolist() for record in records]
-        texts = self.tokenizer.batch_decode(ids, skip_special_tokens=True)
+        """The answers that were written; one that was chosen is the text that the request names, word for word."""
         return [
-            Response(text, record, sequence.cut_off, self.opened)
-            for text, record, sequence in zip(texts, records, sequences, strict=True)
+            Response(
+                self._ends.text(sequence.token_ids) if sequence.chosen is None else sequence.chosen,
+                sequence.record(),
+                sequence.cut_off,
+                self.opened,
+            )
+            for sequence in sequences
         ]
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
@@ -205,7 +209,7 @@ class LanguageModelPolicy:
         low, high = 0, len(record.token_ids)
         while low < high:
             middle = (low + high) // 2
-            text = self.tokenizer.decode(record.token_ids[:middle].tolist(), skip_special_tokens=True)
+            text = self._decode(record.token_ids[:middle].tolist())
             low, high = (middle + 1, high) if len(text) < characters else (low, middle)
         return low
 
@@ -217,6 +221,10 @@ class LanguageModelPolicy:
         from hgpo_gym.trainers.policies.huggingface import save_model
 
         save_model(self.model, self.tokenizer, folder, weights)
+
+    def _decode(self, token_ids: list[int]) -> str:
+        """The text of tokens, every one of them: tags may be special tokens, and spaces belong to what was written."""
+        return str(self.tokenizer.decode(token_ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _adapter_of(self, request: Request) -> str | None:
         adapters = named_adapters(self.model)
@@ -298,7 +306,8 @@ class LanguageModelPolicy:
         return self._trie(request.answers)
 
     def _build_trie(self, answers: tuple[str, ...]) -> TokenTrie:
-        return TokenTrie((self._answer_ids(answer) for answer in answers), self.end_of_text)
+        texts = [answer.removeprefix(self.opened) for answer in answers]
+        return TokenTrie(map(self._answer_ids, answers), self.end_of_text, texts)
 
     def _encode_answer(self, answer: str) -> tuple[int, ...]:
         return tuple(self.tokenizer(answer.removeprefix(self.opened), add_special_tokens=False)["input_ids"])

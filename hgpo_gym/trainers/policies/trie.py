@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import zip_longest
 
 import numpy as np
 
@@ -11,17 +12,34 @@ class TokenTrie:
     """The token sequences that are allowed, each followed by the end-of-text token.
 
     A node is identified by a number; 0 is the root.
+
+    Args:
+        sequences: of tokens.
+        end_of_text: the token that ends each.
+        texts: the text that each stands for; decoding tokens need not give it back.
+
+    Raises:
+        ValueError: a sequence holds the token that ends it.
     """
 
-    def __init__(self, sequences: Iterable[Sequence[int]], end_of_text: int):
+    def __init__(self, sequences: Iterable[Sequence[int]], end_of_text: int, texts: Sequence[str] = ()):
         self.sequences, self.end_of_text = tuple(map(tuple, sequences)), end_of_text
         self._children: list[dict[int, int]] = [{}]
-        for sequence in self.sequences:
+        self._texts: dict[int, str] = {}
+        for sequence, text in zip_longest(self.sequences, texts, fillvalue=""):
+            if end_of_text in sequence:
+                raise ValueError(
+                    f"The answer {text!r} holds the token {end_of_text}, which ends answers: the tokenizer cannot "
+                    "write that as plain text. Rename the action, or choose another model.path."
+                )
             node = 0
             for token in (*sequence, end_of_text):
                 node = self._children[node].setdefault(token, len(self._children))
                 if node == len(self._children):
                     self._children.append({})
+            # Normalisation (NFKC: "\u00b2" is "2") gives some texts the same tokens, which say nothing of which one is
+            # meant: it is the first.
+            self._texts.setdefault(node, text)
         self._allowed: dict[int, np.ndarray] = {}  # of the nodes that were asked for
 
     def allowed(self, node: int) -> np.ndarray:
@@ -29,6 +47,10 @@ class TokenTrie:
         if node not in self._allowed:
             self._allowed[node] = np.array(sorted(self._children[node]), dtype=np.int64)
         return self._allowed[node]
+
+    def text(self, node: int) -> str | None:
+        """The text of the sequence that ends at this node; None where none does."""
+        return self._texts.get(node)
 
     def child(self, node: int, token: int) -> int:
         """The node that an allowed token leads to."""

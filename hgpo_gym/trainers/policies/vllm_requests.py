@@ -80,7 +80,7 @@ def sampling_parameters(
         "detokenize": False,
     }
     if sequence.trie is not None:
-        parameters["stop_token_ids"] = [*sorted(ends), *sequence.trie.deciding]
+        parameters["stop_token_ids"] = [sequence.trie.end_of_text, *sequence.trie.deciding]
         # One string: vLLM copies extra arguments deeply and sends them between processes.
         parameters["extra_args"] = {ADMISSIBLE_ANSWERS: sequence.trie.to_json()}
     return parameters

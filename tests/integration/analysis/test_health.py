@@ -193,6 +193,27 @@ def test_a_remedy_names_the_bound_of_the_objective(objective, bound):
     assert remedy == f"Try: raise trainer.entropy_coef (now 0.01){bound}lower trainer.learning_rate (now 0.0005)."
 
 
+def test_a_remedy_leaves_out_what_is_set_already():
+    def remedies(*words):
+        settings = flatten(load_config("config", words))
+        return {check.metric: Sign(check, (1,), 0.0, 0.5, settings).remedy for check in CHECKS}
+
+    before = remedies("engine.constrain=none", "prompt=bare", "warmstart.source=none")
+    after = remedies("engine.constrain=admissible", "prompt=instruct", "warmstart.source=random", "sampler=dynamic")
+    assert before["valid_action_rate"] == (
+        "Try: set engine.constrain=admissible; set prompt=instruct; set warmstart.source=random; raise "
+        "rollout.max_new_tokens (now 32)."
+    )
+    assert after["valid_action_rate"] == "Try: raise rollout.max_new_tokens (now 32)."
+    assert (
+        before["silent_group_share"]
+        .replace("; play informative groups only (sampler=dynamic)", "")
+        .replace("(now none)", "(now random)")
+        == after["silent_group_share"]
+    )
+    assert "Try: ." not in after.values()
+
+
 @pytest.mark.parametrize("algorithm", ["sb3_ppo", "sb3_dqn"])
 def test_a_remedy_names_only_settings_that_the_learner_reads(algorithm):
     settings = flatten(load_config("config", [f"algo={algorithm}"]))
