@@ -129,8 +129,9 @@ class RemoteTextEnv(TextEnv):
         self._path, self._turn = f"/sessions/{session['session']}", 0
         self.split = session["split"]
         self.task_ids = RemoteTaskIds(self._list_tasks, session["num_tasks"])
-        self.observation_space = UnicodeText(session["max_text_length"])
-        self.action_space = UnicodeText(session["max_text_length"])
+        self.max_text_length = session["max_text_length"]
+        self.observation_space = UnicodeText(self.max_text_length)
+        self.action_space = UnicodeText(self.max_text_length)
 
     def _list_tasks(self, **query: Any) -> list[str]:
         return self._connection.request("GET", f"{self._path}/tasks", **query)["task_ids"]

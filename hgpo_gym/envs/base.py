@@ -67,7 +67,7 @@ class Turn:
 
 
 class TurnError(ValueError):
-    """What a turn says is not of its kind: an observation that is no text, a reward that is not finite."""
+    """What a turn says is not of its kind: an observation that is no text or too long, a reward that is not finite."""
 
 
 class Snapshot(NamedTuple):
@@ -291,7 +291,7 @@ class TextEnv(gymnasium.Env[str, str]):
     def _checked(self, turn: Turn, method: str, argument: str) -> Turn:
         if not isinstance(turn, Turn):
             raise TypeError(f"{type(self).__name__}.{method}({argument!r}) must return a Turn; it returned {turn!r}.")
-        if wrong := _broken_promise(turn):
+        if wrong := _broken_promise(turn, self.max_text_length):
             raise TurnError(f"{type(self).__name__}.{method}({argument!r}): {wrong}.")
         return turn
 
@@ -334,10 +334,15 @@ def check_tasks(env: TextEnv) -> None:
 vars(TextEnv)["__new__"].__func__.__signature__ = inspect.signature(TextEnv.__init__)
 
 
-def _broken_promise(turn: Turn) -> str:
+def _broken_promise(turn: Turn, longest: int) -> str:
     """What of a turn is not of its kind; empty where all is."""
     if not isinstance(turn.observation, str):
         return f"Turn.observation is {turn.observation!r}, which is no text"
+    if (length := len(turn.observation)) > longest:
+        return (
+            f"Turn.observation has {length} characters, more than max_text_length={longest}: set that class attribute "
+            "higher, or cut the text"
+        )
     if not isinstance(turn.admissible_actions, (tuple, list)):
         return f"Turn.admissible_actions is {turn.admissible_actions!r}: give a tuple of texts"
     for name in ("terminated", "won", "action_valid"):

@@ -102,6 +102,11 @@ def _(space: UnicodeText, n: int = 1, ctx: Any = multiprocessing) -> Any:
 
 @write_to_shared_memory.register
 def _(space: UnicodeText, index: int, value: str, shared_memory: Any) -> None:
+    if len(value) > space.max_length:
+        raise ValueError(
+            f"A text of {len(value)} characters is longer than {space}: set max_text_length of the environment higher, "
+            "or give the wrapper that makes the text a longer space."
+        )
     code_points = np.frombuffer(value.encode("utf-32-le", "surrogatepass"), dtype=np.int32)
     row = _rows(space, shared_memory)[index]
     row[0] = len(code_points)

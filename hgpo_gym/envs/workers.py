@@ -18,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from hgpo_gym.envs.members import EpisodeReplay, EpisodeStart, LocalMembers, Opening, StepResult
 from hgpo_gym.plugins import load_plugins, loaded_plugins
-from hgpo_gym.sent_errors import to_be_sent
+from hgpo_gym.sent_errors import describe_failed_start, to_be_sent
 
 PATIENCE = 60.0
 """Seconds after which a worker that says nothing is named in a warning; then after twice as many, and so on."""
@@ -107,6 +107,7 @@ class _Worker:
         Raises:
             _LostError: the process has ended, could not make its environments, or did not answer in time, in which
                 case it was killed.
+            RuntimeError: it ended before it began, as every other would.
         """
         try:
             if self.connection.closed:
@@ -120,7 +121,10 @@ class _Worker:
             if _wait_for([self], self.seconds_left):
                 return self.connection.recv()
         except (EOFError, ConnectionError):
+            self.process.join(timeout=5)  # it may not have an exit code yet
             self.kill()
+            if self._deadline is None and (self.process.exitcode or 0) > 0:
+                raise RuntimeError(describe_failed_start(self.process.exitcode or 0, "set workers=0")) from None
             reason = f"ended (exit code {self.process.exitcode})"
             raise _LostError(reason, "Out of memory? Try fewer workers. ") from None
         self.kill()

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from hgpo_gym.sent_errors import describe_failed_start
 from hgpo_gym.trainers.settings import RunSettings
 
 POLL_SECONDS = 0.5
@@ -88,11 +89,13 @@ class _Worker:
         self.connection.send((run, settings))
 
     def result(self) -> tuple[bool, str]:
-        """Whether the process is still there, and how the run failed if it did."""
+        """Whether the process is still there, and how the run failed if it did. Raises RuntimeError if none began."""
         try:
             status = self.connection.recv()
         except (EOFError, ConnectionResetError):
             self.process.join()
+            if (self.process.exitcode or 0) > 0 and not (self.run / "log.txt").exists():
+                raise RuntimeError(describe_failed_start(self.process.exitcode or 0)) from None
             return False, f"its process ended with exit code {self.process.exitcode}"
         return True, f"it ended with status {status}" if status else ""
 

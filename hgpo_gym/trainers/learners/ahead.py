@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from hgpo_gym.plugins import load_plugins
-from hgpo_gym.sent_errors import to_be_sent
+from hgpo_gym.sent_errors import describe_failed_start, to_be_sent
 from hgpo_gym.trainers.interrupts import SIGNALS
 from hgpo_gym.trainers.learners.collector import Collector, assign_credit
 from hgpo_gym.trainers.libraries import quiet_libraries
@@ -141,6 +141,9 @@ class AheadInProcess:
 
     def _died(self) -> AheadDiedError:
         self._process.join()
+        exit_code = self._process.exitcode or 0
+        if not self._ready and exit_code > 0:
+            return AheadDiedError(describe_failed_start(exit_code, "set rollout.overlap=false"))
         return AheadDiedError(
             f"The process that plays rollouts ahead has ended (exit code {self._process.exitcode}). Out of memory? It "
             "has a model and environments of its own. Set rollout.overlap=false, which changes no numbers."

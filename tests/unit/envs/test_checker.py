@@ -342,7 +342,7 @@ MISTAKES = {
     WinsWithoutEndOpenEnded: "won=True without terminated=True: winning ends the episode",
     EndsAtTheStart: "is over before its first step",
     NumberAsObservation: r"begin_episode\(.*\): Turn.observation is 0, which is no text",
-    EndlessObservation: "has 21 characters, more than max_text_length=10: set that in EndlessObservation",
+    EndlessObservation: r"begin_episode\(.*\): .* 21 characters, more than max_text_length=10: set that class",
     ListOfActions: r"info\['admissible_actions'\] is a list, not a tuple",
     SpacedActions: "The admissible action 'back ' is empty or has white space at its ends",
     DoubledActions: "admissible_actions has duplicates",

@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 import yaml
+from gymnasium.vector.utils import create_shared_memory, write_to_shared_memory
 
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, check_text_env, register
 from hgpo_gym.envs.registration import make
@@ -236,6 +237,29 @@ def test_an_environment_that_is_defined_again_replaces_the_one_before():
             register(id, Halved, max_episode_steps=3, description="for tests")
     finally:
         del ENVIRONMENTS[id], gymnasium.registry[id]
+
+
+class Shouting(Echo):
+    """Says more than its space holds."""
+
+    max_text_length = 12
+
+    def take_action(self, action):
+        return Turn(action * 5, terminated=True)
+
+
+def test_a_text_longer_than_its_space_names_what_to_set():
+    id = "hgpo_gym_tests/Shouting-v0"
+    register(id, Shouting, max_episode_steps=3, description="for tests")
+    said = r"Shouting.take_action\('loud'\): Turn.observation has 20 characters, more than max_text_length=12: set that"
+    for env in (Shouting(), gymnasium.make_vec(id, 1, vectorization_mode="async")):
+        env.reset(seed=0)
+        with pytest.raises(ValueError, match=said):
+            env.step("loud" if isinstance(env, Shouting) else ["loud"])
+        env.close()
+    space = UnicodeText(12)  # of a wrapper that adds to the text
+    with pytest.raises(ValueError, match=r"13 characters is longer than UnicodeText\(0, 12\): set max_text_length"):
+        write_to_shared_memory(space, 0, "louder louder", create_shared_memory(space))
 
 
 class Halved(Echo):

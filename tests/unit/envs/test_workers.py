@@ -4,6 +4,8 @@ import copy
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -80,6 +82,14 @@ def test_workers_change_nothing_and_a_killed_one_is_replaced():
 
     assert follow_expert(workers, 9, kill_one) == expected
     workers.close()
+
+
+def test_a_program_that_cannot_be_imported_again_is_told_so():
+    """Read from standard input; a script that starts its workers without a guard ends in the same way."""
+    code = f"from hgpo_gym import TextVectorEnv; TextVectorEnv({MAZE!r}, num_tasks=1, workers=1).reset()"
+    ended = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True)
+    assert 'in a file, and put what it does under `if __name__ == "__main__":`, or set workers=0.' in ended.stderr
+    assert "memory" not in ended.stderr
 
 
 def fragile(folder, tasks=("cat", "dog"), **options):
