@@ -8,7 +8,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
-from hgpo_gym.files import make_whole, read_entry, write_entry
+from hgpo_gym.files import make_whole, read_entry, write_entry, writing
 
 MANIFEST = "manifest"
 CHECK_VARIABLE = "HGPO_GYM_CHECK_CACHE"
@@ -47,9 +47,11 @@ def kept_folder(target: Path, fill: Callable[[Path], None]) -> Path:
     One that is damaged is set aside, with a warning that names it, and made anew. A process checks each folder once.
 
     Raises:
-        NotWrittenError: the disk is full; nothing is left behind.
+        NotWrittenError: the disk is full, or the cache cannot be written; nothing is left behind.
     """
-    if target.is_dir():
+    with writing(target):
+        there = target.is_dir()  # which raises PermissionError in the home directory of another user
+    if there:
         about = target.stat()
         if (damage := _damage_once(target, about.st_ino, about.st_mtime_ns)) is None:
             return target

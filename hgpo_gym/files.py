@@ -20,11 +20,27 @@ from platformdirs import user_cache_dir
 
 _NEW_SECONDS = 60.0
 """A temporary folder that was made less than this ago is not taken for an abandoned one."""
+_MOVE_CACHE = "Set HGPO_GYM_CACHE to a folder that can be written."
 
 
 def cache_dir() -> Path:
-    """`$HGPO_GYM_CACHE`, or the platform's cache directory for hgpo_gym."""
-    return Path(os.environ.get("HGPO_GYM_CACHE") or user_cache_dir("hgpo_gym"))
+    """`$HGPO_GYM_CACHE`, or the platform's cache directory for hgpo_gym.
+
+    Raises:
+        OSError: there is no home directory, in which it would be.
+    """
+    try:
+        return Path(os.environ.get("HGPO_GYM_CACHE") or user_cache_dir("hgpo_gym")).expanduser()
+    except RuntimeError:  # a user of a container, without HOME and unknown to the system
+        raise OSError(f"There is no home directory, in which the cache would be. {_MOVE_CACHE}") from None
+
+
+def expand_home(path: str | os.PathLike[str], remedy: str) -> Path:
+    """The path with the user's home directory in place of `~`. Raises OSError, with the remedy, where there is none."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise OSError(f"{path}: there is no home directory. {remedy}") from None
 
 
 def content_key(content: Any) -> str:
@@ -53,13 +69,14 @@ def write_entry(entry: Path, made_by: str, body: bytes) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
-    entry.parent.mkdir(parents=True, exist_ok=True)
-    temporary = entry.parent / f".{secrets.token_hex(8)}.tmp"
-    try:
-        temporary.write_bytes(_header(made_by, body) + b"\n" + body)
-        temporary.replace(entry)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(entry):
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        temporary = entry.parent / f".{secrets.token_hex(8)}.tmp"
+        try:
+            temporary.write_bytes(_header(made_by, body) + b"\n" + body)
+            temporary.replace(entry)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def read_entry(entry: Path, made_by: str) -> bytes | None:
@@ -76,23 +93,34 @@ def _header(made_by: str, body: bytes) -> bytes:
 
 
 class NotWrittenError(OSError):
-    """A file or folder could not be written, mostly because a disk is full: `filename`, `errno` and what is `free`."""
+    """A file or folder could not be written, mostly because a disk is full: `filename` and `errno`."""
 
     def __init__(self, path: Path, number: int):
         super().__init__(number, os.strerror(number), str(path))
-        self.free = shutil.disk_usage(next(folder for folder in path.absolute().parents if folder.exists())).free
+        self._path = path
 
     def __str__(self) -> str:
-        return f"Cannot write {self.filename}: {self.strerror}; {self.free / 1e6:.1f} MB are free there."
+        room = ""
+        if self.errno in _DISK_ERRORS:
+            there = next(folder for folder in self._path.absolute().parents if folder.exists())
+            room = f"; {shutil.disk_usage(there).free / 1e6:.1f} MB are free there"
+        remedy = f" {_MOVE_CACHE}" if self._path.is_relative_to(cache_dir()) else ""
+        return f"Cannot write {self.filename}: {self.strerror}{room}.{remedy}"
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Errors of the disk name `path`, which the block writes. Raises NotWrittenError."""
+    """Errors of the disk name `path`, which the block writes; in the cache, so do folders that cannot be made or
+    written. Raises NotWrittenError."""
     try:
         yield
+    except NotWrittenError:
+        raise
     except Exception as error:
-        if (number := _disk_error(error)) is None:
+        number = _disk_error(error)
+        if number is None and isinstance(error, OSError) and _is_place_of(path, error.filename):
+            number = error.errno
+        if number is None:
             raise
         raise NotWrittenError(path, number) from error
 
@@ -190,6 +218,13 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_place_of(path: Path, refused: Any) -> bool:
+    """Whether what was refused is a path of the cache, one of its parents, or a temporary one beside it."""
+    if not isinstance(refused, str | os.PathLike) or not path.is_relative_to(cache_dir()):
+        return False
+    return Path(refused) in (path, *path.parents) or Path(refused).parent == path.parent
 
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)

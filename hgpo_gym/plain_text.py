@@ -1,6 +1,8 @@
 """Text of others (games, models, run directories) where a terminal, a spreadsheet or a page would obey it."""
 
+import io
 import re
+import sys
 from collections.abc import Sequence
 
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -12,6 +14,14 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def for_terminal(text: str) -> str:
     """The same with characters that a terminal would obey written out, as Python writes them: `\\x1b[31m`."""
     return _COMMANDS.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def print_any_text(encoding: str | None = None) -> None:
+    """From now on this process writes out characters that its output has no code for, as Python writes them, instead
+    of an error: `\\xe9` where the locale is C. `encoding` replaces that of the locale."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a notebook's is none, and takes all text
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
 def for_spreadsheet(text: str) -> str:

@@ -13,6 +13,7 @@ from hgpo_gym import __version__
 from hgpo_gym.cli import data, new_env
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained, readers_may_leave
 from hgpo_gym.envs import ENVIRONMENTS
+from hgpo_gym.plain_text import print_any_text
 from hgpo_gym.server import serve
 from hgpo_gym.suggest import unknown_name
 
@@ -205,6 +206,7 @@ SETTINGS = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command, or without one show the help. Exits with 2 on a user's mistake, 1 where it broke off, 130 on
     Ctrl-C."""
+    print_any_text()
     with readers_may_leave():
         parsed = _parse(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
         try:

@@ -7,6 +7,8 @@ from typing import Any
 
 from gymnasium.error import ResetNeeded
 
+from hgpo_gym.network import media_type
+
 try:
     import httpx
 except ModuleNotFoundError as error:
@@ -82,9 +84,10 @@ class Connection:
                         f"No answer from {self._url} ({type(error).__name__}: {error}). Is 'hgpo-gym serve' there?"
                     ) from error
                 time.sleep(0.05 * 2**attempt)
-        if response.is_success and (not response.content or response.headers["content-type"] == "application/json"):
+        kind = media_type(response.headers.get("content-type"))
+        if response.is_success and (not response.content or kind == "application/json"):
             return json.loads(response.content) if response.content else None
-        if response.headers.get("content-type") != "application/problem+json":
+        if kind != "application/problem+json":
             raise ConnectionError(f"{self._url} answers with {response.status_code}, not as 'hgpo-gym serve' does.")
         raise _error(json.loads(response.content))
 

@@ -193,5 +193,5 @@ def _train(runs: Sequence[PlannedRun], launch: Launch, jobs: int, train: Train, 
 
 
 def _last_line(run: Path) -> str:
-    lines = (run / "log.txt").read_text(encoding="utf-8").strip().splitlines()
+    lines = (run / "log.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1] if lines else "no output"

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from hgpo_gym.plain_text import print_any_text
 from hgpo_gym.sent_errors import describe_failed_start
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -164,6 +165,7 @@ def _serve(connection: Connection, train: Train) -> None:
 def log_to(path: Path) -> None:
     """From now on what this process and its libraries print is appended to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    print_any_text("utf-8")
     with path.open("ab") as log:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()

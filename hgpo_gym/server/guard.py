@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import ipaddress
 import logging
 import secrets
 import time
@@ -13,6 +12,7 @@ from http import HTTPMethod
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hgpo_gym.network import is_loopback, media_type
 from hgpo_gym.server.problems import Problem
 
 LOG = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class Guard:
 
 
 def _check_json(scope: Scope, body: bytes) -> None:
-    content_type = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
+    content_type = media_type(Headers(scope=scope).get("content-type"))
     if body and content_type != "application/json":
         raise Problem(
             415,
@@ -165,16 +165,6 @@ def _check_host(host: str) -> None:
             name="Host",
             value=host,
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, and cannot be reached from others."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name, which may lead anywhere
-        return False
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

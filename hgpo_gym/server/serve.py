@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from hgpo_gym.network import is_loopback
 from hgpo_gym.server.limits import LIMITS, Limits, argument
 
 TOKEN_VARIABLE = "HGPO_GYM_SERVER_TOKEN"
@@ -58,7 +59,6 @@ def serve(parsed: argparse.Namespace) -> None:
 
         from hgpo_gym.server.app import create_app
         from hgpo_gym.server.connections import connections_of
-        from hgpo_gym.server.guard import is_loopback
         from hgpo_gym.server.offers import make_offers
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(

@@ -29,7 +29,7 @@ from hgpo_gym.envs.alfworld.games.files import (
     task_id,
 )
 from hgpo_gym.envs.alfworld.generation.splits import GENERATED_SPLITS, generated_folder
-from hgpo_gym.files import source_digest
+from hgpo_gym.files import expand_home, source_digest
 from hgpo_gym.suggest import option, unknown_name
 
 _DEFAULT_DATA = Path("~/.cache/alfworld")
@@ -92,7 +92,7 @@ def find_games(
     root, names = data_root(data), [split] if isinstance(split, str) else list(split)
     if not names:
         raise ValueError("split is empty: name at least one.")
-    if data is not None or root != _DEFAULT_DATA.expanduser().resolve():
+    if data is not None or root != Path(os.path.expanduser(_DEFAULT_DATA)).resolve():  # noqa: PTH111 - a home or not
         names = [name for name in names if name not in GENERATED_SPLITS] or names
     for name in names[:-1]:
         with contextlib.suppress(FileNotFoundError):
@@ -109,7 +109,7 @@ def find_games(
 def data_root(data: str | os.PathLike[str] | None) -> Path:
     """The folder that `data` names; where it is None, $ALFWORLD_DATA, else ~/.cache/alfworld."""
     root = Path(data if data is not None else os.environ.get("ALFWORLD_DATA") or _DEFAULT_DATA)
-    return root.expanduser().resolve()
+    return expand_home(root, f"Set {option('data')}, or ALFWORLD_DATA, to the folder of the games.").resolve()
 
 
 def game_of(file: Path) -> Game:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import NonNegativeInt
 
-from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest
+from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest, writing
 from hgpo_gym.trainers.models.admissible import check_chooses
 from hgpo_gym.trainers.models.sizes import Threads
 from hgpo_gym.trainers.policies import choosing
@@ -64,7 +64,9 @@ class ChoosingModel(Section):
         del settings["model"]["threads"], settings["warmstart"]["new_model"]
         made_by = source_digest(choosing, imitation, *self.made_by)
         folder = cache_dir() / "models" / content_key([made_by, settings, run.trainer.precision, episodes_key])
-        if not folder.exists():
+        with writing(folder):
+            there = folder.exists()
+        if not there:
             policy = self._imitated(run, worth_imitating(episodes, run.warmstart.source), progress)
             make_whole(folder, policy.save)
         progress.line(f"Initial weights: {folder}")

@@ -13,6 +13,7 @@ except ModuleNotFoundError as error:
         f'policy=openai needs the package {error.name} ({error}): pip install "hgpo_gym[openai]"', name=error.name
     ) from error
 
+from hgpo_gym.network import goes_by_proxy
 from hgpo_gym.trainers.policies.base import Answer, Request, Sampling
 from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 
@@ -57,6 +58,7 @@ class EndpointClient:
             api_key=self._key or "none",
             max_retries=settings.retries,
             timeout=settings.timeout,
+            http_client=openai.DefaultAsyncHttpxClient(trust_env=goes_by_proxy(settings.base_url)),
         )
 
     async def ask(self, request: Request, sampling: Sampling) -> Answer:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import save_file
 
+from hgpo_gym.network import goes_by_proxy
 from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Completion
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class VllmServer:
     def __init__(self, url: str, folder: str | None, connections: int, *, timeout: float, constrained: bool):
         self.takes_adapter = False
         self._url, self._timeout = url.rstrip("/"), timeout
+        proxies: dict[str, str] | None = None if goes_by_proxy(url) else {}  # None: those that the environment names
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
         self._temporary = tempfile.TemporaryDirectory(prefix="hgpo_gym-weights-") if folder is None else None
         self._folder = Path(self._temporary.name if self._temporary else folder)  # type: ignore[arg-type]
         self._pool = ThreadPoolExecutor(connections)
@@ -116,7 +119,7 @@ class VllmServer:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._url + path, data, {"Content-Type": "application/json"})
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as response:
+            with self._opener.open(request, timeout=self._timeout) as response:
                 return json.load(response)
         except TimeoutError:
             raise self._no_answer(path) from None

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 import hgpo_gym
+from hgpo_gym.cli.main import main
 from hgpo_gym.cli.play import play_in_terminal
 from hgpo_gym.cli.settings_help import OWN_SETTINGS, SET_BY_COMMAND
 from hgpo_gym.config.compose import NAMED_ELSEWHERE, load_config, load_partly, load_run
@@ -168,6 +169,55 @@ def test_free_text_where_actions_are_chosen_is_a_mistake_with_a_remedy(settings,
     status, _, err = run(capsys, "train", "env=secret_word", *settings, f"run_dir={tmp_path / 'run'}")
     assert status == 2
     assert remedy in err
+
+
+USES_OF_THE_CACHE = (
+    ["eval", "policy=expert", "env=webshop", "env.split=generated", "evaluation.split=generated_test"],
+    ["eval", "policy=expert", "env=alfworld", "env.split=generated", "evaluation.split=generated_test"],
+    ["eval", "policy=openai", "openai.model=x", "prompt=instruct", "engine.constrain=none", "run=null"],
+    ["train", "model=scorer", "warmstart.source=expert"],
+)
+
+
+def test_a_cache_that_cannot_be_written_is_named_with_what_moves_it(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    places = ("/proc/nowhere", *[f"{tmp_path}/file"] * 3)
+    for place, command in zip(places, USES_OF_THE_CACHE, strict=True):
+        monkeypatch.setenv("HGPO_GYM_CACHE", place)
+        status, _, said = run(capsys, *command)
+        assert (status, said.count("\n")) == (2, 1), said
+        assert said.startswith(f"hgpo-gym: Cannot write {place}/"), said
+        assert said.endswith("Set HGPO_GYM_CACHE to a folder that can be written.\n"), said
+
+
+def test_without_a_home_directory_the_cache_has_to_be_named(capsys, tmp_path, monkeypatch):
+    def unknown(uid):
+        raise KeyError(uid)
+
+    for name in ("HOME", "XDG_CACHE_HOME", "HGPO_GYM_CACHE", "ALFWORLD_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)  # as of a number that a container is run by
+    monkeypatch.chdir(tmp_path)
+    for command, remedy in (
+        (USES_OF_THE_CACHE[0], "There is no home directory.* Set HGPO_GYM_CACHE to a folder that can be written"),
+        (["data", "alfworld", "--check"], "~/.cache/alfworld: there is no home directory.* Set .*ALFWORLD_DATA,"),
+    ):
+        status, _, said = run(capsys, *command)
+        assert (status, said.count("\n")) == (2, 1), said
+        assert re.search(f"^hgpo-gym: {remedy}", said), said
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_output_that_has_no_code_for_a_character_shows_it_as_python_writes_it(monkeypatch):
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    main(["train", "--show-config", 'env_name="wörter ☃"'])
+    assert b"env_name: w\\xf6rter \\u2603\n" in sys.stdout.buffer.getvalue()
+    with pytest.raises(SystemExit):
+        main(["health", "keiner ☃"])
+    sys.stderr.flush()
+    assert b"keiner \\u2603" in sys.stderr.buffer.getvalue()
 
 
 def test_without_a_command_the_help_is_shown(capsys):

@@ -60,6 +60,7 @@ def _write(entry: Path, code: str, content: dict[str, list[Any]]) -> None:
         write_entry(entry, f"index {code}", json.dumps(content).encode())
     except OSError as error:
         warnings.warn(
-            f"The list of games is not kept: {error}. Set HGPO_GYM_CACHE to a folder that can be written.",
+            f"The list of games is not kept: {error.filename}: {error.strerror}. Set HGPO_GYM_CACHE to a folder that "
+            "can be written.",
             stacklevel=2,
         )

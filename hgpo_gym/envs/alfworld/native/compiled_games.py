@@ -75,7 +75,8 @@ class CompiledGames:
                 write_entry(entry, _made_by(), game.to_json().encode())
             except OSError as error:
                 warnings.warn(
-                    f"Compiled games are not kept: {error}. Set HGPO_GYM_CACHE to a folder that can be written.",
+                    f"Compiled games are not kept: {error.filename}: {error.strerror}. Set HGPO_GYM_CACHE to a folder "
+                    "that can be written.",
                     stacklevel=4,
                 )
         return game

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hgpo_gym.files import cache_dir, content_key, read_entry, write_entry, writing
+from hgpo_gym.files import cache_dir, content_key, expand_home, read_entry, write_entry
 from hgpo_gym.suggest import option
 
 PRODUCTS, ATTRIBUTES, HUMAN = "items_shuffle", "items_ins_v2", "items_human_ins.json"
@@ -53,7 +53,7 @@ def find_sources(data: str | os.PathLike[str] | None = None) -> Sources:
 def data_place(data: str | os.PathLike[str] | None) -> Path:
     """The folder or file that `data` names; where it is None, $WEBSHOP_DATA, else ~/.cache/webshop."""
     place = Path(data if data is not None else os.environ.get("WEBSHOP_DATA") or "~/.cache/webshop")
-    return place.expanduser().resolve()
+    return expand_home(place, f"{_REMEDY} to the folder of its files.").resolve()
 
 
 def product_files(folder: Path) -> list[Path]:
@@ -69,8 +69,7 @@ def file_digest(file: Path) -> str:
     if known is None:
         with file.open("rb") as content:
             known = hashlib.file_digest(content, "sha256").hexdigest().encode()
-        with writing(note):
-            write_entry(note, "sha256", known)
+        write_entry(note, "sha256", known)
     return known.decode()
 
 
