@@ -2,11 +2,13 @@
 
 A game is a file `.z8`, played by the interpreter of jericho, with the `.json` that tw-make writes beside it. The second
 alone is enough for the logic of a game, but has none of its prose: what holds around the player is then told as facts.
-Neither runs Python code; a `.z8` is run by an interpreter in C, so take games from those whom you trust.
+Neither runs Python code; a `.z8` is run by an interpreter in C, so take games from those whom you trust. TextWorld has
+no interpreter of `.ulx` any more: of such a game the `.json` is played, with a warning.
 """
 
 import hashlib
 import re
+import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -36,7 +38,8 @@ class TextWorldEnv(TextEnv):
     to the game.
 
     Args:
-        games: a folder of games, or files `.z8` or `.json`. In a folder a `.json` that has a `.z8` is not a game again.
+        games: a folder of games, or files `.z8` or `.json`. In a folder a `.json` that has a `.z8` is not a game again,
+            and one that is no game is left out.
         split: `all`, or `test` (a third of the games, by a hash of their content) or `train` (the others).
         reward: `success` (10 on winning, else 0) or `score` (the points that the game gives).
         expert: put the next action of TextWorld's shortest way into `info["expert_action"]`; empty where there is none.
@@ -44,7 +47,7 @@ class TextWorldEnv(TextEnv):
 
     Raises:
         FileNotFoundError: no games there, or a `.z8` without its `.json`.
-        ValueError: an option that does not exist, or an empty split.
+        ValueError: an option that does not exist, an empty split, or a file that is no game or of an older TextWorld.
     """
 
     def __init__(
@@ -104,7 +107,7 @@ class TextWorldEnv(TextEnv):
                 wanted = textworld.EnvInfos(
                     **dict.fromkeys(WANTED, True), facts=file.suffix == ".json", policy_commands=self._expert
                 )
-                self._game, self._file = textworld.start(str(file), wanted), file
+                self._game, self._file = _start(file, wanted), file
             self._state: GameState = self._game.reset()
         self._score = 0
         self._sent: list[str] = []
@@ -159,22 +162,54 @@ def _prose(feedback: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", re.sub(r"\n>.*", "", feedback, flags=re.DOTALL)).strip()
 
 
+def _start(file: Path, wanted: Any) -> Any:
+    try:
+        return textworld.start(str(file), wanted)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:  # whatever its reader stumbles over
+        raise ValueError(
+            f"TextWorld {version('textworld')} cannot read the game {file}: {type(error).__name__}: {error}. Make it "
+            "again with 'tw-make', or remove it."
+        ) from error
+
+
 def _game_files(games: str | Path | Sequence[str | Path]) -> list[Path]:
     files: list[Path] = []
     for place in [games] if isinstance(games, str | Path) else games:
         path = Path(place).expanduser()
         if path.is_dir():
             files += sorted(path.rglob("*.z8"))
-            files += [file for file in sorted(path.rglob("*.json")) if not file.with_suffix(".z8").exists()]
+            alone = [file for file in sorted(path.rglob("*.json")) if not file.with_suffix(".z8").exists()]
+            alone = list(filter(_is_game, alone))
+            if older := [file for file in alone if file.with_suffix(".ulx").exists()]:
+                warnings.warn(
+                    f"{len(older)} games in {path} have their prose in .ulx files, which TextWorld does not play any "
+                    f"more: they are played without it, as facts. {_COMPILE}",
+                    stacklevel=3,
+                )
+            files += alone
         else:
             files.append(path)
     for file in files or [Path(str(games))]:
-        if not file.with_suffix(".json").is_file():
+        if file.suffix == ".ulx":
+            raise ValueError(f"{file}: TextWorld does not play .ulx files any more. {_COMPILE}")
+        logic = file.with_suffix(".json")
+        if not logic.is_file():
             raise FileNotFoundError(
                 f"TextWorld games not found in {file}: expected files .z8, each with its .json. "
                 f"Make one by 'tw-make custom --output games/one.z8', or set {option('games')}."
             )
+        if not _is_game(logic):
+            raise ValueError(f"{logic} is not what tw-make writes of a game: leave it out, or give the folder.")
     return files
+
+
+_COMPILE = "Compile each .json to a .z8 beside it: see docs/environments/textworld.md, 'Older games'."
+
+
+def _is_game(file: Path) -> bool:
+    """Whether a `.json` holds a game, by the words that each has; thousands would take long to parse."""
+    content = file.read_bytes()
+    return all(word in content for word in (b'"KB"', b'"world"', b'"quests"'))
 
 
 def _task_id(file: Path) -> str:

@@ -110,7 +110,7 @@ def read_tokens(file: Path | None, variable: str | None) -> list[str]:
         raise ValueError(f"Both --token-file and {TOKEN_VARIABLE} give tokens: leave out one of them.")
     tokens: Sequence[str] = [variable] if variable else []
     if file:
-        tokens = [line.strip() for line in file.read_text().splitlines() if line.strip()]
+        tokens = [line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
         if not tokens:
             raise ValueError(f"{file} has no token: write one a line.")
     for number, token in enumerate(tokens, start=1):

@@ -125,3 +125,28 @@ def test_an_empty_split_is_named(textworld_games):
     assert make(ID, games=one, split=full).unwrapped.task_ids == (task,)
     with pytest.raises(ValueError, match=f"The split '{empty}' is empty: there are 1 games. Set split=all"):
         make(ID, games=one, split=empty)
+
+
+def test_a_folder_lists_games_alone_and_a_file_that_is_none_is_named(textworld_games, tmp_path):
+    [first, second] = sorted(textworld_games.glob("*.json"))
+    shutil.copy(first, tmp_path / "one.json")
+    (tmp_path / "index.json").write_text('{"walkthroughs": {"one": ["go south"]}, "world": 1}')
+    (tmp_path / "package.json").write_text("[]")
+    assert len(make(ID, games=tmp_path).unwrapped.task_ids) == 1
+    with pytest.raises(ValueError, match=r"index.json is not what tw-make writes of a game: leave it out"):
+        make(ID, games=[tmp_path / "index.json"])
+
+    (tmp_path / "marked.json").write_bytes(b"\xef\xbb\xbf" + second.read_bytes())
+    env = make(ID, games=[tmp_path / "marked.json"])
+    with pytest.raises(ValueError, match=r"cannot read the game .*marked.json: .* Make it again with 'tw-make'"):
+        env.reset()
+
+
+def test_games_whose_prose_is_not_played_any_more_are_told(textworld_games, tmp_path):
+    [file, _] = sorted(textworld_games.glob("*.json"))
+    shutil.copy(file, tmp_path / "one.json")
+    (tmp_path / "one.ulx").write_bytes(b"Glul")
+    with pytest.warns(UserWarning, match=r"^1 games in .* have their prose in \.ulx files.* Compile each \.json to a"):
+        make(ID, games=tmp_path)
+    with pytest.raises(ValueError, match=r"one\.ulx: TextWorld does not play \.ulx files any more\. Compile each"):
+        make(ID, games=[tmp_path / "one.ulx"])

@@ -362,6 +362,17 @@ def test_games_are_taken_from_archives(release, tmp_path, monkeypatch, capsys):
     assert {path.name for path in (tmp_path / "b" / "json_2.1.1").iterdir()} == {"valid_seen", "valid_train"}
 
 
+def test_of_several_versions_of_the_games_the_newest_is_taken(release, tmp_path, capsys):
+    newest = release / "json_2.1.10_tw-pddl.zip"  # 2.1.3 is of release 0.4.2
+    (release / GAMES_ZIP).rename(newest)
+    for older in (GAMES_ZIP, "json_2.1.3_tw-pddl.zip"):
+        (release / older).write_bytes(b"not even read")
+    status, out, err = run(capsys, "--from", release, "--to", tmp_path)
+    assert (status, err) == (0, "")
+    assert sorted(re.findall("Taking (.*)[.]", out)) == sorted(map(str, [release / JSON_ZIP, newest]))
+    assert "New games: 6; there already: 0." in out
+
+
 def test_one_game_more_goes_into_the_split_that_is_there(alfworld_data, tmp_path, capsys):
     run(capsys, "--from", alfworld_data / "json_2.1.1" / "valid_seen", "--to", tmp_path)
     lost = game_files(tmp_path)[7]

@@ -40,7 +40,8 @@ ARCHIVES = (
     ),
 )
 """The trajectories (72 MB) and the games (36 MB), which `alfworld-download` of alfworld 0.4.2 fetches too. alfworld
-publishes no digests; these are those that people who fetched the files have noted in public."""
+publishes no digests; these are those that people who fetched the files have noted in public. The games of release
+0.4.2, json_2.1.3_tw-pddl.zip, are taken by `--from`; where their texts differ, so do their task ids."""
 
 GAMES = {
     split: dict(zip(TASK_TYPES, numbers, strict=True))
@@ -135,6 +136,8 @@ class ALFWorldData:
         """
         found = list_sources(sources)
         for file in found:
+            if file not in sources:
+                self.progress.line(f"Taking {file}.")
             if file.is_file():
                 with self.progress.stage(f"Checking {file.name}", lines=False) as tick:
                     check_archive(file, tick)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import zipfile
 from collections import defaultdict
@@ -31,7 +32,8 @@ class Installed:
 
 
 def list_sources(paths: Sequence[Path]) -> list[Path]:
-    """Zip files and folders of games: those named by `paths`, or the `json_*.zip` in a folder that has no games.
+    """Zip files and folders of games: those named by `paths`, or the `json_*.zip` in a folder that has no games; of
+    several versions of the games there, the newest.
 
     Raises:
         FileNotFoundError: a path does not exist.
@@ -42,8 +44,15 @@ def list_sources(paths: Sequence[Path]) -> list[Path]:
             raise FileNotFoundError(f"{path} does not exist.")
         has_games = any(GAME_FILE in names for _, _, names in os.walk(path))
         archives = [] if has_games else sorted(path.glob(ARCHIVES_PATTERN))
-        sources += archives or [path]
+        older = sorted(filter(_version, archives), key=_version)[:-1]
+        sources += [archive for archive in archives if archive not in older] or [path]
     return sources
+
+
+def _version(archive: Path) -> tuple[int, ...]:
+    """Of the games in an archive `json_2.1.2_tw-pddl.zip`; none where it is another."""
+    found = re.fullmatch(r"json_([\d.]+)_tw-pddl\.zip", archive.name)
+    return tuple(map(int, found[1].split("."))) if found else ()
 
 
 @contextlib.contextmanager

@@ -156,7 +156,7 @@ class _Builder:
             with RecordWriter(self._folder, "products") as lines:
                 for raw in json_stream.stream_array(sources.products, self._advance):
                     if is_listed(raw) and raw["asin"] not in self._asins:
-                        product = clean_product(raw, json.loads(about.pop(raw["asin"], "{}")) or {})
+                        product = clean_product(raw, json.loads(about.pop(raw["asin"], "{}")))
                         lines.add(product.to_json())
                         index.add(product.indexed_text)
                         self._note(product)

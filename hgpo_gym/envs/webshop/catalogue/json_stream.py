@@ -57,7 +57,7 @@ class _Window:
 
     def __enter__(self) -> "_Window":
         self._bytes = self._path.open("rb")
-        self._characters = io.TextIOWrapper(self._bytes, encoding="utf-8")
+        self._characters = io.TextIOWrapper(self._bytes, encoding="utf-8-sig")  # a byte order mark is no part of it
         return self
 
     def __exit__(self, *_: object) -> None:

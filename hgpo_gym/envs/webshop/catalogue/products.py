@@ -64,14 +64,15 @@ def is_listed(raw: Any) -> bool:
     return isinstance(asin, str) and 0 < len(asin) <= _LONGEST_ASIN and asin != "nan"
 
 
-def clean_product(raw: Mapping[str, Any], about: Mapping[str, Any]) -> Product:
-    """The product of an entry of `items_shuffle*.json` and its entry of `items_ins_v2*.json` (empty if it has none).
+def clean_product(raw: Mapping[str, Any], about: Any) -> Product:
+    """The product of an entry of `items_shuffle*.json` and its entry of `items_ins_v2*.json`, if it has one.
 
     Where the original would stop at a field that is missing or of another kind, the field is taken as empty.
     """
     prices = _prices(raw.get("pricing"))
     bullets = raw.get("small_description")
-    attributes = about.get("attributes")
+    about = about if isinstance(about, Mapping) else {}
+    attributes, instruction = about.get("attributes"), about.get("instruction")
     return Product(
         asin=raw["asin"],
         title=_text(raw.get("name")),
@@ -80,13 +81,18 @@ def clean_product(raw: Mapping[str, Any], about: Mapping[str, Any]) -> Product:
         price=" to ".join(f"${price}" for price in prices),
         prices=prices,
         options=_options(raw.get("customization_options")),
-        attributes=["DUMMY_ATTR"] if attributes is None else attributes,
+        attributes=texts(attributes) if isinstance(attributes, list) else ["DUMMY_ATTR"],
         category=_text(raw.get("category")),
         query=_text(raw.get("query")).lower().strip(),
         product_category=_text(raw.get("product_category")),
-        instruction=about.get("instruction"),
-        instruction_attributes=about.get("instruction_attributes") or [],
+        instruction=instruction if isinstance(instruction, str) else None,
+        instruction_attributes=texts(about.get("instruction_attributes")),
     )
+
+
+def texts(value: object) -> list[str]:
+    """The texts of a list, without what else is in it; none of anything else."""
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
 def _text(value: object) -> str:
@@ -103,10 +109,14 @@ def _options(raw: object) -> dict[str, list[str]]:
     if not isinstance(raw, Mapping):
         return {}
     return {
-        name.lower(): [_option_value(content["value"]) for content in contents if isinstance(content.get("value"), str)]
+        name.lower(): [_option_value(text) for text in texts([_value_of(content) for content in contents])]
         for name, contents in raw.items()
-        if contents is not None
+        if isinstance(contents, list)
     }
+
+
+def _value_of(content: object) -> object:
+    return content.get("value") if isinstance(content, Mapping) else None
 
 
 def _option_value(value: str) -> str:

@@ -9,12 +9,14 @@ import json
 import math
 import random
 from array import array
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from hgpo_gym.envs.webshop.catalogue import Catalogue
 from hgpo_gym.envs.webshop.catalogue.json_stream import stream_object
+from hgpo_gym.envs.webshop.catalogue.products import texts
 from hgpo_gym.envs.webshop.catalogue.records import RecordWriter
 
 NO_LIMIT = 1_000_000.0
@@ -86,9 +88,12 @@ def _write_human_rows(catalogue: Catalogue, human: Path, folder: Path) -> np.nda
     products = array("i")
     with RecordWriter(folder, "human") as lines:
         for number, entries in sorted(by_product.items()):
-            for entry in json.loads(entries):
-                if attributes := entry.get("instruction_attributes"):
+            listed = json.loads(entries)
+            for entry in listed if isinstance(listed, list) else []:
+                about = entry if isinstance(entry, Mapping) else {}
+                attributes, instruction = texts(about.get("instruction_attributes")), about.get("instruction")
+                if attributes and isinstance(instruction, str):
                     products.append(number)
-                    row = [entry.get("instruction", "").strip("."), attributes, entry.get("instruction_options", [])]
+                    row = [instruction.strip("."), attributes, texts(about.get("instruction_options"))]
                     lines.add(json.dumps(row).encode())
     return np.array(products)

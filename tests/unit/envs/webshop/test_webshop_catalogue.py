@@ -147,6 +147,37 @@ def test_products_are_cleaned(make_data: MakeData) -> None:
     assert np.isnan(catalogue.price_high).tolist() == [True, False, True, True, True]
 
 
+def test_nested_fields_of_other_shapes_count_as_empty_and_files_may_begin_with_a_mark(make_data: MakeData) -> None:
+    shapes: list[Any] = [None, 5, True, "text", ["S", None, {"value": 3}], {"value": "S"}, [["S"]]]
+    data = make_data(
+        {"customization_options": {"Size": [{"value": "S"}, "M", None, {"value": 3}]}},
+        *({"customization_options": {"Size": shape}} for shape in shapes),
+        *({name: shape} for shape in shapes for name in ("customization_options", "small_description", "pricing")),
+    )
+    about = json.loads((data / "items_ins_v2.json").read_text())
+    for asin, shape in zip(list(about), [["soft", 1], *shapes, *shapes, *shapes], strict=False):
+        about[asin] = {"attributes": shape, "instruction": shape, "instruction_attributes": shape}
+    for asin, whole in zip(list(about)[-len(shapes) :], shapes, strict=True):
+        about[asin] = whole
+    entry = {"instruction": "x.", "instruction_attributes": ["soft", 1], "instruction_options": "xl"}
+    unsaid = {**entry, "instruction": None}
+    human = {asin: [entry, unsaid, shape] for asin, shape in zip(about, shapes, strict=False)} | {"B000000008": "x"}
+    for name, content in (("items_ins_v2", about), ("items_human_ins", human)):
+        (data / f"{name}.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(content).encode())
+    (data / "items_shuffle.json").write_bytes(b"\xef\xbb\xbf" + (data / "items_shuffle.json").read_bytes())
+
+    catalogue = open_catalogue(data)
+    first, *others = [catalogue.product(number) for number in range(len(catalogue))]
+    assert (first.options, first.attributes, first.instruction) == ({"size": ["s"]}, ["soft"], None)
+    assert [product.options for product in others[: len(shapes)]] == [{}, {}, {}, {}, {"size": []}, {}, {"size": []}]
+    assert [product.attributes for product in others[4:6]] == [["S"], ["DUMMY_ATTR"]]
+    assert [product.instruction_attributes for product in others[:4]] == [[], [], [], []]
+    goals = open_goals(catalogue, "human", 0)
+    said = {(goal.instruction.partition(",")[0], goal.attributes, goal.options) for goal in goals}
+    assert said == {("x", ("soft",), ())}
+    assert len(goals) == len(shapes)
+
+
 def test_products_that_the_benchmark_leaves_out(make_data: MakeData) -> None:
     data = make_data({"asin": "A1", "name": "first"}, {"asin": "nan"}, {"asin": "B00000000001"}, {"asin": None}, {})
     rows = json.loads((data / "items_shuffle.json").read_text())
