@@ -151,6 +151,12 @@ class PromptTemplate:
         return prompt if self.subgoals is None else self.subgoal_line.format(subgoal=subgoal or "none") + prompt
 
     @cached_property
+    def literal_text(self) -> str:
+        """All that it says itself, whatever the placeholders stand for."""
+        texts = [text for name in PLACEHOLDERS for text, *_ in string.Formatter().parse(getattr(self, name))]
+        return "\n".join([*texts, *([] if self.subgoals is None else [write_plan("", switches=True)])])
+
+    @cached_property
     def numbered(self) -> bool:
         """Whether answers say the number of an action."""
         return "number" in self._placeholders("answer")

@@ -94,6 +94,29 @@ def test_constrained_answers_are_admissible_and_recorded_under_the_constraint(po
             np.testing.assert_array_equal(ids, expected_ids)
 
 
+def test_answers_stop_where_those_of_the_other_engine_stop(free, tiny, monkeypatch):
+    """At texts and at tokens; what is recorded is what was written up to there."""
+    (token,) = tiny[1]("l", add_special_tokens=False)["input_ids"]
+    asked = [Request(f"{prompt} {n}") for prompt in PROMPTS for n in range(8)]
+    likeliest = Sampling(temperature=0, max_new_tokens=24)
+    written = "".join(texts(free.generate(asked, likeliest)))
+    pairs = sorted({written[n : n + 2] for n in range(len(written))})
+    common = sorted(pairs, key=written.count)[-3:]
+    options = {"stop": common, "stop_token_ids": [token]}
+    stopping = VllmPolicy(*tiny, **options, **OPTIONS)
+    monkeypatch.setattr(stopping, "_start", lambda: free._engine)
+    stopping.updated()
+    responses = stopping.generate(asked, likeliest)
+    expected = LanguageModelPolicy(*tiny, **options).generate(asked, likeliest)
+    assert texts(responses) == texts(expected)
+    assert sum(response.text.endswith(tuple(common)) for response in responses) > 4
+    for response, other in zip(responses, expected, strict=True):
+        np.testing.assert_array_equal(response.tokens.token_ids, other.tokens.token_ids)
+        assert response.cut_off == other.cut_off
+        assert len(response.tokens.logprobs) == len(response.tokens.token_ids)
+    assert not free._engine._open  # nothing goes on being written
+
+
 def test_answers_follow_the_models_distribution(policy):
     """Frequencies over 1,000 seeds against the exact probabilities."""
     responses = policy.generate([Request(PROMPTS[0], ACTIONS, seed=(n,)) for n in range(1000)], Sampling())

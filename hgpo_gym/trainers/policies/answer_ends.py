@@ -1,6 +1,6 @@
 """What ends a free answer, and the text that it then is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,3 +41,13 @@ class AnswerEnds:
         """The most tokens that a string can be spread over, each a byte of it, and one before: decoders treat the first
         in their own way."""
         return 1 + max(len(string.encode()) for string in self.strings)
+
+
+def check_stops(stop: Sequence[str], stop_token_ids: Sequence[int], vocabulary: int) -> None:
+    """Raise ValueError for a text or token that no answer can end by."""
+    if isinstance(stop, str) or not all(isinstance(text, str) and text for text in stop):
+        raise ValueError(f"engine.stop={stop!r}: expected a list of texts, none of them empty: ['</action>'].")
+    if not all(isinstance(token, int) and 0 <= token < vocabulary for token in stop_token_ids):
+        raise ValueError(
+            f"engine.stop_token_ids={list(stop_token_ids)}: expected numbers of tokens, from 0 to {vocabulary - 1}."
+        )

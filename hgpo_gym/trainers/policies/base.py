@@ -48,6 +48,8 @@ class Request:
         choices: what the answers mean, one each: admissible actions, or what a role can say.
         moment: what the prompt is about in parts, whatever of it the prompt shows.
         said: what was said in the turn so far, in a team.
+        literal_text: what the prompt template says by itself. Control tokens that it names, such as tags of the
+            answer's form, are control tokens in prompt and answers; all others are plain text there.
         shorter: the prompt without its oldest past step, without its two oldest, and so on, for a policy that cannot
             read all of it. They are made when they are asked for.
     """
@@ -62,6 +64,7 @@ class Request:
     choices: tuple[str, ...] = ()
     moment: Moment | None = None
     said: tuple[str, ...] = ()
+    literal_text: str = ""
     shorter: Sequence[str] = field(default=(), compare=False, repr=False)
 
 

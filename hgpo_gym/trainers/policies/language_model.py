@@ -16,9 +16,10 @@ from jinja2 import TemplateError
 from pydantic import PositiveInt
 
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.policies.answer_ends import AnswerEnds
+from hgpo_gym.trainers.policies.answer_ends import AnswerEnds, check_stops
 from hgpo_gym.trainers.policies.base import CannotAnswerError, Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.trainers.policies.batching import by_adapter
+from hgpo_gym.trainers.policies.control_tokens import ControlTokens
 from hgpo_gym.trainers.policies.likelihood import computing_in, likelihood
 from hgpo_gym.trainers.policies.lora import named_adapters, use_adapter
 from hgpo_gym.trainers.policies.positions import check_length
@@ -30,9 +31,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from hgpo_gym.trainers.policies.generation import GeneratedSequence
+    from hgpo_gym.trainers.policies.vllm_requests import Stopped
 
 Constraint = Literal["none", "admissible"]
 Precision = Literal["float32", "bfloat16"]
+_Text = tuple[str, str]
+"""A prompt, and what in it is its template's, see `Request.literal_text`."""
+_PROMPT = "prompt 7391"
+"""What no chat template says by itself."""
 CONSTRAINTS, PRECISIONS = get_args(Constraint), get_args(Precision)
 
 
@@ -49,16 +55,18 @@ class LanguageModelPolicy:
         max_prompt_tokens: of a longer prompt, `Request.shorter` is read.
         chat_template_kwargs: what else the chat template is told, for example {"enable_thinking": False} of Qwen3.
         precision: what generation computes in, `float32` (as the weights are) or `bfloat16`.
+        stop: a free answer ends where it comes to hold one of these texts, which it keeps.
+        stop_token_ids: tokens that end a free answer beside `ends` of the model.
 
     Attributes:
-        ends: the tokens that end an answer of the model: its tokenizer's, and those of its `generation_config`.
-        end_of_text: the one at the end of answers that are written here: which of them the chat template puts after an
-            answer, or else the tokenizer's.
+        ends: the tokens that end a free answer: the one that the chat template puts after an answer, the tokenizer's,
+            those of the model's `generation_config`, and `stop_token_ids`.
+        end_of_text: the one at the end of answers that are written here: the chat template's, or else the tokenizer's.
         opened: the thought that the chat template begins an answer with, see `Response`; written answers go on from it.
 
     Raises:
         ValueError: an unknown constraint or precision, a tokenizer without an end-of-text token, a chat template that
-            cannot put a prompt, or none where there are arguments for one.
+            cannot put a prompt, or none where there are arguments for one; an empty text or no token to stop at.
     """
 
     def __init__(
@@ -72,6 +80,8 @@ class LanguageModelPolicy:
         max_prompt_tokens: PositiveInt = 4096,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         precision: Precision = "float32",
+        stop: Sequence[str] = (),
+        stop_token_ids: Sequence[int] = (),
     ):
         from hgpo_gym.trainers.policies.generation import SequenceGenerator
 
@@ -79,23 +89,27 @@ class LanguageModelPolicy:
             raise ValueError(unknown_name("constrain", constrain, CONSTRAINTS))
         if precision not in PRECISIONS:
             raise ValueError(unknown_name("precision", precision, PRECISIONS))
+        check_stops(stop, stop_token_ids, len(tokenizer))
         if tokenizer.eos_token_id is None:
             raise ValueError(f"The tokenizer of {tokenizer.name_or_path!r} has no end-of-text token (eos_token).")
         self.model, self.tokenizer, self.constrain = model, tokenizer, constrain
         self.max_prompt_tokens, self.precision = max_prompt_tokens, precision
         self.end_of_text: int = tokenizer.eos_token_id
-        self.ends = frozenset([self.end_of_text, *_generation_ends(model)])
         self.chat_template_kwargs = dict(chat_template_kwargs or {})
         self.opened = ""
         if tokenizer.chat_template is not None:
             self.opened = _opened(self._as_turn(""))  # which refuses now what it would refuse later
-            self.end_of_text = self._end_of_turn()
         elif self.chat_template_kwargs:
             raise ValueError(
                 f"engine.chat_template_kwargs={self.chat_template_kwargs}: the tokenizer of "
                 f"{tokenizer.name_or_path!r} has no chat template."
             )
-        self._ends = AnswerEnds(self.ends, (), self._decode)
+        self._controls = ControlTokens(tokenizer, self.chat_template_kwargs)
+        if self._controls.end_of_turn is not None:
+            self.end_of_text = self._controls.end_of_turn
+        self.ends = frozenset([self.end_of_text, tokenizer.eos_token_id, *_generation_ends(model), *stop_token_ids])
+        self._ends = AnswerEnds(self.ends, tuple(stop), self._decode)
+        self._around = self._controls_around_prompts()
         self._generator = SequenceGenerator(model, max_batch_tokens=max_batch_tokens, max_cache_tokens=max_cache_tokens)
         self._answer_ids = lru_cache(maxsize=100_000)(self._encode_answer)
         self._trie = lru_cache(maxsize=10_000)(self._build_trie)
@@ -105,9 +119,9 @@ class LanguageModelPolicy:
         that are too long lose their beginning."""
         return [ids for ids, _ in self._read([Request(prompt) for prompt in prompts])]
 
-    def encode_answer(self, answer: str) -> np.ndarray:
-        """int64[R]: the answer's tokens and the end-of-text token."""
-        return np.array((*self._answer_ids(answer), self.end_of_text), dtype=np.int64)
+    def encode_answer(self, answer: str, literal_text: str = "") -> np.ndarray:
+        """int64[R]: the answer's tokens and the end-of-text token; `literal_text`: see `Request`."""
+        return np.array((*self._answer_ids(answer, literal_text), self.end_of_text), dtype=np.int64)
 
     def records(self, requests: Sequence[Request], answers: Sequence[str]) -> list[TokenRecord]:
         """The records of answers that somebody else gave, under this policy's constraint; log-probabilities are 0.
@@ -117,7 +131,7 @@ class LanguageModelPolicy:
         """
         records = []
         for (prompt, cut), request, answer in zip(self._read(requests), requests, answers, strict=True):
-            ids, trie = self.encode_answer(answer), self._trie_of(request)
+            ids, trie = self.encode_answer(answer, request.literal_text), self._trie_of(request)
             allowed = None if trie is None else trie.along(ids.tolist())
             records.append(TokenRecord(prompt, ids, np.zeros(len(ids), dtype=np.float32), allowed, prompt_cut=cut))
         return records
@@ -168,6 +182,12 @@ class LanguageModelPolicy:
             )
             for sequence in sequences
         ]
+
+    @property
+    def stopped(self) -> "Stopped | None":
+        """Whether the tokens of a free answer have come to its end, where texts can end one; those that end one by
+        themselves need no looking after."""
+        return self._ends.reached if self._ends.strings else None
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
         """See `TrainablePolicy`; under the constraint that the records were drawn with.
@@ -235,39 +255,60 @@ class LanguageModelPolicy:
             )
         return request.role if adapters else None
 
-    def _encode(self, prompts: Iterable[str]) -> dict[str, np.ndarray]:
+    def _encode(self, texts: Iterable[_Text]) -> dict[_Text, np.ndarray]:
         """int64[P] of each distinct prompt, however long."""
-        distinct = list(dict.fromkeys(prompts))
+        distinct = list(dict.fromkeys(texts))
+        encoded = self._put([prompt for prompt, _ in distinct])
+        before, after = self._around
+        return {
+            text: np.array(self._controls.spelled_out(ids, text[1], before=before, after=after), dtype=np.int64)
+            for text, ids in zip(distinct, encoded, strict=True)
+        }
+
+    def _put(self, prompts: Sequence[str]) -> list[list[int]]:
+        """The tokens of prompts, as turns of the user where there is a chat template."""
         templated = self.tokenizer.chat_template is not None
-        texts = [self._as_turn(prompt) for prompt in distinct] if templated else distinct
-        encoded = self.tokenizer(texts, add_special_tokens=not templated, return_attention_mask=False)["input_ids"]
-        return {prompt: np.array(ids, dtype=np.int64) for prompt, ids in zip(distinct, encoded, strict=True)}
+        texts = [self._as_turn(prompt) for prompt in prompts] if templated else list(prompts)
+        return self.tokenizer(texts, add_special_tokens=not templated, return_attention_mask=False)["input_ids"]
+
+    def _controls_around_prompts(self) -> tuple[int, int]:
+        """How many control tokens stand before a prompt and after it."""
+        (ids,) = self._put([_PROMPT])
+        places = self._controls.places(ids)
+        before = int((places == np.arange(len(places))).sum())  # such as the tokenizer's at the beginning
+        if self.tokenizer.chat_template is not None:
+            beginning = self._as_turn(_PROMPT).partition(_PROMPT)[0]
+            before = len(self._controls.places(self.tokenizer(beginning, add_special_tokens=False)["input_ids"]))
+        return before, len(places) - before
 
     def _read(self, requests: Sequence[Request]) -> list[tuple[np.ndarray, bool]]:
         """Of each the tokens of its prompt, int64[at most max_prompt_tokens], and whether it had to be cut for that."""
-        ids = self._encode([request.prompt for request in requests])
+        texts = [(request.prompt, request.literal_text) for request in requests]
+        ids = self._encode(texts)
         cut = {
-            request.prompt: self._cut(request)
-            for request in requests
-            if len(ids[request.prompt]) > self.max_prompt_tokens
+            text: self._cut(request)
+            for text, request in zip(texts, requests, strict=True)
+            if len(ids[text]) > self.max_prompt_tokens
         }
-        return [(cut.get(request.prompt, ids[request.prompt]), request.prompt in cut) for request in requests]
+        return [(cut.get(text, ids[text]), text in cut) for text in texts]
 
     def _cut(self, request: Request) -> np.ndarray:
         """int64[at most max_prompt_tokens]: the prompt with as many of its past steps as fit, the latest ones. Where it
         is too long without any, what stands between its task and its end is cut."""
 
+        def encoded(prompt: str) -> np.ndarray:
+            return self._encode([(prompt, request.literal_text)])[prompt, request.literal_text]
+
         def fits(prompt: str) -> bool:
-            return len(self._encode([prompt])[prompt]) <= self.max_prompt_tokens
+            return len(encoded(prompt)) <= self.max_prompt_tokens
 
         if (place := bisect_left(request.shorter, True, key=fits)) < len(request.shorter):
-            prompt = request.shorter[place]
-            return self._encode([prompt])[prompt]
+            return encoded(request.shorter[place])
         prompt = request.shorter[-1] if request.shorter else request.prompt
         shown = request.task and request.task in prompt  # where it is not, the end alone is kept
         up_to_task = prompt[: prompt.index(request.task) + len(request.task)] if shown else ""
-        ids = self._encode([prompt, up_to_task])
-        whole, head = ids[prompt], _common_beginning(ids[prompt], ids[up_to_task], self.max_prompt_tokens // 2)
+        whole = encoded(prompt)
+        head = _common_beginning(whole, encoded(up_to_task), self.max_prompt_tokens // 2)
         return np.concatenate((whole[:head], whole[head - self.max_prompt_tokens :]))
 
     def _as_turn(self, prompt: str) -> str:
@@ -283,17 +324,6 @@ class LanguageModelPolicy:
             ) from error
         return str(text)
 
-    def _end_of_turn(self) -> int:
-        """The token that the chat template puts after an answer, if it ends answers; else the tokenizer's."""
-        answer = "an answer"
-        turns = [{"role": "user", "content": "a prompt"}, {"role": "assistant", "content": answer}]
-        try:
-            text = self.tokenizer.apply_chat_template(turns, tokenize=False, **self.chat_template_kwargs)
-        except TemplateError:  # it may put no answers
-            return self.end_of_text
-        after = self.tokenizer(str(text).rpartition(answer)[2], add_special_tokens=False)["input_ids"]
-        return next((token for token in after if token in self.ends), self.end_of_text)
-
     def _trie_of(self, request: Request) -> TokenTrie | None:
         if self.constrain == "none":
             return None
@@ -303,14 +333,15 @@ class LanguageModelPolicy:
                 f"{f'the role {request.role!r}' if request.role else 'this environment'} lists none: set "
                 "engine.constrain=none."
             )
-        return self._trie(request.answers)
+        return self._trie(request.answers, request.literal_text)
 
-    def _build_trie(self, answers: tuple[str, ...]) -> TokenTrie:
-        texts = [answer.removeprefix(self.opened) for answer in answers]
-        return TokenTrie(map(self._answer_ids, answers), self.end_of_text, texts)
+    def _build_trie(self, answers: tuple[str, ...], literal_text: str) -> TokenTrie:
+        sequences = [self._answer_ids(answer, literal_text) for answer in answers]
+        return TokenTrie(sequences, self.end_of_text, [answer.removeprefix(self.opened) for answer in answers])
 
-    def _encode_answer(self, answer: str) -> tuple[int, ...]:
-        return tuple(self.tokenizer(answer.removeprefix(self.opened), add_special_tokens=False)["input_ids"])
+    def _encode_answer(self, answer: str, literal_text: str) -> tuple[int, ...]:
+        ids = self.tokenizer(answer.removeprefix(self.opened), add_special_tokens=False)["input_ids"]
+        return tuple(self._controls.spelled_out(ids, literal_text))
 
 
 def _common_beginning(ids: np.ndarray, others: np.ndarray, most: int) -> int:

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.policies.lora import DEFAULT, adapter_rank, plain_weights
-from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Completion
+from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Completion, Stopped
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -120,25 +120,31 @@ class VllmEngine:
             self._engine = LLMEngine.from_engine_args(arguments)
         _end_with_the_process(self._engine)
         self.max_model_len: int = self._engine.model_config.max_model_len
-        self._open: set[str] = set()
+        self._open: dict[str, Stopped | None] = {}
         self._sleep_level = options.sleep_level
         self._asleep: set[str] = set()
         self._adapter: Any = None
 
-    def submit(self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any]) -> None:
+    def submit(
+        self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any], stopped: Stopped | None = None
+    ) -> None:
         """See `InferenceEngine`."""
         from vllm import SamplingParams
         from vllm.inputs import tokens_input
         from vllm.sampling_params import RequestOutputKind
 
-        self._open.add(name)
-        options = SamplingParams(**parameters, output_kind=RequestOutputKind.FINAL_ONLY)
+        self._open[name] = stopped
+        kind = RequestOutputKind.CUMULATIVE if stopped else RequestOutputKind.FINAL_ONLY
+        options = SamplingParams(**parameters, output_kind=kind)
         self._engine.add_request(name, tokens_input(prompt_ids), options, lora_request=self._adapter)
 
     def step(self) -> list[Completion]:
         """See `InferenceEngine`: one forward pass, a token for every answer."""
         outputs: list[Any] = self._engine.step()
-        return [self._completion(output) for output in outputs if output.finished]
+        stopped = {output.request_id for output in outputs if not output.finished and self._has_stopped(output)}
+        if stopped:
+            self._engine.abort_request(list(stopped))
+        return [self._completion(output) for output in outputs if output.finished or output.request_id in stopped]
 
     @torch.no_grad()
     def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
@@ -180,8 +186,12 @@ class VllmEngine:
         if not self._engine.reset_prefix_cache():
             raise RuntimeError("vLLM does not let go of its prefix cache, which was computed with earlier weights.")
 
+    def _has_stopped(self, output: Any) -> bool:
+        stopped = self._open[output.request_id]
+        return stopped is not None and stopped(list(output.outputs[0].token_ids))
+
     def _completion(self, output: Any) -> Completion:
-        self._open.remove(output.request_id)
+        del self._open[output.request_id]
         (answer,) = output.outputs
         logprobs = [by_token[token].logprob for by_token, token in zip(answer.logprobs, answer.token_ids, strict=True)]
         return Completion(output.request_id, list(answer.token_ids), logprobs)

@@ -35,7 +35,7 @@ class VllmPolicy:
         model: a causal language model of transformers that vLLM knows too.
         tokenizer: its tokenizer.
         constrain: see `LanguageModelPolicy`.
-        max_prompt_tokens, chat_template_kwargs: likewise.
+        max_prompt_tokens, chat_template_kwargs, stop, stop_token_ids: likewise.
         server: the URL of a vLLM that runs as a server, see `vllm_server`; None runs one in this process.
         server_weights: the folder through which weights reach the server.
         server_timeout: seconds without an answer after which a request to it is given up.
@@ -53,6 +53,8 @@ class VllmPolicy:
         constrain: Constraint = "none",
         max_prompt_tokens: PositiveInt = 4096,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        stop: Sequence[str] = (),
+        stop_token_ids: Sequence[int] = (),
         server: str | None = None,
         server_weights: str | None = None,
         server_timeout: float = 600.0,
@@ -66,6 +68,8 @@ class VllmPolicy:
             constrain=constrain,
             max_prompt_tokens=max_prompt_tokens,
             chat_template_kwargs=chat_template_kwargs,
+            stop=stop,
+            stop_token_ids=stop_token_ids,
         )
         self._options = VllmOptions(**options)
         self._server, self._server_weights, self._server_timeout = server, server_weights, server_timeout
@@ -214,7 +218,8 @@ class VllmStream:
             name = str(next(self._names))
             self._sequences[name] = number, sequence
             parameters = sampling_parameters(request, sequence, self._sampling, self._language_model.ends)
-            self._engine.submit(name, sequence.prompt_ids.tolist(), parameters)
+            stopped = None if sequence.trie else self._language_model.stopped
+            self._engine.submit(name, sequence.prompt_ids.tolist(), parameters, stopped)
 
     def work(self) -> dict[int, Response]:
         """See `Stream`: a token for every answer, or what needs no engine."""

@@ -1,6 +1,6 @@
 """What is asked of vLLM, in this process or a server, and what comes back; without vLLM itself."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +19,9 @@ CONSTRAINT = "hgpo_gym.trainers.policies.vllm_constraint:AdmissibleAnswers"
 
 ADMISSIBLE_ANSWERS = "admissible_answers"
 """The extra argument of a request that it reads."""
+
+
+Stopped = Callable[[list[int]], bool]
 
 
 class Completion(NamedTuple):
@@ -40,8 +43,11 @@ class InferenceEngine(Protocol):
     max_model_len: int
     takes_adapter: bool
 
-    def submit(self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any]) -> None:
-        """Ask for an answer, under a name that no open one has, with `sampling_parameters`."""
+    def submit(
+        self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any], stopped: Stopped | None = None
+    ) -> None:
+        """Ask for an answer, under a name that no open one has, with `sampling_parameters`. Nothing need be written of
+        it once it has `stopped`, which says so of its tokens up to now; more may be."""
 
     def step(self) -> list[Completion]:
         """Go on writing; returns the answers that are complete now."""

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors.torch import save_file
 
 from hgpo_gym.network import goes_by_proxy
-from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Completion
+from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Completion, Stopped
 
 if TYPE_CHECKING:
     import torch
@@ -64,7 +64,13 @@ class VllmServer:
         self._versions = count()
         self.max_model_len = self._check(constrained)
 
-    def submit(self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any]) -> None:
+    def submit(
+        self,
+        name: str,
+        prompt_ids: list[int],
+        parameters: Mapping[str, Any],
+        stopped: Stopped | None = None,  # noqa: ARG002 - it is told of whole answers alone
+    ) -> None:
         """See `InferenceEngine`."""
         body = {"token_ids": prompt_ids, "sampling_params": dict(parameters)}
         self._open[self._pool.submit(self._ask, "/inference/v1/generate", body)] = name

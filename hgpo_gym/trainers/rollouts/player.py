@@ -166,6 +166,7 @@ class Player:
             choices=tuple(choice for _, choice in answers),
             moment=self._moments[-1],
             said=tuple(text for _, text in said),
+            literal_text=template.literal_text,
             shorter=ShorterPrompts(template, self._info["task"], self._info["context"], put),
         )
 

@@ -41,7 +41,8 @@ class Transcript:
             shorter = ShorterPrompts(template, step.task, context, put)
             prompt = put(template.render(step.task, context))
             written = plans.answer(action, step.admissible_actions)
-            yield Request(prompt, answers, task=step.task, shorter=shorter), written
+            asked = Request(prompt, answers, task=step.task, literal_text=template.literal_text, shorter=shorter)
+            yield asked, written
             memory.record(step.action)
 
     def moments(self) -> Iterator[tuple[Moment, str]]:

@@ -27,7 +27,7 @@ class Engine:
     def __init__(self, level):
         self.told, self.level, self.asleep, self.asked = [], level, set(), []
 
-    def submit(self, name, prompt_ids, parameters):
+    def submit(self, name, prompt_ids, parameters, stopped=None):
         assert not self.asleep
         self.asked.append(Completion(name, parameters["stop_token_ids"][:1], [0.0]))
 
