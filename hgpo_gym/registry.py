@@ -14,6 +14,7 @@ from inspect import Parameter
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
+import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from hgpo_gym.plugins import BrokenPluginWarning, describe_source
@@ -92,9 +93,11 @@ class Registry(Mapping[str, Callable[..., Any]]):
             if parameter.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
         }
 
-    def check_options(self, name: str, options: Mapping[str, Any]) -> None:
+    def check_options(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Check that there is such a choice, that it has these options, each of its kind (numbers finite, true no
         number), and that it is given those that it must have.
+
+        Returns the options, NumPy's scalars as Python's.
 
         Raises:
             ValueError: names what is wrong.
@@ -108,14 +111,16 @@ class Registry(Mapping[str, Callable[..., Any]]):
             if parameter.default is Parameter.empty and option not in options:
                 raise ValueError(f"{self.kind} {name} needs the option {option}, which has no default.")
         kinds = _kinds(known)
-        for option, value in options.items():
+        plain = {option: value.item() if isinstance(value, np.generic) else value for option, value in options.items()}
+        for option, value in plain.items():
             if option in kinds:
                 _check_kind(f"option {option} of {self.kind} {name}", value, kinds[option])
+        return plain
 
     def bind(self, choice: Choice) -> Callable[..., Any]:
         """The function or class that was chosen, its options filled in. Raises as `check_options` does."""
-        self.check_options(*choice)
-        return partial(self[choice.name], **choice.options)
+        options = self.check_options(*choice)
+        return partial(self[choice.name], **options)
 
     @cached_property
     def _all(self) -> dict[str, Callable[..., Any] | str | EntryPoint]:

@@ -29,8 +29,8 @@ except ModuleNotFoundError as error:
 
 FIELDS = ("trajectory", "step", "reward", "context_keys")
 """What is said of each step of a row."""
-OPTIONAL_FIELDS = {"penalty": np.float64, "action": np.int64, "success": np.bool_, "final_keys": np.int64}
-"""What may be said beside it, of all steps or of none, and how it is held: `StepBatch` says what they are and
+OPTIONAL_FIELDS = ("penalty", "action", "success", "final_keys")
+"""What may be said beside it, of all steps or of none: `StepBatch` says what they are and
 `docs/estimators/index.md` which estimators need them. Without `success`, an episode with a positive return is a
 success."""
 
@@ -167,19 +167,11 @@ def _batch(rows: Sequence[Sequence[Mapping[str, Any]]], index: np.ndarray, real:
                 )
     groups = {uid: number for number, uid in enumerate(dict.fromkeys(index[row] for row, _ in described))}
     names = {name: number for number, name in enumerate(dict.fromkeys(step["trajectory"] for _, step in described))}
-    columns: dict[str, np.ndarray] = {
-        name: np.array([step[name] for _, step in described], dtype=OPTIONAL_FIELDS[name]) for name in optional
-    }
+    columns: dict[str, Any] = {name: [step[name] for _, step in described] for name in (*FIELDS[1:], *optional)}
     return StepBatch(
         group=np.array([groups[index[row]] for row, _ in described], dtype=np.int64),
         trajectory=np.array([names[step["trajectory"]] for _, step in described], dtype=np.int64),
-        step=np.array([step["step"] for _, step in described], dtype=np.int64),
-        reward=np.array([step["reward"] for _, step in described], dtype=np.float64),
-        context_keys=np.array([step["context_keys"] for _, step in described], dtype=np.int64),
-        penalty=columns.get("penalty", np.zeros(len(described))),
-        action=columns.get("action"),
-        success=columns.get("success"),
-        final_keys=columns.get("final_keys"),
+        **{"penalty": np.zeros(len(described))} | columns,
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hgpo_gym.advantages.columns import missing_column
+from hgpo_gym.advantages.columns import checked, missing_column
+from hgpo_gym.advantages.kinds import ColumnError
 from hgpo_gym.advantages.records import arrays_of_records
 from hgpo_gym.memory.keys import KeyFunction, link
 
@@ -15,14 +16,16 @@ SIZE_BOUNDS = (1, 2, 4, 8)
 """The sizes of groups are counted as 1, 2, 3 to 4, 5 to 8 and more."""
 
 _REQUIRED = ("group", "trajectory", "step", "reward", "context_keys", "penalty")
-_OPTIONAL = {"action": "i", "success": "b", "final_keys": "i", "trained": "b"}
-"""Optional fields and the kind of NumPy type that they have."""
+_OPTIONAL = ("action", "success", "final_keys", "trained")
 _OF_THE_EPISODE = ("success", "final_keys")
 
 
 @dataclass(frozen=True)
 class StepBatch:
     """Grouped rollouts, a row a step. Rows may come in any order; there are no padding rows.
+
+    Columns may be given as whatever holds such values exactly (other number types, lists, Series); they are kept as
+    arrays of the types below. Anything else is refused by column and row.
 
     Attributes:
         group: int64[N], the task group.
@@ -53,20 +56,18 @@ class StepBatch:
     trained: np.ndarray | None = None
 
     def __post_init__(self) -> None:
+        for name in (*_REQUIRED, *_OPTIONAL):
+            if (values := getattr(self, name)) is not None or name in _REQUIRED:
+                object.__setattr__(self, name, checked(name, values))
+        extras = {name: checked(name, values) for name, values in self.extras.items()}
+        object.__setattr__(self, "extras", extras)
         for name, values in self._columns():
             if len(values) != len(self):
-                raise ValueError(f"StepBatch: {name} has {len(values)} rows, group has {len(self)}.")
-        if self.context_keys.ndim != 2:
-            raise ValueError(f"StepBatch: context_keys has shape {self.context_keys.shape}, expected [N, K + 1].")
+                raise ColumnError(f"StepBatch: {name} has {len(values)} rows, group has {len(self)}.")
         if self.final_keys is not None and self.final_keys.shape != self.context_keys.shape:
-            raise ValueError(
+            raise ColumnError(
                 f"StepBatch: final_keys has shape {self.final_keys.shape}, context_keys has {self.context_keys.shape}."
             )
-        for name, kind in _OPTIONAL.items():
-            values = getattr(self, name)
-            if values is not None and values.dtype.kind != kind:
-                expected = "bool" if kind == "b" else "int64"
-                raise ValueError(f"StepBatch: {name} has the type {values.dtype}, expected {expected}.")
         if taken := self.extras.keys() & {*_REQUIRED, *_OPTIONAL, "extras"}:
             raise ValueError(f"StepBatch: extras has {min(taken)!r}, which is a field: pass it as {min(taken)}=.")
         _check_episodes(self)
@@ -263,13 +264,16 @@ class StepBatch:
             final_observation: what the episode's last step led to, on each of its steps; None where it is not known.
             key: the key function. Records have no admissible actions; canonicalise the observations beforehand where
                 those should count.
-            extras: further columns by name. Text becomes its hash; None is NaN among numbers and 0 among text, and
-                refused among truth values.
+            extras: further columns by name, see `hgpo_gym.advantages.columns.COLUMNS`. In one of another name text
+                becomes its hash; None is NaN among numbers and 0 among text.
+
+        Every column may be a list, an array or a pandas Series. Missing values are None, NaN, NA or masked.
 
         Raises:
-            ValueError: lists of different lengths, an observation or action that is no text, a reward that is not
-                finite, None among truth values, a step that is no whole number, missing or repeated, a trajectory in
-                two groups, with two outcomes or two ends, a negative history_length.
+            ValueError: names the column and the row: a text among numbers or truth values ("True", "0.5"), a missing
+                value (but for final_observation, value and columns of other names), an infinite number, a text that
+                is none, a name that cannot be hashed. Lists of different lengths, a step that is missing or repeated,
+                a trajectory in two groups, with two outcomes or two ends, a negative history_length.
         """
         return cls(
             **arrays_of_records(

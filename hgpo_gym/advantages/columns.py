@@ -1,44 +1,93 @@
 """Columns beyond rewards and keys: what they are, how they are recorded, and which estimator needs which."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from hgpo_gym.advantages.kinds import ANY, LABEL, NUMBER, NUMBER_OR_NONE, TRUTH, WHOLE, Kind, as_column
 
 Estimator = TypeVar("Estimator", bound=Callable[..., Any])
 
+
+class Column(NamedTuple):
+    """A column of a `StepBatch`: of which kind its entries are, where it comes from, and its shape."""
+
+    kind: Kind
+    about: str
+    shape: str = "[N]"
+
+    def __str__(self) -> str:
+        return f"{np.dtype(self.kind.dtype).name}{self.shape}, {self.about}"
+
+
 COLUMNS = {
-    "action": "int64[N], the key of the executed action: rollouts record it; from_records takes action=",
-    "success": "bool[N], of the episode: rollouts record it; from_records takes success=",
-    "final_keys": "int64[N, K + 1], the context keys of what the episode's last step led to, 0 where not recorded: "
-    "rollouts record them; from_records takes final_observation=",
-    "trained": "bool[N], whether the row is learned from; None is all",
-    "answer": "int64[N], equal for the copies of a step that several episodes of the group share: the samplers `tree` "
-    "and `best_plan` record it",
-    "agent": "int64[N], the role that acted: rollouts of a team record it",
-    "branch": "int64[N], of the episode, the snapshot that it continues: the sampler `tree` records it",
-    "answer_tokens": "int64[N], the tokens of the answer: a prompt with subgoals (prompt=plan) records it",
-    "boundary": "bool[N], the first step of a subgoal: a prompt with subgoals (prompt=plan) records it",
-    "entropy": "float64[N], nats, the mean token entropy of the response: training measures it before the update",
-    "execution": "bool[N], of the episode, it went by the best plan from the start: the sampler `best_plan` records it",
-    "milestone": "bool[N], the step reached the next milestone: environments put `milestone` in info",
-    "opening": "bool[N], the step is the plan that its episode began with: the sampler `best_plan` records it",
-    "plan": "int64[N], of the episode, its plan in the task group: the sampler `best_plan` records it",
-    "plan_tokens": "int64[N], the tokens of the answer up to the end of its subgoal, 0 where it names none: a prompt "
-    "with subgoals (prompt=plan) records it",
-    "reward_vector": "float64[N, m], several rewards of the episode, repeated on its rows: runs record those of "
-    "rollout.rewards",
-    "switch_tokens": "int64[N], the tokens of the answer up to the end of its <switch>: a prompt with subgoals "
-    "(prompt=plan) records it",
-    "tag": "int64[N], what kind of step it is: environments put `tag` in info",
-    "tag_reward": "float64[N], the reward of the step's tag: environments put `tag_reward` in info",
-    "tree": "int64[N], of the episode, the tree that it is a leaf of: the sampler `tree` records it",
-    "truncated": "bool[N], of the episode, ended by the step limit: rollouts record it",
-    "turn_reward": "float64[N], a reward of the turn alone: environments put `turn_reward` in info",
-    "value": "float64[N], the value of the state before the step: the sampler `restarts` records it (NaN where "
-    "nothing was restarted), or the run's critic predicts it, for estimators that give it targets",
-    "value_high": "float64[N], over subgoals: the run's critic predicts it at the end of the prompt",
-    "value_low": "float64[N], within a subgoal: the run's critic predicts it after the subgoal",
+    "group": Column(WHOLE, "the task group"),
+    "trajectory": Column(WHOLE, "the episode"),
+    "step": Column(WHOLE, "0 at the start of the episode"),
+    "reward": Column(NUMBER, "of the action taken there"),
+    "context_keys": Column(WHOLE, "see `hgpo_gym.memory.keys`", "[N, K + 1]"),
+    "penalty": Column(NUMBER, "taken off the return of the step alone"),
+    "action": Column(WHOLE, "the key of the executed action: rollouts record it; from_records takes action="),
+    "success": Column(TRUTH, "of the episode: rollouts record it; from_records takes success="),
+    "final_keys": Column(
+        WHOLE,
+        "the context keys of what the episode's last step led to, 0 where not recorded: rollouts record them; "
+        "from_records takes final_observation=",
+        "[N, K + 1]",
+    ),
+    "trained": Column(TRUTH, "whether the row is learned from; None is all"),
+    "answer": Column(
+        LABEL,
+        "equal for the copies of a step that several episodes of the group share: the samplers `tree` and `best_plan` "
+        "record it",
+    ),
+    "agent": Column(LABEL, "the role that acted: rollouts of a team record it"),
+    "branch": Column(LABEL, "of the episode, the snapshot that it continues: the sampler `tree` records it"),
+    "answer_tokens": Column(WHOLE, "the tokens of the answer: a prompt with subgoals (prompt=plan) records it"),
+    "boundary": Column(TRUTH, "the first step of a subgoal: a prompt with subgoals (prompt=plan) records it"),
+    "entropy": Column(NUMBER, "nats, the mean token entropy of the response: training measures it before the update"),
+    "execution": Column(
+        TRUTH, "of the episode, it went by the best plan from the start: the sampler `best_plan` records it"
+    ),
+    "milestone": Column(TRUTH, "the step reached the next milestone: environments put `milestone` in info"),
+    "opening": Column(TRUTH, "the step is the plan that its episode began with: the sampler `best_plan` records it"),
+    "plan": Column(LABEL, "of the episode, its plan in the task group: the sampler `best_plan` records it"),
+    "plan_tokens": Column(
+        WHOLE,
+        "the tokens of the answer up to the end of its subgoal, 0 where it names none: a prompt with subgoals "
+        "(prompt=plan) records it",
+    ),
+    "reward_vector": Column(
+        NUMBER,
+        "several rewards of the episode, repeated on its rows: runs record those of rollout.rewards",
+        "[N, m]",
+    ),
+    "switch_tokens": Column(
+        WHOLE,
+        "the tokens of the answer up to the end of its <switch>: a prompt with subgoals (prompt=plan) records it",
+    ),
+    "tag": Column(LABEL, "what kind of step it is: environments put `tag` in info"),
+    "tag_reward": Column(NUMBER, "the reward of the step's tag: environments put `tag_reward` in info"),
+    "tree": Column(LABEL, "of the episode, the tree that it is a leaf of: the sampler `tree` records it"),
+    "truncated": Column(TRUTH, "of the episode, ended by the step limit: rollouts record it"),
+    "turn_reward": Column(NUMBER, "a reward of the turn alone: environments put `turn_reward` in info"),
+    "value": Column(
+        NUMBER_OR_NONE,
+        "the value of the state before the step: the sampler `restarts` records it (NaN where nothing was restarted), "
+        "or the run's critic predicts it, for estimators that give it targets",
+    ),
+    "value_high": Column(NUMBER, "over subgoals: the run's critic predicts it at the end of the prompt"),
+    "value_low": Column(NUMBER, "within a subgoal: the run's critic predicts it after the subgoal"),
 }
-"""The columns that estimators of this package may need, and where they come from. Others may have any name."""
+"""The columns that estimators of this package may need, of which kind they are and where they come from. Others may
+have any name, and hold finite numbers, truth values or names."""
+
+
+def checked(name: str, values: Any) -> np.ndarray:
+    """The column of this name as an array of its kind. Raises ColumnError: names the column, the row and the value."""
+    column = COLUMNS.get(name)
+    return as_column(name, values, ANY) if column is None else as_column(name, values, column.kind, column.shape)
 
 
 def needs(*columns: str) -> Callable[[Estimator], Estimator]:

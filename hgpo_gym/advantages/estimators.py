@@ -87,7 +87,7 @@ def assign(name: str, batch: StepBatch, **options: Any) -> Advantages:
         ValueError: an unknown estimator, an option that it does not have, a value that it refuses, a column that it
             needs and the batch lacks, or advantages that cannot be (of other length, not finite).
     """
-    ESTIMATORS.check_options(name, options)
+    options = ESTIMATORS.check_options(name, options)
     estimator = ESTIMATORS[name]
     for column in needed_by(estimator):
         batch.column(column, name)

@@ -1,11 +1,14 @@
 """The arrays of a `StepBatch` from plain lists, one entry a step."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from hgpo_gym.memory.keys import KeyFunction, chain_keys, hash_text, key_function, link
+from hgpo_gym.advantages.columns import checked
+from hgpo_gym.advantages.kinds import as_numbers, as_texts, hashes
+from hgpo_gym.memory.keys import KeyFunction, chain_keys, key_function, link
 
 
 def arrays_of_records(
@@ -24,51 +27,50 @@ def arrays_of_records(
     extras: Mapping[str, Sequence[Any]],
 ) -> dict[str, Any]:
     """The fields of `StepBatch`; see `StepBatch.from_records`."""
-    lists: dict[str, Sequence[Any] | None] = {
-        "trajectory": trajectory,
-        "step": step,
-        "observation": observation,
-        "reward": reward,
-        "action": action,
-        "penalty": penalty,
-        "success": success,
-        "final_observation": final_observation,
-        **extras,
-    }
-    for name, values in lists.items():
-        if values is not None and len(values) != len(group):
-            raise ValueError(f"from_records: {name} has {len(values)} entries, group has {len(group)}.")
-    if history_length < 0:
-        raise ValueError(f"history_length={history_length}: choose 0 or more observations.")
+    if not isinstance(history_length, Integral) or isinstance(history_length, bool) or history_length < 0:
+        raise ValueError(f"history_length={history_length!r}: choose 0 or more observations, a whole number.")
     function = key_function(key)
     if function.with_action and action is None:
         raise ValueError(f"key={key!r} compares actions: pass action=, one a step.")
-    _check_texts("observation", observation)
-    _check_texts("action", () if action is None else action)
-    trajectories, steps = _number(trajectory), _whole_numbers("step", step)
+    groups, trajectories = as_numbers("group", group), as_numbers("trajectory", trajectory)
+    texts = {
+        "observation": as_texts("observation", observation),
+        "action": None if action is None else as_texts("action", action),
+        "final_observation": (
+            None if final_observation is None else as_texts("final_observation", final_observation, optional=True)
+        ),
+    }
+    numbers = {
+        name: None if values is None else checked(name, values)
+        for name, values in {"step": step, "reward": reward, "penalty": penalty, "success": success, **extras}.items()
+    }
+    for name, values in ({"trajectory": trajectories} | texts | numbers).items():
+        if values is not None and len(values) != len(groups):
+            raise ValueError(f"from_records: {name} has {len(values)} entries, group has {len(groups)}.")
+    steps = numbers["step"]
     order = np.lexsort((steps, trajectories))
-    actions = None if action is None else _hash_all(action)
+    actions = None if texts["action"] is None else hashes(texts["action"])
     linked = actions if function.with_action else None
-    hashes = _hash_all([function.canonical(text, ()) for text in observation])
-    keys = np.empty((len(group), history_length + 1), dtype=np.int64)
+    observations = hashes([function.canonical(text, ()) for text in texts["observation"]])
+    keys = np.empty((len(groups), history_length + 1), dtype=np.int64)
     keys[order] = chain_keys(
-        hashes[order], steps[order] == 0, history_length, None if linked is None else linked[order]
+        observations[order], steps[order] == 0, history_length, None if linked is None else linked[order]
     )
     finals = None
-    if final_observation is not None:
-        canonical = [text if text is None else function.canonical(text, ()) for text in final_observation]
-        finals = _final_keys(keys, _hash_all(canonical), trajectories[order], order, linked)
+    if texts["final_observation"] is not None:
+        canonical = [text if text is None else function.canonical(text, ()) for text in texts["final_observation"]]
+        finals = _final_keys(keys, hashes(canonical), trajectories[order], order, linked)
     return {
-        "group": _number(group),
+        "group": groups,
         "trajectory": trajectories,
         "step": steps,
-        "reward": _finite("reward", reward),
+        "reward": numbers["reward"],
         "context_keys": keys,
-        "penalty": np.zeros(len(group)) if penalty is None else _finite("penalty", penalty),
-        "action": None if actions is None else actions.view(np.int64),
-        "success": None if success is None else np.asarray(success, dtype=np.bool_),
+        "penalty": np.zeros(len(groups)) if penalty is None else numbers["penalty"],
+        "action": actions,
+        "success": numbers["success"],
         "final_keys": finals,
-        "extras": {name: _as_array(name, values) for name, values in extras.items()},
+        "extras": {name: numbers[name] for name in extras},
     }
 
 
@@ -90,53 +92,7 @@ def _final_keys(
     rows[order] = np.repeat(finals, np.unique(trajectories, return_counts=True)[1], axis=0)
     if (wrong := np.flatnonzero(rows[:, 0].view(np.uint64) != final_hashes)).size:
         raise ValueError(
-            f"from_records: final_observation of entry {wrong[0]} is not that of its episode's last step: what the "
+            f"from_records: final_observation of row {wrong[0]} is not that of its episode's last step: what the "
             "episode ended in is repeated on each of its steps."
         )
     return rows
-
-
-def _check_texts(name: str, values: Sequence[Any]) -> None:
-    """Raise ValueError where one is no text."""
-    for entry, value in enumerate(values):
-        if not isinstance(value, str):
-            raise ValueError(f"from_records: {name} of entry {entry} is {value!r}: give a text.")
-
-
-def _whole_numbers(name: str, values: Sequence[int]) -> np.ndarray:
-    """int64[N]. Raises ValueError where one is something else."""
-    given = np.asarray(values)
-    if len(given) and (given.dtype.kind not in "iuf" or (given != np.floor(given)).any()):
-        raise ValueError(f"from_records: {name} has to be whole numbers; it begins with {given[:3].tolist()}.")
-    return given.astype(np.int64)
-
-
-def _finite(name: str, values: Sequence[float]) -> np.ndarray:
-    """float64[N]. Raises ValueError where one is infinite or not a number."""
-    numbers = np.asarray(values, dtype=np.float64)
-    if wrong := np.flatnonzero(~np.isfinite(numbers)).tolist():
-        raise ValueError(f"from_records: {name} of entry {wrong[0]} is {numbers[wrong[0]]}, not a finite number.")
-    return numbers
-
-
-def _number(names: Sequence[Hashable]) -> np.ndarray:
-    numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
-
-
-def _hash_all(texts: Sequence[str | None]) -> np.ndarray:
-    hashes = {text: 0 if text is None else hash_text(text) for text in set(texts)}
-    return np.array([hashes[text] for text in texts], dtype=np.uint64)
-
-
-def _as_array(name: str, values: Sequence[Any]) -> np.ndarray:
-    """Numbers and truth values as they are, None among numbers as NaN; text as its hash, None among text as 0. Raises
-    ValueError for None among truth values, which would be true as a number."""
-    if isinstance(values, np.ndarray):
-        return values
-    if any(isinstance(value, str) for value in values):
-        return _hash_all(values).view(np.int64)
-    missing = [index for index, value in enumerate(values) if value is None]
-    if missing and any(isinstance(value, bool | np.bool_) for value in values):
-        raise ValueError(f"from_records: {name} of entry {missing[0]} is None among truth values: say true or false.")
-    return np.array(values, dtype=np.float64 if missing else None)

@@ -11,6 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 import gymnasium
+import numpy as np
 from gymnasium.envs.registration import load_env_creator
 
 from hgpo_gym.envs.base import TextEnv, check_tasks
@@ -81,6 +82,7 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
             raise ValueError(unknown_name(f"option of {id}", name, known))
     kinds: dict[str, Any] = {name: parameter.annotation for name, parameter in parameters.items()}
     kinds["max_episode_steps"] = int | None
+    options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
     for name, value in options.items():
         if not _fits(value, kind := kinds.get(name)):
             raise ValueError(f"{name}={value!r}: this option of {id} is {getattr(kind, '__name__', kind)}.")

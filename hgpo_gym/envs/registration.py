@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -56,7 +57,7 @@ def register(
         raise ValueError(f"id={id!r}: write it as namespace/Name-v0, with a version.")
     if not isinstance(entry_point, str) and not callable(entry_point):
         raise ValueError(f"entry_point={entry_point!r} of {id}: give the class, or 'module:Class'.")
-    if not isinstance(max_episode_steps, int) or max_episode_steps < 1:
+    if not isinstance(max_episode_steps, Integral) or max_episode_steps < 1:
         raise ValueError(f"max_episode_steps={max_episode_steps!r} of {id}: choose a whole number, 1 or more.")
     if not isinstance(description, str):
         raise ValueError(f"description={description!r} of {id}: write a line for people.")
@@ -74,11 +75,11 @@ def register(
     gymnasium.register(
         id=id,
         entry_point=_as_text(entry_point),
-        max_episode_steps=max_episode_steps,
+        max_episode_steps=int(max_episode_steps),
         vector_entry_point=_vector_entry_point(id),
     )
     name = name or next(candidate for candidate in _names(id) if candidate not in taken)
-    ENVIRONMENTS[id] = EnvRecord(id, name, entry_point, max_episode_steps, description, configs)
+    ENVIRONMENTS[id] = EnvRecord(id, name, entry_point, int(max_episode_steps), description, configs)
 
 
 def _names(id: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from gymnasium.error import ResetNeeded
@@ -191,9 +192,9 @@ class WebShopEnv(TextEnv):
     def _listed_goal(self, task_id: str | None = None, goal_index: int | None = None) -> int:
         """The position of the goal that was asked for, or of one drawn uniformly from the split."""
         if goal_index is not None:
-            if not isinstance(goal_index, int) or not 0 <= goal_index < len(self.goals):
+            if not isinstance(goal_index, Integral) or not 0 <= goal_index < len(self.goals):
                 raise ValueError(f"goal_index={goal_index!r}: give a whole number from 0 to {len(self.goals) - 1}.")
-            return goal_index
+            return int(goal_index)
         if task_id is None:
             return self._positions[int(self.np_random.integers(len(self._positions)))]
         position = self.goals.find(task_id) if isinstance(task_id, str) else None

@@ -143,8 +143,6 @@ def _kept_rollout(content: dict[str, Any]) -> KeptRollout:
         extras={name: np.array(values) for name, values in content.get("extras", {}).items()},
         trained=None if trained is None else np.array(trained, dtype=np.bool_),
     )
-    if not (np.isfinite(batch.reward).all() and np.isfinite(batch.penalty).all()):
-        raise ValueError("a reward or a penalty is not a finite number")
     if not len(batch) == len(content["observation"]) == len(content["action"]):
         raise ValueError("not every step has an observation and an action")
     if not len(episodes) == len(content["task"]) == len(batch.first_rows):

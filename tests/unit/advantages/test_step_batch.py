@@ -1,9 +1,14 @@
 """StepBatch: its columns, parts and wholes of batches, and what estimators return."""
 
+import csv
+import io
+
 import numpy as np
 import pytest
 
 from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, estimate, needs
+from hgpo_gym.advantages.columns import COLUMNS
+from tests.step_batches import with_neutral_columns
 
 EPISODES = ["abc", "ab", "xyab", "a"]
 
@@ -108,17 +113,17 @@ def test_parts_that_cannot_be_are_refused():
     ("changes", "message"),
     [
         ({"success": [True, False] * 5}, "trajectory 0 has more than one success"),
-        ({"final_observation": ["d", "e"] * 5}, "final_observation of entry 1 is not that"),
+        ({"final_observation": ["d", "e"] * 5}, "final_observation of row 1 is not that"),
         ({"value": [0.0]}, "value has 1 entries, group has 10"),
         ({"final_observation": ["d"]}, "final_observation has 1 entries"),
         ({"trained": [True] * 10}, "extras has 'trained', which is a field"),
-        ({"boundary": [True, None] * 5}, "boundary of entry 1 is None among truth values"),
-        ({"observation": ["a", None] * 5}, "observation of entry 1 is None: give a text"),
-        ({"observation": range(10)}, "observation of entry 0 is 0: give a text"),
-        ({"action": ["go", 3] * 5}, "action of entry 1 is 3: give a text"),
-        ({"step": [0.5] * 10}, r"step has to be whole numbers; it begins with \[0.5"),
-        ({"step": ["0"] * 10}, r"step has to be whole numbers; it begins with \['0'"),
-        ({"reward": [0.0, float("nan")] * 5}, "reward of entry 1 is nan, not a finite number"),
+        ({"boundary": [True, None] * 5}, "boundary of row 1 is None: give True or False"),
+        ({"observation": ["a", None] * 5}, "observation of row 1 is None: give a text"),
+        ({"observation": range(10)}, "observation of row 0 is 0: give a text"),
+        ({"action": ["go", 3] * 5}, "action of row 1 is 3: give a text"),
+        ({"step": [0.5] * 10}, "step of row 0 is 0.5: give a whole number"),
+        ({"step": ["0"] * 10}, "step of row 0 is the text '0': give a whole number"),
+        ({"reward": [0.0, float("nan")] * 5}, "reward of row 1 is nan: give a finite number"),
     ],
 )
 def test_columns_that_cannot_be_are_refused(changes, message):
@@ -130,14 +135,130 @@ def test_fields_of_other_types_are_refused():
     batch = StepBatch.from_records(**records())
     fields = dict(batch._columns())
     required = {name: fields[name] for name in ("group", "trajectory", "step", "reward", "context_keys", "penalty")}
-    with pytest.raises(ValueError, match="action has the type float64, expected int64"):
-        StepBatch(**required, action=np.zeros(10))
-    with pytest.raises(ValueError, match="success has the type int64, expected bool"):
-        StepBatch(**required, success=np.zeros(10, dtype=np.int64))
+    for column, message in [
+        ({"action": np.full(10, 0.5)}, "action of row 0 is 0.5: give a whole number"),
+        ({"action": np.full(10, 2.0**60)}, "action of row 0 is .*: give a whole number"),  # rounded: no key
+        ({"success": np.arange(10)}, "success of row 2 is 2: give True or False"),
+        ({"trained": ["True"] * 10}, "trained of row 0 is the text 'True': give True or False"),
+        ({"extras": {"value_low": np.full(10, np.nan)}}, "value_low of row 0 is nan: give a finite number"),
+        ({"extras": {"mine": np.full(10, np.inf)}}, "mine of row 0 is inf: give finite numbers"),
+        ({"extras": {"value": np.zeros((10, 1))}}, r"value has shape \(10, 1\), expected \[N\]"),
+    ]:
+        with pytest.raises(ValueError, match=f"^StepBatch: {message}"):
+            StepBatch(**required, **column)
+    for name, values in [("reward", [0.0] * 9 + [np.nan]), ("penalty", [0.0] * 9 + [None])]:
+        with pytest.raises(ValueError, match=f"{name} of row 9 is (nan|None): give a finite number"):
+            StepBatch(**required | {name: values})
     with pytest.raises(ValueError, match=r"final_keys has shape \(10, 1\)"):
         StepBatch(**required, final_keys=fields["final_keys"][:, :1])
     with pytest.raises(ValueError, match="value has 3 rows, group has 10"):
         StepBatch(**required, extras={"value": np.zeros(3)})
+
+
+def forms(values: list) -> dict:
+    """The same values as the forms in which files, NumPy and pandas give them."""
+    made = {
+        "tuple": tuple(values),
+        "objects": np.array(values, dtype=object),
+        "scalars": [np.asarray(value)[()] for value in values],
+        "masked": np.ma.masked_array(values, mask=[False] * len(values)),
+    }
+    if None in values:
+        del made["scalars"], made["masked"]
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series(values, index=range(7, 7 + len(values)))
+    made |= {"series": series, "nullable": series.convert_dtypes()}
+    if not isinstance(values[0], str):
+        made["category"] = series.astype("category")
+    return made
+
+
+def test_each_form_of_a_column_gives_the_same_batch():
+    """Lists, object arrays, NumPy scalars, masked arrays and what pandas has: NumPy's and its nullable types."""
+    columns = records(boundary=[row % 3 == 0 for row in range(10)], agent=["planner", "actor"] * 5, mine=[1, 2] * 5)
+    batch = StepBatch.from_records(**columns)
+    assert batch.extras["boundary"].dtype == np.bool_
+    given = [name for name, values in columns.items() if isinstance(values, list) and name != "reward_vector"]
+    for name in given:
+        for form, values in forms(columns[name]).items():
+            assert same(StepBatch.from_records(**columns | {name: values}), batch), (name, form)
+    for name in ("success", "boundary"):
+        for kind in (np.int64, np.float64, np.uint8):
+            assert same(StepBatch.from_records(**columns | {name: np.array(columns[name], dtype=kind)}), batch)
+    assert same(StepBatch.from_records(**columns | {"step": np.array(columns["step"], dtype=np.float32)}), batch)
+    assert same(StepBatch.from_records(**columns | {"history_length": np.int64(2)}), batch)
+    fields = dict(batch._columns())
+    extras = {name: fields.pop(name).tolist() for name in batch.extras}
+    assert same(StepBatch(**{name: values.tolist() for name, values in fields.items()}, extras=extras), batch)
+
+
+def test_what_a_column_cannot_hold_is_refused_by_its_name_and_row():
+    """In every column of the table and one of another name, in a list, an object array, a Series, a masked array."""
+    pandas = pytest.importorskip("pandas")
+    neutral = with_neutral_columns(records(tag=[0] * 10))
+    neutral |= {"mine": [0.5] * 10, "penalty": [0.0] * 10}
+    wrong = {
+        **dict.fromkeys(COLUMNS, ("True", "0.5", "", None, np.nan, np.inf, pandas.NA, pandas.NaT, b"1", [])),
+        **dict.fromkeys(("group", "trajectory"), (None, np.nan, pandas.NA, [], np.zeros(1))),
+        **dict.fromkeys(("observation", "action"), (None, np.nan, pandas.NA, 1, True, b"a")),
+        **dict.fromkeys(("agent", "answer", "branch", "plan", "tag", "tree"), (None, np.nan, 0.5, pandas.NaT)),
+        "final_observation": (0, True, 0.5, b"a"),
+        "value": ("True", "0.5", "", np.inf),
+        "mine": ("True", "0.5", "nan", np.inf),
+    }
+    for name in neutral.keys() - {"history_length", "reward_vector"}:
+        for value in wrong[name]:
+            values = list(neutral[name])
+            values[3] = value
+            objects = np.empty(10, dtype=object)
+            objects[:] = values
+            for given in (values, objects, pandas.Series(values)):
+                with pytest.raises(
+                    ValueError, match=rf"^StepBatch: {name} (of row \d is|has entries|has shape)"
+                ) as caught:
+                    StepBatch.from_records(**neutral | {name: given})
+                if not isinstance(value, (list, np.ndarray)):
+                    assert f"{name} of row 3 is" in str(caught.value), (name, value, type(given))
+    masked = np.ma.masked_array([0.0] * 10, mask=[False, True] * 5)
+    for name in ("reward", "penalty", "success", "step", "truncated"):
+        with pytest.raises(ValueError, match=f"StepBatch: {name} of row 1 is None"):
+            StepBatch.from_records(**neutral | {name: masked})
+    for changes, message in [
+        ({"reward_vector": [[0.0, 1.0]] * 9 + [[0.0, np.nan]]}, "reward_vector of row 9 is nan"),
+        ({"reward_vector": [["0", "1"]] * 10}, "reward_vector of row 0 is the text '0'"),
+        ({"trajectory": [0, 0, 0, "1", "1", 2, 2, 2, 2, 3]}, "trajectory of row 3 is the text '1': give texts on all"),
+        ({"reward": 1.0}, "reward is 1.0: give a sequence"),
+        ({"success": "True"}, "success is 'True': give a sequence"),
+        ({"step": [2**70] * 10}, "step of row 0 is 1180591620717411303424: give a whole number"),
+    ]:
+        with pytest.raises(ValueError, match=f"^StepBatch: {message}"):
+            StepBatch.from_records(**neutral | changes)
+    for length in (-1, True, 1.5, "2"):
+        with pytest.raises(ValueError, match=f"history_length={length!r}: choose 0 or more"):
+            StepBatch.from_records(**neutral | {"history_length": length})
+
+
+def test_rows_of_a_csv_file_are_refused_until_they_are_read_as_what_they_are():
+    text = "group,trajectory,step,observation,reward,success\n" + "".join(
+        f"p,{row},0,a,{row}.5,False\n" for row in range(4)
+    )
+    rows = list(csv.DictReader(io.StringIO(text)))
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    with pytest.raises(ValueError, match="step of row 0 is the text '0': give a whole number"):
+        StepBatch.from_records(**columns, history_length=0)
+    table = pytest.importorskip("pandas").read_csv(io.StringIO(text))
+    batch = StepBatch.from_records(**table, history_length=0)
+    assert (batch.reward.tolist(), batch.success.tolist()) == ([0.5, 1.5, 2.5, 3.5], [False] * 4)
+
+
+def test_options_may_be_numpy_scalars():
+    batch = StepBatch.from_records(**records())
+    as_numpy = {"history_length": np.int64(1), "gamma": np.float32(0.5), "base_group": np.bool_(True)}
+    plain = {"history_length": 1, "gamma": 0.5, "base_group": True}
+    np.testing.assert_array_equal(estimate("hgpo", batch, **as_numpy), estimate("hgpo", batch, **plain))
+    for option, value in [("history_length", np.bool_(True)), ("gamma", np.nan), ("base_group", np.int64(1))]:
+        with pytest.raises(ValueError, match=f"option {option} of estimator hgpo: .* cannot be"):
+            estimate("hgpo", batch, **{option: value})
 
 
 def test_a_column_that_is_not_there_is_named():

@@ -203,6 +203,21 @@ def test_wrong_options_are_refused(options, message):
         make(MAZE, **options)
 
 
+def test_options_may_be_numpy_scalars():
+    as_numpy = {
+        "sections": np.int64(2),
+        "slip": np.float32(0.5),
+        "plates": np.bool_(True),
+        "max_episode_steps": np.int64(9),
+    }
+    plain = {"sections": 2, "slip": 0.5, "plates": True, "max_episode_steps": 9}
+    one, other = (make(MAZE, **options).reset(seed=0) for options in (as_numpy, plain))
+    assert one == other
+    with pytest.raises(ValueError, match="sections=True: this option of hgpo_gym/SignpostMaze-v0 is int"):
+        make(MAZE, sections=np.bool_(True))
+    register("hgpo_gym_tests/Nine-v0", Echo, max_episode_steps=np.int64(9), description="for tests")
+
+
 def test_an_environment_without_splits_says_so():
     register("hgpo_gym_tests/Whole-v0", Echo, max_episode_steps=3, description="for tests")
     with pytest.raises(ValueError, match="Whole-v0 has no splits: set evaluation"):

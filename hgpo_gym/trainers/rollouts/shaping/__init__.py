@@ -11,6 +11,7 @@ from dataclasses import fields
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.kinds import ColumnError
 from hgpo_gym.registry import Choice, Registry
 from hgpo_gym.trainers.rollouts.rollout import Rollout
 from hgpo_gym.trainers.rollouts.shaping.cost import cost
@@ -41,15 +42,15 @@ def shape(choice: Choice, rollout: Rollout) -> StepBatch:
     Raises:
         ValueError: an unknown name, option or value, or a shaping that changes something else.
     """
-    batch = SHAPERS.bind(choice)(rollout)
+    try:
+        batch = SHAPERS.bind(choice)(rollout)
+    except ColumnError as error:
+        raise ValueError(f"shaping={choice.name}: {error}") from error
     before, after = _columns(rollout.batch), _columns(batch)
     if different := before.keys() ^ after.keys():
         raise ValueError(f"shaping={choice.name} adds or drops the column {min(different)!r}: {_REMEDY}")
     for name, values in after.items():
-        if name in MAY_DIFFER:
-            if not np.isfinite(values).all():
-                raise ValueError(f"shaping={choice.name}: {name} of row {np.isfinite(values).argmin()} is not finite.")
-        elif values is not before[name] and not _equal(values, before[name]):
+        if name not in MAY_DIFFER and values is not before[name] and not _equal(values, before[name]):
             raise ValueError(f"shaping={choice.name} changes the column {name!r}: {_REMEDY}")
     return batch
 

@@ -140,7 +140,11 @@ def test_none_changes_nothing(rollout):
         ("step_keys", lambda batch: {"context_keys": batch.context_keys + 1}, "changes the column 'context_keys'"),
         ("outcome", lambda batch: {"success": ~batch.success}, "changes the column 'success'"),
         ("extra", lambda batch: {"extras": {**batch.extras, "mine": batch.reward}}, "adds or drops the column 'mine'"),
-        ("infinite", lambda batch: {"reward": batch.reward + np.inf}, "reward of row 0 is not finite"),
+        (
+            "infinite",
+            lambda batch: {"reward": batch.reward + np.inf},
+            "StepBatch: reward of row 0 is inf: give a finite number",
+        ),
     ],
 )
 def test_a_shaping_that_changes_more_is_refused(rollout, registered, name, change, message):
