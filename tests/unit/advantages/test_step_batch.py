@@ -8,7 +8,7 @@ import pytest
 
 from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, estimate, needs
 from hgpo_gym.advantages.columns import COLUMNS
-from tests.step_batches import with_neutral_columns
+from tests.support.step_batches import with_neutral_columns
 
 EPISODES = ["abc", "ab", "xyab", "a"]
 
