@@ -11,7 +11,6 @@ from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
 
 import gymnasium
 
@@ -53,7 +52,8 @@ def register(
         ValueError: the id or the name is taken by something else, what is given is of another kind, or `configs` is
             no folder.
     """
-    if not isinstance(id, str) or not re.fullmatch(r"([\w:.-]+/)?[\w:.-]+-v\d+", id):
+    # No colons: Gymnasium takes what stands before one for a module.
+    if not isinstance(id, str) or not re.fullmatch(r"([\w.-]+/)?[\w.-]+-v\d+", id):
         raise ValueError(f"id={id!r}: write it as namespace/Name-v0, with a version.")
     if not isinstance(entry_point, str) and not callable(entry_point):
         raise ValueError(f"entry_point={entry_point!r} of {id}: give the class, or 'module:Class'.")
@@ -101,14 +101,14 @@ def _as_text(entry_point: str | Callable[..., TextEnv]) -> str | Callable[..., T
 
 def _vector_entry_point(id: str) -> str:
     """Text, as `EnvSpec.to_json` needs it: the id is the attribute's name, which `__getattr__` understands."""
-    return f"{__name__}:{quote(id)}"  # Gymnasium splits at colons, and an id may have one
+    return f"{__name__}:{id}"
 
 
 def __getattr__(name: str) -> Callable[..., gymnasium.vector.VectorEnv]:
     """What makes vectors of an id."""
     if not re.search(r"-v\d+$", name):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return partial(_make_vector, unquote(name))
+    return partial(_make_vector, name)
 
 
 def _make_vector(id: str, num_envs: int, *, group_size: int = 1, **options: Any) -> gymnasium.vector.VectorEnv:

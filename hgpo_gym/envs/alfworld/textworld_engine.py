@@ -98,8 +98,8 @@ class TextWorldEngine:
             raise RuntimeError("No game is loaded: call load(game_file) before reset().")
         with _reported_as_unsound(self._file), _arguments_kept():
             state = env.reset()
-        if self._expert:
-            self._expert.reset(self._file, state)
+            if self._expert:  # it reads the trajectory's file for itself
+                self._expert.reset(self._file, state)
         self._commands = ()
         return _game_state(state)
 

@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 import yaml
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector.utils import create_shared_memory, write_to_shared_memory
 
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, check_text_env, register
@@ -250,6 +251,19 @@ def test_an_environment_that_is_defined_again_replaces_the_one_before():
             assert ENVIRONMENTS[id].name == "cell"
         with pytest.raises(ValueError, match=f"The environment id '{id}' is taken"):
             register(id, Halved, max_episode_steps=3, description="for tests")
+    finally:
+        del ENVIRONMENTS[id], gymnasium.registry[id]
+
+
+def test_a_class_that_others_can_import_is_stored_by_its_place():
+    id = "hgpo_gym_tests/Stored-v0"
+    register(id, Echo, max_episode_steps=3, description="for tests")
+    try:
+        spec = EnvSpec.from_json(make(id).spec.to_json())
+        assert spec.entry_point == f"{__name__}:Echo"
+        vector = gymnasium.make_vec(spec, 4, vectorization_mode="vector_entry_point", group_size=2)
+        assert isinstance(vector, TextVectorEnv)
+        assert (vector.num_tasks, vector.spec.max_episode_steps) == (2, 3)
     finally:
         del ENVIRONMENTS[id], gymnasium.registry[id]
 
