@@ -1,7 +1,8 @@
 """Where a language model comes from: a folder or the hub, or made from scratch for a small environment."""
 
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import torch
 import transformers  # what it holds is imported when it is first used: a table needs none of it
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from hgpo_gym.plain_text import first_of
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.policies.likelihood import head_logits
 
@@ -21,6 +23,11 @@ GENERIC_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
 """The classes of tokenizers that are all in `tokenizer.json`, such as those of `train_tokenizer`."""
 
 END_OF_TEXT = "<|endoftext|>"
+
+_NO_TOKENIZER = (
+    "model.path={} has no tokenizer: expected tokenizer.json beside config.json. Copy the tokenizer's files there from "
+    "the model that it was trained from."
+)
 
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -39,7 +46,8 @@ def load_model(
         quantization: `nf4` keeps the weights of linear layers in 4 bits; `dtype` is what they are computed in.
 
     Raises:
-        ValueError: what it says is not what its output embeddings say, see `head_logits`.
+        ValueError: what it says is not what its output embeddings say, see `head_logits`; no tokenizer, or one with
+            tokens that the model has no embedding for; a model with code of its own.
         FileNotFoundError: the path looks local and holds no model.
         OSError: transformers cannot load it, from a hub that is out of reach, for example.
         ModuleNotFoundError: a quantization without bitsandbytes.
@@ -55,22 +63,54 @@ def load_model(
             f"No model in {path}: expected config.json there. Make one with 'hgpo-gym warmstart', or name a hub model."
         )
     source = str(folder) if looks_local else path
-    options: dict[str, Any] = {"dtype": DTYPES[dtype]}
+    # Left out, transformers asks in a terminal whether to run the model's code.
+    options: dict[str, Any] = {"dtype": DTYPES[dtype], "trust_remote_code": False}
     if quantization is not None:
         options |= {
             "quantization_config": _quantization_config(quantization, DTYPES[dtype]),
             "device_map": {"": resolve_device(device)},
         }
-    try:
+    with _loading_errors_named(path, looks_local):
+        tokenizer = _load_tokenizer(source, path)
         model: PreTrainedModel = transformers.AutoModelForCausalLM.from_pretrained(source, **options)
-    except OSError as error:
-        remedy = "" if looks_local else " A folder that holds the model needs no network: model.path=FOLDER."
-        raise OSError(f"model.path={path} cannot be loaded: {str(error).strip()}{remedy}") from error
+    _check_embedding(model, tokenizer, path)
     if quantization is None:
         model = _on(model, device)
     _switch_off_noise(model)
     _check_head(model)
-    return model, _load_tokenizer(source)
+    return model, tokenizer
+
+
+@contextmanager
+def _loading_errors_named(path: str, looks_local: bool) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        remedy = "" if looks_local else " A folder that holds the model needs no network: model.path=FOLDER."
+        raise OSError(f"model.path={path} cannot be loaded: {str(error).strip()}{remedy}") from error
+    except ValueError as error:
+        if "trust_remote_code" in str(error):
+            raise ValueError(
+                f"model.path={path} has code of its own (auto_map in its configuration), which is never run here. "
+                f"Choose a model of an architecture that transformers {transformers.__version__} has itself."
+            ) from error
+        if "backend tokenizer" in str(error):
+            raise ValueError(_NO_TOKENIZER.format(path)) from error
+        raise
+
+
+def _check_embedding(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", path: str) -> None:
+    rows = int(model.get_input_embeddings().weight.size(0))  # type: ignore[operator]
+    named = tokenizer.special_tokens_map
+    # No text has these. Gemma 3's models of text alone have the tokenizer of those that read images.
+    other_media = {named.get(f"{medium}_token") for medium in ("image", "audio", "video")}
+    beyond = {id: token for token, id in tokenizer.get_vocab().items() if id >= rows and token not in other_media}
+    if beyond:
+        tokens = first_of([f"{beyond[id]} ({id})" for id in sorted(beyond)])
+        raise ValueError(
+            f"model.path={path}: the embedding has {rows:,} rows, and none for the tokenizer's {tokens}. "
+            "Resize it, model.resize_token_embeddings(len(tokenizer)), and save the model again."
+        )
 
 
 def _switch_off_noise(model: "PreTrainedModel") -> None:
@@ -125,12 +165,16 @@ def checkpoint_activations(model: Any) -> None:
     enable({"use_reentrant": False})
 
 
-def _load_tokenizer(source: str) -> "PreTrainedTokenizerBase":
+def _load_tokenizer(source: str, path: str) -> "PreTrainedTokenizerBase":
     # For some architectures, Qwen2 among them, AutoTokenizer puts the architecture's own way of splitting text in place
     # of the one that tokenizer.json holds: " 1" is one token before saving and two after loading.
     kind = transformers.models.auto.tokenization_auto.get_tokenizer_config(source).get("tokenizer_class")
     loader = transformers.PreTrainedTokenizerFast if kind in GENERIC_TOKENIZERS else transformers.AutoTokenizer
-    return loader.from_pretrained(source)
+    tokenizer = loader.from_pretrained(source, trust_remote_code=False)
+    ids = tokenizer("The 2 red foxes go on.", add_special_tokens=False)["input_ids"]
+    if not set(ids).difference(tokenizer.all_special_ids):  # transformers makes an empty one where there are no files
+        raise ValueError(_NO_TOKENIZER.format(path))
+    return tokenizer
 
 
 def save_model(

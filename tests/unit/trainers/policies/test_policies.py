@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+import json
 from dataclasses import replace
 from itertools import combinations
 
@@ -349,6 +350,36 @@ def test_a_model_of_a_hub_that_is_out_of_reach_is_named_with_what_needs_no_netwo
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(OSError, match=r"(?s)model\.path=nobody/nothing cannot be loaded: .*model\.path=FOLDER\."):
         load_model("nobody/nothing")
+
+
+def test_what_no_model_can_be_trained_from_is_named_when_it_is_loaded(tiny, tmp_path):
+    """An empty tokenizer had no tokens for a prompt; a token without a row failed in the first prompt with it."""
+    model, tokenizer = copy.deepcopy(tiny)
+    rows = model.get_input_embeddings().num_embeddings
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<tag>"]})
+    for kind, more in (("tag", {}), ("placeholder", {"image_token": "<tag>"})):
+        save_model(model, tokenizer, tmp_path / kind)
+        written = tmp_path / kind / "tokenizer_config.json"
+        written.write_text(json.dumps({**json.loads(written.read_text()), **more}))
+    assert len(load_model(str(tmp_path / "placeholder"), device="cpu")[1]) == rows + 1
+    with pytest.raises(
+        ValueError, match=rf"the embedding has {rows:,} rows, and none for the tokenizer's <tag> \({rows}"
+    ):
+        load_model(str(tmp_path / "tag"), device="cpu")
+
+    model.save_pretrained(tmp_path / "alone")
+    code = {"AutoConfig": "configuration_x.X", "AutoModelForCausalLM": "modeling_x.X"}
+    for folder, config, said in (
+        ("alone", {}, r"alone has no tokenizer: expected tokenizer\.json"),
+        ("alone", {"model_type": "llama"}, r"alone has no tokenizer: expected tokenizer\.json"),
+        ("tag", {"model_type": "x", "auto_map": code}, r"tag has code of its own \(auto_map"),
+    ):
+        config_file = tmp_path / folder / "config.json"
+        config_file.write_text(json.dumps({**json.loads(config_file.read_text()), **config}))
+        with pytest.raises(ValueError, match=said) as refused:
+            load_model(str(tmp_path / folder), device="cpu")
+        assert "\n" not in str(refused.value)
+        assert "trust_remote_code" not in str(refused.value)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
