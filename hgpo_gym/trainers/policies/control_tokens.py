@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jinja2 import TemplateError
+
+from hgpo_gym.trainers.policies.chat_template import render
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -65,10 +66,9 @@ class ControlTokens:
             return ""
         turns = [{"role": "user", "content": "prompt 7391"}, *answers]
         try:
-            text = self._tokenizer.apply_chat_template(turns, tokenize=False, **options, **self._chat_template_kwargs)
-        except TemplateError:
+            return render(self._tokenizer, turns, self._chat_template_kwargs, **options)
+        except ValueError:
             return ""
-        return str(text)
 
     def _encoded_as_text(self, number: int, text: str) -> list[int]:
         options = {"add_special_tokens": False, "split_special_tokens": True}

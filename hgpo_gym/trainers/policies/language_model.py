@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
-from jinja2 import TemplateError
 from pydantic import PositiveInt
 
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.policies.answer_ends import AnswerEnds, check_stops
 from hgpo_gym.trainers.policies.base import CannotAnswerError, Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.trainers.policies.batching import by_adapter
+from hgpo_gym.trainers.policies.chat_template import appended_tokens, check_prompts, render
 from hgpo_gym.trainers.policies.control_tokens import ControlTokens
 from hgpo_gym.trainers.policies.likelihood import computing_in, likelihood
 from hgpo_gym.trainers.policies.lora import named_adapters, use_adapter
@@ -66,7 +66,8 @@ class LanguageModelPolicy:
 
     Raises:
         ValueError: an unknown constraint or precision, a tokenizer without an end-of-text token, a chat template that
-            cannot put a prompt, or none where there are arguments for one; an empty text or no token to stop at.
+            does not put a prompt, see `chat_template`, or none where there are arguments for one; an empty text or no
+            token to stop at.
     """
 
     def __init__(
@@ -96,9 +97,9 @@ class LanguageModelPolicy:
         self.max_prompt_tokens, self.precision = max_prompt_tokens, precision
         self.end_of_text: int = tokenizer.eos_token_id
         self.chat_template_kwargs = dict(chat_template_kwargs or {})
-        self.opened = ""
+        self.opened, self._appended = "", 0 if tokenizer.chat_template else appended_tokens(tokenizer)
         if tokenizer.chat_template is not None:
-            self.opened = _opened(self._as_turn(""))  # which refuses now what it would refuse later
+            self.opened = _opened(self._as_turn(_PROMPT))
         elif self.chat_template_kwargs:
             raise ValueError(
                 f"engine.chat_template_kwargs={self.chat_template_kwargs}: the tokenizer of "
@@ -109,6 +110,9 @@ class LanguageModelPolicy:
             self.end_of_text = self._controls.end_of_turn
         self.ends = frozenset([self.end_of_text, tokenizer.eos_token_id, *_generation_ends(model), *stop_token_ids])
         self._ends = AnswerEnds(self.ends, tuple(stop), self._decode)
+        if tokenizer.chat_template is not None:
+            ends = self.ends.difference(stop_token_ids)
+            check_prompts(tokenizer, self._as_turn, lambda prompt: self._put([prompt])[0], ends)
         self._around = self._controls_around_prompts()
         self._generator = SequenceGenerator(model, max_batch_tokens=max_batch_tokens, max_cache_tokens=max_cache_tokens)
         self._answer_ids = lru_cache(maxsize=100_000)(self._encode_answer)
@@ -269,7 +273,8 @@ class LanguageModelPolicy:
         """The tokens of prompts, as turns of the user where there is a chat template."""
         templated = self.tokenizer.chat_template is not None
         texts = [self._as_turn(prompt) for prompt in prompts] if templated else list(prompts)
-        return self.tokenizer(texts, add_special_tokens=not templated, return_attention_mask=False)["input_ids"]
+        encoded = self.tokenizer(texts, add_special_tokens=not templated, return_attention_mask=False)["input_ids"]
+        return [ids[: len(ids) - self._appended] for ids in encoded]
 
     def _controls_around_prompts(self) -> tuple[int, int]:
         """How many control tokens stand before a prompt and after it."""
@@ -313,16 +318,7 @@ class LanguageModelPolicy:
 
     def _as_turn(self, prompt: str) -> str:
         turn = [{"role": "user", "content": prompt}]
-        try:
-            text = self.tokenizer.apply_chat_template(
-                turn, add_generation_prompt=True, tokenize=False, **self.chat_template_kwargs
-            )
-        except TemplateError as error:
-            raise ValueError(
-                f"The chat template of {self.tokenizer.name_or_path!r} refuses a prompt as the user's turn, with "
-                f"engine.chat_template_kwargs={self.chat_template_kwargs}: {error}"
-            ) from error
-        return str(text)
+        return render(self.tokenizer, turn, self.chat_template_kwargs, add_generation_prompt=True)
 
     def _trie_of(self, request: Request) -> TokenTrie | None:
         if self.constrain == "none":

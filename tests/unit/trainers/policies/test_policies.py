@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 from transformers import AutoModelForCausalLM, Phi3Config
 
 from hgpo_gym.config.compose import load_run
@@ -253,6 +254,48 @@ def test_what_a_chat_template_refuses_is_said_at_the_start(tiny):
         LanguageModelPolicy(model, tokenizer)
 
 
+CHATML = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|endoftext|>{% endfor %}"
+BEGINS = "{% if add_generation_prompt %}<assistant>{% endif %}"
+IN_PARTS = "{% for m in messages %}{% for part in m.content %}{{ part['text'] }}{% endfor %}{% endfor %} assistant:"
+
+
+def test_a_chat_template_that_does_not_put_a_prompt_is_refused_with_a_remedy(tiny):
+    """Of most the effect was silent: all prompts alike, a prompt twice, or one that has ended before the answer."""
+    model, tokenizer = copy.deepcopy(tiny)
+    tokenizer.name_or_path = "tokenizer_name"
+    for template, refusal in (
+        (IN_PARTS, r"puts a prompt 0 times .* It reads prompts in parts alone, as for images\."),
+        ("<user>{{ messages[0].role }}<assistant>", r"puts a prompt 0 times into the user's turn, and not once\. Set"),
+        ("{{ messages[0].content }} Again: {{ messages[0].content }} assistant:", "puts a prompt 2 times"),
+        ("{{ messages[0].content | upper }} assistant:", "puts a prompt 0 times"),
+        (CHATML, r"ends a prompt with <\|endoftext\|> \(0\), which ends answers: .* \(add_generation_prompt\)"),
+        ("{{ 'user: ' + messages[0].name }}", "UndefinedError: .* has no attribute 'name'"),
+        ("{{ 'user: ' + messages[0].get('name') }}", "TypeError: can only concatenate str"),
+        ("{{ {}['a'].b }}{% endfor %}", "TemplateSyntaxError"),
+        (
+            {"chat": CHATML + BEGINS, "tool_use": CHATML},
+            "several chat templates, chat, tool_use, and none is called def",
+        ),
+    ):
+        tokenizer.chat_template = template
+        with pytest.raises(ValueError, match=f"(?s)tokenizer_name.*{refusal}") as refused:
+            LanguageModelPolicy(model, tokenizer)
+        assert "engine.chat_template_kwargs" in str(refused.value)
+    policy = LanguageModelPolicy(model, tokenizer, chat_template_kwargs={"chat_template": "chat"})
+    assert tokenizer.decode(policy.encode_prompts(["Hall."])[0]) == "<user>Hall.<|endoftext|><assistant>"
+
+
+def test_a_tokenizer_that_appends_an_end_appends_none_to_prompts(tiny):
+    """As `add_eos_token=True` leaves it: without a chat template every prompt had ended before its answer."""
+    model, tokenizer = copy.deepcopy(tiny)
+    plain = tokenizer("Hall.")["input_ids"]
+    for single, expected in (("$A <|endoftext|>", plain), ("<|endoftext|> $A <|endoftext|>", [0, *plain])):
+        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+            single=single, special_tokens=[("<|endoftext|>", 0)]
+        )
+        assert LanguageModelPolicy(model, tokenizer).encode_prompts(["Hall."])[0].tolist() == expected
+
+
 THINKS = "{{ messages[0]['content'] }}{% if add_generation_prompt %}\n<think>\n{% endif %}"
 THOUGHT = "{{ messages[0]['content'] }}{% if add_generation_prompt %}\n<think>\n\n</think>\n\n{% endif %}"
 
@@ -288,6 +331,7 @@ def test_answers_end_as_the_chat_template_ends_a_turn(tiny):
     policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")
     assert policy.encode_answer("go back")[-1] == ends[0]
     tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}<end_of_turn>{% endfor %}"
+    tokenizer.chat_template += "{% if add_generation_prompt %}assistant: {% endif %}"
     policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")
     assert policy.encode_answer("go back")[-1] == ends[1]
     answers = ("walk", "walk on")  # one is the beginning of the other: where it ends decides
