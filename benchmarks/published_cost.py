@@ -1,4 +1,5 @@
-"""What the published settings cost: memory by formula, hours by estimate, from what one H100 was seen to do.
+"""What the published settings cost: memory of each GPU by the formula of which a run tells before it begins, hours by
+estimate, from what one H100 was seen to do.
 
 python -m benchmarks.published_cost
 """
@@ -6,10 +7,12 @@ python -m benchmarks.published_cost
 import math
 from typing import NamedTuple
 
+from hgpo_gym.trainers.memory_estimate import GIB, ROOM, ModelSize, Setup, phases
 from tests.checks.memory_formula import Setting as UpdateSetting
-from tests.checks.memory_formula import formula
+from tests.checks.memory_formula import size_of
 
-GIB = 1 << 30
+H100 = 79.18 * GIB
+"""Bytes that torch finds on one of 80 GB."""
 PEAK, SHARE = 989e12, 0.3
 """bf16 operations a second of an H100 at most, and the share that an update (0.31) and scoring (0.29) of 1.5B reached
 (benchmarks/results/gpu_h100.json)."""
@@ -20,6 +23,8 @@ STEP_SECONDS = {"vLLM": 0.006, "transformers": 0.075}
 ANSWER_TOKENS, SPREAD, LONGEST_ANSWER = 150, 100, 512
 """Taken for the mean answer and its standard deviation; the longest that there may be, which is what the longest of a
 batch of dozens comes to."""
+VLLM_SHARE = 0.3
+"""engine.gpu_memory_utilization."""
 CACHE_TOKENS = 65_536
 """engine.max_cache_tokens of transformers, in each process."""
 EPISODES, ITERATIONS, EVALUATE_EVERY = 128, 160, 5
@@ -36,6 +41,7 @@ class Model(NamedTuple):
     vocabulary: int
     tied: bool
     gpus: int
+    divided_by: tuple[int, ...]
 
     @property
     def parameters(self) -> int:
@@ -63,8 +69,8 @@ class Setting(NamedTuple):
 
 
 MODELS = (
-    Model("1.5B", 1536, 28, 2, 8960, 151_936, True, 2),
-    Model("7B", 3584, 28, 4, 18_944, 152_064, False, 4),
+    Model("1.5B", 1536, 28, 2, 8960, 151_936, True, 2, (1,)),
+    Model("7B", 3584, 28, 4, 18_944, 152_064, False, 4, (4, 8)),
 )
 SETTINGS = (
     Setting("ALFWorld, K = 2", 350, 25, 50, 140, 140),
@@ -74,32 +80,45 @@ SETTINGS = (
 )
 
 
-def memory(model: Model) -> dict[str, float]:
-    """GiB of what does not depend on the batch, and of a full cache."""
-    return {
-        "weights, gradients, Adam (fp32)": 16 * model.parameters / GIB,
-        "reference (fp32)": 4 * model.parameters / GIB,
-        "vLLM's copy (bf16)": 2 * model.parameters / GIB,
-        "cache, 128 answers of 4,096 + 512": EPISODES * 4608 * model.cache_bytes / GIB,
-        "a pass of 32,768 tokens, checkpointing": passes(model) / GIB,
-    }
+def memory(model: Model) -> dict[str, dict[str, float]]:
+    """GiB on each GPU, by part of a run, for each way to run it."""
+    size, found = size_of_model(model), {}
+    for gpus in model.divided_by:
+        for engine in ("transformers", "vLLM", "vLLM, sleep_level=2"):
+            parts = phases(size, setup(size, gpus, engine))
+            found[f"{gpus} x {engine}"] = {part: sum(own.values()) / GIB for part, own in parts.items()}
+    return found
 
 
-def passes(model: Model) -> float:
-    """Bytes, by the formula of docs/gpu_memory.md."""
-    update = UpdateSetting(
-        hidden=model.hidden,
-        intermediate=model.feed_forward,
-        layers=model.layers,
-        heads=model.hidden // 128,
-        kv_heads=model.kv_heads,
-        vocabulary=model.vocabulary,
-        tied=model.tied,
-        tokens=32_768,
+def size_of_model(model: Model) -> ModelSize:
+    return size_of(
+        UpdateSetting(
+            hidden=model.hidden,
+            intermediate=model.feed_forward,
+            layers=model.layers,
+            heads=model.hidden // 128,
+            kv_heads=model.kv_heads,
+            vocabulary=model.vocabulary,
+            tied=model.tied,
+        )
+    )
+
+
+def setup(size: ModelSize, gpus: int, engine: str) -> Setup:
+    """The published settings on so many GPUs of 80 GB, by FSDP2 where there are several."""
+    by_vllm = engine != "transformers"
+    return Setup(
         precision="bfloat16",
         checkpointing=True,
+        optimizer="adamw",
+        max_batch_tokens=32_768,
+        copies=gpus,
+        prompt_tokens=32_768,
+        cache_tokens=CACHE_TOKENS,
+        engine=VLLM_SHARE * H100 if by_vllm else None,
+        engine_weights=size.weights / 2,
+        sleeps="sleep" in engine,
     )
-    return formula(update).passes
 
 
 def waited_tokens(setting: Setting, answers: int, engine: str) -> float:
@@ -138,8 +157,10 @@ def decode(model: Model, setting: Setting, engine: str) -> float:
 def main() -> None:
     for model in MODELS:
         print(f"{model.name}: {model.parameters:,} parameters")
-        for name, size in memory(model).items():
-            print(f"  {name:<44}{size:6.1f} GiB")
+        for way, parts in memory(model).items():
+            fits = "fits" if max(parts.values()) <= ROOM * H100 / GIB else "does not fit"
+            told = ", ".join(f"{part} {size:.1f}" for part, size in parts.items())
+            print(f"  {way:<24}{max(parts.values()):6.1f} GiB, {fits:<13} {told}")
         for setting in SETTINGS:
             spent = "   ".join(f"{hours(model, setting, engine):5.1f} h ({engine})" for engine in STEP_SECONDS)
             print(f"  {setting.name:<18}{model.gpus} H100   {spent}")

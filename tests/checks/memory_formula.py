@@ -5,15 +5,10 @@ from dataclasses import dataclass, replace
 import torch
 import transformers
 
+from hgpo_gym.trainers.memory_estimate import ModelSize
 from hgpo_gym.trainers.policies.huggingface import DTYPES
-from hgpo_gym.trainers.policies.likelihood import LOGITS_AT_ONCE, computing_in
+from hgpo_gym.trainers.policies.likelihood import computing_in
 from hgpo_gym.trainers.policies.lora import LoraSettings, add_adapters
-
-LOGIT_BYTES = 21
-"""For each logit at the peak of the backward pass, measured: five copies in float32 and a mask."""
-RECOMPUTED = 1.6
-"""A layer that is computed again takes what it keeps, and this share of it with the gradients on their way through."""
-
 
 FOUR_BITS = 0.516
 """Bytes a weight in nf4, with the scales of its blocks (Dettmers et al., 2023)."""
@@ -88,34 +83,26 @@ class Memory:
         return self.weights + self.gradients + self.optimizer + self.passes
 
 
+def size_of(setting: Setting) -> ModelSize:
+    """Of a model that is not made."""
+    with torch.device("meta"):
+        size = ModelSize.of(make_model(setting))
+    if not setting.four_bits:
+        return size
+    linear = setting.layers * (
+        2 * setting.hidden**2 + 2 * setting.hidden * size.keys + 3 * setting.hidden * setting.intermediate
+    )
+    return replace(size, weights=size.weights - linear * (size.itemsize - FOUR_BITS))
+
+
 def formula(setting: Setting) -> Memory:
     """The memory that an update step should take."""
-    with torch.device("meta"):
-        model = make_model(setting)
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    linear = sum(
-        module.weight.numel()
-        for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear) and "lm_head" not in name and "lora" not in name
+    size = size_of(setting)
+    eight_bits = setting.optimizer == "adamw_8bit"
+    passes = size.passes(
+        setting.tokens, setting.tokens * setting.answer, setting.precision, checkpointing=setting.checkpointing
     )
-    weights = float(sum(map(_bytes, model.parameters())))
-    if setting.four_bits:
-        weights -= linear * (DTYPES[setting.dtype].itemsize - FOUR_BITS)
-    gradients = sum(map(_bytes, trained))
-    numbers = sum(parameter.numel() for parameter in trained)
-    optimizer = 2 * numbers if setting.optimizer == "adamw_8bit" else 2 * gradients
-    return Memory(weights, gradients, optimizer, _passes(setting, linear))
-
-
-def _passes(setting: Setting, linear: int) -> float:
-    """Activations, logits, and bfloat16 copies of `linear` weights in float32."""
-    copies = 2 * linear if (setting.dtype, setting.precision) == ("float32", "bfloat16") else 0
-    logits = min(setting.tokens * setting.answer, LOGITS_AT_ONCE // setting.vocabulary) * setting.vocabulary
-    layer = setting.tokens * kept_per_token(setting)
-    if not setting.checkpointing:
-        return copies + setting.layers * layer + LOGIT_BYTES * logits
-    inputs = setting.layers * setting.tokens * setting.hidden * DTYPES[setting.dtype].itemsize
-    return inputs + max(copies + LOGIT_BYTES * logits, RECOMPUTED * layer)
+    return Memory(size.weights, size.trained, 2 * (size.trained_numbers if eight_bits else size.trained), passes)
 
 
 def kept_per_token(setting: Setting) -> float:
@@ -144,7 +131,3 @@ def _kept(setting: Setting, tokens: int) -> int:
         model.get_decoder()(input_ids=ids, use_cache=False)
     sizes = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in kept}
     return sum(size for storage, size in sizes.items() if storage not in storages)
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()

@@ -28,6 +28,7 @@ from hgpo_gym.trainers.learners.trial import (
     try_estimator,
     try_shaping,
 )
+from hgpo_gym.trainers.memory_estimate import memory_lines
 from hgpo_gym.trainers.metrics import answer_metrics, credit_metrics, episode_metrics, memory_gib
 from hgpo_gym.trainers.policies.base import CopyingPolicy, Scorer, TrainablePolicy
 from hgpo_gym.trainers.policies.lora import WithoutAdapter, has_adapter
@@ -116,6 +117,9 @@ class PolicyGradientLearner:
 
     def begin(self, checkpoint: Path, initial: Callable[[], Path], state: dict[str, Any]) -> None:
         """See `Learner`."""
+        if self.processes.main and getattr(self.run.model, "path", None) is not None:
+            for line in memory_lines(self.run, self.policy.model, self.processes):
+                self.progress.line(line)
         self.collector = Collector(self.run, self.policy, self.processes)
         self.sampler = self.collector.sampler
         reference = self._reference(initial() / "model") if self.run.trainer.kl_coef > 0 else None

@@ -1,6 +1,7 @@
 """Several processes: real ones, started by the launchers, get the numbers of one, go on from its checkpoints, and stop
 together."""
 
+import json
 import os
 import shutil
 import signal
@@ -24,6 +25,8 @@ from hgpo_gym.trainers.rollouts.rollout import merge
 from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.run import processes_of
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary
+from tests.checks import fsdp2_memory
+from tests.checks.memory_formula import size_of
 from tests.support import small_runs
 from tests.support.small_runs import numbers
 
@@ -380,3 +383,17 @@ def test_other_commands_are_not_for_several_processes(tmp_path):
     assert result.returncode == 2
     assert result.stderr.startswith("hgpo-gym (process 1): 2 processes were launched, but eval runs in one")
     assert not list(Path(tmp_path).iterdir())
+
+
+def test_fsdp2_has_what_the_formula_says():
+    """Two real processes: their parts of weights, gradients and optimiser, and the peaks of scoring and an update."""
+    command = [sys.executable, "-m", *TORCHRUN, "-m", "tests.checks.fsdp2_memory"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    found = json.loads(ran.stdout.splitlines()[-1])
+    for part in ("weights", "optimiser", "gradients"):
+        assert found[part]["measured"] == pytest.approx(found[part]["formula"], rel=0.001), part
+    size = size_of(fsdp2_memory.SETTING)
+    assert size.outside > 3 * size.layer
+    for part in ("scoring", "update"):  # gloo gives layers back sooner or later
+        assert abs(found[part]["measured"] - found[part]["formula"]) < 3.5 * size.layer, part

@@ -130,7 +130,7 @@ def test_a_given_model_is_told_of_before_the_first_silence(dtype, warned, chat_m
     lines = said.getvalue().splitlines()
     size = f"{load_model(str(chat_model), device='cpu')[0].num_parameters():,} parameters on "
     loaded = [f"Loading {chat_model}", UNEXPLAINED, *warned, size]
-    expected = [*loaded, "Evaluating 9 episodes of test", "Before training: evaluation of test "]
+    expected = [*loaded, "Memory: about ", "Evaluating 9 episodes of test", "Before training: evaluation of test "]
     for line, beginning in zip(lines, expected, strict=True):
         assert line.startswith(beginning)
 

@@ -13,7 +13,6 @@ from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.policies.likelihood import likelihood, score
 from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.update.policy_update import NonFiniteError, PolicyUpdate
-from tests.checks.memory_formula import Setting, kept_per_token
 from tests.support.small_models import (
     answers,
     gradient,
@@ -265,17 +264,3 @@ def test_an_optimiser_whose_package_is_missing_says_so(policy, monkeypatch):
         ModuleNotFoundError, match=r"adamw_8bit needs bitsandbytes: pip install 'hgpo_gym\[bitsandbytes\]'"
     ):
         PolicyUpdate(policy, None, settings(optimizer="adamw_8bit"), 1.0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "hidden", "keys", "intermediate"),
-    [
-        ({}, 32, 8, 16),
-        ({"precision": "bfloat16"}, 30, 4, 8),
-        ({"dtype": "bfloat16"}, 20, 4, 8),
-    ],
-)
-def test_a_layer_keeps_what_the_page_on_memory_says(changes, hidden, keys, intermediate):
-    """docs/gpu_memory.md, and the few bytes that it leaves out: four for each norm and head."""
-    setting = Setting(hidden=32, heads=4, kv_heads=2, intermediate=80, **changes)
-    assert kept_per_token(setting) == 32 * hidden + 16 * keys + 80 * intermediate + 8 + 4 * 4

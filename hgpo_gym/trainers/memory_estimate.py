@@ -1,0 +1,313 @@
+"""The memory that a language model's run needs on each device, by the formula of docs/gpu_memory.md. A run tells it
+before it begins, and `benchmarks.published_cost` tabulates it."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+
+from hgpo_gym.trainers.policies.likelihood import LOGITS_AT_ONCE
+from hgpo_gym.trainers.policies.lora import adapter_rank, has_adapter
+from hgpo_gym.trainers.processes import Processes
+from hgpo_gym.trainers.update.loss import Loss
+
+if TYPE_CHECKING:
+    from hgpo_gym.trainers.settings import RunSettings
+
+GIB = 1 << 30
+LOGIT_BYTES = 21
+"""For each logit at the peak of the backward pass, measured: five copies in float32 and a mask."""
+SCORED_LOGIT_BYTES = 14
+"""The same without gradients, measured."""
+RECOMPUTED = 1.6
+"""A layer that is computed again takes what it keeps, and this share of it with the gradients on their way through."""
+GATHERED_LAYERS = 3
+"""Layers that FSDP2 has whole in an update: the one that computes, the next one, and the gradients of the last one."""
+ROOM = 0.95
+"""The share of the memory that may be needed by the formula: the CUDA context and fragments are not in it."""
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """Bytes and widths of a model. FSDP2 gathers its decoder layers one at a time, and what is outside of them, the
+    embeddings, all the while."""
+
+    weights: float
+    trained: float
+    trained_numbers: int
+    outside: float
+    layer: float
+    matrices: int
+    head: int
+    itemsize: int
+    hidden: int
+    intermediate: int
+    layers: int
+    keys: int
+    vocabulary: int
+    rank: int | None
+
+    @classmethod
+    def of(cls, model: Any) -> Self:
+        """Count a model's weights; the meta device is enough."""
+        config = model.config.get_text_config()
+        names = set(getattr(model, "_no_split_modules", None) or ())
+        layers = [module for module in model.modules() if type(module).__name__ in names]
+        whole, in_layers = _nbytes(model), [_nbytes(layer) for layer in layers]
+        trained = [weight for weight in model.parameters() if weight.requires_grad]
+        of_layers = [weight for layer in layers for weight in layer.parameters()]
+        head = model.get_output_embeddings().weight
+        heads = config.num_attention_heads
+        key_heads = getattr(config, "num_key_value_heads", None) or heads
+        feed_forward = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+        return cls(
+            weights=whole,
+            trained=sum(map(_bytes, trained)),
+            trained_numbers=sum(weight.numel() for weight in trained),
+            outside=whole - sum(in_layers),
+            layer=max(in_layers, default=0),
+            matrices=sum(weight.numel() for weight in of_layers if weight.requires_grad and weight.ndim > 1),
+            head=head.numel() if head.requires_grad else 0,
+            itemsize=head.element_size(),
+            hidden=config.hidden_size,
+            intermediate=feed_forward,
+            layers=config.num_hidden_layers,
+            keys=key_heads * (getattr(config, "head_dim", None) or config.hidden_size // heads),
+            vocabulary=config.vocab_size,
+            rank=adapter_rank(model) if has_adapter(model) else None,
+        )
+
+    def kept_per_token(self, precision: str) -> int:
+        """Bytes that a layer keeps of a token for the backward pass, as autograd says of Qwen2's."""
+        of_keys, of_feed_forward = (4, 8) if self._computes_16_bits(precision) else (8, 16)
+        of_hidden, of_rank = (20, 0) if self.itemsize == 2 else (30, 0) if precision == "bfloat16" else (32, 0)
+        if self.rank is not None:
+            of_hidden, of_rank = 24, 14 if self._computes_16_bits(precision) else 28
+        widths = of_hidden * self.hidden + of_keys * self.keys + of_feed_forward * self.intermediate
+        return widths + of_rank * (self.rank or 0)
+
+    def cast(self, precision: str) -> float:
+        """Bytes of the copies that autocast makes of trained float32 matrices, and keeps as long as a pass lasts."""
+        return 2.0 * self.matrices if (self.itemsize, precision) == (4, "bfloat16") else 0.0
+
+    def scoring(self, tokens: float, answers: float, precision: str) -> float:
+        """Bytes of a forward pass without gradients: a layer's feed-forward part, or the logits of answers' tokens."""
+        width = 2 if self._computes_16_bits(precision) else 4
+        layer = tokens * (3 * width * self.intermediate + (6 + 2 * width) * self.hidden)
+        head = 2.0 * self.vocabulary * self.hidden if self.itemsize > width else 0.0
+        return max(layer, head + SCORED_LOGIT_BYTES * self._logits(answers))
+
+    def passes(self, tokens: float, answers: float, precision: str, *, checkpointing: bool) -> float:
+        """Bytes of a forward and a backward pass of so many tokens, of which so many are answers'."""
+        copies, kept = self.cast(precision), tokens * self.kept_per_token(precision)
+        logits = LOGIT_BYTES * self._logits(answers)
+        if not checkpointing:
+            return copies + self.layers * kept + logits
+        inputs = self.layers * tokens * self.hidden * self.itemsize
+        return inputs + max(copies + logits, RECOMPUTED * kept)
+
+    def cache(self, tokens: int, precision: str) -> float:
+        """Bytes of the keys and values of so many tokens."""
+        return 2.0 * self.layers * self.keys * tokens * (2 if self._computes_16_bits(precision) else 4)
+
+    def _logits(self, answers: float) -> float:
+        return min(answers, LOGITS_AT_ONCE // self.vocabulary) * self.vocabulary
+
+    def _computes_16_bits(self, precision: str) -> bool:
+        return precision == "bfloat16" or self.itemsize == 2
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What else the memory depends on.
+
+    Attributes:
+        copies: processes that weights, gradients and optimiser are divided among (FSDP2); 1 divides nothing.
+        reference: whether the reference policy is a model of its own.
+        scores_old: whether log-probabilities are computed again before an update.
+        past: weights of so many earlier updates are kept.
+        engine: bytes that vLLM takes beside the trainer while it answers; None where transformers answers.
+        engine_weights: bytes of its weights alone, which wake first.
+        sleeps: whether it gives both back during updates.
+        overlaps: whether a second model of transformers plays during updates.
+    """
+
+    precision: str
+    checkpointing: bool
+    optimizer: str
+    max_batch_tokens: int
+    copies: int = 1
+    reference: bool = True
+    scores_old: bool = False
+    past: int = 0
+    prompt_tokens: int = 0
+    cache_tokens: int = 0
+    engine: float | None = None
+    engine_weights: float = 0.0
+    sleeps: bool = False
+    overlaps: bool = False
+
+
+Phases = dict[str, dict[str, float]]
+"""Of each part of a run what there is in it, in bytes."""
+
+
+def phases(size: ModelSize, setup: Setup) -> Phases:
+    """What a process has on its device in each part of a run. The parts take turns."""
+    sharded, tokens = setup.copies > 1, setup.max_batch_tokens
+    eight_bits = setup.optimizer == "adamw_8bit"
+    resident = {
+        "weights": size.weights / setup.copies,
+        "optimiser": 2.0 * (size.trained_numbers if eight_bits else size.trained) / setup.copies,
+        "reference": size.weights * setup.reference / setup.copies,
+        "earlier weights": setup.past * size.trained,
+    }
+    whole = {"gathered weights": size.weights if sharded else 0.0}
+    answers = min(tokens, LOGITS_AT_ONCE // size.vocabulary)
+    scoring = {"a pass": size.scoring(tokens, answers, setup.precision)}
+    if setup.engine is None:
+        answering = {
+            "bfloat16 copies": size.cast(setup.precision) and size.cast(setup.precision) + 2.0 * size.head,
+            "keys and values": size.cache(setup.cache_tokens, setup.precision),
+        }
+        generation: Phases = {
+            "generation": {
+                **resident, **whole, **answering, "a pass": size.scoring(setup.prompt_tokens, 0, setup.precision)
+            }
+        }  # fmt: skip
+        beside = {"the second model": size.weights + sum(answering.values())} if setup.overlaps else {}
+    else:
+        awake, waking = {"vLLM": setup.engine}, {"vLLM": setup.engine_weights if setup.sleeps else setup.engine}
+        generation = {"generation": {**resident, **awake}, "copying to vLLM": {**resident, **whole, **waking}}
+        beside = {} if setup.sleeps else awake
+    gathered = 2 * size.outside + GATHERED_LAYERS * size.layer if sharded else 0.0
+    update = {
+        **resident,
+        "gradients": size.trained / setup.copies,
+        **beside,
+        "gathered layers": gathered,
+        "a pass": size.passes(tokens, answers, setup.precision, checkpointing=setup.checkpointing),
+    }
+    return {
+        # Each process loads whole models before FSDP2 divides them.
+        **({"loading": {"weights": (1 + setup.reference) * size.weights}} if sharded else {}),
+        **generation,
+        **({"old log-probabilities": {**resident, **beside, **whole, **scoring}} if setup.scores_old else {}),
+        **({"scoring the reference": {**resident, **beside, **whole, **scoring}} if setup.reference else {}),
+        "the update": update,
+    }
+
+
+def peak(size: ModelSize, setup: Setup) -> float:
+    """Bytes of the part that needs the most."""
+    return max(sum(parts.values()) for parts in phases(size, setup).values())
+
+
+def setup_of(run: "RunSettings", size: ModelSize, processes: Processes, device: torch.device) -> Setup:
+    """What a run's settings come to on that device."""
+    trainer, engine = run.trainer, run.engine.options
+    setup = Setup(
+        precision=trainer.precision,
+        checkpointing=trainer.gradient_checkpointing,
+        optimizer=trainer.optimizer,
+        max_batch_tokens=trainer.max_batch_tokens,
+        copies=processes.count if processes.strategy == "fsdp2" else 1,
+        reference=trainer.kl_coef > 0 and size.trained == size.weights,
+        scores_old=Loss(trainer, run.objective).recomputes,
+        past=run.rollout.staleness,
+        prompt_tokens=engine.get("max_batch_tokens", 0),
+        cache_tokens=engine.get("max_cache_tokens", 0),
+        overlaps=run.rollout.overlap,
+    )
+    if run.engine.name != "vllm":
+        return setup
+    if engine.get("server"):
+        return replace(setup, engine=0.0)
+    from hgpo_gym.trainers.policies.vllm_engine import CPU_KV_CACHE_GIB
+
+    on_cpu, cache = device.type == "cpu", engine.get("kv_cache_gib")
+    dtype = engine.get("dtype", "auto")
+    bytes_each = 4 if dtype == "float32" or (dtype == "auto" and on_cpu) else 2
+    weights = bytes_each * size.weights / size.itemsize / engine.get("tensor_parallel_size", 1)
+    if on_cpu or cache:
+        taken = weights + (cache or CPU_KV_CACHE_GIB) * GIB
+    else:
+        taken = engine.get("gpu_memory_utilization", 0.3) * memory_of(device)
+    return replace(setup, engine=taken, engine_weights=weights, sleeps=bool(engine.get("sleep_level", 0)))
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes that a GPU has, or this machine."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def memory_lines(run: "RunSettings", model: Any, processes: Processes) -> Iterator[str]:
+    """What a run is going to need and what there is, and where that is too little, the settings that lower it."""
+    size, device = ModelSize.of(model), model.device
+    setup = setup_of(run, size, processes, device)
+    several = processes.count if device.type == "cpu" else 1  # which share the memory of the machine
+    yield from lines(size, setup, memory_of(device) / several, device, processes.count)
+
+
+def lines(size: ModelSize, setup: Setup, there: float, device: torch.device, processes: int = 1) -> Iterator[str]:
+    """The same for `there` bytes a process."""
+    by_phase = {phase: sum(parts.values()) for phase, parts in phases(size, setup).items()}
+    phase = max(by_phase, key=by_phase.__getitem__)
+    parts = ", ".join(
+        f"{name} {_gib(value)}" for name, value in phases(size, setup)[phase].items() if value > 0.005 * by_phase[phase]
+    )
+    each = f" for each of {processes} processes" if processes > 1 else ""
+    where, part = ("this machine", each) if device.type == "cpu" else (str(device), "")
+    needed = by_phase[phase]
+    yield f"Memory: about {_gib(needed)} GiB{each}, the most in {phase} ({parts}); {where} has {_gib(there)} GiB{part}."
+    if needed <= ROOM * there:
+        return
+    lower = [
+        (setting, peak(size, other))
+        for setting, other in _remedies(size, setup, several=processes > 1)
+        if peak(size, other) < 0.99 * needed
+    ]
+    told = ", ".join(f"{setting} ({_gib(value)})" for setting, value in lower)
+    yield (
+        f"Warning: that is more than {ROOM:.0%} of what there is, and the run may end for lack of memory. "
+        f"What lowers it, each on top of those "
+        f"before, to so many GiB: {told or 'nothing of these settings'}; or an adapter (model.lora.rank=32)."
+    )
+
+
+def _remedies(size: ModelSize, setup: Setup, *, several: bool) -> Iterator[tuple[str, Setup]]:
+    """Settings that may take less, each on top of those before it."""
+    if setup.engine and not setup.sleeps:
+        setup = replace(setup, sleeps=True)
+        yield "engine.sleep_level=2", setup
+    if not setup.checkpointing:
+        setup = replace(setup, checkpointing=True)
+        yield "trainer.gradient_checkpointing=true", setup
+    half = setup.max_batch_tokens // 2
+    setup = replace(setup, max_batch_tokens=half)
+    yield f"trainer.max_batch_tokens={half}", setup
+    if setup.engine is None:
+        half = setup.prompt_tokens // 2
+        setup = replace(setup, prompt_tokens=half)
+        yield f"engine.max_batch_tokens={half}", setup
+    if several:
+        setup = replace(setup, copies=2 * max(setup.copies, 2))
+        yield f"distributed=fsdp2 on {setup.copies} devices", setup
+    elif size.trained == size.weights:
+        yield "distributed=fsdp2 on 4 devices", replace(setup, copies=4)
+
+
+def _gib(value: float) -> str:
+    return f"{value / GIB:.1f}"
+
+
+def _nbytes(module: torch.nn.Module) -> int:
+    return sum(map(_bytes, module.parameters()))
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
