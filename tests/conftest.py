@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import ROOT
+
 # A shell's background jobs ignore Ctrl-C, and so would the commands that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -46,9 +48,18 @@ def pictures() -> Iterator[Callable[[], AbstractContextManager[None]]]:
 
 
 @pytest.fixture(scope="session")
+def warm() -> Iterator[list[str]]:
+    """Stands for `[sys.executable]` before the arguments of a process that trains; see tests/support/warm.py."""
+    from tests.support.warm import Warm
+
+    process = Warm()
+    yield process.python
+    process.close()
+
+
+@pytest.fixture(scope="session")
 def data_root() -> Path:
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
-    return Path(os.environ.get("HGPO_GYM_DATA") or beside)
+    return Path(os.environ.get("HGPO_GYM_DATA") or ROOT.parent / "shared" / "data")
 
 
 @pytest.fixture(scope="session")

@@ -37,10 +37,10 @@ def has_something_to_run(page):
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page not in (SERVED, REAL_MODEL) and has_something_to_run(page)]
 )
-def test_a_page_can_be_followed(page, tmp_path, cache):
+def test_a_page_can_be_followed(page, tmp_path, cache, warm):
     """`run_page` raises where a block fails or prints something else than the page says. README's reports draw."""
     draws = page == "README.md"
-    run_page(page, tmp_path, cache, pictures=draws)
+    run_page(page, tmp_path, cache, pictures=draws, python=warm)
     drawn = {path.stat().st_size > 0 for path in (tmp_path / "page").rglob("figures/*.*")}
     assert drawn <= {draws}
     assert drawn or not draws
@@ -58,9 +58,11 @@ def test_what_the_tutorial_found_is_what_its_command_gives_today(tmp_path):
     assert float(low) - 5 < success < float(high) + 5
 
 
-def test_what_the_page_of_the_server_says_runs_against_one(tmp_path, cache):
+def test_what_the_page_of_the_server_says_runs_against_one(tmp_path, cache, warm):
     with ServerProcess("--env", "hgpo_gym/SignpostMaze-v0", "split=[train,test]") as server:
-        answers = run_page(SERVED, tmp_path, cache, lambda text: text.replace("http://127.0.0.1:8000", server.url))
+        answers = run_page(
+            SERVED, tmp_path, cache, lambda text: text.replace("http://127.0.0.1:8000", server.url), python=warm
+        )
         assert server.open_sessions() == 0
     assert '"task_ids":["red-red-blue","red-red-green","red-blue-red"]' in answers
     assert '{"turn": 2, "observation": "You are in a bare corridor."' in answers

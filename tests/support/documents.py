@@ -19,7 +19,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -112,7 +112,13 @@ def _block(page: str, markdown: str, match: re.Match[str]) -> Block:
 
 
 def run_page(
-    page: str, folder: Path, cache: Path, change: Callable[[str], str] = str, *, pictures: bool = False
+    page: str,
+    folder: Path,
+    cache: Path,
+    change: Callable[[str], str] = str,
+    *,
+    pictures: bool = False,
+    python: Sequence[str] = (),
 ) -> str:
     """Follow a page as a reader would: its blocks in order, in a new Python environment and an empty folder.
 
@@ -122,6 +128,7 @@ def run_page(
         cache: of hgpo-gym.
         change: of the text of each block before it is run.
         pictures: whether reports draw theirs.
+        python: what runs the page and its commands of hgpo-gym, see `warm`; empty: the reader's new environment.
 
     Returns:
         What its blocks have printed.
@@ -131,10 +138,11 @@ def run_page(
     """
     followed = [block for block in blocks(page, (ROOT / page).read_text()) if not block.not_run]
     tasks = [{**asdict(block), "text": change(block.text)} for block in followed if block.kind != "shown"]
-    environment = _reader(folder / "reader", cache, pictures=pictures)
+    python = python or [str(folder / "reader" / "bin" / "python")]
+    environment = _reader(folder / "reader", cache, python, pictures=pictures)
     (folder / "page").mkdir()
     done = subprocess.run(
-        [folder / "reader" / "bin" / "python", Path(__file__).with_name("follow_page.py"), page],
+        [*python, str(Path(__file__).with_name("follow_page.py")), page],
         input=json.dumps(tasks),
         cwd=folder / "page",
         env=environment,
@@ -146,7 +154,7 @@ def run_page(
     return done.stdout
 
 
-def _reader(folder: Path, cache: Path, *, pictures: bool) -> dict[str, str]:
+def _reader(folder: Path, cache: Path, python: Sequence[str], *, pictures: bool) -> dict[str, str]:
     """The variables of a reader with a Python environment of their own, in which all that is installed here is too."""
     venv.create(folder, with_pip=False)
     [site] = folder.glob("lib/python*/site-packages")
@@ -154,14 +162,18 @@ def _reader(folder: Path, cache: Path, *, pictures: bool) -> dict[str, str]:
     (site / "here.pth").write_text("".join(f"{path}\n" for path in [ROOT, *dict.fromkeys(here)]))
     if not pictures:
         shutil.copy(Path(__file__).with_name("blank_pictures.py"), site / "sitecustomize.py")
-    python = folder / "bin" / "python"
     with_settings = f'case $1 in {"|".join(SETTINGS)}) set -f; set -- "$@" $RUN_WITH;; esac\n'
-    for name, module, prepare in (("hgpo-gym", "hgpo_gym", with_settings), ("pip", "pip", "")):
+    own = shlex.quote(str(folder / "bin" / "python"))
+    for name, command in (
+        ("hgpo-gym", f"{with_settings}exec {shlex.join(python)} -m hgpo_gym"),
+        ("pip", f"exec {own} -m pip"),
+    ):
         script = folder / "bin" / name
-        script.write_text(f'#!/bin/sh\n{prepare}exec {python} -m {module} "$@"\n')
+        script.write_text(f'#!/bin/sh\n{command} "$@"\n')
         script.chmod(0o755)
     added = {
         "HGPO_GYM_CACHE": str(cache),
+        "VIRTUAL_ENV": str(folder),
         "PATH": f"{folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         # What is installed here suffices, and there may be no network.
         "PIP_NO_DEPS": "1",
