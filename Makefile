@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # What is not imported need not be compiled either: that takes longer than all else of an installation.
 PIP_INSTALL := pip install --quiet --no-compile
 
-.PHONY: demo test test-openenv test-pretrained test-verifiers test-verl test-vllm check docs dist install parity benchmark clean
+.PHONY: demo test test-all test-rest test-openenv test-pretrained test-verifiers test-verl test-vllm check docs dist install parity benchmark clean
 
 # Installed once; again whenever the requirements change. Torch comes first, and exactly, so that pip takes a CPU build
 # that it is pointed to (a wheel at hand, an index of CPU builds) rather than the newest one with its CUDA packages.
@@ -48,8 +48,19 @@ install: .venv/installed
 demo: install
 	$(BIN)/hgpo-gym compare experiment=demo out=runs/demo
 
+# What these mean is in tests/README.md.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+FIRST := ((unit and not slow) or smoke) and not exhaustive
+
+# With K=WORD all tests of that name instead.
 test: install
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST) $(if $(K),-k "$(K)",-m "$(FIRST)")
+
+test-rest: install
+	$(PYTEST) -m "not exhaustive and not ($(FIRST))" --durations=25
+
+test-all: install
+	$(PYTEST) -m "not exhaustive" --durations=25
 
 test-vllm: .venv-vllm/installed
 	.venv-vllm/bin/python -m pytest tests/vllm
@@ -98,6 +109,7 @@ dist:
 	cd dist && ../.venv-dist/bin/python ../.ci/try_readme.py ../README.md
 
 parity: install
+	$(PYTEST) tests/parity
 	$(BIN)/python -m benchmarks.alfworld_parity $(or $(ALFWORLD_DATA),../shared/data/alfworld) --steps 50
 
 benchmark: install

@@ -1,5 +1,5 @@
-"""Where tests find real data, `../shared/data` beside the repository or where HGPO_GYM_DATA points; reports without
-their pictures, but where a test looks at them."""
+"""Tiers and seconds of tests; real data, `../shared/data` beside the repository or where HGPO_GYM_DATA points; reports
+without their pictures, but where a test looks at them."""
 
 import importlib.util
 import os
@@ -7,6 +7,7 @@ import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tiny models are fastest with one thread
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -17,6 +18,43 @@ from tests.support import ROOT
 
 # A shell's background jobs ignore Ctrl-C, and so would the commands that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+FOLDERS = ("unit", "integration", "docs", "parity")
+
+
+class Seconds:
+    """Adds up the seconds of tests, their fixtures included, and keeps them for the table of promises."""
+
+    def __init__(self) -> None:
+        self.of_tests: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.of_tests[report.nodeid] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+        """With --durations the seconds of files, too."""
+        if config.cache is not None:
+            config.cache.set("hgpo_gym/seconds", config.cache.get("hgpo_gym/seconds", {}) | self.of_tests)
+        if config.getoption("durations"):
+            files: Counter[str] = Counter()
+            for test, seconds in self.of_tests.items():
+                files[test.partition("::")[0]] += seconds
+            terminalreporter.section("seconds of files")
+            for name, seconds in files.most_common():
+                terminalreporter.write_line(f"{seconds:8.1f} {name}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Seconds())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test is marked with the name of its folder."""
+    for item in items:
+        folder = item.path.relative_to(ROOT / "tests").parts[0]
+        if folder in FOLDERS:
+            item.add_marker(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)

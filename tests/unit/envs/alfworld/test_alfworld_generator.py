@@ -17,11 +17,8 @@ from hgpo_gym.envs.alfworld.generation import rooms
 from hgpo_gym.envs.alfworld.generation import splits as generated
 from hgpo_gym.envs.alfworld.generation.games import GeneratedGame, generate_game, write_games
 from hgpo_gym.envs.alfworld.generation.splits import GENERATED_SPLITS, generated_folder
-from hgpo_gym.envs.alfworld.native import NativeEngine
 from hgpo_gym.envs.alfworld.native import rules as game_rules
 from hgpo_gym.envs.alfworld.splits import find_games
-from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
-from tests.checks.alfworld_parity import compare
 from tests.checks.generated_games import (
     KINDS,
     Sample,
@@ -44,11 +41,6 @@ def games() -> list[GeneratedGame]:
 @pytest.fixture(scope="session")
 def made(games) -> list[Sample]:
     return [generated_sample(game) for game in games]
-
-
-@pytest.fixture(scope="session")
-def original() -> TextWorldEngine:
-    return TextWorldEngine()
 
 
 @pytest.fixture
@@ -96,17 +88,6 @@ def test_a_receptacle_for_one_object_starts_with_one_at_most(made):
         for name, contents in zip(table.receptacles, table.initial.contents, strict=True):
             if name.split()[0] in {type_.lower() for type_ in rooms.HOLDS_ONE}:
                 assert len(contents) <= 1
-
-
-@pytest.mark.parametrize("task_type", TASK_TYPES)
-def test_says_what_textworld_says(tmp_path, original, task_type):
-    games = write_games(tmp_path, range(TASK_TYPES.index(task_type), 60, len(TASK_TYPES)))
-    files = [tmp_path / game.folder / "game.tw-pddl" for game in games]
-    smallest = min(files, key=lambda file: file.stat().st_size)  # TextWorld takes longer for large ones
-    engine = NativeEngine(cache=tmp_path / "cache")
-    report = compare(smallest, engine, original, walks=1, steps=20, seed=0)
-    assert not report.differences, report.differences[0]
-    assert report.wins == 1
 
 
 def test_alfworld_takes_them_for_its_own(tmp_path):
