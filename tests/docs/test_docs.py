@@ -34,8 +34,14 @@ def has_something_to_run(page):
     return any(block.kind != "shown" and not block.not_run for block in blocks(page, read(page)))
 
 
+@pytest.mark.promise("What a page of the documentation shows can be typed in order, and prints what it shows.")
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page not in (SERVED, REAL_MODEL) and has_something_to_run(page)]
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.smoke if page == "docs/quickstart.md" else [])
+        for page in PAGES
+        if page not in (SERVED, REAL_MODEL) and has_something_to_run(page)
+    ],
 )
 def test_a_page_can_be_followed(page, tmp_path, cache, warm):
     """`run_page` raises where a block fails or prints something else than the page says. README's reports draw."""
@@ -69,24 +75,28 @@ def test_what_the_page_of_the_server_says_runs_against_one(tmp_path, cache, warm
     assert '"unknown-option"' in answers
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_what_is_not_run_is_sound(page):
+@pytest.mark.smoke
+@pytest.mark.promise("Every command and Python block on a page of the documentation is one that the package knows.")
+def test_every_block_is_sound(subtests):
     """Python compiles; every command of hgpo-gym has settings that exist, with values that can be."""
-    for block in blocks(page, read(page)):
-        if block.not_run and block.kind == "python":
-            compile(block.text, f"{page}:{block.line}", "exec")
-        if block.not_run and block.kind == "shell":
-            for command in commands(block):
-                check_command(command)
+    known = set()
+    for page in PAGES:
+        for block in blocks(page, read(page)):
+            with subtests.test(f"{page}:{block.line}"):
+                if block.kind == "python":
+                    compile(block.text, f"{page}:{block.line}", "exec")
+                for command in commands(block) if block.kind == "shell" else ():
+                    if tuple(command) not in known:
+                        check_command(command)
+                        known.add(tuple(command))
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_comparisons_of_a_block_do_not_meet_in_one_folder(page):
+def test_comparisons_of_a_block_do_not_meet_in_one_folder():
     """Whoever types one after the other is not refused: one folder has one comparison."""
-    for block in blocks(page, read(page)):
-        if block.kind == "shell":
+    for page in PAGES:
+        for block in blocks(page, read(page)):
             folders = defaultdict(set)
-            for command, *overrides in commands(block):
+            for command, *overrides in commands(block) if block.kind == "shell" else ():
                 if command == "compare":
                     own = ("algos=", "jobs=", "plugins=", "seeds=")
                     env_and_out = [override for override in overrides if override.startswith(("env=", "out="))]
@@ -95,12 +105,14 @@ def test_comparisons_of_a_block_do_not_meet_in_one_folder(page):
             assert [out for out, settings in folders.items() if len(settings) > 1] == [], f"{page}:{block.line}"
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", re.sub(r"^```.*?^```", "", read(page), flags=re.S | re.M)):
-        path = (Path(page).parent / target).as_posix()
-        if not target.startswith("http") and path.removeprefix("docs/") not in PICTURES:
-            assert (ROOT / path).exists(), f"{page} links to {target}"
+@pytest.mark.smoke
+def test_links_lead_somewhere():
+    for page in PAGES:
+        prose = re.sub(r"^```.*?^```", "", read(page), flags=re.S | re.M)
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose):
+            path = (Path(page).parent / target).as_posix()
+            if not target.startswith("http") and path.removeprefix("docs/") not in PICTURES:
+                assert (ROOT / path).exists(), f"{page} links to {target}"
 
 
 @pytest.mark.parametrize(

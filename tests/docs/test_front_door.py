@@ -13,6 +13,7 @@ import yaml
 import hgpo_gym
 from tests.support import ROOT
 
+pytestmark = pytest.mark.smoke
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 [PHONY] = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 TARGETS = PHONY.split()

@@ -24,6 +24,23 @@ SETTINGS = [
     "checkpoint.every=100",
 ]
 
+TINY = [
+    "env.sections=1",
+    "env.max_episode_steps=8",
+    "rollout.num_tasks=2",
+    "rollout.group_size=4",
+    "warmstart.episodes=20",
+    "warmstart.epochs=1",
+    "tiny.hidden_size=32",
+    "tiny.heads=2",
+    "evaluation.split=train",
+    "evaluation.every=3",
+    "evaluation.decoding_seeds=1",
+    "checkpoint.every=100",
+    "trainer.mini_batch_size=16",
+]
+"""The same by a language model made from scratch."""
+
 MACHINE = ("seconds", "tokens_per_second", "memory_gib")
 """Metrics that depend on the machine."""
 

@@ -8,12 +8,14 @@ from benchmarks.attack import flips
 from hgpo_gym import digests
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("kind", flips.KINDS)
 def test_a_flipped_bit_changes_nothing_silently(kind, tmp_path):
     outcomes = flips.flip(kind, 3, tmp_path)
     assert outcomes["other content"] == 0
 
 
+@pytest.mark.smoke
 def test_every_flip_in_a_folder_of_the_cache_is_found(tmp_path):
     def fill(folder):
         (folder / "inner").mkdir()
@@ -34,6 +36,7 @@ def test_every_flip_in_a_folder_of_the_cache_is_found(tmp_path):
     assert digests.find_damage(folder, "cache kept") is None
 
 
+@pytest.mark.smoke
 def test_a_damaged_folder_is_named_and_set_aside(tmp_path):
     folder = digests.kept_folder(tmp_path / "kept", lambda folder: (folder / "file").write_text("sound"))
     (folder / "file").write_text("other")

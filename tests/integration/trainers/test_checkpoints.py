@@ -125,6 +125,7 @@ def save(checkpoints, iteration):
     checkpoints.save(iteration, Saving(write, nbytes=100), {})
 
 
+@pytest.mark.smoke
 def test_a_kill_before_any_file_operation_of_saving_leaves_a_newest_checkpoint_that_is_sound(tmp_path):
     number, newest = 0, []
     while True:
@@ -180,6 +181,7 @@ def flip(path, position):
     path.write_bytes(content)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_checkpoint_is_named_left_out_and_kept_and_the_one_before_is_used(damage, tmp_path, whole):
     train(tmp_path, "trainer.iterations=2", "checkpoint.keep=2", "evaluation.every=2")
@@ -269,6 +271,7 @@ def test_a_run_that_was_to_be_longer_can_end_where_it_was_broken_off(tmp_path, w
     assert without_seconds(read_summary(tmp_path)) == without_seconds(read_summary(whole))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("first", ["finished", "broken off"])
 def test_a_run_that_is_extended_has_the_numbers_of_one_that_was_as_long_from_the_start(first, tmp_path):
     train(tmp_path / "long", "trainer.iterations=6")
@@ -324,6 +327,7 @@ def test_a_critic_that_was_on_a_gpu_goes_on_without_one(tmp_path):
     assert numbers(tmp_path / "moved") == numbers(tmp_path / "whole")
 
 
+@pytest.mark.smoke
 def test_global_random_states_change_nothing_not_even_with_dropout(tmp_path, monkeypatch):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     made = load_run(["warmstart.source=none", "tiny.hidden_size=32", "tiny.heads=2"])

@@ -34,6 +34,7 @@ RUNS = {
 }
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
 def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path, options):
     train(tmp_path / "whole", *options)

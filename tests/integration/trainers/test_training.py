@@ -61,6 +61,7 @@ def test_every_algorithm_learns(algo, tmp_path):
     assert summary["algorithm"] == algo
 
 
+@pytest.mark.smoke
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(tmp_path):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         train(tmp_path / name, f"seed={seed}", "trainer.iterations=2")

@@ -22,26 +22,11 @@ from hgpo_gym.trainers.run_directory import read_metrics
 from hgpo_gym.trainers.update.policy_update import NonFiniteError
 from tests.support import small_models, small_runs
 from tests.support.small_models import make_policy, weights
-from tests.support.small_runs import numbers, train
+from tests.support.small_runs import TINY, numbers, train
 
 PLACES = 5
 TRUE_VALUES = np.arange(1, PLACES + 1) / (PLACES + 1)
 """Of the places of a random walk that earns 1 at its right end (Sutton and Barto, example 6.2)."""
-TINY = [
-    "env.sections=1",
-    "env.max_episode_steps=8",
-    "rollout.num_tasks=2",
-    "rollout.group_size=4",
-    "warmstart.episodes=20",
-    "warmstart.epochs=1",
-    "tiny.hidden_size=32",
-    "tiny.heads=2",
-    "evaluation.split=train",
-    "evaluation.every=3",
-    "evaluation.decoding_seeds=1",
-    "checkpoint.every=100",
-    "trainer.mini_batch_size=16",
-]
 RUNS = {"a table": [*small_runs.SETTINGS, "env.sections=1", "evaluation.every=3"], "a language model": TINY}
 
 

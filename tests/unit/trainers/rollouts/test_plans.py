@@ -19,9 +19,8 @@ from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.run_directory import read_metrics
 from tests.support import small_runs
 from tests.support.small_models import make_policy
-from tests.support.small_runs import numbers, train
+from tests.support.small_runs import TINY, numbers, train
 from tests.support.step_batches import random_batch
-from tests.unit.trainers.test_critic import TINY
 
 PLANNED = [*TINY, "algo=hiper_hae", "prompt=plan", "rollout.max_new_tokens=64"]
 SEEN = {"task": "Go.", "observation": "a hall", "admissible_actions": ("go", "stay")}
