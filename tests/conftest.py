@@ -7,7 +7,7 @@ import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: tiny models are fastest with one thread
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -27,7 +27,7 @@ class Seconds:
     """Adds up the seconds of tests, their fixtures included, and keeps them for the table of promises."""
 
     def __init__(self) -> None:
-        self.of_tests: Counter[str] = Counter()
+        self.of_tests: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.of_tests[report.nodeid] += report.duration
@@ -37,11 +37,11 @@ class Seconds:
         if config.cache is not None:
             config.cache.set("hgpo_gym/seconds", config.cache.get("hgpo_gym/seconds", {}) | self.of_tests)
         if config.getoption("durations"):
-            files: Counter[str] = Counter()
+            files: defaultdict[str, float] = defaultdict(float)
             for test, seconds in self.of_tests.items():
                 files[test.partition("::")[0]] += seconds
             terminalreporter.section("seconds of files")
-            for name, seconds in files.most_common():
+            for name, seconds in sorted(files.items(), key=lambda item: -item[1]):
                 terminalreporter.write_line(f"{seconds:8.1f} {name}")
 
 
@@ -83,16 +83,6 @@ def pictures() -> Iterator[Callable[[], AbstractContextManager[None]]]:
     leave_blank()
     yield drawn
     patch.undo()
-
-
-@pytest.fixture(scope="session")
-def warm() -> Iterator[list[str]]:
-    """Stands for `[sys.executable]` before the arguments of a process that trains; see tests/support/warm.py."""
-    from tests.support.warm import Warm
-
-    process = Warm()
-    yield process.python
-    process.close()
 
 
 @pytest.fixture(scope="session")

@@ -53,8 +53,7 @@ def mark(decorator: ast.expr) -> tuple[str, str]:
     called, arguments = (decorator.func, decorator.args) if isinstance(decorator, ast.Call) else (decorator, [])
     if not ast.unparse(called).startswith("pytest.mark."):
         return "", ""
-    argument = arguments[0] if arguments else None
-    return called.attr, argument.value if isinstance(argument, ast.Constant) else ""  # type: ignore[attr-defined]
+    return ast.unparse(called).rpartition(".")[2], _text(arguments[0]) if arguments else ""
 
 
 def table(seconds: dict[str, float]) -> str:
@@ -68,6 +67,10 @@ def table(seconds: dict[str, float]) -> str:
 def without_seconds(text: str) -> str:
     """The page without its last column."""
     return re.sub(r"\|[^|\n]*\|$", "|", text, flags=re.MULTILINE)
+
+
+def _text(argument: ast.expr) -> str:
+    return str(argument.value) if isinstance(argument, ast.Constant) else ""
 
 
 def _rounded(seconds: float | None) -> str:

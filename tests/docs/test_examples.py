@@ -2,19 +2,16 @@
 
 import re
 import subprocess
-import sys
 
 import pytest
 
-from tests.support import ROOT
+from tests.support import ROOT, warm
 
 EXAMPLES = ROOT / "examples"
 
 
 def run(name, *arguments):
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", EXAMPLES / name, *arguments], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*warm.python(), EXAMPLES / name, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

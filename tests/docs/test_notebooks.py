@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support import ROOT
+from tests.support import ROOT, warm
 from tests.support.packages import python
 
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
@@ -23,5 +23,5 @@ def test_a_notebook_runs(path, tmp_path):
     assert all(cell["outputs"] == [] for cell in cells(path) if cell["cell_type"] == "code")
     code = "\n\n".join("".join(cell["source"]) for cell in cells(path) if cell["cell_type"] == "code")
     (tmp_path / "notebook.py").write_text(f"if __name__ == '__main__':\n    exec({code!r})\n")
-    done = python(tmp_path / "notebook.py", cwd=tmp_path)
+    done = python(tmp_path / "notebook.py", cwd=tmp_path, interpreter=warm.python())
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from benchmarks import gpu
+from tests.support import warm
 from tests.support.small_models import make_policy
 
 
@@ -28,7 +29,7 @@ def test_without_a_gpu_it_says_so(capsys, monkeypatch):
 def test_everything_runs_with_small_sizes_on_a_cpu(tmp_path):
     make_policy().save(tmp_path / "weights")
     out = tmp_path / "out.json"
-    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--out", str(out)]
+    command = [*warm.python(), "-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--out", str(out)]
     ended = subprocess.run(
         [*command, "--weights", str(tmp_path / "weights")],
         env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,

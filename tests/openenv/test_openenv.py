@@ -39,6 +39,7 @@ def served(*arguments, **options):
         thread.join()
 
 
+@pytest.mark.promise("Environments can be played through OpenEnv's client.")
 @pytest.mark.parametrize("name", ["maze", "alfworld", "webshop"])
 def test_an_expert_wins_through_their_client(name, request):
     """And hears, turn by turn, what it hears without a server."""

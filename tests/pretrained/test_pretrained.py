@@ -145,6 +145,7 @@ def test_a_user_sees_what_is_loaded_and_no_noise_of_frameworks(runs, smollm2):
     assert third == "Evaluating 1 episode of test before training"
 
 
+@pytest.mark.promise("A pretrained model learns with an adapter, and resumes to the same numbers.")
 def test_an_adapter_learns_and_goes_on_to_the_same_numbers(runs):
     folder, _ = runs
     whole = training_numbers(folder / "whole")

@@ -7,11 +7,12 @@ import sys
 from tests.support import ROOT
 
 
-def python(*arguments, path=(), cwd=None):
-    """A process of its own that also sees what is installed in the folders `path`."""
+def python(*arguments, path=(), cwd=None, interpreter=(sys.executable,)):
+    """A process of its own that also sees what is installed in the folders `path`; of `warm.python()`, if that is the
+    interpreter."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))}
     return subprocess.run(
-        [sys.executable, *map(str, arguments)],
+        [*interpreter, *map(str, arguments)],
         cwd=cwd,
         env=environment,
         capture_output=True,

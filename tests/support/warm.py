@@ -1,10 +1,11 @@
 """A Python process that has imported what training needs, and forks for each command: a new interpreter takes seconds
 to import torch and transformers, a fork milliseconds.
 
-`Warm` starts it. `Warm.python` stands before arguments as `sys.executable` does: -m MODULE, -c CODE, or a script. The
-command is a process with standard streams, environment, folder and exit status of its own, as in a new interpreter.
+`python()` starts it, and stands before arguments as `sys.executable` does: -m MODULE, -c CODE, or a script. The command
+is a process with standard streams, environment, folder and exit status of its own, as in a new interpreter.
 """
 
+import atexit
 import contextlib
 import importlib
 import json
@@ -16,9 +17,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hgpo_gym.plugins import load_entry_points
 from tests.support import ROOT
 
 CLIENT = Path(__file__).with_name("warm_client.py")
@@ -40,27 +43,20 @@ IMPORTED = [
 ]
 
 
-class Warm:
-    """The process that forks. It ends when it is closed, or when this process does."""
-
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="warm")
-        address = str(Path(self._folder.name) / "socket")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.warm", address],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-        )
-        assert self._process.stdout is not None
-        if self._process.stdout.readline() != b"ready\n":
-            raise RuntimeError(f"The warm process ended with exit code {self._process.wait()}.")
-        self.python = [sys.executable, "-I", "-S", str(CLIENT), address]
-
-    def close(self) -> None:
-        """End the process; commands that run go on."""
-        self._process.communicate()
-        self._folder.cleanup()
+@cache
+def python() -> list[str]:
+    """The command that asks the process, of which each process of tests has one. It ends with this process."""
+    folder = tempfile.TemporaryDirectory(prefix="warm")
+    address = str(Path(folder.name) / "socket")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.warm", address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+    )
+    atexit.register(folder.cleanup)
+    atexit.register(process.communicate)
+    assert process.stdout is not None
+    if process.stdout.readline() != b"ready\n":
+        raise RuntimeError(f"The warm process ended with exit code {process.wait()}.")
+    return [sys.executable, "-I", "-S", str(CLIENT), address]
 
 
 def serve(address: str) -> list[str]:
@@ -116,6 +112,7 @@ def take_on(environment: dict[str, str], folder: str) -> None:
             if (packages / "sitecustomize.py").exists():
                 runpy.run_path(str(packages / "sitecustomize.py"))
     importlib.invalidate_caches()
+    load_entry_points("hgpo_gym.envs")  # of packages that this environment has; others are looked for when named
 
 
 def run(arguments: list[str]) -> None:

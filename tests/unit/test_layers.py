@@ -13,6 +13,7 @@ TRAINING = {"torch", "transformers", "hydra", "omegaconf", "accelerate", "peft",
 SERVING = {"fastapi", "starlette", "uvicorn"}
 
 
+@pytest.mark.promise("Environments, memory and estimators need no torch.")
 @pytest.mark.parametrize(
     ("part", "without"),
     [

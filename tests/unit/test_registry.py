@@ -7,6 +7,7 @@ import pytest
 
 from hgpo_gym.plugins import BrokenPluginWarning, load_plugins, loaded_plugins
 from hgpo_gym.registry import Choice, Registry
+from tests.support import warm
 from tests.support.packages import install_by_hand, python
 
 
@@ -139,10 +140,10 @@ TRAINING = [
 def test_an_estimator_of_an_installed_package_trains(tmp_path):
     install_by_hand(tmp_path, "their_methods", ESTIMATOR, estimators="centred = their_methods:centred")
     command = ["-m", "hgpo_gym", "train", "algo=centred", "algo.weight=2", *TRAINING]
-    trained = python(*command, path=[tmp_path], cwd=tmp_path)
+    trained = python(*command, path=[tmp_path], cwd=tmp_path, interpreter=warm.python())
     assert trained.returncode == 0, trained.stderr
     assert "weight: 2\n" in (tmp_path / "runs" / "signpost_maze-centred-seed0" / "config.yaml").read_text()
-    refused = python(*command, "algo.wieght=2", path=[tmp_path], cwd=tmp_path)
+    refused = python(*command, "algo.wieght=2", path=[tmp_path], cwd=tmp_path, interpreter=warm.python())
     assert refused.returncode == 2
     assert "Unknown config key 'algo.wieght'. Did you mean 'algo.weight'?" in refused.stderr
 
@@ -151,7 +152,7 @@ def test_an_estimator_of_a_file_trains_also_in_the_processes_of_a_comparison(tmp
     registering = "\nfrom hgpo_gym.advantages import register_estimator\nregister_estimator('centred', centred)\n"
     (tmp_path / "my_methods.py").write_text(ESTIMATOR + registering)
     command = ["compare", "plugins=[my_methods.py]", "algos=[centred,grpo]", *TRAINING, "jobs=2", "out=out"]
-    compared = python("-m", "hgpo_gym", *command, cwd=tmp_path)
+    compared = python("-m", "hgpo_gym", *command, cwd=tmp_path, interpreter=warm.python())
     assert compared.returncode == 0, compared.stderr
     assert {path.parent.name for path in tmp_path.glob("out/*/summary.json")} == {"centred-seed0", "grpo-seed0"}
 

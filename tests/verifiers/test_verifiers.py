@@ -95,6 +95,7 @@ def test_an_expert_behind_an_endpoint_wins(env_id, options, tmp_path, request):
         assert all(step.valid for step in steps)
 
 
+@pytest.mark.promise("Traces of verifiers get our credit assignment.")
 def test_the_steps_of_a_trace_are_those_of_credit_assignment(tmp_path):
     """One task, four rollouts of a policy that is right half of the time: hgpo finds the step that decides."""
     count = iter(range(1000))

@@ -99,6 +99,7 @@ def test_an_estimator_of_your_own(monkeypatch):
     np.testing.assert_allclose(advantages(data, steps, "just_returns", config())[:, 0], batch.reward)
 
 
+@pytest.mark.promise("Inside verl estimators have the values computed apart from this package.")
 def test_golden_advantages():
     checked = 0
     for case in golden.load("advantages"):

@@ -64,6 +64,7 @@ def gap(policy, responses, temperature=1.0):
     return np.abs(recorded - np.concatenate(scored)).max()
 
 
+@pytest.mark.promise("vLLM's log-probabilities are the trainer's.")
 @pytest.mark.parametrize("temperature", [1.0, 0.4])
 def test_recorded_log_probabilities_are_the_trainers(free, tiny, temperature):
     asked = requests(answers=())

@@ -129,6 +129,7 @@ def reference(name, rows):
     return np.split(values, np.cumsum([len(steps) for _, steps in rows])[:-1])
 
 
+@pytest.mark.promise("Inside TRL the loss has our advantages.")
 @pytest.mark.parametrize("name", ["hgpo", "gigpo"])
 @pytest.mark.parametrize("temperature", [0.7, 1.2])
 def test_what_reaches_the_loss_is_our_estimate(chat_model, tmp_path, name, temperature):

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from hgpo_gym.trainers.rollouts import saved as kept_rollouts
 from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
 from hgpo_gym.trainers.rollouts.saved import KeptRollout
 from hgpo_gym.trainers.run_directory import read_config, read_metrics
+from tests.support import warm
 from tests.support.packages import python
 from tests.support.small_runs import train
 
@@ -292,14 +294,15 @@ def test_a_run_with_an_estimator_of_its_own_is_inspected_with_it(tmp_path):
         "register_estimator('centred_in_a_test', centred)\n"
     )
     code = "import sys; from tests.support.small_runs import train; train(*sys.argv[1:])"
-    trained = python("-c", code, tmp_path / "run", f"plugins=[{plugin}]", "algo=centred_in_a_test")
+    forked = partial(python, interpreter=warm.python())
+    trained = forked("-c", code, tmp_path / "run", f"plugins=[{plugin}]", "algo=centred_in_a_test")
     assert trained.returncode == 0, trained.stderr
     shown = ["-m", "hgpo_gym", "inspect", tmp_path / "run", "--task", "1"]
-    refused = python(*shown)
+    refused = forked(*shown)
     assert refused.returncode == 2
     assert f"the estimator 'centred_in_a_test', which plugins=[{plugin}] brought" in refused.stderr
     assert "add --plugins FILE" in refused.stderr
-    seen = python(*shown, "--plugins", plugin)
+    seen = forked(*shown, "--plugins", plugin)
     assert seen.returncode == 0, seen.stderr
     assert "centred_in_a_test" in seen.stdout
 

@@ -130,6 +130,7 @@ def test_one_run_has_no_interval():
     assert intervals.improvement([0.7], [0.1, 0.2]).low is None
 
 
+@pytest.mark.promise("Intervals of a report hold the truth as often as it says.")
 @pytest.mark.parametrize(("runs", "coverage"), [(3, 0.76), (5, 0.90), (10, 0.93), (20, 0.95)])
 def test_intervals_hold_the_truth_as_often_as_the_report_says(runs, coverage):
     random = np.random.default_rng(7)

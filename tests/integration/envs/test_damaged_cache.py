@@ -8,6 +8,7 @@ from benchmarks.attack import flips
 from hgpo_gym import digests
 
 
+@pytest.mark.promise("What is damaged in the cache is named and made anew.")
 @pytest.mark.smoke
 @pytest.mark.parametrize("kind", flips.KINDS)
 def test_a_flipped_bit_changes_nothing_silently(kind, tmp_path):

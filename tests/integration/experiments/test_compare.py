@@ -44,6 +44,7 @@ def test_runs_that_differ_in_the_algorithm_and_the_seed_are_comparable():
     )
 
 
+@pytest.mark.promise("A comparison refuses runs that differ in more than the algorithm.")
 def test_runs_that_differ_in_a_learning_rate_are_refused_by_name():
     configs = {f"grpo-seed{seed}": load_config("config", ["algo=grpo", f"seed={seed}"]) for seed in range(5)}
     configs["hgpo-seed0"] = load_config("config", ["algo=hgpo", "trainer.learning_rate=0.5", "memory.window=null"])

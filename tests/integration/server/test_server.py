@@ -78,6 +78,7 @@ def walk(env, seed):
     return [*seen, env.reset()]
 
 
+@pytest.mark.promise("An environment over HTTP says what a local one says.")
 @pytest.mark.parametrize("options", [{}, {"split": "test"}])
 def test_a_remote_environment_says_what_a_local_one_does(options, remote):
     here, there = gymnasium.make(MAZE, **options), remote(**options)
@@ -258,6 +259,7 @@ def test_the_client_repeats_what_got_no_answer_and_it_is_played_once(server):
     env.close()
 
 
+@pytest.mark.promise("A client of the server cannot touch the session of another.")
 def test_a_client_cannot_touch_the_session_of_another(server, session):
     server.post(f"{session}/reset", **ONE)
     for answer in (

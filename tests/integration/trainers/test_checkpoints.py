@@ -125,6 +125,7 @@ def save(checkpoints, iteration):
     checkpoints.save(iteration, Saving(write, nbytes=100), {})
 
 
+@pytest.mark.promise("A kill at any moment of saving leaves a sound checkpoint.")
 @pytest.mark.smoke
 def test_a_kill_before_any_file_operation_of_saving_leaves_a_newest_checkpoint_that_is_sound(tmp_path):
     number, newest = 0, []
@@ -181,6 +182,7 @@ def flip(path, position):
     path.write_bytes(content)
 
 
+@pytest.mark.promise("A damaged checkpoint is named, and the one before is used.")
 @pytest.mark.smoke
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_checkpoint_is_named_left_out_and_kept_and_the_one_before_is_used(damage, tmp_path, whole):
@@ -470,6 +472,7 @@ def small_disk(folder, size, command):
     )  # fmt: skip
 
 
+@pytest.mark.promise("A full disk costs no checkpoint that was there.")
 def test_a_full_disk_is_said_and_old_checkpoints_stay(tmp_path, whole):
     disk, after = tmp_path / "disk", tmp_path / "disk.after" / "run"
     disk.mkdir()

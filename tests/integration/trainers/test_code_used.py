@@ -11,6 +11,7 @@ from hgpo_gym.plugins import load_plugins
 from hgpo_gym.source_code import place_of, source_of
 from hgpo_gym.trainers.code_used import code_used
 from hgpo_gym.trainers.settings import RunSettings
+from tests.support import warm
 from tests.support.packages import python
 from tests.unit.test_registry import ESTIMATOR, TRAINING
 
@@ -63,7 +64,7 @@ def compared(tmp_path_factory):
 
     def compare(*more):
         command = ["compare", "plugins=[my_methods.py]", "algos=[centred,grpo]", *TRAINING, "jobs=2", "out=out", *more]
-        done = python("-m", "hgpo_gym", *command, cwd=folder)
+        done = python("-m", "hgpo_gym", *command, cwd=folder, interpreter=warm.python())
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ from hgpo_gym.trainers.run import processes_of
 from hgpo_gym.trainers.run_directory import read_metrics, read_summary
 from tests.checks import fsdp2_memory
 from tests.checks.memory_formula import size_of
-from tests.support import small_runs
+from tests.support import small_runs, warm
 from tests.support.small_runs import numbers
 
 ITERATIONS = 5
@@ -101,6 +102,24 @@ def finish(process):
     return output
 
 
+def train_in_two(run_dir, *overrides):
+    """The run of `train` by two processes that are told what a launcher tells; they are forks, which start in no time.
+    Returns what they print."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        together = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    command = [*warm.python(), "-m", "hgpo_gym", "train", *SMALL, f"run_dir={run_dir}", *overrides]
+    outputs, processes = [run_dir.with_name(f"output{rank}.txt") for rank in range(2)], []
+    for rank, output in enumerate(outputs):
+        with output.open("w") as file:
+            environment = {**os.environ, **together, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            processes.append(subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=environment))
+    statuses = [process.wait() for process in processes]
+    printed = "".join(output.read_text() for output in outputs)
+    assert statuses == [0, 0], printed
+    return printed
+
+
 def broken_off(run_dir, copy):
     """A copy of a run as it was after `BROKEN_OFF` iterations."""
     shutil.copytree(run_dir, copy)
@@ -127,6 +146,7 @@ def test_one_process_learns_something_that_others_can_be_compared_with(one):
     assert read_metrics(one)[-1]["success"] > read_metrics(one)[0]["success"]
 
 
+@pytest.mark.promise("Two processes give the numbers of one, as replicas.")
 def test_two_replicas_give_the_numbers_of_one_process(one, tmp_path):
     output = finish(launch(ACCELERATE, tmp_path, "distributed=ddp"))
     assert_same_numbers(tmp_path, one)
@@ -142,7 +162,7 @@ PLANS = ["algo=hiper_hae", "prompt=plan", "rollout.max_new_tokens=64"]
 def test_two_processes_have_one_critic(strategy, algo, tmp_path):
     settings = [*algo, "trainer.iterations=3", "trainer.kl_coef=0"]
     train(tmp_path / "one", *settings)
-    finish(launch(TORCHRUN, tmp_path / "two", f"distributed={strategy}", *settings))
+    train_in_two(tmp_path / "two", f"distributed={strategy}", *settings)
     assert_same_numbers(tmp_path / "two", tmp_path / "one")
     line = read_metrics(tmp_path / "two")[-1]
     assert line.get("value_loss", line.get("value_low_loss")) > 0
@@ -151,10 +171,11 @@ def test_two_processes_have_one_critic(strategy, algo, tmp_path):
 def test_two_shards_measure_one_entropy(tmp_path):
     settings = ["algo=empg", "sampler=dynamic", "sampler.rounds=2", "trainer.iterations=3"]
     train(tmp_path / "one", *settings)
-    finish(launch(TORCHRUN, tmp_path / "two", "distributed=fsdp2", *settings))
+    train_in_two(tmp_path / "two", "distributed=fsdp2", *settings)
     assert_same_numbers(tmp_path / "two", tmp_path / "one")
 
 
+@pytest.mark.promise("Two processes give the numbers of one, as shards.")
 def test_two_shards_give_the_numbers_of_one_process(one, sharded):
     assert_same_numbers(sharded, one)
 
@@ -178,7 +199,7 @@ def test_one_process_goes_on_from_a_checkpoint_of_two_shards(one, sharded, tmp_p
 
 def test_two_shards_go_on_from_a_checkpoint_of_one_process(one, tmp_path):
     run_dir = broken_off(one, tmp_path / "run")
-    output = finish(launch(TORCHRUN, run_dir, "resume=must", "distributed=fsdp2"))
+    output = train_in_two(run_dir, "resume=must", "distributed=fsdp2")
     assert f"Going on after iteration {BROKEN_OFF}" in output
     assert_same_numbers(run_dir, one)
 
@@ -197,7 +218,7 @@ def test_two_shards_under_an_adapter_give_the_numbers_of_one_process(tmp_path):
         "trainer.iterations=2",
     ]
     train(tmp_path / "one", *settings)
-    finish(launch(TORCHRUN, tmp_path / "two", "distributed=fsdp2", *settings))
+    train_in_two(tmp_path / "two", "distributed=fsdp2", *settings)
     assert_same_numbers(tmp_path / "two", tmp_path / "one")
     saved = [tmp_path / run / "checkpoints" / "iteration_0002" / "model" for run in ("one", "two")]
     ours, theirs = (load_file(path / "adapter_model.safetensors") for path in saved)
@@ -371,13 +392,13 @@ def test_ddp_lets_go_of_a_closed_group(tmp_path):
     script = tmp_path / "ends.py"
     script.write_text(ENDS)
     command = [sys.executable, "-m", *TORCHRUN, str(script), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def test_other_commands_are_not_for_several_processes(tmp_path):
     result = subprocess.run(
-        [sys.executable, "-m", "hgpo_gym", "eval"],
+        [*warm.python(), "-m", "hgpo_gym", "eval"],
         capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ, "WORLD_SIZE": "2", "RANK": "1"},
     )  # fmt: skip
     assert result.returncode == 2

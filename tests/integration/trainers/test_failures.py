@@ -219,6 +219,7 @@ def run(folder, *overrides):
     return train(folder / "run", f"+env.folder={folder}", *overrides, base=RUN)
 
 
+@pytest.mark.promise("An environment that fails and recovers leaves no trace in a run.")
 def test_a_run_with_failures_that_pass_has_the_numbers_of_one_without(tmp_path):
     marks = tmp_path / "marks"
     marks.mkdir()

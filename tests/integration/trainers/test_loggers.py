@@ -9,6 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from wandb.proto import wandb_internal_pb2
 
 from hgpo_gym.trainers.run_directory import read_metrics
+from tests.support import warm
 from tests.support.small_runs import train, train_until
 
 
@@ -49,7 +50,7 @@ def test_tensorboard_shows_each_iteration_once_even_if_the_run_was_killed_and_re
         "train(sys.argv[1], *sys.argv[2:])\n"
     )
     overrides = ["loggers=[tensorboard]", f"checkpoint.every={every}", "evaluation.every=4", "resume=auto"]
-    subprocess.run([sys.executable, "-c", script, str(tmp_path), *overrides], check=False)
+    subprocess.run([*warm.python(), "-c", script, str(tmp_path), *overrides], check=False)
     assert [step for step, _ in curve(tmp_path, "success")] == [1, 2, 3]
     train(tmp_path, *overrides)
     lines = read_metrics(tmp_path)

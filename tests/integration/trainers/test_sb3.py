@@ -44,6 +44,7 @@ def test_success_more_than_doubles(algorithm, tmp_path):
     assert np.mean(success[-2:]) > 2 * np.mean(success[:2])
 
 
+@pytest.mark.promise("Runs by Stable-Baselines3 resume to the same numbers.")
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_resumed_run_goes_on_with_the_same_numbers(algorithm, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"

@@ -14,7 +14,7 @@ from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.trainers.checkpoint import Checkpoints
 from hgpo_gym.trainers.run_directory import open_run, read_config, read_metrics, read_summary
-from tests.support import small_runs
+from tests.support import small_runs, warm
 from tests.support.small_runs import numbers
 
 SMALL = [
@@ -45,6 +45,7 @@ train = partial(small_runs.train, base=SMALL)
 settings = partial(small_runs.settings, base=SMALL)
 
 
+@pytest.mark.promise("GRPO, GiGPO and HGPO learn from scratch.")
 @pytest.mark.parametrize("algo", ["grpo", "gigpo", "hgpo"])
 def test_every_algorithm_learns(algo, tmp_path):
     """Two sections in twelve steps: uniformly random actions win 1 in 16 episodes, learning at least doubles that."""
@@ -61,6 +62,7 @@ def test_every_algorithm_learns(algo, tmp_path):
     assert summary["algorithm"] == algo
 
 
+@pytest.mark.promise("The same seed gives the same numbers.")
 @pytest.mark.smoke
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(tmp_path):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
@@ -69,6 +71,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(tmp_path):
     assert numbers(tmp_path / "a") != numbers(tmp_path / "c")
 
 
+@pytest.mark.promise("Ctrl-C saves a checkpoint, and the same command goes on to the same numbers.")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_was_interrupted_after_3_of_6_iterations_ends_with_the_same_metrics(number, tmp_path):
     """Ctrl-C, or a scheduler's signal, to a real process, then the same command again."""
@@ -125,7 +128,7 @@ def test_checkpoints_keep_the_first_and_the_newest(tmp_path):
 
 def test_non_finite_training_keeps_the_last_good_checkpoint(tmp_path):
     process = subprocess.run(
-        [sys.executable, "-m", "hgpo_gym", "train", *SMALL, f"run_dir={tmp_path}", "trainer.iterations=30",
+        [*warm.python(), "-m", "hgpo_gym", "train", *SMALL, f"run_dir={tmp_path}", "trainer.iterations=30",
          "trainer.learning_rate=1e30", "trainer.max_grad_norm=1e30"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip

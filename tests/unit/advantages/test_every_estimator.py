@@ -42,6 +42,7 @@ COMPARED_IN_THE_GROUP = [(name, options) for name, options in CASES if not is_ov
 COMPARE_STEPS_OF_AN_EPISODE = {"reinforce_pp", "g2po", "gae", "hiper_hae", "turn_rewards", "empg"}
 
 
+@pytest.mark.promise("Advantages are finite, whatever the order of rows.")
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_advantages_are_finite_and_rows_may_come_in_any_order(name, options):
     for seed in SEEDS:
@@ -92,6 +93,7 @@ def test_rounding_is_no_credit(name, options):
         assert np.abs(difference).max() < 1e-7, seed
 
 
+@pytest.mark.promise("Episodes that do not differ teach nothing.")
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_equal_episodes_carry_exactly_no_signal(name, options):
     """The same return from different rewards, 0.1 + 0.2, 0.2 + 0.1 and 0.3 + 0: equal but for rounding."""

@@ -110,6 +110,7 @@ def test_what_is_composed_is_what_hydra_composes(overrides):
     assert load_config("config", overrides) == expected
 
 
+@pytest.mark.promise("Wrong settings are all named at once, before anything is written.")
 def test_all_wrong_values_are_named_at_once(defaults):
     changes = {
         "seed": -1,

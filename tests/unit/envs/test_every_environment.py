@@ -157,6 +157,7 @@ CHECKS = [
 ]
 
 
+@pytest.mark.promise("Every registered environment keeps the contract of text environments.")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("id", IDS)
 def test_every_environment(id, check, options):

@@ -65,6 +65,7 @@ def follow_expert(env, steps, on_step=lambda step: None):
     return seen
 
 
+@pytest.mark.promise("Worker processes change no number; a killed one is replaced, and its episodes go on.")
 def test_workers_change_nothing_and_a_killed_one_is_replaced():
     options = {"num_tasks": 2, "group_size": 2, "expert": True}
     local = TextVectorEnv(MAZE, **options)

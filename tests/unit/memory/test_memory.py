@@ -33,6 +33,7 @@ def keys_of(observations, actions=None, **options):
     return np.array(rows)
 
 
+@pytest.mark.promise("Context keys are equal exactly when the histories they stand for are.")
 def test_keys_are_equal_exactly_when_the_windows_are():
     generator = np.random.default_rng(1)
     episodes = [[f"place {n}" for n in generator.integers(3, size=12)] for _ in range(20)]
@@ -113,6 +114,7 @@ def test_how_far_keys_look_and_what_the_prompt_shows_are_separate():
         assert context.step == 5
 
 
+@pytest.mark.promise("Context keys are the same on every machine.")
 def test_hashes_are_the_same_on_every_machine_and_survive_any_text():
     assert hash_text("You see a fridge 1.") == 0x374E24ABD7D7D9D3
     assert len({hash_text(text) for text in ("", " ", "\ud800", "🦊", "a" * 10**6)}) == 5

@@ -61,6 +61,7 @@ def test_the_trie_allows_exactly_the_given_sequences():
     assert set(TokenTrie([(1, 2), (3, 1), (3, 1, 4)], end_of_text=0).deciding) == {2, 4}  # 1 decides at first only
 
 
+@pytest.mark.promise("Constrained answers are admissible actions.")
 def test_constrained_answers_are_admissible_and_their_probabilities_sum_to_one(policy, tiny):
     responses = policy.generate(requests(), Sampling())
     assert {response.text for response in responses} <= set(ACTIONS)
@@ -79,6 +80,7 @@ def test_constrained_answers_are_admissible_and_their_probabilities_sum_to_one(p
     assert total == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.promise("Log-probabilities of answers are those that the loss computes.")
 def test_recorded_log_probabilities_are_those_the_loss_computes(policy, tiny):
     for sampling in (Sampling(), Sampling(temperature=0.5)):
         records = [response.tokens for response in policy.generate(requests(), sampling)]
@@ -99,6 +101,7 @@ def test_free_text_is_recorded_token_by_token(tiny):
         assert tiny[1].decode(record.token_ids, skip_special_tokens=True) == response.text
 
 
+@pytest.mark.promise("An answer depends on its seed, not on what it is generated with.")
 def test_an_answer_depends_on_its_seed_and_not_on_its_batch(tiny):
     together = LanguageModelPolicy(*tiny, constrain="admissible").generate(requests(), Sampling())
     apart = LanguageModelPolicy(*tiny, constrain="admissible", max_batch_tokens=1).generate(requests(), Sampling())

@@ -65,6 +65,7 @@ def play(env, policy, **options):
     return collect(env, policy, Sampling(), task_ids=tasks, seeds=seeds, invalid_action_penalty=0.1, **options)
 
 
+@pytest.mark.promise("A rollout does not depend on who answers first.")
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("order", [1, 2])
 def test_the_order_of_answers_does_not_show_in_a_rollout(in_step, order, workers):

@@ -73,6 +73,7 @@ def selection(entry, count):
     return {"selected": marks}
 
 
+@pytest.mark.promise("Losses and gradients have the values computed apart from this package.")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("name", CASES)
 def test_golden_losses_gradients_and_where_objectives_act(name, dtype):
@@ -134,6 +135,7 @@ def test_golden_share_of_a_lasting_log_ratio_that_kpo_lets_through():
         np.testing.assert_allclose(passed, entry["share_of_a_constant_passed"], rtol=1e-6)
 
 
+@pytest.mark.promise("Corrections for an engine that differs have the values computed apart from this package.")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("name", CASES)
 def test_golden_corrections_and_off_policy_answers(name, dtype):
