@@ -62,6 +62,9 @@ def load_evaluation(overrides: Sequence[str]) -> dict[str, Any]:
             for path in REPLACED_BY_CHOICE.get(key, (key,)):
                 _replace(config, given, path.split("."))
         check_given(config)
+    date = (trained.get("engine") or {}).get("template_date")
+    if date is not None and "engine.template_date" not in named and "template_date" in config["engine"]:
+        config["engine"]["template_date"] = date  # another engine's prompts are those of the run
     _check_plugins(run, trained, config["plugins"])
     if config["policy"] == "model":
         _check_same_kind(run, trained, config)

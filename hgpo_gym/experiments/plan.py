@@ -19,6 +19,7 @@ from hgpo_gym.trainers.run_directory import (
     read_config,
 )
 from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.template_date import date_of, kept_date, with_date
 
 OWN_KEYS = ("algos", "seeds", "jobs", "out", "league", "environments", "only", "launcher")
 LONGEST_LABEL = 240
@@ -80,6 +81,7 @@ def plan(
         for change, config in zip(changes, load_configs("config", own, changes), strict=True):
             words = [f"{key}={value if value == 'auto' else written(value)}" for key, value in change.items()]
             planned.append(PlannedRun(RunSettings.parse(config), [*own, *words]))
+    planned = _at_one_date(planned)
     iterations = planned[0].settings.trainer.iterations
     if iterations < 1:
         raise ValueError(f"trainer.iterations={iterations}: a comparison needs at least 1.")
@@ -91,6 +93,16 @@ def plan(
     check_comparable(recorded)
     check_no_twins(planned)
     return planned
+
+
+def _at_one_date(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """The runs with one day for a chat template that shows it: that of those that are there already, or today."""
+    kept = (kept_date(run.settings.run_dir) for run in planned)
+    date = next((day for day in kept if day is not None), None) or date_of(planned[0].settings)
+    if date is None or planned[0].settings.engine.options["template_date"] is not None:
+        return list(planned)
+    setting = f"engine.template_date={written(date)}"
+    return [PlannedRun(with_date(run.settings, date), [*run.overrides, setting]) for run in planned]
 
 
 def check_no_twins(planned: Sequence[PlannedRun]) -> None:

@@ -29,6 +29,7 @@ from hgpo_gym.trainers.rollouts.samplers import spread
 from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run_directory import check_same_tasks, flatten, open_run
 from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.template_date import TOLD, date_of, with_date
 
 
 def make_learner(settings: RunSettings, progress: Progress, processes: Processes = ALONE) -> Learner:
@@ -69,6 +70,10 @@ class Run:
     """
 
     def __init__(self, settings: RunSettings, progress: Progress, processes: Processes = ALONE):
+        date = processes.on_main(lambda: date_of(settings))
+        settings = with_date(settings, date)
+        if date is not None:
+            progress.line(TOLD.format(date))
         self.settings, self.progress, self.processes = settings, progress, processes
         self.directory = open_run(settings)
         self.learner = make_learner(settings, progress, processes)

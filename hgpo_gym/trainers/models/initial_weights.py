@@ -95,7 +95,8 @@ def _make(
 
 def _reading(run: "RunSettings") -> dict[str, Any]:
     """The settings of the engine that say how a prompt is read."""
-    return {name: run.engine.options[name] for name in ("max_prompt_tokens", "chat_template_kwargs")}
+    names = "max_prompt_tokens", "chat_template_kwargs", "template_date"
+    return {name: run.engine.options[name] for name in names if name in run.engine.options}
 
 
 def _given(model: LanguageModelSettings) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":

@@ -3,9 +3,9 @@
 Methods import what needs transformers, not this module: a table's run knows it too, and need not wait for that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hgpo_gym.memory.prompts import UNEXPLAINED
 from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettings
@@ -103,6 +103,17 @@ class LanguageModel(LanguageModelSettings):
         adapters = {name: adapters[name] for name in roles or adapters}  # in the order that they were made in
         model, tokenizer = self._load(base_of(next(iter(adapters.values()))))
         return make_policy(run.engine, load_adapters(model, adapters), tokenizer)
+
+    def shows_date(self, options: Mapping[str, Any]) -> bool:
+        """Whether prompts depend on the day, by the chat template of the model that is named and these options of it
+        (`engine.chat_template_kwargs`). Raises as `load_model`."""
+        if self.path is None:
+            return False
+        from hgpo_gym.trainers.policies.chat_template import shows_date, template_of
+        from hgpo_gym.trainers.policies.huggingface import load_tokenizer
+
+        tokenizer = load_tokenizer(self.path)
+        return tokenizer.chat_template is not None and shows_date(template_of(tokenizer, options))
 
     def _load(self, path: str) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
         from hgpo_gym.trainers.policies.huggingface import load_model

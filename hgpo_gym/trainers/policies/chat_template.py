@@ -1,5 +1,7 @@
 """A tokenizer's chat template: a prompt as the user's turn, and what a template must do with it to be trained by."""
 
+import datetime
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -7,6 +9,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _PROMPTS = "prompt 7391, the first of two", "the second of two, prompt 2468"
+_DATE_CODES = (*"aAbBcdDeFGhHIjmMpSuUVwWxXyY", "-d", "-m", "-y", "-j", "-H", "-I", "-M", "-S", "%")
 _REMEDY = (
     "Set engine.chat_template_kwargs to what it needs, or save the tokenizer with a template of your own "
     "(chat_template.jinja)."
@@ -27,19 +30,65 @@ def render(
     Raises:
         ValueError: the template raises an error, whichever; or it is a set of named ones, none of them `default`.
     """
+    template_of(tokenizer, options)
+    try:
+        return str(tokenizer.apply_chat_template(turns, tokenize=False, **{**more, **options}))
+    except Exception as error:  # a template is a program of others
+        shown = {name: value for name, value in options.items() if name != "chat_template"}
+        raise ValueError(
+            f"The chat template of {tokenizer.name_or_path!r} refuses a prompt as the user's turn, with "
+            f"engine.chat_template_kwargs={shown}: {type(error).__name__}: {error}. {_REMEDY}"
+        ) from error
+
+
+def template_of(tokenizer: "PreTrainedTokenizerBase", options: Mapping[str, Any]) -> str:
+    """The text of the template that is used. Raises ValueError where there are named ones, and none is chosen."""
     named = tokenizer.chat_template
     if isinstance(named, dict) and "default" not in named and "chat_template" not in options:
         raise ValueError(
             f"The tokenizer of {tokenizer.name_or_path!r} has several chat templates, {', '.join(named)}, and none is "
             "called default. Choose one: engine.chat_template_kwargs={chat_template: NAME}."
         )
+    return tokenizer.get_chat_template(options.get("chat_template"))
+
+
+def shows_date(template: str) -> bool:
+    """Whether a template asks for the present day, as Llama 3.2's does."""
+    return "strftime_now" in template
+
+
+def at_date(tokenizer: "PreTrainedTokenizerBase", options: Mapping[str, Any], date: str | None) -> dict[str, Any]:
+    """The options with a template for which it is always the same day, where it asks for it.
+
+    Args:
+        tokenizer: has a chat template.
+        options: `engine.chat_template_kwargs`.
+        date: the day, like 2026-11-28; None takes today.
+
+    Raises:
+        ValueError: the date is none; or see `template_of`.
+    """
+    template, day = template_of(tokenizer, options), parse_date(date)
+    if not shows_date(template):
+        return dict(options)
+    codes = {f"%{code}": day.strftime(f"%{code}") for code in _DATE_CODES}
+    # transformers hands templates no functions, so that a macro stands in for its own; the line break is not written.
+    macro = (
+        "{% macro strftime_now(format) %}{% set now = namespace(text=format) %}"
+        f"{{% for code, text in {json.dumps(codes)}.items() %}}"
+        "{% set now.text = now.text.replace(code, text) %}{% endfor %}{{ now.text }}{% endmacro %}\n"
+    )
+    return {**options, "chat_template": macro + template}
+
+
+def parse_date(date: str | None) -> datetime.date:
+    """The day of `engine.template_date`; today without one. Raises ValueError."""
+    if date is None:
+        return datetime.date.today()
     try:
-        return str(tokenizer.apply_chat_template(turns, tokenize=False, **{**more, **options}))
-    except Exception as error:  # a template is a program of others
-        raise ValueError(
-            f"The chat template of {tokenizer.name_or_path!r} refuses a prompt as the user's turn, with "
-            f"engine.chat_template_kwargs={dict(options)}: {type(error).__name__}: {error}. {_REMEDY}"
-        ) from error
+        return datetime.date.fromisoformat(date)
+    except ValueError:
+        raise ValueError(f"engine.template_date={date!r}: write a day like 2026-11-28, or null for today.") from None
 
 
 def check_prompts(

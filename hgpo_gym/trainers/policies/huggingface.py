@@ -54,15 +54,7 @@ def load_model(
     """
     if dtype not in DTYPES:
         raise ValueError(unknown_name("model.dtype", dtype, DTYPES))
-    looks_local = path.startswith((".", "/", "~")) or Path(path).exists()
-    folder = Path(path).expanduser().resolve()
-    if looks_local and not (folder / "config.json").exists():
-        if (folder / "adapter_config.json").exists():
-            raise FileNotFoundError(f"{path} holds an adapter alone. 'hgpo-gym export' makes a whole model of a run.")
-        raise FileNotFoundError(
-            f"No model in {path}: expected config.json there. Make one with 'hgpo-gym warmstart', or name a hub model."
-        )
-    source = str(folder) if looks_local else path
+    source, looks_local = _source_of(path)
     # Left out, transformers asks in a terminal whether to run the model's code.
     options: dict[str, Any] = {"dtype": DTYPES[dtype], "trust_remote_code": False}
     if quantization is not None:
@@ -79,6 +71,26 @@ def load_model(
     _switch_off_noise(model)
     _check_head(model)
     return model, tokenizer
+
+
+def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
+    """The tokenizer of a model. Raises as `load_model`."""
+    source, looks_local = _source_of(path)
+    with _loading_errors_named(path, looks_local):
+        return _load_tokenizer(source, path)
+
+
+def _source_of(path: str) -> tuple[str, bool]:
+    """What transformers is told to load, and whether it is a local folder. Raises FileNotFoundError."""
+    looks_local = path.startswith((".", "/", "~")) or Path(path).exists()
+    folder = Path(path).expanduser().resolve()
+    if looks_local and not (folder / "config.json").exists():
+        if (folder / "adapter_config.json").exists():
+            raise FileNotFoundError(f"{path} holds an adapter alone. 'hgpo-gym export' makes a whole model of a run.")
+        raise FileNotFoundError(
+            f"No model in {path}: expected config.json there. Make one with 'hgpo-gym warmstart', or name a hub model."
+        )
+    return str(folder) if looks_local else path, looks_local
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.policies.answer_ends import AnswerEnds, check_stops
 from hgpo_gym.trainers.policies.base import CannotAnswerError, Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.trainers.policies.batching import by_adapter
-from hgpo_gym.trainers.policies.chat_template import appended_tokens, check_prompts, render
+from hgpo_gym.trainers.policies.chat_template import appended_tokens, at_date, check_prompts, parse_date, render
 from hgpo_gym.trainers.policies.control_tokens import ControlTokens
 from hgpo_gym.trainers.policies.likelihood import computing_in, likelihood
 from hgpo_gym.trainers.policies.lora import named_adapters, use_adapter
@@ -54,6 +54,7 @@ class LanguageModelPolicy:
         max_cache_tokens: padded tokens, of prompts and the longest answers, whose keys and values are kept at a time.
         max_prompt_tokens: of a longer prompt, `Request.shorter` is read.
         chat_template_kwargs: what else the chat template is told, for example {"enable_thinking": False} of Qwen3.
+        template_date: the day that it is for a chat template that shows the date, like 2026-11-28; None takes today.
         precision: what generation computes in, `float32` (as the weights are) or `bfloat16`.
         stop: a free answer ends where it comes to hold one of these texts, which it keeps.
         stop_token_ids: tokens that end a free answer beside `ends` of the model.
@@ -80,6 +81,7 @@ class LanguageModelPolicy:
         max_cache_tokens: PositiveInt = 65536,
         max_prompt_tokens: PositiveInt = 4096,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        template_date: str | None = None,
         precision: Precision = "float32",
         stop: Sequence[str] = (),
         stop_token_ids: Sequence[int] = (),
@@ -98,7 +100,9 @@ class LanguageModelPolicy:
         self.end_of_text: int = tokenizer.eos_token_id
         self.chat_template_kwargs = dict(chat_template_kwargs or {})
         self.opened, self._appended = "", 0 if tokenizer.chat_template else appended_tokens(tokenizer)
+        parse_date(template_date)  # which refuses it without a template too
         if tokenizer.chat_template is not None:
+            self.chat_template_kwargs = at_date(tokenizer, self.chat_template_kwargs, template_date)
             self.opened = _opened(self._as_turn(_PROMPT))
         elif self.chat_template_kwargs:
             raise ValueError(

@@ -35,7 +35,7 @@ class VllmPolicy:
         model: a causal language model of transformers that vLLM knows too.
         tokenizer: its tokenizer.
         constrain: see `LanguageModelPolicy`.
-        max_prompt_tokens, chat_template_kwargs, stop, stop_token_ids: likewise.
+        max_prompt_tokens, chat_template_kwargs, template_date, stop, stop_token_ids: likewise.
         server: the URL of a vLLM that runs as a server, see `vllm_server`; None runs one in this process.
         server_weights: the folder through which weights reach the server.
         server_timeout: seconds without an answer after which a request to it is given up.
@@ -53,6 +53,7 @@ class VllmPolicy:
         constrain: Constraint = "none",
         max_prompt_tokens: PositiveInt = 4096,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        template_date: str | None = None,
         stop: Sequence[str] = (),
         stop_token_ids: Sequence[int] = (),
         server: str | None = None,
@@ -68,6 +69,7 @@ class VllmPolicy:
             constrain=constrain,
             max_prompt_tokens=max_prompt_tokens,
             chat_template_kwargs=chat_template_kwargs,
+            template_date=template_date,
             stop=stop,
             stop_token_ids=stop_token_ids,
         )
