@@ -13,6 +13,8 @@ import torch
 
 from hgpo_gym.adapters.single_episode import SingleEpisode, on_tokens, step_batch, turns_of_tokens
 from hgpo_gym.advantages import ESTIMATORS, estimate
+from hgpo_gym.trainers.policies.answer_ends import AnswerEnds, check_stops
+from hgpo_gym.trainers.policies.control_tokens import ControlTokens
 
 try:
     from accelerate.utils import gather_object
@@ -85,11 +87,17 @@ class StepAdvantageTrainer(GRPOTrainer):
         advantage: an estimator of `hgpo_gym.advantages`, by name.
         advantage_options: its options.
         invalid_action_penalty: comes off the return of a step whose action was not valid.
+        stop: an answer ends where it comes to hold one of these texts, which it keeps. What TRL's generation by
+            transformers writes after it is left out; vLLM writes nothing after it.
+        stop_token_ids: tokens that end an answer, beside those that TRL knows, of tokenizer and generation config, and
+            the one that the chat template puts after an answer.
 
     Raises:
         ValueError: an unknown estimator or option, reward functions, environments that are no `ToolEnvironment`, no
-            calls at all.
+            calls at all; an empty text or no token to stop at.
     """
+
+    eos_token_ids: list[int]  # of GRPOTrainer
 
     def __init__(
         self,
@@ -97,12 +105,15 @@ class StepAdvantageTrainer(GRPOTrainer):
         advantage: str = "hgpo",
         advantage_options: Mapping[str, Any] | None = None,
         invalid_action_penalty: float = 0.0,
+        stop: Sequence[str] = (),
+        stop_token_ids: Sequence[int] = (),
         **kwargs: Any,
     ):
         self.advantage, self.advantage_options = advantage, dict(advantage_options or {})
         self.invalid_action_penalty = invalid_action_penalty
         ESTIMATORS.check_options(advantage, self.advantage_options)
         super().__init__(*args, **kwargs)
+        self._end_answers_by(stop, stop_token_ids)
         pools = (self._environment_pool if self.environment_factories else {None: [None]}).values()
         if not all(isinstance(environment, ToolEnvironment) for pool in pools for environment in pool):
             raise ValueError(
@@ -118,10 +129,31 @@ class StepAdvantageTrainer(GRPOTrainer):
                 f"reward_funcs={self.reward_func_names[:-1]}: leave them out, the environment rewards the steps."
             )
 
+    def _end_answers_by(self, stop: Sequence[str], stop_token_ids: Sequence[int]) -> None:
+        """Let answers end as those of `LanguageModelPolicy` do."""
+        check_stops(stop, stop_token_ids, len(self._tokenizer))
+        end_of_turn = ControlTokens(self._tokenizer, self.chat_template_kwargs).end_of_turn
+        ends = {*self.eos_token_ids, *stop_token_ids, *([] if end_of_turn is None else [end_of_turn])}
+        self.eos_token_ids = sorted(ends)
+        self._ends = AnswerEnds(frozenset(ends), tuple(stop), self._decode)
+        if self.use_vllm:
+            own = self.vllm_generation.generation_kwargs
+            own["stop_token_ids"] = sorted(ends.union(own.get("stop_token_ids") or ()))
+            own["stop"] = [*(own.get("stop") or ()), *stop]
+        else:
+            self.generation_kwargs["eos_token_id"] = self.generation_config.eos_token_id = self.eos_token_ids
+
+    def _decode(self, token_ids: list[int]) -> str:
+        options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+        return str(self._tokenizer.decode(token_ids, **options))
+
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:
         for environment in self.environments:
             environment.episode.turn += 1
-        return super()._generate_single_turn(*args, **kwargs)
+        completions, logprobs = super()._generate_single_turn(*args, **kwargs)
+        lengths = [self._ends.length(ids) for ids in completions]
+        cut = [ids[:length] for ids, length in zip(completions, lengths, strict=True)]
+        return cut, logprobs and [one[:length] for one, length in zip(logprobs, lengths, strict=True)]
 
     def _tool_call_loop(self, *args: Any, **kwargs: Any) -> Any:
         results = super()._tool_call_loop(*args, **kwargs)

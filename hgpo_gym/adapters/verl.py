@@ -19,6 +19,8 @@ import torch
 from hgpo_gym.adapters.single_episode import Step, on_tokens, turns_of_tokens
 from hgpo_gym.advantages import ESTIMATORS, estimate
 from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.trainers.policies.answer_ends import check_stops
+from hgpo_gym.trainers.policies.control_tokens import ControlTokens
 
 try:
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, register_adv_est
@@ -60,6 +62,33 @@ def describe_steps(trajectory: str, steps: Sequence[Step], *, invalid_action_pen
         }
         for number, step in enumerate(steps)
     ]
+
+
+def with_answer_ends(
+    sampling_params: Mapping[str, Any],
+    tokenizer: Any,
+    *,
+    stop: Sequence[str] = (),
+    stop_token_ids: Sequence[int] = (),
+    chat_template_kwargs: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The sampling parameters of an agent loop, by which answers end as those of `LanguageModelPolicy` do.
+
+    verl's engines end answers by the model's generation config. These end by the tokenizer's token, the one that the
+    chat template puts after an answer, and `stop_token_ids` as well, and where they come to hold a text of `stop`.
+
+    Raises:
+        ValueError: an empty text or no token to stop at.
+    """
+    check_stops(stop, stop_token_ids, len(tokenizer))
+    end_of_turn = ControlTokens(tokenizer, chat_template_kwargs).end_of_turn
+    tokens = {*(sampling_params.get("stop_token_ids") or ()), *stop_token_ids, tokenizer.eos_token_id, end_of_turn}
+    return {
+        **sampling_params,
+        "stop": [*(sampling_params.get("stop") or ()), *stop],
+        "stop_token_ids": sorted(tokens - {None}),
+        "include_stop_str_in_output": True,
+    }
 
 
 @contextmanager

@@ -4,6 +4,10 @@ import torch
 import transformers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from hgpo_gym.adapters.single_episode import SingleEpisode
+from hgpo_gym.memory.prompts import PromptTemplate
+from hgpo_gym.trainers.policies.huggingface import save_model
+
 TAGS = ("<think>", "</think>", "<action>", "</action>")
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -88,3 +92,15 @@ def chat_model(style, texts, *, tags=TAGS, hidden_size=32, layers=1, size=400):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return transformers.AutoModelForCausalLM.from_config(config), tokenizer
+
+
+def save_for_maze(style, folder):
+    """A model of the style that has words for the maze and for `prompt=instruct`, as a folder to be loaded."""
+    episode, form = SingleEpisode("hgpo_gym/SignpostMaze-v0", split="all"), PromptTemplate.named("instruct")
+    texts = [form.literal_text]
+    for task in episode.env.unwrapped.task_ids[:4]:
+        texts.append(episode.begin(task))
+        for action in ("walk on", "walk on", "open red door", "go back"):
+            texts += [episode.act(action), *map(form.write_answer, episode.admissible_actions)]
+    model, tokenizer = chat_model(style, texts * 3, hidden_size=64, layers=2, size=800)
+    save_model(model, tokenizer, folder)

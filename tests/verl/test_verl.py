@@ -14,10 +14,18 @@ from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.trainer.ppo.ray_trainer import compute_advantage
 
 from hgpo_gym.adapters.single_episode import SingleEpisode
-from hgpo_gym.adapters.verl import FIELDS, OPTIONAL_FIELDS, describe_steps, register_estimators, row_steps
+from hgpo_gym.adapters.verl import (
+    FIELDS,
+    OPTIONAL_FIELDS,
+    describe_steps,
+    register_estimators,
+    row_steps,
+    with_answer_ends,
+)
 from hgpo_gym.advantages import ESTIMATORS, estimate, register_estimator
 from hgpo_gym.advantages.batch import StepBatch
 from tests.support import ROOT, golden
+from tests.support.chat_models import chat_tokenizer
 
 COLUMNS = ("group", "trajectory", "step", "observation", "reward")
 IN_VERL = {"grpo": "hgpo_gym.grpo", "gigpo": "gigpo", "hgpo": "hgpo", "hgpo_gae": "hgpo_gae"}
@@ -245,3 +253,14 @@ def test_the_example_runs():
     apart = float(done.stdout.split(" apart.")[0].split()[-1])
     assert apart < 1e-5
     assert "update 3: loss" in done.stdout
+
+
+def test_answers_of_an_agent_loop_end_as_the_template_and_settings_say():
+    tokenizer = chat_tokenizer("qwen", ["walk on"] * 3)
+    asked = with_answer_ends({"temperature": 1.0, "stop_token_ids": [7]}, tokenizer, stop=["</action>"])
+    ends = sorted([7, *tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<|im_end|>"])])
+    assert asked == {"temperature": 1.0, "stop": ["</action>"], "stop_token_ids": ends} | {
+        "include_stop_str_in_output": True
+    }
+    with pytest.raises(ValueError, match=r"engine\.stop='</action>'"):
+        with_answer_ends({}, tokenizer, stop="</action>")

@@ -25,6 +25,12 @@ class AnswerEnds:
             return True
         return bool(self.strings) and self._first(self.decode(token_ids[-self._tail :])) is not None
 
+    def length(self, token_ids: list[int]) -> int:
+        """How many tokens of an answer there are up to where it ends."""
+        if not self.strings:
+            return len(token_ids)
+        return next((n for n in range(1, len(token_ids)) if self.reached(token_ids[:n])), len(token_ids))
+
     def text(self, token_ids: list[int]) -> str:
         """The text without the token that ends it. What ends it as a text is kept, and what its last token says after
         that is left out, as by vLLM's `include_stop_str_in_output`."""

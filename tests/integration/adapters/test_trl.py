@@ -136,7 +136,7 @@ def test_what_reaches_the_loss_is_our_estimate(chat_model, tmp_path, name, tempe
     trained(chat_model, tmp_path, advantage=name, invalid_action_penalty=PENALTY, max_steps=1, temperature=temperature)
     tokenizer = chat_model[1]
     [seen] = Watched.seen
-    rows = [{key: seen[key][n] for key in seen if seen[key].dim() > 1} for n in range(len(seen["advantages"]))]
+    rows = rows_of([seen])
     tasks = [TASKS["blue" in tokenizer.decode(row["prompt_ids"])] for row in rows]
     answers = [answers_of(row, tokenizer) for row in rows]
     steps = [replayed(task, [text for _, text in row]) for task, row in zip(tasks, answers, strict=True)]
@@ -152,10 +152,19 @@ def test_what_reaches_the_loss_is_our_estimate(chat_model, tmp_path, name, tempe
         np.testing.assert_allclose(row["advantages"].numpy(), tokens, rtol=1e-6, atol=1e-6)
 
 
+def rows_of(batches):
+    """The rows of batches that reached the loss."""
+    return [
+        {key: seen[key][n] for key in seen if seen[key].dim() > 1}
+        for seen in batches
+        for n in range(len(seen["advantages"]))
+    ]
+
+
 def values_of_turns(chat_model):
     """For each row, the one advantage that the tokens of each turn have."""
     [seen] = Watched.seen
-    rows = [{key: seen[key][n] for key in seen if seen[key].dim() > 1} for n in range(len(seen["advantages"]))]
+    rows = rows_of([seen])
     turns = [[row["advantages"][positions] for positions, _ in answers_of(row, chat_model[1])] for row in rows]
     assert all((values == values[0]).all() for row in turns for values in row)
     return [[pytest.approx(float(values[0])) for values in row] for row in turns]
@@ -218,3 +227,19 @@ def test_refusals(chat_model, tmp_path):
             reward_funcs=[lambda completions, **_: [0.0] * len(completions)],
             args=make_trainer(model, tokenizer, TASKS, str(tmp_path), max_steps=1, **EIGHT).args,
         )
+
+
+def test_answers_end_as_the_template_and_settings_say(chat_model, tmp_path):
+    model, tokenizer = chat_model
+    trainer = trained(chat_model, tmp_path, partial(Watched, stop=["</call>"]), max_steps=1)
+    said = [text for row in rows_of(Watched.seen) for _, text in answers_of(row, tokenizer)]
+    called = [text for text in said if "</call>" in text]
+    assert len(called) > 8
+    assert all(text.endswith("</call>") and text.count("</call>") == 1 for text in called)
+    assert trainer.generation_config.eos_token_id == [tokenizer.eos_token_id]
+    other = copy.deepcopy(tokenizer)
+    other.chat_template = tokenizer.chat_template.replace("{{ eos_token }}", "<|tool|>")
+    stopping = partial(StepAdvantageTrainer, stop_token_ids=[3])
+    trainer = make_trainer(copy.deepcopy(model), other, TASKS, str(tmp_path), trainer=stopping, **EIGHT)
+    ends = sorted({tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|tool|>"), 3})
+    assert trainer.generation_config.eos_token_id == trainer.eos_token_ids == ends
