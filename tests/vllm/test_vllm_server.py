@@ -17,7 +17,7 @@ from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.huggingface import make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
-from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT
+from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, WORKER
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back", "go back again")
 PROMPTS = ["You are in a hall.", "You stand at a signpost. It says: take the red door.\n> walk on\n" * 40]
@@ -43,7 +43,8 @@ def server(tiny, tmp_path_factory):
         sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--tokens-only",
         "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--max-model-len", "1024",
         "--logprobs-mode", "processed_logprobs", "--hf-overrides", json.dumps({"tie_word_embeddings": False}),
-        "--logits-processors", CONSTRAINT, "--no-enable-chunked-prefill", "--max-num-batched-tokens", "1024",
+        "--worker-extension-cls", WORKER, "--logits-processors", CONSTRAINT,
+        "--no-enable-chunked-prefill", "--max-num-batched-tokens", "1024",
         "--enforce-eager", "--kv-cache-memory-bytes", str(2**25),
     ]  # fmt: skip
     log = folder / "log"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hgpo_gym.memory.prompts import UNEXPLAINED
 from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettings
 from hgpo_gym.trainers.policies.lora import DEFAULT, adapters_in, add_adapters, base_of, load_adapters
+from hgpo_gym.trainers.policies.vllm_requests import check_device
 from hgpo_gym.trainers.rollouts.teams import roles_with_adapters
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class LanguageModel(LanguageModelSettings):
     def check(self, run: "RunSettings", processes: int) -> None:
         if processes > 1 and self.device not in ("auto", "cpu", "cuda"):
             raise ValueError(f"model.device={self.device}: {processes} processes take a GPU each; set auto or cuda.")
+        if processes == 1 and run.engine.name == "vllm" and run.engine.options.get("server") is None:
+            check_device(self.device)
         if self.lora.rank is None and self.quantization is not None:
             raise ValueError(f"model.quantization={self.quantization}: such weights do not train. Set model.lora.rank.")
         if run.warmstart.loss == "choices" and run.engine.options.get("constrain") == "none":

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from hgpo_gym.plain_text import first_of
 from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.policies.language_part import freeze_towers
 from hgpo_gym.trainers.policies.likelihood import head_logits
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def load_model(
     if quantization is None:
         model = _on(model, device)
     _switch_off_noise(model)
+    freeze_towers(model)
     _check_head(model)
     return model, tokenizer
 

@@ -70,7 +70,7 @@ def likelihood(
         # Logits are linear in states / temperature.
         return (*result, states.float().square().sum(-1) / temperature**2, *power_sums(logits))
 
-    size = max(1, LOGITS_AT_ONCE // model.config.vocab_size)
+    size = max(1, LOGITS_AT_ONCE // model.config.get_text_config().vocab_size)
     logprobs, entropy, *more = _in_pieces(of_drawn, size, (hidden[rows, columns - 1], tokens, allowed))
     return Likelihood(logprobs, entropy, torch.from_numpy(rows).to(device), *more)
 

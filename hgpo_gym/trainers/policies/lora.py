@@ -1,6 +1,7 @@
 """LoRA (Hu et al., 2021) by peft: small matrices that are trained beside weights that stay as they are. Over a base in
 4 bits it is QLoRA (Dettmers et al., 2023)."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +10,7 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from hgpo_gym.trainers.policies.base import Likelihood, TokenRecord, TrainablePolicy
+from hgpo_gym.trainers.policies.language_part import towers
 from hgpo_gym.trainers.section import Section
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ DEFAULT = "default"
 def add_adapters(
     model: "PreTrainedModel", settings: LoraSettings, seed: int, names: Sequence[str] = (DEFAULT,)
 ) -> "PreTrainedModel":
-    """The model with new adapters, the only part of it that trains; they change nothing yet.
+    """The model with new adapters, the only part of it that trains; they change nothing yet. The language model alone
+    gets them, no vision tower.
 
     The adapters' weights are float32, whatever the model's are. `seed` draws the half of them that is not 0.
 
@@ -48,6 +51,7 @@ def add_adapters(
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
         target_modules=settings.target_modules,
+        exclude_modules="|".join(rf"{re.escape(name)}\..+" for name in towers(model)) or None,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -112,6 +116,11 @@ def has_adapter(model: torch.nn.Module) -> bool:
     return hasattr(model, "peft_config")
 
 
+def base_model(model: Any) -> "PreTrainedModel":
+    """The model under its adapters, itself where it has none."""
+    return model.get_base_model() if has_adapter(model) else model
+
+
 def merge(model: Any) -> "PreTrainedModel":
     """A plain model that computes the same as this one with its adapter, whose product is added to the weights."""
     return model.merge_and_unload()
@@ -145,12 +154,12 @@ def base_weights(model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
         if ".lora_" not in own_name:
             own = modules[own_name.rpartition(".")[0]]
             whole = dequantize_module_weight(own) if own_name.endswith(".base_layer.weight") else weight
-            yield own_name.replace(".base_layer.", "."), whole
+            yield own_name.replace(".base_layer", ""), whole
 
 
 def plain_weights(model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
-    """The weights of a plain model that computes the same, by their names in a checkpoint, a tied one under each of its
-    names. The model stays as it is; its own weights come without a copy.
+    """The weights of a plain model that computes the same, by their names in it, a tied one under each of its names.
+    The model stays as it is; its own weights come without a copy.
 
     An adapter's product is added in float32, one weight at a time: in bfloat16 most of what a young adapter has learned
     would be rounded away. Who takes them can keep float32, or round.
@@ -163,17 +172,23 @@ def plain_weights(model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
 
     unpack(model)
     base = model.get_base_model()
-    layers = {f"{name}.weight": layer for name, layer in base.named_modules() if isinstance(layer, LoraLayer)}
+    # Fused experts are parameters and no layers: each has a layer around it, which says its name, one around the other.
+    layers: dict[str, Any] = {
+        f"{name.replace('.base_layer', '')}.{getattr(layer, 'parameter_name', 'weight')}": layer
+        for name, layer in base.named_modules()
+        if isinstance(layer, LoraLayer)
+    }
     for own_name, weight in base.named_parameters(remove_duplicate=False):
-        name = own_name.replace(".base_layer.", ".")
+        name = own_name.replace(".base_layer", "")
         if ".lora_" in name:
             continue
-        layer: Any = layers.get(name)
+        layer = layers.get(name)
         if layer is None:
             yield name, weight
         else:
             (adapter,) = layer.active_adapters
-            yield name, dequantize_module_weight(layer.base_layer).float() + layer.get_delta_weight(adapter).float()
+            own = weight if hasattr(layer, "parameter_name") else dequantize_module_weight(layer.base_layer)
+            yield name, own.float() + layer.get_delta_weight(adapter).float()
 
 
 class WithoutAdapter:

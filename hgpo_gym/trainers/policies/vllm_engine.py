@@ -16,8 +16,9 @@ import torch
 from safetensors.torch import save_file
 
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.policies.lora import DEFAULT, adapter_rank, plain_weights
-from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Completion, Stopped
+from hgpo_gym.trainers.policies.language_part import text_model, towers
+from hgpo_gym.trainers.policies.lora import DEFAULT, adapter_rank, base_model
+from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, SCORING, WORKER, Completion, Stopped, check_device
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -70,11 +71,14 @@ class VllmEngine:
         constrained: whether answers can be held to tries.
 
     Raises:
-        ValueError: vLLM's attention on a CPU cannot compute the model, or it is to sleep there; the model cannot be
-            divided as it is to be, or has no adapter that vLLM could take in that format.
+        ValueError: vLLM does not have the architecture; its attention on a CPU cannot compute the model, or it is to
+            sleep there; the model is on another GPU than the first, cannot be divided as it is to be, or has no adapter
+            that vLLM could take in that format.
     """
 
     def __init__(self, model: "PreTrainedModel", options: VllmOptions, *, constrained: bool):
+        if not _one_of_several():
+            check_device(str(model.device))
         self._divided = options.tensor_parallel_size > 1
         # In this process, so that weights and callables get there as they are. The other model runner, which vLLM takes
         # where there is Triton, has another interface for logits processors.
@@ -84,6 +88,8 @@ class VllmEngine:
         from vllm.platforms import current_platform
         from vllm.v1.engine.llm_engine import LLMEngine
 
+        config = _engine_config(model)
+        _check_architecture(config.architectures[0])
         on_cpu = current_platform.is_cpu()
         if on_cpu:
             _check_head_size(model)
@@ -96,13 +102,12 @@ class VllmEngine:
         # Its complaint about positions, which are computed and not loaded, would come with every update.
         logging.getLogger("vllm.model_executor.model_loader.reload.layerwise").setLevel(logging.ERROR)
         with tempfile.TemporaryDirectory() as folder:
-            _engine_config(model).save_pretrained(folder)
-            if self._divided:  # vLLM reads weights anew from a file only where it has read them from one
-                _save_weights(plain_weights(model), Path(folder))
+            config.save_pretrained(folder)
             arguments = EngineArgs(
                 model=folder,
                 skip_tokenizer_init=True,
-                load_format="auto" if self._divided else "dummy",
+                load_format="dummy",
+                worker_extension_cls=WORKER,
                 generation_config="vllm",
                 seed=0,
                 logprobs_mode="processed_logprobs",
@@ -120,6 +125,7 @@ class VllmEngine:
             self._engine = LLMEngine.from_engine_args(arguments)
         _end_with_the_process(self._engine)
         self.max_model_len: int = self._engine.model_config.max_model_len
+        self.dtype: str = str(platform["dtype"])
         self._open: dict[str, Stopped | None] = {}
         self._sleep_level = options.sleep_level
         self._asleep: set[str] = set()
@@ -147,15 +153,33 @@ class VllmEngine:
         return [self._completion(output) for output in outputs if output.finished or output.request_id in stopped]
 
     @torch.no_grad()
-    def load(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+    def load(self, weights: Iterable[tuple[str, torch.Tensor]], tied_head: str | None) -> list[str]:
         """See `InferenceEngine`: they are copied in place and cast to the engine's format. Where the model is divided,
         its parts are in processes of their own, which read a file."""
         if not self._divided:
-            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(weights)})
-            return
+            return self._load({"weights": weights, "tied_head": tied_head})
         with tempfile.TemporaryDirectory(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None) as folder:
-            _save_weights(weights, Path(folder))
-            self._engine.collective_rpc("reload_weights", kwargs={"weights_path": folder})
+            path = Path(folder) / "model.safetensors"
+            save_weights(weights, path)
+            return self._load({"path": str(path), "tied_head": tied_head})
+
+    def _load(self, arguments: dict[str, Any]) -> list[str]:
+        missing: list[list[str]] = self._engine.collective_rpc("load_trainer_weights", kwargs=arguments)
+        return sorted(set().union(*missing))
+
+    def logprobs(self, token_ids: list[int]) -> list[float]:
+        """See `InferenceEngine`."""
+        from vllm import SamplingParams
+        from vllm.inputs import tokens_input
+
+        self._engine.add_request(
+            "logprobs", tokens_input(token_ids), SamplingParams(**SCORING), lora_request=self._adapter
+        )
+        outputs: list[Any] = []
+        while self._engine.has_unfinished_requests():
+            outputs += self._engine.step()
+        by_position = outputs[-1].prompt_logprobs[1:]
+        return [by_token[token].logprob for by_token, token in zip(by_position, token_ids[1:], strict=True)]
 
     def load_adapter(self, folder: Path) -> None:
         """See `InferenceEngine`."""
@@ -197,9 +221,10 @@ class VllmEngine:
         return Completion(output.request_id, list(answer.token_ids), logprobs)
 
 
-def _save_weights(weights: Iterable[tuple[str, torch.Tensor]], folder: Path) -> None:
-    """As a checkpoint. Copies: an output head may share its memory with an embedding, which the file cannot."""
-    save_file({name: weight.detach().cpu().clone() for name, weight in weights}, folder / "model.safetensors")
+def save_weights(weights: Iterable[tuple[str, torch.Tensor]], path: Path) -> None:
+    """Write them for vLLM's workers. Copies: an output head may share its memory with an embedding, which the file
+    cannot."""
+    save_file({name: weight.detach().cpu().clone() for name, weight in weights}, path)
 
 
 def _end_with_the_process(engine: Any) -> None:
@@ -217,10 +242,12 @@ def _shut_down(core: weakref.ref[Any]) -> None:
         alive.shutdown()
 
 
-def _engine_config(model: "PreTrainedModel") -> Any:
-    """The model's configuration, unquantized, with an output head of its own: on a CPU, vLLM 0.32 goes on with the
-    packed old head where the head is tied to an embedding that was reloaded."""
-    config = copy.deepcopy(model.config)
+def _engine_config(model: Any) -> Any:
+    """The configuration of the language model, unquantized, with an output head of its own: on a CPU, vLLM 0.32 goes on
+    with the packed old head where the head is tied to an embedding that was reloaded."""
+    plain = text_model(base_model(model))
+    config = copy.deepcopy(plain.config)
+    config.architectures = [type(plain).__name__]  # one that was made from scratch has none
     config.tie_word_embeddings = False
     if hasattr(config, "quantization_config"):
         del config.quantization_config
@@ -228,7 +255,7 @@ def _engine_config(model: "PreTrainedModel") -> Any:
 
 
 def _platform_arguments(model: "PreTrainedModel", options: VllmOptions, on_cpu: bool) -> dict[str, Any]:
-    max_model_len = options.max_model_len or model.config.max_position_embeddings
+    max_model_len = options.max_model_len or model.config.get_text_config().max_position_embeddings
     kv_cache_gib = options.kv_cache_gib or (CPU_KV_CACHE_GIB if on_cpu else None)
     arguments: dict[str, Any] = {
         "max_model_len": max_model_len,
@@ -254,6 +281,11 @@ def _adapter_rank(model: "PreTrainedModel", options: VllmOptions, dtype: str, on
     """The rank to make room for, where vLLM is to compute the adapter apart; None where it gets merged weights."""
     if options.adapter == "merged":
         return None
+    if towers(base_model(model)):
+        raise ValueError(
+            f"engine.adapter=requests: vLLM runs the language model of {type(base_model(model)).__name__} alone, whose "
+            "adapter has other names. Set engine.adapter=merged."
+        )
     if (own := adapter_rank(model)) is None:
         raise ValueError(
             "engine.adapter=requests needs one adapter for everybody: set model.lora.rank and team.weights=shared, or "
@@ -272,7 +304,7 @@ def _adapter_rank(model: "PreTrainedModel", options: VllmOptions, dtype: str, on
 
 def _check_division(model: "PreTrainedModel", options: VllmOptions, on_cpu: bool) -> None:
     """Check that the model can be divided over as many devices."""
-    size, heads = options.tensor_parallel_size, model.config.num_attention_heads
+    size, heads = options.tensor_parallel_size, model.config.get_text_config().num_attention_heads
     if size == 1:
         return
     setting = f"engine.tensor_parallel_size={size}"
@@ -284,6 +316,27 @@ def _check_division(model: "PreTrainedModel", options: VllmOptions, on_cpu: bool
         raise ValueError(f"{setting}: there are {torch.cuda.device_count()} GPUs.")
 
 
+def _check_architecture(name: str) -> None:
+    from vllm import ModelRegistry
+
+    if name not in ModelRegistry.models:
+        raise ValueError(
+            f"engine=vllm: vLLM {_version()} does not have the architecture {name}. Set engine=transformers."
+        )
+    if getattr(ModelRegistry.models[name], "class_name", "").startswith("Transformers"):
+        raise ValueError(
+            f"engine=vllm: vLLM {_version()} computes {name} by the class of transformers, and changes that class so "
+            "that a trainer in the same process cannot use it. Set engine=transformers, or engine.server for vLLM in a "
+            "process of its own."
+        )
+
+
+def _version() -> str:
+    import vllm
+
+    return str(vllm.__version__)
+
+
 def _one_of_several() -> bool:
     return torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
 
@@ -291,7 +344,7 @@ def _one_of_several() -> bool:
 def _check_head_size(model: "PreTrainedModel") -> None:
     from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
-    config: Any = model.config
+    config: Any = model.config.get_text_config()
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     sizes = CPUAttentionBackend.get_supported_head_sizes()
     if size not in sizes:

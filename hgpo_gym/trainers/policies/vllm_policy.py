@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import PositiveInt
 
 from hgpo_gym.trainers.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
+from hgpo_gym.trainers.policies.engine_check import CHECKED_LOADS, check_engine, text_to_score, trainers_logprobs
+from hgpo_gym.trainers.policies.engine_weights import engine_weights, tied_head
 from hgpo_gym.trainers.policies.generation import GeneratedSequence
 from hgpo_gym.trainers.policies.language_model import Constraint, LanguageModelPolicy
-from hgpo_gym.trainers.policies.lora import base_weights, plain_weights, save_adapter
+from hgpo_gym.trainers.policies.language_part import towers
+from hgpo_gym.trainers.policies.lora import base_model, save_adapter
 from hgpo_gym.trainers.policies.vllm_engine import VllmEngine, VllmOptions
 from hgpo_gym.trainers.policies.vllm_requests import InferenceEngine, sampling_parameters
 from hgpo_gym.trainers.policies.vllm_server import VllmServer
@@ -28,8 +31,8 @@ class VllmPolicy:
     """Generates by vLLM, whose engine starts when it is first needed; everything else is `LanguageModelPolicy`.
 
     The engine has a copy of the weights, which follows the model: after `updated`, the next answers are given by the
-    new ones. Recorded log-probabilities are the engine's. With `top_p` below 1 they are taken among the tokens that it
-    leaves, unlike those of `LanguageModelPolicy`.
+    new ones. The first few times it is checked that both compute the same. Recorded log-probabilities are the engine's.
+    With `top_p` below 1 they are taken among the tokens that it leaves, unlike those of `LanguageModelPolicy`.
 
     Args:
         model: a causal language model of transformers that vLLM knows too.
@@ -83,6 +86,8 @@ class VllmPolicy:
                 "merged weights, and divides the model itself: vllm serve --tensor-parallel-size."
             )
         self._stale = self._base_stale = True
+        self._missing: list[str] = []
+        self._checks_left = CHECKED_LOADS
         self._acting = False
 
     @property
@@ -123,6 +128,11 @@ class VllmPolicy:
         constrained = self._language_model.constrain != "none"
         if self._server is None:
             return VllmEngine(self.model, self._options, constrained=constrained)
+        if towers(base_model(self.model)):
+            raise ValueError(
+                f"engine.server={self._server}: {type(base_model(self.model)).__name__} reads images too, and its "
+                "language model alone is played. Set engine.server=null, where vLLM runs that alone."
+            )
         connections = self._options.max_num_seqs
         return VllmServer(
             self._server, self._server_weights, connections, timeout=self._server_timeout, constrained=constrained
@@ -142,22 +152,46 @@ class VllmPolicy:
                 self._stale = self._base_stale = True
 
     def _wake(self, engine: InferenceEngine, gathered: Callable[[], AbstractContextManager[Any]]) -> None:
-        """Let the engine have all that it needs to answer by the model as it is now."""
+        """Let the engine have all that it needs to answer by the model as it is now.
+
+        Raises:
+            ValueError: it would answer by other weights, see `check_engine`.
+        """
         engine.wake("weights")
+        to_check = None
         if self._stale:
             with gathered():
                 self._copy(engine)
+                if self._checks_left:
+                    text = text_to_score(self._language_model, engine.max_model_len - 1)
+                    to_check = text, trainers_logprobs(self._language_model, text)
             self._stale = False
         engine.wake("kv_cache")
+        if to_check is not None:
+            self._checks_left -= 1
+            self._check(engine, *to_check)
+
+    def _check(self, engine: InferenceEngine, text: "np.ndarray", expected: "np.ndarray") -> None:
+        engine.forget()
+        found = engine.logprobs(text.tolist())
+        engine.forget()  # nothing of it shall be in the cache of those who ask next
+        formats = {engine.dtype, str(self.model.dtype).removeprefix("torch.")}
+        check_engine(
+            found,
+            expected,
+            exact=formats == {"float32"},
+            architecture=type(base_model(self.model)).__name__,
+            missing=self._missing,
+        )
 
     def _copy(self, engine: InferenceEngine) -> None:
         """Give the engine the weights of the model. Those under an adapter that it takes never change."""
-        if not engine.takes_adapter:
-            engine.load(plain_weights(self.model))
-            return
-        if self._base_stale:
-            engine.load(base_weights(self.model))
+        if self._base_stale or not engine.takes_adapter:
+            weights = engine_weights(self.model, with_adapter=not engine.takes_adapter)
+            self._missing = engine.load(weights, tied_head(self.model))
             self._base_stale = False
+        if not engine.takes_adapter:
+            return
         with tempfile.TemporaryDirectory(prefix="hgpo_gym-adapter-") as folder:
             save_adapter(self.model, Path(folder))
             engine.load_adapter(Path(folder))

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 CONSTRAINT = "hgpo_gym.trainers.policies.vllm_constraint:AdmissibleAnswers"
 """The name by which vLLM finds the logits processor."""
 
+WORKER = "hgpo_gym.trainers.policies.vllm_worker.TrainerWeights"
+"""The name by which vLLM finds what takes the trainer's weights."""
+
+SCORING = {"temperature": 0.0, "max_tokens": 1, "prompt_logprobs": 0, "detokenize": False}
+"""Values of `SamplingParams` that ask for the log-probabilities of the prompt's tokens."""
+
 ADMISSIBLE_ANSWERS = "admissible_answers"
 """The extra argument of a request that it reads."""
 
@@ -38,10 +44,12 @@ class InferenceEngine(Protocol):
     Attributes:
         max_model_len: the most tokens of a prompt with its answer.
         takes_adapter: it computes a LoRA adapter beside its weights; otherwise it is given weights with its product.
+        dtype: the format that it computes in, like `bfloat16`.
     """
 
     max_model_len: int
     takes_adapter: bool
+    dtype: str
 
     def submit(
         self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any], stopped: Stopped | None = None
@@ -52,8 +60,12 @@ class InferenceEngine(Protocol):
     def step(self) -> list[Completion]:
         """Go on writing; returns the answers that are complete now."""
 
-    def load(self, weights: "Iterable[tuple[str, torch.Tensor]]") -> None:
-        """Put weights in place of the engine's, by their names in a checkpoint, those of the output head among them."""
+    def load(self, weights: "Iterable[tuple[str, torch.Tensor]]", tied_head: str | None) -> list[str]:
+        """Put weights in place of the engine's, by their names in a checkpoint. The output head is among them, also one
+        that is tied to the embeddings: then `tied_head` is its name. Returns the engine's weights that were not."""
+
+    def logprobs(self, token_ids: list[int]) -> list[float]:
+        """The log-probability of each token but the first, after those before it. No answer may be under way."""
 
     def load_adapter(self, folder: "Path") -> None:
         """Answer by a saved adapter from now on, in place of the last one, where it `takes_adapter`."""
@@ -67,6 +79,17 @@ class InferenceEngine(Protocol):
 
     def forget(self) -> None:
         """Give up open requests and what is kept of earlier prompts."""
+
+
+def check_device(device: str) -> None:
+    """Refuse a GPU that is not the first that the process sees: vLLM beside the trainer takes that one, whatever the
+    model is on."""
+    kind, _, index = device.partition(":")
+    if kind == "cuda" and index not in ("", "0"):
+        raise ValueError(
+            f"model.device={device} with engine=vllm: vLLM takes the first GPU that its process sees. Set the "
+            f"environment variable CUDA_VISIBLE_DEVICES={index} and model.device=cuda."
+        )
 
 
 def sampling_parameters(

@@ -4,6 +4,7 @@ It is started with the weights of any model of the same architecture, before the
 
     VLLM_SERVER_DEV_MODE=1 VLLM_USE_V2_MODEL_RUNNER=0 vllm serve MODEL --tokens-only \\
         --logprobs-mode processed_logprobs --hf-overrides '{"tie_word_embeddings": false}' \\
+        --worker-extension-cls hgpo_gym.trainers.policies.vllm_worker.TrainerWeights \\
         --logits-processors hgpo_gym.trainers.policies.vllm_constraint:AdmissibleAnswers
 
 on a CPU also with `--dtype float32 --no-enable-chunked-prefill --max-num-batched-tokens` as long as its longest prompt
@@ -23,10 +24,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors.torch import save_file
-
 from hgpo_gym.network import goes_by_proxy
-from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, Completion, Stopped
+from hgpo_gym.trainers.policies.vllm_engine import save_weights
+from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, SCORING, WORKER, Completion, Stopped
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +62,9 @@ class VllmServer:
         self._pool = ThreadPoolExecutor(connections)
         self._open: dict[Future[Any], str] = {}
         self._versions = count()
-        self.max_model_len = self._check(constrained)
+        model = self._check(constrained)
+        self.max_model_len: int = model["max_model_len"]
+        self.dtype = str(model["dtype"]).removeprefix("torch.")
 
     def submit(
         self,
@@ -80,14 +82,22 @@ class VllmServer:
         done, _ = wait(self._open, timeout=PATIENCE, return_when=FIRST_COMPLETED)
         return [_completion(self._open.pop(future), future.result()) for future in done]
 
-    def load(self, weights: "Iterable[tuple[str, torch.Tensor]]") -> None:
+    def load(self, weights: "Iterable[tuple[str, torch.Tensor]]", tied_head: str | None) -> list[str]:
         """See `InferenceEngine`."""
         folder = self._folder / str(next(self._versions))
         folder.mkdir(parents=True)
-        # Copies: an output head may share its memory with an embedding, which the file cannot.
-        save_file({name: tensor.detach().cpu().clone() for name, tensor in weights}, folder / "model.safetensors")
-        self._ask("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(folder.resolve())}})
+        path = folder.resolve() / "model.safetensors"
+        save_weights(weights, path)
+        arguments = {"path": str(path), "tied_head": tied_head}
+        answer = self._ask("/collective_rpc", {"method": "load_trainer_weights", "kwargs": arguments})
         shutil.rmtree(folder)
+        return sorted(set().union(*answer["results"]))
+
+    def logprobs(self, token_ids: list[int]) -> list[float]:
+        """See `InferenceEngine`."""
+        answer = self._ask("/inference/v1/generate", {"token_ids": token_ids, "sampling_params": dict(SCORING)})
+        by_position = answer["prompt_logprobs"][1:]
+        return [by_token[str(token)]["logprob"] for by_token, token in zip(by_position, token_ids[1:], strict=True)]
 
     def load_adapter(self, folder: Path) -> None:
         """See `InferenceEngine`: it takes none."""
@@ -109,17 +119,19 @@ class VllmServer:
         """See `InferenceEngine`: its memory is its own."""
         return False
 
-    def _check(self, constrained: bool) -> int:
-        """The server's limit of tokens, if it is what it must be."""
-        model = self._ask("/server_info?config_format=json")["vllm_config"]["model_config"]
+    def _check(self, constrained: bool) -> dict[str, Any]:
+        """What the server says of its model, if it is what it must be."""
+        config = self._ask("/server_info?config_format=json")["vllm_config"]
+        model: dict[str, Any] = config["model_config"]
         flags = {
             "--logprobs-mode processed_logprobs": model["logprobs_mode"] == "processed_logprobs",
             "--hf-overrides '{\"tie_word_embeddings\": false}'": model["hf_overrides"].get(UNTIED) is False,
+            f"--worker-extension-cls {WORKER}": config["parallel_config"]["worker_extension_cls"] == WORKER,
             f"--logits-processors {CONSTRAINT}": not constrained or CONSTRAINT in (model["logits_processors"] or ()),
         }
         if missing := [flag for flag, there in flags.items() if not there]:
             raise ValueError(f"The vLLM server at {self._url} was started without {' '.join(missing)}.")
-        return model["max_model_len"]
+        return model
 
     def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()

@@ -11,6 +11,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord
+from hgpo_gym.trainers.policies.lora import has_adapter
 from hgpo_gym.trainers.update.weights import Weights
 
 if TYPE_CHECKING:
@@ -95,8 +96,9 @@ class ShardedWeights(Weights):
             self._whole = False
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=True)
         model = self.scorer.model
+        # Beside an adapter nothing else is saved; a vision tower, which is frozen too, is.
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=has_adapter(model))
         names = {*dict(model.named_parameters()), *dict(model.named_buffers())}  # a tied weight's first name alone
         weights: dict[str, Any] = get_model_state_dict(model, options=options)
         return {name: weight for name, weight in weights.items() if name in names}

@@ -6,12 +6,14 @@ import tomllib
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
-from hgpo_gym.config.compose import load_config
+from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.base import CopyingPolicy
+from hgpo_gym.trainers.policies.engine_check import trainers_logprobs
 from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
 from hgpo_gym.trainers.policies.vllm_requests import Completion
 from hgpo_gym.trainers.policies.vllm_server import VllmServer
@@ -23,9 +25,11 @@ class Engine:
 
     max_model_len = 10_000
     takes_adapter = False
+    dtype = "float32"
 
-    def __init__(self, level):
+    def __init__(self, level, off_by=0.0):
         self.told, self.level, self.asleep, self.asked = [], level, set(), []
+        self.off_by, self.scored, self.policy = off_by, 0, None
 
     def submit(self, name, prompt_ids, parameters, stopped=None):
         assert not self.asleep
@@ -35,9 +39,15 @@ class Engine:
         asked, self.asked = self.asked, []
         return asked
 
-    def load(self, weights):
+    def load(self, weights, tied_head):
         assert "weights" not in self.asleep
-        self.told.append(f"load {len(list(weights)) > 0}")
+        self.told.append(f"load {tied_head in dict(weights)}")
+        return ["layers.7"]
+
+    def logprobs(self, token_ids):
+        assert not self.asleep
+        self.scored += 1
+        return (trainers_logprobs(self.policy, np.array(token_ids)) + self.off_by).tolist()
 
     def wake(self, part):
         if part in self.asleep:
@@ -57,6 +67,7 @@ class Engine:
 def policy_with(engine, monkeypatch):
     small = make_policy()
     policy = VllmPolicy(small.model, small.tokenizer, server="http://localhost:1")
+    engine.policy = small
     monkeypatch.setattr(policy, "_start", lambda: engine)
     return policy
 
@@ -122,6 +133,33 @@ def test_inside_of_acting_answers_stay_by_the_weights_it_began_with(monkeypatch)
         assert engine.told == ["load True"]
     policy.generate([Request("Hall.")], Sampling())
     assert engine.told == ["load True"] * 2
+
+
+def test_the_engine_is_checked_after_its_first_loads(monkeypatch):
+    engine = Engine(0)
+    policy = policy_with(engine, monkeypatch)
+    for _ in range(6):
+        policy.generate([Request("Hall.")], Sampling())
+        policy.generate([Request("Hall.")], Sampling())
+        policy.updated()
+    assert (engine.told, engine.scored) == (["load True"] * 6, 4)
+    policy = policy_with(Engine(0, off_by=0.2), monkeypatch)
+    with pytest.raises(ValueError, match=r"weights of this Qwen2ForCausalLM.* by 0\.2 nats .*never given: layers\.7\."):
+        policy.generate([Request("Hall.")], Sampling())
+    engine = Engine(0, off_by=0.2)
+    engine.dtype = "bfloat16"
+    policy_with(engine, monkeypatch).generate([Request("Hall.")], Sampling())
+
+
+def test_vllm_is_not_put_on_another_gpu_than_the_model():
+    """The first is what vLLM takes. A server's is its own."""
+    settings = ["model=pretrained", "model.path=here", "engine=vllm", "model.device=cuda:1"]
+    run = load_run(settings)
+    with pytest.raises(ValueError, match=r"model\.device=cuda:1 with engine=vllm: .*CUDA_VISIBLE_DEVICES=1"):
+        run.model.check(run, 1)
+    for other in (["engine.server=http://a:1"], ["model.device=cuda:0"], ["engine=transformers"]):
+        run = load_run([*settings, *other])
+        run.model.check(run, 1)
 
 
 def test_a_server_that_does_not_answer_is_given_up():
