@@ -137,6 +137,7 @@ TRAINING = [
 ]
 
 
+@pytest.mark.slow
 def test_an_estimator_of_an_installed_package_trains(tmp_path):
     install_by_hand(tmp_path, "their_methods", ESTIMATOR, estimators="centred = their_methods:centred")
     command = ["-m", "hgpo_gym", "train", "algo=centred", "algo.weight=2", *TRAINING]
@@ -148,6 +149,7 @@ def test_an_estimator_of_an_installed_package_trains(tmp_path):
     assert "Unknown config key 'algo.wieght'. Did you mean 'algo.weight'?" in refused.stderr
 
 
+@pytest.mark.slow
 def test_an_estimator_of_a_file_trains_also_in_the_processes_of_a_comparison(tmp_path):
     registering = "\nfrom hgpo_gym.advantages import register_estimator\nregister_estimator('centred', centred)\n"
     (tmp_path / "my_methods.py").write_text(ESTIMATOR + registering)

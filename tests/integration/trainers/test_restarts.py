@@ -21,9 +21,10 @@ from hgpo_gym.trainers.rollouts.rollout import merge
 from hgpo_gym.trainers.rollouts.teams.planner_actor import PlannerActor
 from hgpo_gym.trainers.run import Run
 from hgpo_gym.trainers.run_directory import read_metrics
+from tests.support.envs import dice
 from tests.support.small_models import make_policy
 from tests.support.small_runs import settings, train
-from tests.unit.trainers.rollouts.test_trees import columns, dice
+from tests.unit.trainers.rollouts.test_trees import columns
 
 HORIZON, GAMMA = 8, 0.9
 

@@ -22,6 +22,7 @@ from hgpo_gym.trainers.rollouts import plans
 from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
 from tests.support.commands import run
+from tests.support.envs import GAME
 from tests.support.small_runs import train
 
 TINY = ["env.sections=1", "warmstart.episodes=4", "warmstart.epochs=1", "tiny.hidden_size=32", "tiny.heads=2"]
@@ -197,22 +198,6 @@ def test_every_prompt_imitates_the_same_episodes(tmp_path):
         assert {step.action for one in episodes for step in one.steps} == {"CAT", "DOG"}
     assert key == episodes_to_imitate(load_run(options), 0, Progress())[1]
     forget("warm_start_tests/Loud-v0", "loud_game")
-
-
-GAME = """
-from hgpo_gym.envs import TextEnv, Turn, register
-
-class Shout(TextEnv):
-    task_ids = ("cat", "dog")
-
-    def begin_episode(self, task_id):
-        return Turn("Say {word}.", task="Speak.", admissible_actions=("cat", "dog"))
-
-    def take_action(self, action):
-        return Turn("Done.", terminated=True, won=True)
-
-register("warm_start_tests/{name}-v0", Shout, max_episode_steps=2, description="for tests")
-"""
 
 
 def test_a_changed_text_in_ones_own_environment_makes_the_warm_start_anew(tmp_path):

@@ -592,6 +592,7 @@ def measured(tmp_path, *overrides):
     return {found.estimator: found.errors for found in findings if found.steps == "all"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", [["env=secret_word", "env.consonants=2"], ["env=sokoban", "env.levels=12"]])
 def test_environments_with_snapshots_are_measured_by_restarts(tmp_path, capsys, overrides):
     """Every configured estimator has an interval; where no action is listed, a random one is somebody else's guess."""
@@ -624,6 +625,7 @@ def test_groups_must_divide_the_episodes():
 WITHOUT_RESTARTS = [f"~bias.estimators.vineppo_{count}" for count in (1, 3, 9)]
 
 
+@pytest.mark.slow
 def test_alfworld_is_measured_by_continuations(alfworld_data, tmp_path, monkeypatch):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     small = ["bias.group_sizes=[4,8]", "bias.tasks=2", "bias.episodes=60", "bias.probes=15"]

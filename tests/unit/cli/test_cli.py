@@ -270,6 +270,7 @@ def test_a_reader_that_has_had_enough_is_no_error(command, buffered):
     assert (left.returncode, left.stderr) == (0, b"")
 
 
+@pytest.mark.slow
 def test_a_terminal_is_told_that_something_loads(tmp_path):
     ours, theirs = pty.openpty()
     refused = ["train", "run_dir=here", "rollout.group_size=0"]
@@ -342,6 +343,7 @@ def test_estimator_bias_writes_what_it_prints_and_names_all_in_full(capsys, tmp_
     assert (tmp_path / "errors.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_warmstart_train_eval_and_compare_work_together(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
@@ -476,6 +478,7 @@ transformers.utils.logging.get_logger("transformers.models.qwen2").error("this i
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
@@ -514,6 +517,7 @@ print("imported:", sorted(slow.intersection(sys.modules)))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["tabular", "scorer"])
 def test_a_run_waits_for_nothing_that_only_others_need(model, tmp_path):
     """What language models, several processes and reports need takes longer to import than a small run takes."""

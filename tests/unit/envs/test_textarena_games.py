@@ -115,6 +115,7 @@ def test_splits_are_apart_and_no_task_begins_as_another():
     assert 0.25 < len(tasks["test"]) / len(codes) < 0.42
 
 
+@pytest.mark.slow
 def test_how_games_begin_does_not_depend_on_the_process(tmp_path):
     program = (
         "from hgpo_gym.envs.registration import make; "

@@ -3,6 +3,8 @@
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
+import pytest
+
 import hgpo_gym.envs
 from hgpo_gym.client import RemoteTextEnv
 from hgpo_gym.envs.making import make
@@ -50,6 +52,7 @@ def test_while_one_game_works_none_of_another_kind_can_begin(alfworld_data, text
     assert can_begin()
 
 
+@pytest.mark.slow
 def test_sessions_of_a_server_that_reset_at_once_each_get_their_own_game(alfworld_data):
     """Two resets at once failed with engine=textworld, and all after them."""
 

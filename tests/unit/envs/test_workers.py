@@ -14,7 +14,7 @@ import pytest
 from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.envs.workers import WorkerDiedError, WorkerMembers
 from hgpo_gym.plugins import load_plugins
-from tests.integration.trainers.test_warm_start import GAME
+from tests.support.envs import GAME
 
 FRAGILE, MAZE = "hgpo_gym_tests/Fragile-v0", "hgpo_gym/SignpostMaze-v0"
 SECONDS = 1.5
@@ -85,6 +85,7 @@ def test_workers_change_nothing_and_a_killed_one_is_replaced():
     workers.close()
 
 
+@pytest.mark.slow
 def test_a_program_that_cannot_be_imported_again_is_told_so():
     """Read from standard input; a script that starts its workers without a guard ends in the same way."""
     code = f"from hgpo_gym import TextVectorEnv; TextVectorEnv({MAZE!r}, num_tasks=1, workers=1).reset()"
@@ -147,6 +148,7 @@ def test_a_worker_that_dies_while_it_is_brought_back_is_an_error_too(tmp_path):
     env.close()
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_replaced_and_its_episodes_go_on(tmp_path):
     env = fragile(tmp_path, worker_timeout=SECONDS)
     env.step(["wait", "wait"])
@@ -155,6 +157,7 @@ def test_a_worker_that_hangs_is_replaced_and_its_episodes_go_on(tmp_path):
     env.close()
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_at_the_same_point_again_is_an_error_that_names_the_task(tmp_path):
     env = fragile(tmp_path, worker_timeout=SECONDS)
     with pytest.raises(
@@ -166,6 +169,7 @@ def test_a_worker_that_hangs_at_the_same_point_again_is_an_error_that_names_the_
     env.close()
 
 
+@pytest.mark.slow
 def test_a_stopped_worker_is_named_while_it_is_waited_for(tmp_path, monkeypatch):
     env = fragile(tmp_path)
     monkeypatch.setattr("hgpo_gym.envs.workers.PATIENCE", 0.1)

@@ -1,20 +1,15 @@
 """Rollouts of a policy that answers one by one: the same rows in any order, and nobody waits for a slow environment."""
 
-import time
-from pathlib import Path
-
 import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 
-from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
+from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
 from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.rollouts.teams.planner_actor import PlannerActor
-
-SECONDS = 60
-"""After which a test gives up waiting."""
+from tests.support.envs import MEETING
 
 
 class Scattered(RandomPolicy):
@@ -91,39 +86,9 @@ def test_nor_does_it_where_a_team_says_several_things_before_an_action(order):
         np.testing.assert_array_equal(apart.batch.extras[name], together.batch.extras[name])
 
 
-class Meeting(TextEnv):
-    """Whoever has the task `wait` answers at the first step only when the others have ended their episodes."""
-
-    task_ids = ("go", "wait")
-
-    def __init__(self, folder=None):
-        super().__init__()
-        self.folder = Path(folder)
-
-    def begin_episode(self, task_id):
-        self.steps = 0
-        return Turn("Here.", task=task_id, admissible_actions=("on",))
-
-    def take_action(self, action):
-        self.steps += 1
-        gone = self.folder / "gone"
-        if self.task_id == "wait":
-            deadline = time.monotonic() + SECONDS
-            while not gone.exists():
-                if time.monotonic() > deadline:
-                    raise TimeoutError("The others wait for this one.")
-                time.sleep(0.01)
-        elif self.steps == 3:
-            gone.touch()
-        return Turn("Here.", admissible_actions=("on",), terminated=self.steps == 3)
-
-
-register("hgpo_gym_tests/Meeting-v0", Meeting, max_episode_steps=5, description="for tests")
-
-
 def test_a_slow_environment_holds_nobody_up(tmp_path):
     """In step with the other, the slow one would wait for good: the other ends two steps later."""
-    vector = TextVectorEnv("hgpo_gym_tests/Meeting-v0", 2, workers=2, folder=str(tmp_path))
+    vector = TextVectorEnv(MEETING, 2, workers=2, folder=str(tmp_path))
     env = ContextWrapper(vector, "bare")
     rollout = collect(env, Scattered(0), Sampling(), task_ids=["wait", "go"], seeds=[(0,), (1,)])
     assert [episode.steps for episode in rollout.episodes] == [3, 3]

@@ -9,7 +9,7 @@ import pytest
 from hgpo_gym.advantages import StepBatch, assign, estimate
 from hgpo_gym.advantages.process import Chain
 from hgpo_gym.advantages.statistics import discounted_returns, mean_over_copies
-from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
+from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.policies import RandomPolicy, Sampling
@@ -22,36 +22,10 @@ from hgpo_gym.trainers.rollouts.selection import select_steps
 from hgpo_gym.trainers.rollouts.teams.base import Solo
 from hgpo_gym.trainers.rollouts.teams.planner_actor import PlannerActor
 from hgpo_gym.trainers.rollouts.trees import _Path, _weights, collect_tree
+from tests.support.envs import dice
 from tests.support.small_models import make_policy
 
 SHAPE = {"trees": 2, "nodes": 2, "rounds": 2, "leaves": 4}
-
-
-class Dice(TextEnv):
-    """Three rolls of a die, in which chance alone decides; the sum is the reward."""
-
-    task_ids = ("one", "two")
-
-    def begin_episode(self, task_id):
-        self.rolls = []
-        return Turn(f"{task_id}: roll.", task="Roll.", admissible_actions=("left hand", "right hand"))
-
-    def take_action(self, action):
-        self.rolls.append(int(self.np_random.integers(1, 7)))
-        over = len(self.rolls) == 3
-        reward = float(sum(self.rolls)) if over else 0.0
-        seen = " ".join(map(str, self.rolls))
-        return Turn(
-            seen, admissible_actions=("left hand", "right hand"), reward=reward, terminated=over, won=reward > 9
-        )
-
-
-register("hgpo_gym_tests/TreeDice-v0", Dice, max_episode_steps=5, description="for tests")
-
-
-def dice(num_tasks=2, group_size=8, workers=0):
-    vector = TextVectorEnv("hgpo_gym_tests/TreeDice-v0", num_tasks, group_size, workers=workers)
-    return ContextWrapper(vector, "bare", window=2, history_length=2)
 
 
 def maze(num_tasks=2, group_size=8, **options):
