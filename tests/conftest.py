@@ -85,6 +85,20 @@ def pictures() -> Iterator[Callable[[], AbstractContextManager[None]]]:
     patch.undo()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def forked_runs() -> Iterator[None]:
+    """Comparisons of this process train in forks. Those of commands on pages start interpreters, as users' do."""
+    if importlib.util.find_spec("torch") is None:
+        yield
+        return
+    from hgpo_gym.experiments import pool
+    from tests.support import forks
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "multiprocessing", forks)
+        yield
+
+
 @pytest.fixture(scope="session")
 def data_root() -> Path:
     return Path(os.environ.get("HGPO_GYM_DATA") or ROOT.parent / "shared" / "data")

@@ -1,6 +1,7 @@
 """Comparisons: only the algorithm may differ, a crash or a kill costs no result, and intervals are what they say."""
 
 import fcntl
+import multiprocessing
 import os
 import pkgutil
 import random
@@ -8,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,10 +17,11 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.cli.main import main
 from hgpo_gym.config import choices
 from hgpo_gym.config.compose import load_config, load_run
+from hgpo_gym.experiments import pool
 from hgpo_gym.experiments.plan import NotComparableError, check_comparable, seed_list, variants
 from hgpo_gym.experiments.pool import train_all
 from hgpo_gym.trainers.run_directory import read_config, read_metrics, read_summary
-from tests.support import ROOT
+from tests.support import ROOT, warm
 from tests.support.endings import WAYS, end_as_told
 from tests.support.small_runs import MACHINE, train_until
 
@@ -131,7 +132,11 @@ def test_commands_for_a_scheduler_give_the_runs_that_the_comparison_then_finds(c
     lines = printed.splitlines()
     assert len(lines) == 4
     assert not (tmp_path / "a b").exists()
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    command = tmp_path / "bin" / "hgpo-gym"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(warm.python())} -m hgpo_gym "$@"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(command.parent), prepend=os.pathsep)
     subprocess.run(["xargs", "-d", "\\n", "-n", "1", "sh", "-c"], input="\n".join(lines[:2]), text=True, check=True)
     assert {path.parent.name for path in tmp_path.glob("a b/*/summary.json")} == {"grpo-seed0", "grpo-seed3"}
     before = snapshot(tmp_path / "a b")
@@ -384,6 +389,7 @@ def train(settings):
 def test_ctrl_c_while_a_worker_imports_ends_it_without_a_traceback(tmp_path, monkeypatch, capfd):
     (tmp_path / "interrupted_import.py").write_text(INTERRUPTED.format(parent=os.getpid()))
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(pool, "multiprocessing", multiprocessing)  # a new interpreter, not a fork: see conftest.py
     train_in_worker = pkgutil.resolve_name("interrupted_import:train")
     runs = {tmp_path / "run": load_run(SMALL[:-1])}
     assert train_all(runs, 1, train_in_worker, lambda _: None) == {

@@ -85,6 +85,7 @@ def rollout_of(policy, walks):
 POLICIES = {"a table": lambda: TabularPolicy(Table(50), level=0), "a language model": make_policy}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 @pytest.mark.parametrize("trace_decay", [0.0, 0.95])
 def test_values_of_a_random_walk_come_to_what_they_truly_are(make, trace_decay):

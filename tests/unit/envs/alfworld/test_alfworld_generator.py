@@ -189,6 +189,7 @@ def test_a_split_is_made_once_and_told_about(empty_cache, monkeypatch, capsys):
     assert set(find_games(split="generated").task_ids) == {generate_game(n).task_id for n in range(5)}
 
 
+@pytest.mark.slow
 def test_two_processes_make_a_split_at_once(empty_cache):
     code = "from hgpo_gym.envs.alfworld.splits import find_games; print(*find_games(split='generated_test').task_ids)"
     command, root = [sys.executable, "-c", code], ROOT

@@ -194,6 +194,7 @@ def test_the_reference_is_what_lies_under_the_adapter(run, tmp_path):
         assert isinstance(resumed.learner.update.reference.scorer, WithoutAdapter)
 
 
+@pytest.mark.slow
 def test_export_merges_to_the_same_outputs(run, tmp_path, monkeypatch):
     command = [sys.executable, "-m", "hgpo_gym", "export", str(run / "whole"), "--to", str(tmp_path / "plain")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -103,6 +103,7 @@ def test_a_policy_is_saved_and_loaded(policy, tmp_path):
         CnnPolicy.load(tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 def test_it_imitates_the_expert_and_goes_on_from_there(tmp_path, monkeypatch):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     options = ["warmstart.source=expert", "trainer.learning_rate=0.003", "trainer.mini_batch_size=64"]
@@ -112,6 +113,7 @@ def test_it_imitates_the_expert_and_goes_on_from_there(tmp_path, monkeypatch):
     assert np.mean(success[-10:]) > np.mean(success[:5]) + 0.05
 
 
+@pytest.mark.slow
 def test_what_it_learns_holds_for_levels_that_it_has_not_seen(tmp_path, monkeypatch):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     levels = ["env.size=6", "env.levels=200", "env.split=train", "evaluation.split=test", "trainer.iterations=0"]

@@ -157,6 +157,7 @@ def digest():
     return f"{of(CLEANING)} {of(SHOPPING)}"
 
 
+@pytest.mark.slow
 def test_features_are_the_same_on_every_machine_and_in_every_process():
     assert digest() == GOLDEN
     for seed in ("1", "2"):
@@ -236,6 +237,7 @@ def test_a_policy_needs_actions_to_choose_from_and_their_moment(policy):
         policy.generate([Request("", GO, choices=GO)], Sampling())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algo", ["grpo", "gigpo", "hgpo"])
 def test_every_algorithm_learns_from_uniform_to_nearly_always(algo, tmp_path):
     """Two sections in twelve steps: uniformly random actions win 1 in 16 episodes."""

@@ -43,6 +43,7 @@ def test_micro_batches_change_nothing(records, whole, name):
         assert_same(update_by(name, records, max_batch_tokens=budget), whole[name])
 
 
+@pytest.mark.slow
 def test_two_processes_change_nothing_and_have_their_gradients_once(whole, tmp_path):
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
     done = subprocess.run(
