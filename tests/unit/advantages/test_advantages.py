@@ -124,17 +124,18 @@ def test_a_penalty_stays_at_its_step():
     np.testing.assert_allclose(difference, [0.05, 0, -0.05, 0], atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_a_penalty_among_equal_returns_is_as_large_as_other_values(name):
+def test_a_penalty_among_equal_returns_is_as_large_as_other_values(subtests):
     """Where all episodes fail and one action is invalid, no estimator divides by next to nothing."""
-    columns = two_episodes(reward=[0.0] * 4)
-    columns = with_neutral_columns(columns)
-    one = estimate(name, batch(**columns | {"penalty": [0.1, 0, 0, 0]}))
-    assert one[0] < 0
-    assert one[0] == one.min()
-    assert np.abs(one).max() <= 2 * np.sqrt(4)
-    every = estimate(name, batch(**columns | {"penalty": [0.1] * 4}))
-    assert (np.abs(every) <= 1).all()
+    for name in ESTIMATORS:
+        with subtests.test(name):
+            columns = two_episodes(reward=[0.0] * 4)
+            columns = with_neutral_columns(columns)
+            one = estimate(name, batch(**columns | {"penalty": [0.1, 0, 0, 0]}))
+            assert one[0] < 0
+            assert one[0] == one.min()
+            assert np.abs(one).max() <= 2 * np.sqrt(4)
+            every = estimate(name, batch(**columns | {"penalty": [0.1] * 4}))
+            assert (np.abs(every) <= 1).all()
 
 
 def test_a_penalty_among_equal_returns_by_hand():

@@ -37,19 +37,20 @@ def episodes(*seen: str, rewards=(), **columns) -> StepBatch:
 
 
 @pytest.mark.promise("Estimators of credit have the values computed apart from this package.")
-@pytest.mark.parametrize("case", golden.load("credit"), ids=lambda case: case["name"])
-def test_golden_credit(case):
-    columns = {name: values for name, values in case.items() if name not in NOT_COLUMNS}
-    batch = StepBatch.from_records(history_length=3, **columns)
-    for expected in case["expected"]:
-        options = {name: value for name, value in expected.items() if name not in ("estimator", "advantage")}
-        advantages = estimate(expected["estimator"], batch, **options)
-        described = f"{expected['estimator']} {options}"
-        np.testing.assert_allclose(advantages, expected["advantage"], rtol=0, atol=1e-8, err_msg=described)
-    between = case["intermediate"]
-    chain = Chain.of(batch, level=0)
-    np.testing.assert_allclose(chain.values(0.98)[chain.state], between["bellman_value"], rtol=0, atol=1e-8)
-    np.testing.assert_allclose(episode_returns(batch), between["episode_return"], rtol=0, atol=1e-8)
+def test_golden_credit(subtests):
+    for case in golden.load("credit"):
+        with subtests.test(case.get("name", str(case))):
+            columns = {name: values for name, values in case.items() if name not in NOT_COLUMNS}
+            batch = StepBatch.from_records(history_length=3, **columns)
+            for expected in case["expected"]:
+                options = {name: value for name, value in expected.items() if name not in ("estimator", "advantage")}
+                advantages = estimate(expected["estimator"], batch, **options)
+                described = f"{expected['estimator']} {options}"
+                np.testing.assert_allclose(advantages, expected["advantage"], rtol=0, atol=1e-8, err_msg=described)
+            between = case["intermediate"]
+            chain = Chain.of(batch, level=0)
+            np.testing.assert_allclose(chain.values(0.98)[chain.state], between["bellman_value"], rtol=0, atol=1e-8)
+            np.testing.assert_allclose(episode_returns(batch), between["episode_return"], rtol=0, atol=1e-8)
 
 
 def single_steps(returns, **columns) -> StepBatch:
@@ -64,18 +65,20 @@ def single_steps(returns, **columns) -> StepBatch:
     return StepBatch.from_records(history_length=0, reward=returns, **records | columns)
 
 
-@pytest.mark.parametrize("case", golden.load("objectives")["samplers"]["tree_grpo"])
-def test_golden_tree_grpo(case):
-    batch = single_steps(case["returns"], group=case["tasks"], tree=case["trees"])
-    found = estimate("tree_grpo", batch, advantage_of_a_leaf=case["advantage_of_a_leaf"])
-    np.testing.assert_allclose(found, case["advantage"], rtol=0, atol=1e-8)
+def test_golden_tree_grpo(subtests):
+    for case in golden.load("objectives")["samplers"]["tree_grpo"]:
+        with subtests.test(case.get("name", str(case))):
+            batch = single_steps(case["returns"], group=case["tasks"], tree=case["trees"])
+            found = estimate("tree_grpo", batch, advantage_of_a_leaf=case["advantage_of_a_leaf"])
+            np.testing.assert_allclose(found, case["advantage"], rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("case", golden.load("objectives")["samplers"]["gbpo_signals"])
-def test_golden_gbpo(case):
-    found = assign("gbpo", single_steps(case["returns"]), norm=case["norm"], temperature=case["temperature"])
-    np.testing.assert_allclose(found.values, case["advantage"], rtol=0, atol=1e-8)
-    np.testing.assert_allclose(found.extras["target"], case["target"], rtol=0, atol=1e-8)
+def test_golden_gbpo(subtests):
+    for case in golden.load("objectives")["samplers"]["gbpo_signals"]:
+        with subtests.test(case.get("name", str(case))):
+            found = assign("gbpo", single_steps(case["returns"]), norm=case["norm"], temperature=case["temperature"])
+            np.testing.assert_allclose(found.values, case["advantage"], rtol=0, atol=1e-8)
+            np.testing.assert_allclose(found.extras["target"], case["target"], rtol=0, atol=1e-8)
 
 
 def test_states_of_short_histories_count_whole():

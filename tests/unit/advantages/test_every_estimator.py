@@ -43,30 +43,32 @@ COMPARE_STEPS_OF_AN_EPISODE = {"reinforce_pp", "g2po", "gae", "hiper_hae", "turn
 
 
 @pytest.mark.promise("Advantages are finite, whatever the order of rows.")
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_advantages_are_finite_and_rows_may_come_in_any_order(name, options):
-    for seed in SEEDS:
-        batch = BATCHES[seed]
-        straight = assign(name, batch, **options)  # raises where a number is not finite
-        order = np.random.default_rng(seed).permutation(len(batch))
-        mixed = assign(name, batch.take(order), **options)
-        np.testing.assert_allclose(mixed.values, straight.values[order], rtol=0, atol=1e-9, err_msg=str(seed))
-        for extra, values in straight.extras.items():
-            np.testing.assert_allclose(mixed.extras[extra], values[order], rtol=0, atol=1e-9)
+def test_advantages_are_finite_and_rows_may_come_in_any_order(subtests):
+    for name, options in CASES:
+        with subtests.test(f"{name} {options}"):
+            for seed in SEEDS:
+                batch = BATCHES[seed]
+                straight = assign(name, batch, **options)  # raises where a number is not finite
+                order = np.random.default_rng(seed).permutation(len(batch))
+                mixed = assign(name, batch.take(order), **options)
+                np.testing.assert_allclose(mixed.values, straight.values[order], rtol=0, atol=1e-9, err_msg=str(seed))
+                for extra, values in straight.extras.items():
+                    np.testing.assert_allclose(mixed.extras[extra], values[order], rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize(("name", "options"), COMPARED_IN_THE_GROUP)
-def test_batches_merged_or_apart_get_the_same(name, options):
-    for seed in SEEDS:
-        batch = BATCHES[seed]
-        numbers = np.unique(batch.group)
-        groups = [np.flatnonzero(batch.group == number) for number in numbers]
-        together = estimate(name, batch, **options)
-        for rows in groups:
-            alone = estimate(name, batch.take(rows), **options)
-            np.testing.assert_allclose(alone, together[rows], rtol=0, atol=1e-9, err_msg=str(seed))
-        merged = StepBatch.concatenate([batch, BATCHES[seed + 1]])
-        np.testing.assert_allclose(estimate(name, merged, **options)[: len(batch)], together, rtol=0, atol=1e-9)
+def test_batches_merged_or_apart_get_the_same(subtests):
+    for name, options in COMPARED_IN_THE_GROUP:
+        with subtests.test(f"{name} {options}"):
+            for seed in SEEDS:
+                batch = BATCHES[seed]
+                numbers = np.unique(batch.group)
+                groups = [np.flatnonzero(batch.group == number) for number in numbers]
+                together = estimate(name, batch, **options)
+                for rows in groups:
+                    alone = estimate(name, batch.take(rows), **options)
+                    np.testing.assert_allclose(alone, together[rows], rtol=0, atol=1e-9, err_msg=str(seed))
+                merged = StepBatch.concatenate([batch, BATCHES[seed + 1]])
+                np.testing.assert_allclose(estimate(name, merged, **options)[: len(batch)], together, rtol=0, atol=1e-9)
 
 
 def test_those_that_look_over_the_batch_are_marked():
@@ -82,80 +84,93 @@ def test_those_that_look_over_the_batch_are_marked():
             assert changed > 0, name
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_rounding_is_no_credit(name, options):
+def test_rounding_is_no_credit(subtests):
     """Every reward wrong by a rounding error: nothing moves by more than that is worth."""
-    for seed in SEEDS:
-        batch = BATCHES[seed]
-        noise = np.random.default_rng(seed).choice([-1.0, 0.0, 1.0], size=len(batch))
-        rounded = replace(batch, reward=batch.reward * (1 + 2e-16 * noise))
-        difference = estimate(name, rounded, **options) - estimate(name, batch, **options)
-        assert np.abs(difference).max() < 1e-7, seed
+    for name, options in CASES:
+        with subtests.test(f"{name} {options}"):
+            for seed in SEEDS:
+                batch = BATCHES[seed]
+                noise = np.random.default_rng(seed).choice([-1.0, 0.0, 1.0], size=len(batch))
+                rounded = replace(batch, reward=batch.reward * (1 + 2e-16 * noise))
+                difference = estimate(name, rounded, **options) - estimate(name, batch, **options)
+                assert np.abs(difference).max() < 1e-7, seed
 
 
 @pytest.mark.promise("Episodes that do not differ teach nothing.")
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_equal_episodes_carry_exactly_no_signal(name, options):
+def test_equal_episodes_carry_exactly_no_signal(subtests):
     """The same return from different rewards, 0.1 + 0.2, 0.2 + 0.1 and 0.3 + 0: equal but for rounding."""
-    columns = {
-        "group": ["g"] * 8,
-        "trajectory": np.repeat(np.arange(4), 2).tolist(),
-        "step": [0, 1] * 4,
-        "observation": ["x", "y"] * 4,
-        "reward": [0.1, 0.2, 0.1 + 1e-17, 0.2, 0.1, 0.2, 0.1, 0.2 - 3e-17],
-    }
-    advantages = estimate(name, StepBatch.from_records(history_length=2, **with_neutral_columns(columns)), **options)
-    if name in COMPARE_STEPS_OF_AN_EPISODE:
-        np.testing.assert_allclose(advantages.reshape(4, 2), np.tile(advantages[:2], (4, 1)), atol=1e-9)
-    else:
-        assert (advantages == 0.0).all()
+    for name, options in CASES:
+        with subtests.test(f"{name} {options}"):
+            columns = {
+                "group": ["g"] * 8,
+                "trajectory": np.repeat(np.arange(4), 2).tolist(),
+                "step": [0, 1] * 4,
+                "observation": ["x", "y"] * 4,
+                "reward": [0.1, 0.2, 0.1 + 1e-17, 0.2, 0.1, 0.2, 0.1, 0.2 - 3e-17],
+            }
+            advantages = estimate(
+                name, StepBatch.from_records(history_length=2, **with_neutral_columns(columns)), **options
+            )
+            if name in COMPARE_STEPS_OF_AN_EPISODE:
+                np.testing.assert_allclose(advantages.reshape(4, 2), np.tile(advantages[:2], (4, 1)), atol=1e-9)
+            else:
+                assert (advantages == 0.0).all()
 
 
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if needed_by(ESTIMATORS[name])])
-def test_a_batch_without_the_column_is_refused_by_name(name):
-    records = random_records(0)
-    for column in needed_by(ESTIMATORS[name]):
-        without = {other: values for other, values in records.items() if other != column}
-        with pytest.raises(ValueError, match=f"Estimator '{name}' needs the column '{column}'"):
-            estimate(name, StepBatch.from_records(history_length=2, **without))
+def test_a_batch_without_the_column_is_refused_by_name(subtests):
+    for name in [name for name in ESTIMATORS if needed_by(ESTIMATORS[name])]:
+        with subtests.test(name):
+            records = random_records(0)
+            for column in needed_by(ESTIMATORS[name]):
+                without = {other: values for other, values in records.items() if other != column}
+                with pytest.raises(ValueError, match=f"Estimator '{name}' needs the column '{column}'"):
+                    estimate(name, StepBatch.from_records(history_length=2, **without))
 
 
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if not needed_by(ESTIMATORS[name])])
-def test_the_others_need_rewards_and_keys_alone(name):
-    batch = BATCHES[0]
-    fields = {field: getattr(batch, field) for field in ("group", "trajectory", "step", "reward", "context_keys")}
-    assert np.isfinite(estimate(name, StepBatch(**fields, penalty=batch.penalty))).all()
+def test_the_others_need_rewards_and_keys_alone(subtests):
+    for name in [name for name in ESTIMATORS if not needed_by(ESTIMATORS[name])]:
+        with subtests.test(name):
+            batch = BATCHES[0]
+            fields = {
+                field: getattr(batch, field) for field in ("group", "trajectory", "step", "reward", "context_keys")
+            }
+            assert np.isfinite(estimate(name, StepBatch(**fields, penalty=batch.penalty))).all()
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_the_batch_is_left_as_it_was(name):
-    batch, before = random_batch(1), random_batch(1)
-    estimate(name, batch)
-    for column, values in batch._columns():
-        np.testing.assert_array_equal(values, dict(before._columns())[column])
+def test_the_batch_is_left_as_it_was(subtests):
+    for name in ESTIMATORS:
+        with subtests.test(name):
+            batch, before = random_batch(1), random_batch(1)
+            estimate(name, batch)
+            for column, values in batch._columns():
+                np.testing.assert_array_equal(values, dict(before._columns())[column])
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_its_file_has_every_option_with_the_default_of_the_function(name):
-    text = (CONFIGS / f"{name}.yaml").read_text()
-    defaults = {option: parameter.default for option, parameter in ESTIMATORS.options(name).items()}
-    content = yaml.safe_load(text)
-    own = content.get("algo", content)  # one that brings other choices with it speaks for the whole configuration
-    assert own == {"name": name, **defaults}
-    assert list(own) == ["name", *defaults]
-    # A sentence stands above each key, or above the pair that it belongs to.
-    uncommented = [key for key in defaults if not re.search(rf"#.*\n(.*\n)? *{key}:", text)]
-    assert uncommented == []
+def test_its_file_has_every_option_with_the_default_of_the_function(subtests):
+    for name in ESTIMATORS:
+        with subtests.test(name):
+            text = (CONFIGS / f"{name}.yaml").read_text()
+            defaults = {option: parameter.default for option, parameter in ESTIMATORS.options(name).items()}
+            content = yaml.safe_load(text)
+            own = content.get(
+                "algo", content
+            )  # one that brings other choices with it speaks for the whole configuration
+            assert own == {"name": name, **defaults}
+            assert list(own) == ["name", *defaults]
+            # A sentence stands above each key, or above the pair that it belongs to.
+            uncommented = [key for key in defaults if not re.search(rf"#.*\n(.*\n)? *{key}:", text)]
+            assert uncommented == []
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_its_docstring_names_every_option_and_the_source(name):
-    description = ESTIMATORS[name].__doc__
-    assert "arXiv:" in description or name == "hgpo"
-    for option in ESTIMATORS.options(name):
-        assert re.search(rf"^ +{option}: \S", description, flags=re.MULTILINE), option
-    if name not in ("grpo", "gigpo", "hgpo", "hgpo_gae", "nested_bellman", "best_plan"):
-        assert re.search(r"Source:\s+(code|paper|third\s+party)", description)
+def test_its_docstring_names_every_option_and_the_source(subtests):
+    for name in ESTIMATORS:
+        with subtests.test(name):
+            description = ESTIMATORS[name].__doc__
+            assert "arXiv:" in description or name == "hgpo"
+            for option in ESTIMATORS.options(name):
+                assert re.search(rf"^ +{option}: \S", description, flags=re.MULTILINE), option
+            if name not in ("grpo", "gigpo", "hgpo", "hgpo_gae", "nested_bellman", "best_plan"):
+                assert re.search(r"Source:\s+(code|paper|third\s+party)", description)
 
 
 BY_STEPS = {
@@ -165,61 +180,64 @@ BY_STEPS = {
 """Estimators, and options with which they compare steps alone."""
 
 
-@pytest.mark.parametrize("name", BY_STEPS)
-def test_where_steps_are_compared_an_episode_whose_steps_are_all_anothers_changes_nothing(name):
+def test_where_steps_are_compared_an_episode_whose_steps_are_all_anothers_changes_nothing(subtests):
     """Copies of a step have the same `answer`, as those before a branch have."""
-    different = 0
-    for seed in SEEDS:
-        batch = BATCHES[seed]
-        batch = replace(batch, extras={**batch.extras, "answer": np.arange(len(batch))})
-        lengths = np.bincount(batch.trajectory_labels)
-        again = np.flatnonzero(batch.trajectory_labels == lengths.argmax())
-        copied = StepBatch.concatenate([batch, batch.take(again)])
-        group = np.concatenate([batch.group, batch.group[again]])
-        answer = np.concatenate([batch.extras["answer"], batch.extras["answer"][again]])
-        twice = replace(copied, group=group, extras={**copied.extras, "answer": answer})
-        once = estimate(name, batch, **BY_STEPS[name])
-        expected = np.concatenate([once, once[again]])
-        np.testing.assert_allclose(
-            estimate(name, twice, **BY_STEPS[name]), expected, rtol=0, atol=1e-9, err_msg=str(seed)
-        )
-        apart = replace(twice, extras={**twice.extras, "answer": np.arange(len(twice))})
-        different += not np.allclose(estimate(name, apart, **BY_STEPS[name]), expected, rtol=0, atol=1e-6)
-    assert different > 5
+    for name in BY_STEPS:
+        with subtests.test(name):
+            different = 0
+            for seed in SEEDS:
+                batch = BATCHES[seed]
+                batch = replace(batch, extras={**batch.extras, "answer": np.arange(len(batch))})
+                lengths = np.bincount(batch.trajectory_labels)
+                again = np.flatnonzero(batch.trajectory_labels == lengths.argmax())
+                copied = StepBatch.concatenate([batch, batch.take(again)])
+                group = np.concatenate([batch.group, batch.group[again]])
+                answer = np.concatenate([batch.extras["answer"], batch.extras["answer"][again]])
+                twice = replace(copied, group=group, extras={**copied.extras, "answer": answer})
+                once = estimate(name, batch, **BY_STEPS[name])
+                expected = np.concatenate([once, once[again]])
+                np.testing.assert_allclose(
+                    estimate(name, twice, **BY_STEPS[name]), expected, rtol=0, atol=1e-9, err_msg=str(seed)
+                )
+                apart = replace(twice, extras={**twice.extras, "answer": np.arange(len(twice))})
+                different += not np.allclose(estimate(name, apart, **BY_STEPS[name]), expected, rtol=0, atol=1e-6)
+            assert different > 5
 
 
-@pytest.mark.parametrize("name", ["crbc", "graft", "graphgpo", "nested_bellman", "g2po"])
-def test_a_return_that_is_nothing_but_rounding_is_no_success(name):
+def test_a_return_that_is_nothing_but_rounding_is_no_success(subtests):
     """0.1 + 0.6 - 0.7 is 0 in this order and 3e-17 in another; `success` is not recorded."""
-    records = {
-        "group": [0] * 4,
-        "trajectory": [0, 0, 0, 1],
-        "step": [0, 1, 2, 0],
-        "observation": ["s", "t", "s", "s"],
-        "reward": [0.1, 0.6, -0.7, 0.0],
-        "action": ["a", "b", "a", "b"],
-    }
-    batch = StepBatch.from_records(history_length=2, **with_neutral_columns(records))
-    assert batch.success is None
-    for order in ([0, 1, 2, 3], [2, 1, 0, 3]):  # of rows: returns are summed as they come
-        np.testing.assert_allclose(estimate(name, batch.take(np.array(order))), 0.0, atol=1e-9)
+    for name in ["crbc", "graft", "graphgpo", "nested_bellman", "g2po"]:
+        with subtests.test(name):
+            records = {
+                "group": [0] * 4,
+                "trajectory": [0, 0, 0, 1],
+                "step": [0, 1, 2, 0],
+                "observation": ["s", "t", "s", "s"],
+                "reward": [0.1, 0.6, -0.7, 0.0],
+                "action": ["a", "b", "a", "b"],
+            }
+            batch = StepBatch.from_records(history_length=2, **with_neutral_columns(records))
+            assert batch.success is None
+            for order in ([0, 1, 2, 3], [2, 1, 0, 3]):  # of rows: returns are summed as they come
+                np.testing.assert_allclose(estimate(name, batch.take(np.array(order))), 0.0, atol=1e-9)
 
 
-@pytest.mark.parametrize("episode_statistics", ["steps", "trajectories"])
-def test_the_base_group_weighs_alike_on_all_steps_of_a_task(episode_statistics):
+def test_the_base_group_weighs_alike_on_all_steps_of_a_task(subtests):
     """Equal returns, three penalties of which one is the mean: its step has no episode term, and yet that level."""
-    batch = StepBatch.from_records(
-        group=[0] * 4,
-        trajectory=[0, 0, 0, 1],
-        step=[0, 1, 2, 0],
-        observation=["s", "t", "s", "s"],
-        reward=[0.0, 0.0, 10.0, 10.0],
-        penalty=[0.0, 0.3, 0.1, 0.0],
-        history_length=0,
-    )
-    options = {"norm": "mean_norm", "gamma": 0.5}
-    level = estimate("hgpo", batch, **options)
-    episode = estimate("grpo", batch, norm="mean_norm", episode_statistics=episode_statistics)
-    found = estimate("hgpo", batch, base_group=True, episode_statistics=episode_statistics, **options)
-    np.testing.assert_allclose(found[[0, 2, 3]], ((level + episode) / 2)[[0, 2, 3]], atol=1e-5)
-    assert found[1] == pytest.approx(episode[1], abs=1e-5)  # alone with its observation
+    for episode_statistics in ["steps", "trajectories"]:
+        with subtests.test(f"{episode_statistics}"):
+            batch = StepBatch.from_records(
+                group=[0] * 4,
+                trajectory=[0, 0, 0, 1],
+                step=[0, 1, 2, 0],
+                observation=["s", "t", "s", "s"],
+                reward=[0.0, 0.0, 10.0, 10.0],
+                penalty=[0.0, 0.3, 0.1, 0.0],
+                history_length=0,
+            )
+            options = {"norm": "mean_norm", "gamma": 0.5}
+            level = estimate("hgpo", batch, **options)
+            episode = estimate("grpo", batch, norm="mean_norm", episode_statistics=episode_statistics)
+            found = estimate("hgpo", batch, base_group=True, episode_statistics=episode_statistics, **options)
+            np.testing.assert_allclose(found[[0, 2, 3]], ((level + episode) / 2)[[0, 2, 3]], atol=1e-5)
+            assert found[1] == pytest.approx(episode[1], abs=1e-5)  # alone with its observation

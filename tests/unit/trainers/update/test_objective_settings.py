@@ -21,28 +21,30 @@ FILES = Path(hgpo_gym.__file__).parent / "configs" / "objective"
 PAGES = ROOT / "docs" / "objectives"
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_its_file_has_its_options_with_their_defaults(name):
+def test_its_file_has_its_options_with_their_defaults(subtests):
     """But for those that follow a setting of the trainer."""
-    written = yaml.safe_load((FILES / f"{name}.yaml").read_text())
-    options = OBJECTIVES.options(name)
-    assert written.pop("name") == name
-    assert written.keys() == options.keys()
-    for option, value in written.items():
-        default = options[option].default
-        if not str(value).startswith("${trainer."):
-            assert value == ("???" if default is Parameter.empty else default)
+    for name in OWN:
+        with subtests.test(name):
+            written = yaml.safe_load((FILES / f"{name}.yaml").read_text())
+            options = OBJECTIVES.options(name)
+            assert written.pop("name") == name
+            assert written.keys() == options.keys()
+            for option, value in written.items():
+                default = options[option].default
+                if not str(value).startswith("${trainer."):
+                    assert value == ("???" if default is Parameter.empty else default)
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_it_has_a_page_that_names_its_options_and_what_they_are_compared_by(name):
-    page = (PAGES / f"{name}.md").read_text()
-    for option in OBJECTIVES.options(name):
-        assert f"| `{option}` |" in page
-    assert "`clip_fraction`" in page
-    assert "`kl_behaviour`" in page
-    row = next(line for line in (PAGES / "index.md").read_text().splitlines() if f"[`{name}`]" in line)
-    assert f"`{preferred_aggregation(name)}`" in row
+def test_it_has_a_page_that_names_its_options_and_what_they_are_compared_by(subtests):
+    for name in OWN:
+        with subtests.test(name):
+            page = (PAGES / f"{name}.md").read_text()
+            for option in OBJECTIVES.options(name):
+                assert f"| `{option}` |" in page
+            assert "`clip_fraction`" in page
+            assert "`kl_behaviour`" in page
+            row = next(line for line in (PAGES / "index.md").read_text().splitlines() if f"[`{name}`]" in line)
+            assert f"`{preferred_aggregation(name)}`" in row
 
 
 def test_the_old_bounds_are_those_of_ppo_clip():
