@@ -50,11 +50,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test is marked with the name of its folder."""
+    """A test is marked with the name of its folder. Those with an environment of their own start engines and load real
+    models, which takes longer."""
     for item in items:
         folder = item.path.relative_to(ROOT / "tests").parts[0]
         if folder in FOLDERS:
             item.add_marker(folder)
+        else:
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session", autouse=True)

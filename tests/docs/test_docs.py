@@ -34,6 +34,7 @@ def has_something_to_run(page):
     return any(block.kind != "shown" and not block.not_run for block in blocks(page, read(page)))
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.promise("What a page of the documentation shows can be typed in order, and prints what it shows.")
 @pytest.mark.parametrize(
     "page",
@@ -52,6 +53,7 @@ def test_a_page_can_be_followed(page, tmp_path, cache):
     assert drawn or not draws
 
 
+@pytest.mark.timeout(600)
 def test_what_the_tutorial_found_is_what_its_command_gives_today(tmp_path):
     """Of a seed, within some points: other machines round otherwise."""
     page = "docs/tutorials/compare.md"
@@ -64,6 +66,7 @@ def test_what_the_tutorial_found_is_what_its_command_gives_today(tmp_path):
     assert float(low) - 5 < success < float(high) + 5
 
 
+@pytest.mark.timeout(600)
 def test_what_the_page_of_the_server_says_runs_against_one(tmp_path, cache):
     with ServerProcess("--env", "hgpo_gym/SignpostMaze-v0", "split=[train,test]") as server:
         answers = run_page(
@@ -79,6 +82,7 @@ def test_what_the_page_of_the_server_says_runs_against_one(tmp_path, cache):
     assert '"unknown-option"' in answers
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.smoke
 @pytest.mark.promise("Every command and Python block on a page of the documentation is one that the package knows.")
 def test_every_block_is_sound():

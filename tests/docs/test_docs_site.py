@@ -30,6 +30,8 @@ from hgpo_gym.trainers.metric_table import METRICS
 from tests.support import ROOT
 from tests.support.documents import LAUNCHED, check_command, words
 
+pytestmark = pytest.mark.timeout(600)
+
 CONFIGS = sorted(FOLDER.rglob("*.yaml"))
 
 

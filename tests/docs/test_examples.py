@@ -7,6 +7,8 @@ import pytest
 
 from tests.support import ROOT, warm
 
+pytestmark = pytest.mark.timeout(600)
+
 EXAMPLES = ROOT / "examples"
 
 

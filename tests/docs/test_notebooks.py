@@ -7,6 +7,8 @@ import pytest
 from tests.support import ROOT, warm
 from tests.support.packages import python
 
+pytestmark = pytest.mark.timeout(600)
+
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 
 

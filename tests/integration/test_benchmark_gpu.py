@@ -26,6 +26,7 @@ def test_without_a_gpu_it_says_so(capsys, monkeypatch):
         assert "--tiny" in told
 
 
+@pytest.mark.timeout(600)
 def test_everything_runs_with_small_sizes_on_a_cpu(tmp_path):
     make_policy().save(tmp_path / "weights")
     out = tmp_path / "out.json"

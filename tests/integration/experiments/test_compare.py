@@ -124,6 +124,7 @@ def test_a_run_that_was_broken_off_further_than_is_asked_for_is_not_reported(cap
         assert [one["iteration"] for one in read_summary(tmp_path / run)["evaluations"]] == [0, 3]
 
 
+@pytest.mark.timeout(600)
 def test_commands_for_a_scheduler_give_the_runs_that_the_comparison_then_finds(capsys, tmp_path, monkeypatch):
     """As the README has it: the lines that jobs=0 prints, by xargs and a shell, here into a folder with a blank."""
     asked = ["algos=[grpo,hgpo]", "seeds=[0,3]", "trainer.iterations=2", "rollout.num_tasks=2", f"out={tmp_path}/a b"]
@@ -304,6 +305,7 @@ def results(out):
     }
 
 
+@pytest.mark.timeout(600)
 def test_a_comparison_killed_three_times_at_random_ends_with_the_results_of_an_undisturbed_one(capsys, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert compare(capsys, *LONGER, f"out={whole}", "jobs=1")[0] == 0
@@ -323,6 +325,7 @@ def test_a_comparison_killed_three_times_at_random_ends_with_the_results_of_an_u
     assert not list(killed.glob("*/checkpoints/.iteration_*"))
 
 
+@pytest.mark.timeout(600)
 def test_ctrl_c_saves_checkpoints_and_the_same_command_goes_on(capsys, tmp_path):
     process = start(tmp_path)
     wait_for(process, lambda: iterations(tmp_path) >= 10)

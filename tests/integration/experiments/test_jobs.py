@@ -12,6 +12,8 @@ from hgpo_gym.experiments.slurm_jobs import RequeuedJob, SlurmSettings, slurm_jo
 from tests.support.endings import end_as_told
 from tests.support.small_runs import numbers
 
+pytestmark = pytest.mark.timeout(600)
+
 SMALL = [
     "model=tabular",
     "env.sections=1",

@@ -17,6 +17,8 @@ from tests.integration.experiments.test_jobs import SMALL
 from tests.support.endings import LOST, end_as_told
 from tests.support.small_runs import numbers
 
+pytestmark = pytest.mark.timeout(600)
+
 pytest.importorskip("ray")
 
 

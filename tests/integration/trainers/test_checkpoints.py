@@ -454,6 +454,7 @@ make_whole(Path({str(tmp_path / "folder")!r}), fill)
             maker.stdout.close()
 
 
+@pytest.mark.timeout(600)
 def test_a_run_killed_at_random_moments_and_resumed_ends_with_the_same_metrics(tmp_path, capsys):
     """The benchmark with few kills: the command itself, in processes of its own."""
     overrides = [*small_runs.SETTINGS, *SHORT, "trainer.iterations=30"]
@@ -472,6 +473,7 @@ def small_disk(folder, size, command):
     )  # fmt: skip
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.promise("A full disk costs no checkpoint that was there.")
 def test_a_full_disk_is_said_and_old_checkpoints_stay(tmp_path, whole):
     disk, after = tmp_path / "disk", tmp_path / "disk.after" / "run"

@@ -15,6 +15,8 @@ from tests.support import warm
 from tests.support.packages import python
 from tests.unit.test_registry import ESTIMATOR, TRAINING
 
+pytestmark = pytest.mark.timeout(600)
+
 REGISTERING = "\nfrom hgpo_gym.advantages import register_estimator\nregister_estimator('centred', centred)\n"
 
 

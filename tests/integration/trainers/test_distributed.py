@@ -31,6 +31,8 @@ from tests.checks.memory_formula import size_of
 from tests.support import small_runs, warm
 from tests.support.small_runs import numbers
 
+pytestmark = pytest.mark.timeout(600)
+
 ITERATIONS = 5
 BROKEN_OFF = 3
 SMALL = [

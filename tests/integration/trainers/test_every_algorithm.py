@@ -42,6 +42,7 @@ NEEDED = {
 """What a run by an estimator needs beside it."""
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.promise("Every estimator trains: its run writes metrics, a model and finite advantages.")
 def test_every_estimator_trains(tmp_path, subtests):
     for name in ESTIMATORS:
