@@ -38,10 +38,15 @@ def promises() -> list[Promise]:
 
 def promises_of(path: Path) -> Iterator[Promise]:
     """Those of the tests of a file."""
-    folder = path.relative_to(ROOT / "tests").parts[0]
-    for function in ast.parse(path.read_text()).body:
+    folder, statements = path.relative_to(ROOT / "tests").parts[0], ast.parse(path.read_text()).body
+    of_all = dict(
+        mark(one.value)
+        for one in statements
+        if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "pytestmark"
+    )
+    for function in statements:
         if isinstance(function, ast.FunctionDef):
-            marks = dict(map(mark, function.decorator_list))
+            marks = of_all | dict(map(mark, function.decorator_list))
             if "promise" in marks:
                 first = "smoke" in marks or (folder == "unit" and "slow" not in marks)
                 tier = f"test-{folder}" if folder in ELSEWHERE else "test" if first else "test-all"

@@ -14,11 +14,14 @@ def test_the_table_is_that_of_the_tests():
 
 def test_marks_make_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(promises, "ROOT", tmp_path)
-    texts = {"unit": "@pytest.mark.promise('It adds.')", "docs": "@pytest.mark.slow\n@pytest.mark.promise('It reads.')"}
+    texts = {
+        "unit": "@pytest.mark.promise('It adds.')",
+        "docs": "pytestmark = pytest.mark.smoke\n@pytest.mark.promise('It reads.')",
+    }
     for folder, marks in texts.items():
         (tmp_path / "tests" / folder).mkdir(parents=True)
         (tmp_path / "tests" / folder / "test_it.py").write_text(f"{marks}\ndef test_it():\n    pass\n")
     assert promises.table({"unit/test_it.py::test_it": 1.26}) == (
-        "| It reads. | `docs/test_it.py::test_it` | `make test-all` |  |\n"
+        "| It reads. | `docs/test_it.py::test_it` | `make test` |  |\n"
         "| It adds. | `unit/test_it.py::test_it` | `make test` | 1.3 |\n"
     )

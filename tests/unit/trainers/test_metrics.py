@@ -12,6 +12,8 @@ from tests.integration.trainers.test_training import SMALL
 from tests.support.small_runs import train
 from tests.support.step_batches import random_batch
 
+pytestmark = pytest.mark.slow  # some runs of each kind
+
 SB3 = ["algo.features.actions=4", "trainer.iterations=1", "rollout.num_tasks=4", "rollout.group_size=4"]
 TINY = ["model=tiny", *SMALL]
 RUNS = {
