@@ -87,6 +87,10 @@ def serve(address: str) -> list[str]:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    # The old ones remember what the files of the server could do.
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     take_on(request["environment"], request["folder"])
     return request["arguments"]
 

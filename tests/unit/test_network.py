@@ -12,6 +12,7 @@ from hgpo_gym.trainers.policies import Request, Sampling
 from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
 from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
+from hgpo_gym.trainers.policies.vllm_requests import WORKER
 from hgpo_gym.trainers.policies.vllm_server import VllmServer
 from tests.support.chat_server import completion
 from tests.support.threads import at_work
@@ -23,7 +24,11 @@ MODEL_CONFIG = {
     "logits_processors": [],
 }
 ANSWERS = {
-    "/server_info?config_format=json": (200, "application/json", {"vllm_config": {"model_config": MODEL_CONFIG}}),
+    "/server_info?config_format=json": (
+        200,
+        "application/json",
+        {"vllm_config": {"model_config": MODEL_CONFIG, "parallel_config": {"worker_extension_cls": WORKER}}},
+    ),
     "/v1/chat/completions": (200, "application/json", completion("go on")),
     "/good": (200, "Application/JSON; charset=utf-8", {"a": 1}),
     "/refused": (
