@@ -20,6 +20,7 @@ from tests.support.threads import at_work
 MODEL_CONFIG = {
     "logprobs_mode": "processed_logprobs",
     "max_model_len": 512,
+    "dtype": "torch.float32",
     "hf_overrides": {"tie_word_embeddings": False},
     "logits_processors": [],
 }
