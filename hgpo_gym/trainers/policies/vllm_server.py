@@ -64,7 +64,7 @@ class VllmServer:
         self._versions = count()
         model = self._check(constrained)
         self.max_model_len: int = model["max_model_len"]
-        self.dtype = str(model["dtype"]).removeprefix("torch.")
+        self.dtype = str(model.get("dtype", "auto")).removeprefix("torch.")
 
     def submit(
         self,
@@ -123,10 +123,12 @@ class VllmServer:
         """What the server says of its model, if it is what it must be."""
         config = self._ask("/server_info?config_format=json")["vllm_config"]
         model: dict[str, Any] = config["model_config"]
+        # What a server does not report cannot be judged here: the first load of weights then names it.
+        worker = config.get("parallel_config", {}).get("worker_extension_cls", WORKER)
         flags = {
             "--logprobs-mode processed_logprobs": model["logprobs_mode"] == "processed_logprobs",
             "--hf-overrides '{\"tie_word_embeddings\": false}'": model["hf_overrides"].get(UNTIED) is False,
-            f"--worker-extension-cls {WORKER}": config["parallel_config"]["worker_extension_cls"] == WORKER,
+            f"--worker-extension-cls {WORKER}": worker == WORKER,
             f"--logits-processors {CONSTRAINT}": not constrained or CONSTRAINT in (model["logits_processors"] or ()),
         }
         if missing := [flag for flag, there in flags.items() if not there]:
