@@ -19,7 +19,7 @@ from docs_site.markdown import table
 from hgpo_gym.advantages import estimate
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.statistics import success
-from hgpo_gym.trainers.rollouts.saved import kept_iterations, load
+from hgpo_gym.rollouts.saved import kept_iterations, load
 
 NORMS = ("mean_norm", "mean_std_norm")
 

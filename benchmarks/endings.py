@@ -23,8 +23,8 @@ import numpy as np
 from benchmarks.league_runs import read
 from docs_site.markdown import table
 from hgpo_gym.analysis.report.load import Run
-from hgpo_gym.trainers.rollouts.conversations import read as read_conversations
-from hgpo_gym.trainers.run_directory import RunDirectory
+from hgpo_gym.rollouts.conversations import read as read_conversations
+from hgpo_gym.runs.directory import RunDirectory
 
 
 def played(run: Run) -> dict[int, np.ndarray]:

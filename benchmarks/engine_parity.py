@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
-from hgpo_gym.trainers.policies import vllm_policy, vllm_worker
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
+from hgpo_gym.policies import vllm_policy, vllm_worker
+from hgpo_gym.policies.language_model import LanguageModelPolicy
+from hgpo_gym.policies.vllm_policy import VllmPolicy
 from tests.checks.architectures import ARCHITECTURES, OPTIONS, gap, make_model, make_tokenizer, update
 
 ENGINES = ("transformers", "vllm")

@@ -20,7 +20,7 @@ from hgpo_gym.analysis.estimator_bias.run import TRUE_BASELINE, BiasSettings, me
 from hgpo_gym.analysis.report.intervals import student_quantile
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.section import parse_section
+from hgpo_gym.section import parse_section
 from hgpo_gym.trainers.settings import RunSettings
 
 SETTINGS = {

@@ -17,11 +17,11 @@ from rich.console import Console
 
 from hgpo_gym.cli.evaluation import evaluated_policy
 from hgpo_gym.config.compose import load_config
+from hgpo_gym.policies import ExpertPolicy, Policy, Request, Response, Sampling
 from hgpo_gym.progress import Progress
+from hgpo_gym.rollouts.evaluation import evaluate
 from hgpo_gym.trainers.environments import make_evaluation_env
-from hgpo_gym.trainers.evaluation import evaluate
 from hgpo_gym.trainers.libraries import quiet_libraries
-from hgpo_gym.trainers.policies import ExpertPolicy, Policy, Request, Response, Sampling
 from hgpo_gym.trainers.settings import RunSettings
 
 SETTINGS = ("env=webshop", "env.split=generated", "env.describe_actions=true", "evaluation.tasks=200")

@@ -42,13 +42,13 @@ import transformers
 from benchmarks.resident_memory import forget_peak, peak_mib
 from benchmarks.update_memory import QWEN
 from hgpo_gym.config.compose import load_run
+from hgpo_gym.policies import Request, Sampling
+from hgpo_gym.policies.huggingface import make_tiny_model, save_model, train_tokenizer
+from hgpo_gym.policies.likelihood import score
 from hgpo_gym.progress import Progress
+from hgpo_gym.runs.directory import read_metrics
 from hgpo_gym.trainers.libraries import quiet_libraries
-from hgpo_gym.trainers.policies import Request, Sampling
-from hgpo_gym.trainers.policies.huggingface import make_tiny_model, save_model, train_tokenizer
-from hgpo_gym.trainers.policies.likelihood import score
 from hgpo_gym.trainers.run import Run
-from hgpo_gym.trainers.run_directory import read_metrics
 from tests.checks.memory_formula import Setting, formula
 
 MAZE = [
@@ -185,7 +185,7 @@ def _asked(count: int = 24) -> list[Request]:
 
 
 def check_bfloat16(device: str, _folder: Path) -> str:
-    from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+    from hgpo_gym.policies.language_model import LanguageModelPolicy
 
     policy = LanguageModelPolicy(*_small(device), constrain="admissible")
     records: Any = [response.tokens for response in policy.generate(_asked(), Sampling())]
@@ -252,8 +252,8 @@ def _vllm_gap(device: str, most: float = 1e-2, *, lora: bool = False, **options:
     ArithmeticError where it is above `most`."""
     from contextlib import nullcontext
 
-    from hgpo_gym.trainers.policies.lora import LoraSettings, add_adapters
-    from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
+    from hgpo_gym.policies.lora import LoraSettings, add_adapters
+    from hgpo_gym.policies.vllm_policy import VllmPolicy
 
     model, tokenizer = _small(device)
     if lora:

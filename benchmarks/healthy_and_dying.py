@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.metric_table import METRICS
+from hgpo_gym.runs.directory import read_metrics
+from hgpo_gym.runs.metric_table import METRICS
 from hgpo_gym.trainers.run import Run
-from hgpo_gym.trainers.run_directory import read_metrics
 
 SHORT = ["trainer.iterations=25", "evaluation.every=0", "evaluation.decoding_seeds=1"]
 RUNS = {"healthy": SHORT, "learning rate 1": [*SHORT, "trainer.learning_rate=1"]}

@@ -28,7 +28,7 @@ from docs_site.markdown import table
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.statistics import discounted_returns, joint_labels, values_differ
 from hgpo_gym.analysis.report.intervals import bootstrap
-from hgpo_gym.trainers.rollouts.saved import kept_iterations, load
+from hgpo_gym.rollouts.saved import kept_iterations, load
 
 COUNTS = (
     *("all", "compared", "in_twos", "pairs", "pairs_apart", "known"),

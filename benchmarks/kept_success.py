@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hgpo_gym.trainers.run_directory import read_config, read_metrics
+from hgpo_gym.runs.directory import read_config, read_metrics
 
 
 class Kept(NamedTuple):

@@ -29,8 +29,8 @@ from hgpo_gym.analysis.report.intervals import Estimate, corrected_p_values, mea
 from hgpo_gym.analysis.report.load import USUAL, Comparison, Run, comparisons, label_of, load_runs
 from hgpo_gym.analysis.report.outcome import SCORES, SIGNIFICANCE, tells_apart
 from hgpo_gym.config.choices import REGISTRIES, choice_settings
+from hgpo_gym.runs.directory import flatten
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.run_directory import flatten
 
 COLUMNS = ("environment", "algorithm", "seed", "iterations", "steps", "seconds", "before", "final", "while_training")
 NO_SEED = "no seed in common"

@@ -23,10 +23,10 @@ from rich.console import Console
 
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.progress import Progress
+from hgpo_gym.rollouts.metrics import PARTS
+from hgpo_gym.runs.directory import read_metrics
 from hgpo_gym.trainers.libraries import quiet_libraries
-from hgpo_gym.trainers.metrics import PARTS
 from hgpo_gym.trainers.run import Run
-from hgpo_gym.trainers.run_directory import read_metrics
 from tests.support.small_runs import numbers
 
 DEFAULT = ["model=tiny", "trainer.iterations=8", "evaluation.every=0", "evaluation.tasks=1"]

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from hgpo_gym.config.compose import load_run
+from hgpo_gym.processes import ALONE
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.learners.policy_gradient import PolicyGradientLearner
 from hgpo_gym.trainers.libraries import quiet_libraries
-from hgpo_gym.trainers.processes import ALONE
 
 MODELS = ("tiny", "scorer")
 ITERATIONS = 2

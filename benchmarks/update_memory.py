@@ -23,9 +23,9 @@ import torch
 from benchmarks.resident_memory import forget_peak, peak_mib
 from hgpo_gym.advantages import StepBatch
 from hgpo_gym.config.compose import load_config
-from hgpo_gym.trainers.policies.base import TokenRecord
-from hgpo_gym.trainers.policies.huggingface import train_tokenizer
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.policies.base import TokenRecord
+from hgpo_gym.policies.huggingface import train_tokenizer
+from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from hgpo_gym.trainers.update.settings import TrainerSettings
 from tests.checks.memory_formula import Setting, formula, make_model

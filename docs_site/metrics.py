@@ -1,8 +1,8 @@
 """The metrics of a run and the signs that it goes wrong, from the tables that the code reads."""
 
 from docs_site.markdown import code, explanations, prose
-from hgpo_gym.trainers.health import CHECKS, WINDOW, Check
-from hgpo_gym.trainers.metric_table import SECTIONS
+from hgpo_gym.runs.diagnostics import CHECKS, WINDOW, Check
+from hgpo_gym.runs.metric_table import SECTIONS
 
 
 def metrics(section: str) -> str:

@@ -19,7 +19,7 @@ from trl import GRPOConfig
 
 from hgpo_gym.adapters.single_episode import SingleEpisode
 from hgpo_gym.adapters.trl import StepAdvantageTrainer, ToolEnvironment, task_rows
-from hgpo_gym.trainers.policies.huggingface import make_tiny_model, train_tokenizer
+from hgpo_gym.policies.huggingface import make_tiny_model, train_tokenizer
 
 ENV = "hgpo_gym/SignpostMaze-v0"
 OPTIONS = {"sections": 2, "colours": 2, "split": "all", "max_episode_steps": 10}

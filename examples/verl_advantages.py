@@ -20,10 +20,10 @@ from hgpo_gym import TextVectorEnv
 from hgpo_gym.adapters.verl import FIELDS, row_steps
 from hgpo_gym.advantages import estimate
 from hgpo_gym.memory import ContextWrapper
-from hgpo_gym.trainers.policies import Sampling
-from hgpo_gym.trainers.policies.huggingface import make_tiny_model, train_tokenizer
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.policies import Sampling
+from hgpo_gym.policies.huggingface import make_tiny_model, train_tokenizer
+from hgpo_gym.policies.language_model import LanguageModelPolicy
+from hgpo_gym.rollouts.collect import collect
 
 
 def play(num_tasks=2, group_size=6):

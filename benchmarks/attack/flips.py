@@ -16,8 +16,8 @@ from hgpo_gym.envs.alfworld.native.compiled_games import CompiledGames
 from hgpo_gym.envs.webshop.catalogue import catalogue, open_catalogue
 from hgpo_gym.envs.webshop.generation import generated_folder
 from hgpo_gym.envs.webshop.goals import goal_list
-from hgpo_gym.trainers.policies.base import Answer, Request, Sampling
-from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
+from hgpo_gym.policies.base import Answer, Request, Sampling
+from hgpo_gym.policies.kept_answers import KeptAnswers
 
 TINY_RUN = [
     "env.sections=2",

@@ -20,8 +20,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.progress import Progress
+from hgpo_gym.runs.directory import RunDirectory, flatten, read_metrics
 from hgpo_gym.trainers.run import Run
-from hgpo_gym.trainers.run_directory import RunDirectory, flatten, read_metrics
 from hgpo_gym.trainers.settings import RunSettings
 
 BASE = [

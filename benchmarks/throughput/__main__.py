@@ -25,10 +25,10 @@ from benchmarks.throughput.generation import Engine, LockStep, Ours, Spent, answ
 from benchmarks.throughput.update import OurUpdate, TrlUpdate, gradients_apart, update_settings
 from benchmarks.throughput.workload import TASKS, Step, make_model, record_steps
 from hgpo_gym.config.compose import load_config
+from hgpo_gym.policies import Sampling, TokenRecord
+from hgpo_gym.policies.huggingface import load_model
+from hgpo_gym.policies.language_model import PRECISIONS, LanguageModelPolicy
 from hgpo_gym.trainers.libraries import quiet_libraries
-from hgpo_gym.trainers.policies import Sampling, TokenRecord
-from hgpo_gym.trainers.policies.huggingface import load_model
-from hgpo_gym.trainers.policies.language_model import PRECISIONS, LanguageModelPolicy
 
 ENGINES = ("naive", "naive-running", "ours", "vllm")
 MINI_BATCH = 128
@@ -81,7 +81,7 @@ def make_engine(name: str, policy: LanguageModelPolicy, sampling: Sampling, cons
         constrained, ended = constrain == "admissible", name == "naive"
         return LockStep(policy, sampling, constrained=constrained, ended=ended)
     if name == "vllm":
-        from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
+        from hgpo_gym.policies.vllm_policy import VllmPolicy
 
         return Ours(
             VllmPolicy(policy.model, policy.tokenizer, **engine_settings(name, constrain, policy.precision)), sampling

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from benchmarks.throughput.workload import Step
-from hgpo_gym.trainers.policies import Sampling
-from hgpo_gym.trainers.policies.base import Policy, Stream
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.policies.streams import open_stream
-from hgpo_gym.trainers.policies.trie import TokenTrie
+from hgpo_gym.policies import Sampling
+from hgpo_gym.policies.base import Policy, Stream
+from hgpo_gym.policies.language_model import LanguageModelPolicy
+from hgpo_gym.policies.streams import open_stream
+from hgpo_gym.policies.trie import TokenTrie
 
 
 class Engine(Protocol):

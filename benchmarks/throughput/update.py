@@ -10,8 +10,8 @@ import torch
 
 from hgpo_gym.advantages import StepBatch
 from hgpo_gym.config.compose import load_config
-from hgpo_gym.trainers.policies import TokenRecord
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.policies import TokenRecord
+from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from hgpo_gym.trainers.update.settings import TrainerSettings
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
-from hgpo_gym.trainers.policies import ExpertPolicy, Request, Response, Sampling
-from hgpo_gym.trainers.policies.huggingface import make_tiny_model, train_tokenizer
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.policies.likelihood import likelihood
-from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.policies import ExpertPolicy, Request, Response, Sampling
+from hgpo_gym.policies.huggingface import make_tiny_model, train_tokenizer
+from hgpo_gym.policies.language_model import LanguageModelPolicy
+from hgpo_gym.policies.likelihood import likelihood
+from hgpo_gym.rollouts.collect import collect
 from hgpo_gym.trainers.settings import WarmStartSettings
 from hgpo_gym.trainers.warm_start.imitation import imitate
 

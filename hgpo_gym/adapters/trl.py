@@ -13,8 +13,8 @@ import torch
 
 from hgpo_gym.adapters.single_episode import SingleEpisode, on_tokens, step_batch, turns_of_tokens
 from hgpo_gym.advantages import ESTIMATORS, estimate
-from hgpo_gym.trainers.policies.answer_ends import AnswerEnds, check_stops
-from hgpo_gym.trainers.policies.control_tokens import ControlTokens
+from hgpo_gym.policies.answer_ends import AnswerEnds, check_stops
+from hgpo_gym.policies.control_tokens import ControlTokens
 
 try:
     from accelerate.utils import gather_object

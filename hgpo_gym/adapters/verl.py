@@ -19,8 +19,8 @@ import torch
 from hgpo_gym.adapters.single_episode import Step, on_tokens, turns_of_tokens
 from hgpo_gym.advantages import ESTIMATORS, estimate
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.trainers.policies.answer_ends import check_stops
-from hgpo_gym.trainers.policies.control_tokens import ControlTokens
+from hgpo_gym.policies.answer_ends import check_stops
+from hgpo_gym.policies.control_tokens import ControlTokens
 
 try:
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, register_adv_est

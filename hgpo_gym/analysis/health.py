@@ -8,10 +8,10 @@ import numpy as np
 
 from hgpo_gym.analysis.report.blocks import Block, Chapter, Column, Items, Paragraph, Section, Table
 from hgpo_gym.analysis.report.health import COURSE, NOTHING_WRONG, course_of
-from hgpo_gym.trainers.health import check_numbers, signs
-from hgpo_gym.trainers.metric_table import METRICS
-from hgpo_gym.trainers.run_directory import finished_iterations, flatten, read_config, read_metrics
-from hgpo_gym.trainers.run_files import damage_named
+from hgpo_gym.runs.diagnostics import check_numbers, signs
+from hgpo_gym.runs.directory import finished_iterations, flatten, read_config, read_metrics
+from hgpo_gym.runs.metric_table import METRICS
+from hgpo_gym.runs.run_files import damage_named
 
 LEFT_OUT = ("iteration", "group_sizes", "steps_so_far", "seconds_so_far")
 """Of the table: what only counts, and what is no number."""

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from hgpo_gym.analysis.report.blocks import Block, Chapter, Code, Column, Paragraph, Section, Table, Value
 from hgpo_gym.analysis.report.write import write_html
-from hgpo_gym.trainers.rollouts.conversations import Conversation, Exchange, write
-from hgpo_gym.trainers.rollouts.failures import ToldFailure
+from hgpo_gym.rollouts.conversations import Conversation, Exchange, write
+from hgpo_gym.rollouts.failures import ToldFailure
 
 NO_ACTION = "no action was found in it"
 

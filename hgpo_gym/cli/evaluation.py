@@ -16,23 +16,23 @@ from hgpo_gym.files import cache_dir, check_can_be_written, content_key
 from hgpo_gym.memory.prompts import UNEXPLAINED
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.plain_text import counted
+from hgpo_gym.policies.base import CannotAnswerError, MeteredPolicy, NoAnswerError, Policy
+from hgpo_gym.policies.endpoint_settings import EndpointSettings
+from hgpo_gym.policies.kept_answers import KeptAnswers
+from hgpo_gym.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.progress import Progress
+from hgpo_gym.rollouts.evaluation import Evaluation
+from hgpo_gym.rollouts.evaluation import evaluate as play_all
+from hgpo_gym.rollouts.failures import EpisodesFailedError
+from hgpo_gym.rollouts.teams import TEAMS
+from hgpo_gym.runs.checkpoints import Checkpoints, read_state
+from hgpo_gym.runs.diagnostics import CHECKS, Sign
+from hgpo_gym.runs.directory import NOT_SET, flatten
+from hgpo_gym.section import parse_section
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.checkpoint import Checkpoints, read_state
 from hgpo_gym.trainers.environments import make_evaluation_env
-from hgpo_gym.trainers.evaluation import Evaluation
-from hgpo_gym.trainers.evaluation import evaluate as play_all
-from hgpo_gym.trainers.health import CHECKS, Sign
 from hgpo_gym.trainers.libraries import quiet_libraries
-from hgpo_gym.trainers.policies.base import CannotAnswerError, MeteredPolicy, NoAnswerError, Policy
-from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
-from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
-from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
-from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
-from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.run import make_learner
-from hgpo_gym.trainers.run_directory import NOT_SET, flatten
-from hgpo_gym.trainers.section import parse_section
 from hgpo_gym.trainers.settings import RunSettings
 
 VALID_ACTIONS = next(check for check in CHECKS if check.metric == "valid_action_rate")
@@ -178,7 +178,7 @@ def _endpoint_policy(config: Mapping[str, Any], settings: RunSettings, progress:
             f"engine.constrain={constrain}: what an endpoint answers cannot be constrained. Set engine.constrain=none, "
             "and prompt=instruct, which tells the model how to answer."
         )
-    from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
+    from hgpo_gym.policies.endpoint import EndpointPolicy
 
     prompt = asdict(settings.prompt)
     if settings.prompt.unexplained:

@@ -15,7 +15,7 @@ from hgpo_gym.analysis.report.write import show
 from hgpo_gym.cli.errors import mistakes_explained
 from hgpo_gym.plugins import load_plugins
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.section import parse_section
+from hgpo_gym.section import parse_section
 from hgpo_gym.trainers.settings import PlaySettings
 
 

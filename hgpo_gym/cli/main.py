@@ -244,7 +244,7 @@ def _with_settings(parsed: argparse.Namespace) -> None:
     with mistakes_explained("play" if parsed.command == "play" else "train"):
         from hgpo_gym.config.compose import load_config, to_yaml
         from hgpo_gym.config.of_run import load_evaluation
-        from hgpo_gym.trainers.processes import launched
+        from hgpo_gym.processes import launched
 
         if parsed.command != "train" and launched() > 1:
             raise ValueError(

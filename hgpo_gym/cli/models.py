@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from hgpo_gym.cli.errors import mistakes_explained
+from hgpo_gym.policies.gguf import import_gguf as write_gguf
+from hgpo_gym.policies.huggingface import load_model, save_model
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.export import export as export_model
-from hgpo_gym.trainers.gguf import import_gguf as write_gguf
 from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.models.initial_weights import initial_weights
 from hgpo_gym.trainers.models.language_model import LanguageModel
-from hgpo_gym.trainers.policies.huggingface import load_model, save_model
 from hgpo_gym.trainers.settings import RunSettings
 
 

@@ -7,18 +7,18 @@ from rich.console import Console
 
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
 from hgpo_gym.files import NotWrittenError
+from hgpo_gym.interrupts import StoppedAtOnceError
 from hgpo_gym.plugins import load_plugins
+from hgpo_gym.policies.base import CannotAnswerError
+from hgpo_gym.policies.tabular import TableFullError
+from hgpo_gym.processes import LAUNCHED
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError
-from hgpo_gym.trainers.interrupts import StoppedAtOnceError
+from hgpo_gym.rollouts.failures import EpisodesFailedError
+from hgpo_gym.rollouts.player import NotRecordedError
+from hgpo_gym.runs.checkpoints import CheckpointNotSavedError
 from hgpo_gym.trainers.learners.ahead import AheadDiedError
 from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.models.language_model import LanguageModel
-from hgpo_gym.trainers.policies.base import CannotAnswerError
-from hgpo_gym.trainers.policies.tabular import TableFullError
-from hgpo_gym.trainers.processes import LAUNCHED
-from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
-from hgpo_gym.trainers.rollouts.player import NotRecordedError
 from hgpo_gym.trainers.run import Run, processes_of
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.policy_update import NonFiniteError

@@ -12,9 +12,9 @@ from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
 from hgpo_gym.cli.one_run import train_one_of_many, train_run
 from hgpo_gym.experiments.compare import RunFailedError, run_comparison
 from hgpo_gym.experiments.league import run_league
+from hgpo_gym.interrupts import interrupts_raised
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.checkpoint import Checkpoints
-from hgpo_gym.trainers.interrupts import interrupts_raised
+from hgpo_gym.runs.checkpoints import Checkpoints
 from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.without_effect import keys_of, told, without_effect

@@ -22,8 +22,8 @@ from omegaconf.errors import OmegaConfBaseException
 from hgpo_gym.config import choices
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.plugins import load_plugins
+from hgpo_gym.runs.directory import flatten
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.run_directory import flatten
 from hgpo_gym.trainers.settings import RunSettings
 
 PATHS = ("run", "out", "transcripts")

@@ -8,7 +8,7 @@ from typing import Any
 from hgpo_gym.config import choices
 from hgpo_gym.config.compose import ConfigError, check_given, load_config, load_partly, parse_overrides
 from hgpo_gym.envs import ENVIRONMENTS
-from hgpo_gym.trainers.run_directory import NOT_SET, flatten, read_config
+from hgpo_gym.runs.directory import NOT_SET, flatten, read_config
 from hgpo_gym.trainers.settings import RunSettings
 
 REPLACED_BY_CHOICE = {"env": ("env", "env_name", "evaluation.split"), "algo": ("algo", "learner")}

@@ -15,11 +15,11 @@ from hgpo_gym.experiments.pool import Train, train_all, visible_gpus
 from hgpo_gym.experiments.ray_tasks import RaySettings, ray_tasks
 from hgpo_gym.experiments.slurm_jobs import SlurmSettings, slurm_jobs
 from hgpo_gym.progress import Progress
+from hgpo_gym.runs.directory import read_metrics
+from hgpo_gym.section import Section, parse_section
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.code_used import changes_told
 from hgpo_gym.trainers.run import make_learner
-from hgpo_gym.trainers.run_directory import read_metrics
-from hgpo_gym.trainers.section import Section, parse_section
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.without_effect import keys_of, told, without_effect
 

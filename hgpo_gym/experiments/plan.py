@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 from hgpo_gym.config.compose import load_configs
 from hgpo_gym.plain_text import first_of
-from hgpo_gym.trainers.run_directory import (
+from hgpo_gym.runs.directory import (
     COMPARED_GROUPS,
     MAY_DIFFER,
     finished_iterations,
     flatten,
-    open_run,
     read_config,
 )
+from hgpo_gym.trainers.open_run import open_run
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.template_date import date_of, kept_date, with_date
 

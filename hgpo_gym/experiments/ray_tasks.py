@@ -15,7 +15,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from hgpo_gym.experiments.jobs import Submit, TrainingJob
 from hgpo_gym.experiments.pool import VISIBLE, Train
-from hgpo_gym.trainers.section import Section
+from hgpo_gym.section import Section
 from hgpo_gym.trainers.settings import RunSettings
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hgpo_gym.experiments.jobs import Submit, TrainingJob
 from hgpo_gym.experiments.pool import Train
-from hgpo_gym.trainers.section import Section
+from hgpo_gym.section import Section
 from hgpo_gym.trainers.settings import RunSettings
 
 if TYPE_CHECKING:

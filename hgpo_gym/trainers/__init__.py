@@ -1,1 +1,1 @@
-"""Training agents: credit assignment, policies, losses, the loop. Credit assignment needs NumPy alone."""
+"""Train agents: the run loop, learners, updates, critics and warm starts."""

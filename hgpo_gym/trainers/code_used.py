@@ -9,10 +9,10 @@ import gymnasium
 from hgpo_gym.advantages import with_bases
 from hgpo_gym.envs.making import creator
 from hgpo_gym.plain_text import first_of
+from hgpo_gym.runs.directory import read_launches
 from hgpo_gym.source_code import is_ours, place_of, source_of
 from hgpo_gym.trainers.model_kinds import MODELS
 from hgpo_gym.trainers.registries import REGISTRIES
-from hgpo_gym.trainers.run_directory import read_launches
 from hgpo_gym.trainers.settings import RunSettings
 
 

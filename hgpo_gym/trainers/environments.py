@@ -8,10 +8,11 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.files import content_key
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.memory.wrapper import ContextWrapper
-from hgpo_gym.trainers.processes import ALONE, Processes
-from hgpo_gym.trainers.rollouts.player import number_of_step
-from hgpo_gym.trainers.rollouts.recording import ENTROPY, recorded_columns
-from hgpo_gym.trainers.rollouts.samplers import spread
+from hgpo_gym.processes import ALONE, Processes
+from hgpo_gym.rollouts.player import number_of_step
+from hgpo_gym.rollouts.recording import ENTROPY
+from hgpo_gym.rollouts.samplers import spread
+from hgpo_gym.trainers.columns import recorded_columns
 from hgpo_gym.trainers.settings import RunSettings
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hgpo_gym.files import make_whole
-from hgpo_gym.trainers.checkpoint import Checkpoints
-from hgpo_gym.trainers.policies.huggingface import load_model, save_model
-from hgpo_gym.trainers.policies.lora import DEFAULT, adapters_in, base_of, load_adapters, merge, unpack
-from hgpo_gym.trainers.run_directory import read_config
-from hgpo_gym.trainers.run_files import damage_named
+from hgpo_gym.policies.huggingface import load_model, save_model
+from hgpo_gym.policies.lora import DEFAULT, adapters_in, base_of, load_adapters, merge, unpack
+from hgpo_gym.runs.checkpoints import Checkpoints
+from hgpo_gym.runs.directory import read_config
+from hgpo_gym.runs.run_files import damage_named
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from hgpo_gym.trainers.policies.likelihood import LOGITS_AT_ONCE
-from hgpo_gym.trainers.policies.lora import adapter_rank, has_adapter
-from hgpo_gym.trainers.processes import Processes
+from hgpo_gym.policies.likelihood import LOGITS_AT_ONCE
+from hgpo_gym.policies.lora import adapter_rank, has_adapter
+from hgpo_gym.processes import Processes
 from hgpo_gym.trainers.update.loss import Loss
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def setup_of(run: "RunSettings", size: ModelSize, processes: Processes, device: 
         return setup
     if engine.get("server"):
         return replace(setup, engine=0.0)
-    from hgpo_gym.trainers.policies.vllm_engine import CPU_KV_CACHE_GIB
+    from hgpo_gym.policies.vllm_engine import CPU_KV_CACHE_GIB
 
     on_cpu, cache = device.type == "cpu", engine.get("kv_cache_gib")
     dtype = engine.get("dtype", "auto")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from hgpo_gym.registry import Registry
 
 if TYPE_CHECKING:
+    from hgpo_gym.policies.base import TrainablePolicy
     from hgpo_gym.progress import Progress
-    from hgpo_gym.trainers.policies.base import TrainablePolicy
 
 
 @runtime_checkable

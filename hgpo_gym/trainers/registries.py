@@ -2,10 +2,10 @@
 
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.registry import Registry
+from hgpo_gym.rollouts.samplers import SAMPLERS
+from hgpo_gym.rollouts.shaping import SHAPERS
+from hgpo_gym.rollouts.teams import TEAMS
 from hgpo_gym.trainers.learners import LEARNERS
-from hgpo_gym.trainers.rollouts.samplers import SAMPLERS
-from hgpo_gym.trainers.rollouts.shaping import SHAPERS
-from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
 
 REGISTRIES: dict[str, Registry] = {

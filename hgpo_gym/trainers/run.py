@@ -9,25 +9,26 @@ from typing import Any, Self
 import numpy as np
 
 from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.interrupts import Interrupts, StoppedAtOnceError, interrupts_raised
 from hgpo_gym.plain_text import counted
+from hgpo_gym.processes import ALONE, Processes, check_seen_by_all, join_processes, launched
 from hgpo_gym.progress import Progress, Tick
-from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, read_state
+from hgpo_gym.rollouts import failures as kept_failures
+from hgpo_gym.rollouts import saved as saved_rollouts
+from hgpo_gym.rollouts.conversations import write as write_conversations
+from hgpo_gym.rollouts.evaluation import Evaluation, evaluate, fall
+from hgpo_gym.rollouts.metrics import LEGEND, PARTS, describe_iteration
+from hgpo_gym.rollouts.rollout import FailedEpisode
+from hgpo_gym.rollouts.samplers import spread
+from hgpo_gym.rollouts.teams import TEAMS
+from hgpo_gym.runs.checkpoints import CheckpointNotSavedError, Checkpoints, Saving, best_evaluation, read_state
+from hgpo_gym.runs.diagnostics import Sign, signs
+from hgpo_gym.runs.directory import flatten
+from hgpo_gym.runs.loggers import find_loggers
 from hgpo_gym.trainers.code_used import changed_code, code_used
 from hgpo_gym.trainers.environments import Tasks, make_evaluation_env, try_environment
-from hgpo_gym.trainers.evaluation import Evaluation, best_evaluation, evaluate, fall
-from hgpo_gym.trainers.health import Sign, signs
-from hgpo_gym.trainers.interrupts import Interrupts, StoppedAtOnceError, interrupts_raised
-from hgpo_gym.trainers.learners import LEARNERS, Learned, Learner, Saving
-from hgpo_gym.trainers.loggers import find_loggers
-from hgpo_gym.trainers.metrics import LEGEND, PARTS, describe_iteration
-from hgpo_gym.trainers.processes import ALONE, Processes, check_seen_by_all, join_processes, launched
-from hgpo_gym.trainers.rollouts import failures as kept_failures
-from hgpo_gym.trainers.rollouts import saved as saved_rollouts
-from hgpo_gym.trainers.rollouts.conversations import write as write_conversations
-from hgpo_gym.trainers.rollouts.rollout import FailedEpisode
-from hgpo_gym.trainers.rollouts.samplers import spread
-from hgpo_gym.trainers.rollouts.teams import TEAMS
-from hgpo_gym.trainers.run_directory import check_same_tasks, flatten, open_run
+from hgpo_gym.trainers.learners import LEARNERS, Learned, Learner
+from hgpo_gym.trainers.open_run import check_same_tasks, open_run
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.template_date import TOLD, date_of, with_date
 

@@ -26,13 +26,13 @@ from pydantic import (
 from hgpo_gym.memory.keys import KEY_FUNCTIONS
 from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate
+from hgpo_gym.policies.base import Sampling
+from hgpo_gym.policies.engines import ENGINES
 from hgpo_gym.registry import Choice
+from hgpo_gym.rollouts.recording import REWARDS
+from hgpo_gym.section import Section, one_of, parse_section
 from hgpo_gym.trainers.critic.settings import CriticSettings
 from hgpo_gym.trainers.model_kinds import MODELS, Model
-from hgpo_gym.trainers.policies.base import Sampling
-from hgpo_gym.trainers.policies.engines import ENGINES
-from hgpo_gym.trainers.rollouts.recording import REWARDS
-from hgpo_gym.trainers.section import Section, one_of, parse_section
 from hgpo_gym.trainers.update.settings import TrainerSettings
 
 

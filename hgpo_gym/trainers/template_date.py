@@ -3,8 +3,8 @@
 import datetime
 from pathlib import Path
 
+from hgpo_gym.runs.directory import read_config
 from hgpo_gym.trainers.models.language_model import LanguageModel
-from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.settings import RunSettings
 
 TOLD = "The chat template shows the date: for this run it is always {} (engine.template_date)."

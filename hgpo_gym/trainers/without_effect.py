@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from hgpo_gym.advantages import ESTIMATORS
+from hgpo_gym.rollouts.recording import REWARD_VECTOR
+from hgpo_gym.trainers.columns import needed_columns
 from hgpo_gym.trainers.learners.trial import WITHOUT_TEXT, try_estimator
-from hgpo_gym.trainers.rollouts.recording import REWARD_VECTOR, needed_columns
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.objectives import preferred_aggregation
 

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 import transformers
 
-from hgpo_gym.trainers.policies import Request, Sampling
-from hgpo_gym.trainers.policies.huggingface import train_tokenizer
-from hgpo_gym.trainers.policies.language_part import freeze_towers
-from hgpo_gym.trainers.policies.likelihood import score
+from hgpo_gym.policies import Request, Sampling
+from hgpo_gym.policies.huggingface import train_tokenizer
+from hgpo_gym.policies.language_part import freeze_towers
+from hgpo_gym.policies.likelihood import score
 from hgpo_gym.trainers.update.optimizer import trained_parameters
 
 PROMPTS = ("Hall.", "You are in a hall. A red door leads north.", "You stand at a signpost. " * 12)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import torch
 
+from hgpo_gym.policies.base import TokenRecord
+from hgpo_gym.policies.huggingface import checkpoint_activations, train_tokenizer
+from hgpo_gym.policies.language_model import LanguageModelPolicy
+from hgpo_gym.policies.likelihood import computing_in, score
+from hgpo_gym.processes import SeveralProcesses
 from hgpo_gym.trainers.memory_estimate import Setup, phases
-from hgpo_gym.trainers.policies.base import TokenRecord
-from hgpo_gym.trainers.policies.huggingface import checkpoint_activations, train_tokenizer
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.policies.likelihood import computing_in, score
-from hgpo_gym.trainers.processes import SeveralProcesses
 from hgpo_gym.trainers.update.distribute import distribute
 from tests.checks.memory_formula import Setting, make_model, size_of
 

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 from hgpo_gym.config.compose import load_run
-from hgpo_gym.trainers.checkpoint import Checkpoints, read_state
-from hgpo_gym.trainers.run_directory import read_metrics, read_summary
+from hgpo_gym.runs.checkpoints import Checkpoints, read_state
+from hgpo_gym.runs.directory import read_metrics, read_summary
 from tests.support.small_runs import numbers, without_seconds
 
 ALWAYS = ["checkpoint.every=1", "resume=auto"]

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 import torch
 import transformers
 
+from hgpo_gym.policies.huggingface import DTYPES
+from hgpo_gym.policies.likelihood import computing_in
+from hgpo_gym.policies.lora import LoraSettings, add_adapters
 from hgpo_gym.trainers.memory_estimate import ModelSize
-from hgpo_gym.trainers.policies.huggingface import DTYPES
-from hgpo_gym.trainers.policies.likelihood import computing_in
-from hgpo_gym.trainers.policies.lora import LoraSettings, add_adapters
 
 FOUR_BITS = 0.516
 """Bytes a weight in nf4, with the scales of its blocks (Dettmers et al., 2023)."""

@@ -26,7 +26,7 @@ from hgpo_gym.cli.main import COMMANDS, EXAMPLES
 from hgpo_gym.config.choices import FOLDER
 from hgpo_gym.envs.registration import option_defaults
 from hgpo_gym.files import make_whole
-from hgpo_gym.trainers.metric_table import METRICS
+from hgpo_gym.runs.metric_table import METRICS
 from tests.support import ROOT
 from tests.support.documents import LAUNCHED, check_command, words
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 import transformers
 
-from hgpo_gym.trainers.gguf import import_gguf
-from hgpo_gym.trainers.policies import Sampling
-from hgpo_gym.trainers.policies.huggingface import load_model
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.policies.likelihood import score
-from hgpo_gym.trainers.run_directory import read_config
+from hgpo_gym.policies import Sampling
+from hgpo_gym.policies.gguf import import_gguf
+from hgpo_gym.policies.huggingface import load_model
+from hgpo_gym.policies.language_model import LanguageModelPolicy
+from hgpo_gym.policies.likelihood import score
+from hgpo_gym.runs.directory import read_config
 from hgpo_gym.trainers.settings import RunSettings
 from tests.support.commands import run as command
 from tests.support.documents import REAL_MODEL, run_page

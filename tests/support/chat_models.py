@@ -6,7 +6,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from hgpo_gym.adapters.single_episode import SingleEpisode
 from hgpo_gym.memory.prompts import PromptTemplate
-from hgpo_gym.trainers.policies.huggingface import save_model
+from hgpo_gym.policies.huggingface import save_model
 
 TAGS = ("<think>", "</think>", "<action>", "</action>")
 WORDS = (

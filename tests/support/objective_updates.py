@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from hgpo_gym.advantages import Advantages
+from hgpo_gym.policies import Sampling
+from hgpo_gym.processes import ALONE, SeveralProcesses
 from hgpo_gym.registry import Choice
-from hgpo_gym.trainers.policies import Sampling
-from hgpo_gym.trainers.processes import ALONE, SeveralProcesses
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from tests.support.small_models import answers, gradient, make_policy, one_step_episodes, settings, watched

@@ -17,9 +17,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from hgpo_gym.trainers.rollouts import saved
-from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
-from hgpo_gym.trainers.run_directory import read_metrics
+from hgpo_gym.rollouts import saved
+from hgpo_gym.rollouts.samplers import tasks_in_order
+from hgpo_gym.runs.directory import read_metrics
 from tests.support import small_runs
 from tests.support.golden import DATA
 

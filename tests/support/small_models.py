@@ -7,9 +7,9 @@ import torch
 
 from hgpo_gym.advantages import StepBatch
 from hgpo_gym.config.compose import load_config
-from hgpo_gym.trainers.policies import Request, Sampling
-from hgpo_gym.trainers.policies.huggingface import make_tiny_model, train_tokenizer
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.policies import Request, Sampling
+from hgpo_gym.policies.huggingface import make_tiny_model, train_tokenizer
+from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from hgpo_gym.trainers.update.settings import TrainerSettings
 

@@ -8,8 +8,8 @@ import pytest
 
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.progress import Progress
+from hgpo_gym.runs.directory import read_metrics
 from hgpo_gym.trainers.run import Run
-from hgpo_gym.trainers.run_directory import read_metrics
 
 SETTINGS = [
     "model=tabular",

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from hgpo_gym.trainers.policies import Request
+from hgpo_gym.policies import Request
 
 ACTIONS = ("walk on", "open red door", "open green door", "open blue door", "go back")
 """Of 2 to 4 tokens, three of which begin alike."""

@@ -8,12 +8,12 @@ import pytest
 from hgpo_gym.client.connection import Connection
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.network import goes_by_proxy, media_type
-from hgpo_gym.trainers.policies import Request, Sampling
-from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
-from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
-from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
-from hgpo_gym.trainers.policies.vllm_requests import WORKER
-from hgpo_gym.trainers.policies.vllm_server import VllmServer
+from hgpo_gym.policies import Request, Sampling
+from hgpo_gym.policies.endpoint import EndpointPolicy
+from hgpo_gym.policies.endpoint_settings import EndpointSettings
+from hgpo_gym.policies.kept_answers import KeptAnswers
+from hgpo_gym.policies.vllm_requests import WORKER
+from hgpo_gym.policies.vllm_server import VllmServer
 from tests.support.chat_server import completion
 from tests.support.threads import at_work
 

@@ -9,13 +9,13 @@ import threading
 import pytest
 
 from hgpo_gym.config.compose import load_config
-from hgpo_gym.trainers.policies import Request, Sampling
-from hgpo_gym.trainers.policies.base import NoAnswerError
-from hgpo_gym.trainers.policies.endpoint import EndpointPolicy
-from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
-from hgpo_gym.trainers.policies.huggingface import make_tiny_model, save_model, train_tokenizer
-from hgpo_gym.trainers.policies.kept_answers import KeptAnswers
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
+from hgpo_gym.policies import Request, Sampling
+from hgpo_gym.policies.base import NoAnswerError
+from hgpo_gym.policies.endpoint import EndpointPolicy
+from hgpo_gym.policies.endpoint_settings import EndpointSettings
+from hgpo_gym.policies.huggingface import make_tiny_model, save_model, train_tokenizer
+from hgpo_gym.policies.kept_answers import KeptAnswers
+from hgpo_gym.policies.language_model import LanguageModelPolicy
 
 KEY = "the key of this test"
 PROMPTS = ["You are in a hall.", "You stand at a signpost. It says: take the red door.\n> walk on\n", "Hall."]

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from hgpo_gym.trainers.policies import Sampling
-from hgpo_gym.trainers.policies.huggingface import load_model
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.policies.likelihood import score
-from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
+from hgpo_gym.policies import Sampling
+from hgpo_gym.policies.huggingface import load_model
+from hgpo_gym.policies.language_model import LanguageModelPolicy
+from hgpo_gym.policies.likelihood import score
+from hgpo_gym.policies.vllm_policy import VllmPolicy
 from tests.support.smollm2 import ACTIONS, requests
 
 

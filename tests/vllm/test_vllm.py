@@ -11,17 +11,17 @@ import torch
 
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
+from hgpo_gym.policies import Request, Sampling
+from hgpo_gym.policies.huggingface import make_tiny_model, train_tokenizer
+from hgpo_gym.policies.language_model import LanguageModelPolicy
+from hgpo_gym.policies.likelihood import score
+from hgpo_gym.policies.lora import LoraSettings, add_adapters
+from hgpo_gym.policies.vllm_policy import VllmPolicy
 from hgpo_gym.progress import Progress
+from hgpo_gym.rollouts.collect import collect
+from hgpo_gym.runs.directory import read_metrics
 from hgpo_gym.trainers.learners.ahead import NotWantedError
-from hgpo_gym.trainers.policies import Request, Sampling
-from hgpo_gym.trainers.policies.huggingface import make_tiny_model, train_tokenizer
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.policies.likelihood import score
-from hgpo_gym.trainers.policies.lora import LoraSettings, add_adapters
-from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
-from hgpo_gym.trainers.rollouts.collect import collect
 from hgpo_gym.trainers.run import Run
-from hgpo_gym.trainers.run_directory import read_metrics
 from tests.support import small_runs
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back", "go back again")

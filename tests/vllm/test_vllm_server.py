@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from hgpo_gym.trainers.policies import Request, Sampling
-from hgpo_gym.trainers.policies.huggingface import make_tiny_model, save_model, train_tokenizer
-from hgpo_gym.trainers.policies.likelihood import score
-from hgpo_gym.trainers.policies.vllm_policy import VllmPolicy
-from hgpo_gym.trainers.policies.vllm_requests import CONSTRAINT, WORKER
+from hgpo_gym.policies import Request, Sampling
+from hgpo_gym.policies.huggingface import make_tiny_model, save_model, train_tokenizer
+from hgpo_gym.policies.likelihood import score
+from hgpo_gym.policies.vllm_policy import VllmPolicy
+from hgpo_gym.policies.vllm_requests import CONSTRAINT, WORKER
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back", "go back again")
 PROMPTS = ["You are in a hall.", "You stand at a signpost. It says: take the red door.\n> walk on\n" * 40]

@@ -17,8 +17,8 @@ from hgpo_gym.envs.base import TextEnv
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
-from hgpo_gym.trainers.section import Section
+from hgpo_gym.rollouts.samplers import tasks_in_order
+from hgpo_gym.section import Section
 from hgpo_gym.trainers.settings import PlaySettings
 
 TRUE_BASELINE = "true_baseline"

@@ -13,10 +13,10 @@ from hgpo_gym.analysis.report.blocks import Chapter, Section
 from hgpo_gym.analysis.report.write import show, write_html
 from hgpo_gym.analysis.transcripts import conversation, failed_episode, failed_episodes, transcript_sections
 from hgpo_gym.files import check_can_be_written
-from hgpo_gym.trainers.rollouts import conversations, failures
-from hgpo_gym.trainers.rollouts import saved as kept_rollouts
-from hgpo_gym.trainers.run_directory import RunDirectory, read_config
-from hgpo_gym.trainers.run_files import damage_named
+from hgpo_gym.rollouts import conversations, failures
+from hgpo_gym.rollouts import saved as kept_rollouts
+from hgpo_gym.runs.directory import RunDirectory, read_config
+from hgpo_gym.runs.run_files import damage_named
 
 
 def inspect_run(

@@ -9,8 +9,8 @@ import numpy as np
 
 from hgpo_gym.advantages import ESTIMATORS, estimate, needed_by
 from hgpo_gym.advantages.statistics import discounted_returns, mean_over_copies
+from hgpo_gym.rollouts.saved import KeptRollout
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.rollouts.saved import KeptRollout
 
 Options = Mapping[str, Any]
 

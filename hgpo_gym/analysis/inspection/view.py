@@ -11,7 +11,7 @@ from hgpo_gym.analysis.inspection.group import Group, group_task_ids
 from hgpo_gym.analysis.inspection.hierarchy import Level, levels_of
 from hgpo_gym.analysis.report.blocks import Block, Column, Items, Paragraph, Picture, Section, Table, Tree, Value
 from hgpo_gym.analysis.transcripts import conversation, exchanged
-from hgpo_gym.trainers.rollouts.saved import KeptRollout
+from hgpo_gym.rollouts.saved import KeptRollout
 
 LINE = 90
 """Characters of an observation where it has one line."""

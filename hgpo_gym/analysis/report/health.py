@@ -10,9 +10,9 @@ from hgpo_gym.analysis.report.blocks import Column, Items, Paragraph, Picture, S
 from hgpo_gym.analysis.report.figures import Styles
 from hgpo_gym.analysis.report.intervals import typical
 from hgpo_gym.analysis.report.load import Comparison, Run
-from hgpo_gym.trainers.health import Check, Sign, check_numbers, signs
-from hgpo_gym.trainers.metric_table import METRICS, SHARE, UPDATE
-from hgpo_gym.trainers.run_files import damage_named
+from hgpo_gym.runs.diagnostics import Check, Sign, check_numbers, signs
+from hgpo_gym.runs.metric_table import METRICS, SHARE, UPDATE
+from hgpo_gym.runs.run_files import damage_named
 
 LENGTHS = ("prompt_tokens", "answer_tokens", "cut_off_share", "episode_length")
 DRAWN = (

@@ -18,7 +18,7 @@ from hgpo_gym.analysis.report.records import (
     SettingsInReport,
     SummaryInReport,
 )
-from hgpo_gym.trainers.run_directory import (
+from hgpo_gym.runs.directory import (
     AGGREGATION,
     COMPARED_GROUPS,
     MAY_DIFFER,
@@ -31,8 +31,8 @@ from hgpo_gym.trainers.run_directory import (
     read_metrics,
     read_summary,
 )
-from hgpo_gym.trainers.run_files import DamagedError, damage_named, read_json
-from hgpo_gym.trainers.section import parse_section
+from hgpo_gym.runs.run_files import DamagedError, damage_named, read_json
+from hgpo_gym.section import parse_section
 
 PARTS = ("rollout", "advantage", "update")
 """What the seconds of an iteration went to."""

@@ -23,8 +23,8 @@ from hgpo_gym.analysis.report.intervals import (
     typical,
 )
 from hgpo_gym.analysis.report.load import COSTS, Comparison, Run
+from hgpo_gym.runs.directory import COMPARED_GROUPS
 from hgpo_gym.trainers.code_used import places
-from hgpo_gym.trainers.run_directory import COMPARED_GROUPS
 
 SIGNIFICANCE = 0.05
 UNEQUAL = 1.25

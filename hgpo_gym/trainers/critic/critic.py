@@ -14,12 +14,12 @@ import torch
 
 from hgpo_gym.advantages import StepBatch
 from hgpo_gym.advantages.statistics import mean_over_copies
+from hgpo_gym.policies.states import StateReader
+from hgpo_gym.processes import ALONE, Processes
 from hgpo_gym.randomness import Stream
+from hgpo_gym.rollouts.rollout import Rollout
 from hgpo_gym.trainers.critic.networks import ValueNetwork, make_network
 from hgpo_gym.trainers.critic.settings import CriticSettings
-from hgpo_gym.trainers.policies.states import StateReader
-from hgpo_gym.trainers.processes import ALONE, Processes
-from hgpo_gym.trainers.rollouts.rollout import Rollout
 from hgpo_gym.trainers.update.policy_update import NonFiniteError
 from hgpo_gym.trainers.update.settings import TrainerSettings
 

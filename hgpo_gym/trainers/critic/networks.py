@@ -5,8 +5,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from hgpo_gym.policies.tabular import Table
 from hgpo_gym.trainers.critic.settings import CriticSettings
-from hgpo_gym.trainers.policies.tabular import Table
 
 
 class ValueNetwork(Protocol):

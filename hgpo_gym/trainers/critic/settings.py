@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from hgpo_gym.trainers.section import Section
+from hgpo_gym.section import Section
 
 
 class CriticSettings(Section):

@@ -1,7 +1,8 @@
 """What a run trains. `LEARNERS` has them by name: `learner=` on the command line."""
 
 from hgpo_gym.registry import Registry
-from hgpo_gym.trainers.learners.base import Learned, Learner, Saving
+from hgpo_gym.runs.checkpoints import Saving
+from hgpo_gym.trainers.learners.base import Learned, Learner
 
 LEARNERS = Registry(
     "learner",

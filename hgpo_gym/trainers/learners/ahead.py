@@ -20,18 +20,18 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from hgpo_gym.interrupts import SIGNALS
 from hgpo_gym.plugins import load_plugins
+from hgpo_gym.policies.base import CopyingPolicy, Request, Response, Sampling, Stream
+from hgpo_gym.policies.past_weights import PastWeights, put_weights
+from hgpo_gym.policies.streams import open_stream
+from hgpo_gym.rollouts.measures import Measured
+from hgpo_gym.rollouts.rollout import Rollout
+from hgpo_gym.rollouts.rounds import Rounds
+from hgpo_gym.rollouts.samplers import Outcomes
 from hgpo_gym.sent_errors import describe_failed_start, to_be_sent
-from hgpo_gym.trainers.interrupts import SIGNALS
 from hgpo_gym.trainers.learners.collector import Collector, assign_credit
 from hgpo_gym.trainers.libraries import quiet_libraries
-from hgpo_gym.trainers.policies.base import CopyingPolicy, Request, Response, Sampling, Stream
-from hgpo_gym.trainers.policies.past_weights import PastWeights, put_weights
-from hgpo_gym.trainers.policies.streams import open_stream
-from hgpo_gym.trainers.rollouts.measures import Measured
-from hgpo_gym.trainers.rollouts.rollout import Rollout
-from hgpo_gym.trainers.rollouts.rounds import Rounds
-from hgpo_gym.trainers.rollouts.samplers import Outcomes
 from hgpo_gym.trainers.settings import RunSettings
 
 STOP = signal.SIGUSR1

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from hgpo_gym.advantages import StepBatch
-from hgpo_gym.trainers.policies.base import Policy
-from hgpo_gym.trainers.rollouts.rollout import FailedEpisode, Rollout
+from hgpo_gym.policies.base import Policy
+from hgpo_gym.rollouts.rollout import FailedEpisode, Rollout
+from hgpo_gym.runs.checkpoints import Saving
 
 
 class Learned(NamedTuple):
@@ -22,18 +23,6 @@ class Learned(NamedTuple):
     rollout: Rollout | None
     batch: StepBatch | None = None
     failures: tuple[FailedEpisode, ...] = ()
-
-
-class Saving(NamedTuple):
-    """A checkpoint to be written.
-
-    Attributes:
-        write: puts the model into the folder's `model`, and beside it all that `begin` needs to go on.
-        nbytes: about how many bytes that takes.
-    """
-
-    write: Callable[[Path], None]
-    nbytes: int
 
 
 class Learner(Protocol):

@@ -8,22 +8,17 @@ import numpy as np
 
 from hgpo_gym.advantages import Advantages, StepBatch, assign
 from hgpo_gym.advantages.statistics import mean_over_copies, means_of_copies
+from hgpo_gym.policies.base import Policy
+from hgpo_gym.processes import ALONE, Processes
+from hgpo_gym.rollouts.plans import with_plan_tokens
+from hgpo_gym.rollouts.recording import ENTROPY, REWARD_VECTOR, with_reward_vector
+from hgpo_gym.rollouts.rollout import Rollout, merge
+from hgpo_gym.rollouts.rounds import Rounds, collect_rounds
+from hgpo_gym.rollouts.samplers import Outcomes, make_sampler
+from hgpo_gym.rollouts.shaping import shape
+from hgpo_gym.rollouts.teams import TEAMS
+from hgpo_gym.trainers.columns import needed_columns, recorded_columns
 from hgpo_gym.trainers.environments import make_training_env, training_tasks
-from hgpo_gym.trainers.policies.base import Policy
-from hgpo_gym.trainers.processes import ALONE, Processes
-from hgpo_gym.trainers.rollouts.plans import with_plan_tokens
-from hgpo_gym.trainers.rollouts.recording import (
-    ENTROPY,
-    REWARD_VECTOR,
-    needed_columns,
-    recorded_columns,
-    with_reward_vector,
-)
-from hgpo_gym.trainers.rollouts.rollout import Rollout, merge
-from hgpo_gym.trainers.rollouts.rounds import Rounds, collect_rounds
-from hgpo_gym.trainers.rollouts.samplers import Outcomes, make_sampler
-from hgpo_gym.trainers.rollouts.shaping import shape
-from hgpo_gym.trainers.rollouts.teams import TEAMS
 from hgpo_gym.trainers.settings import RunSettings
 
 Assign = Callable[[Rollout], np.ndarray]

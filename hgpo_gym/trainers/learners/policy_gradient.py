@@ -11,12 +11,25 @@ import numpy as np
 import torch
 
 from hgpo_gym.advantages import Advantages, StepBatch
+from hgpo_gym.policies.base import CopyingPolicy, Scorer, TrainablePolicy
+from hgpo_gym.policies.lora import WithoutAdapter, has_adapter
+from hgpo_gym.policies.past_weights import PastWeights
+from hgpo_gym.processes import Processes
 from hgpo_gym.progress import Progress
 from hgpo_gym.randomness import Stream
+from hgpo_gym.rollouts.measures import Measured, measure_tasks
+from hgpo_gym.rollouts.metrics import answer_metrics, credit_metrics, episode_metrics, memory_gib
+from hgpo_gym.rollouts.plans import plan_metrics
+from hgpo_gym.rollouts.recording import ENTROPY, with_extra
+from hgpo_gym.rollouts.rollout import Rollout
+from hgpo_gym.rollouts.rounds import Rounds
+from hgpo_gym.rollouts.samplers import GroupOutcome
+from hgpo_gym.rollouts.selection import select_episodes, select_steps
+from hgpo_gym.runs.checkpoints import Saving
 from hgpo_gym.trainers.critic.critic import Critic, States
 from hgpo_gym.trainers.environments import make_env
 from hgpo_gym.trainers.learners.ahead import Ahead, play_ahead
-from hgpo_gym.trainers.learners.base import Learned, Saving
+from hgpo_gym.trainers.learners.base import Learned
 from hgpo_gym.trainers.learners.collector import Collector, assign_credit, reads_rewards
 from hgpo_gym.trainers.learners.trial import (
     check_critic,
@@ -29,18 +42,6 @@ from hgpo_gym.trainers.learners.trial import (
     try_shaping,
 )
 from hgpo_gym.trainers.memory_estimate import memory_lines
-from hgpo_gym.trainers.metrics import answer_metrics, credit_metrics, episode_metrics, memory_gib
-from hgpo_gym.trainers.policies.base import CopyingPolicy, Scorer, TrainablePolicy
-from hgpo_gym.trainers.policies.lora import WithoutAdapter, has_adapter
-from hgpo_gym.trainers.policies.past_weights import PastWeights
-from hgpo_gym.trainers.processes import Processes
-from hgpo_gym.trainers.rollouts.measures import Measured, measure_tasks
-from hgpo_gym.trainers.rollouts.plans import plan_metrics
-from hgpo_gym.trainers.rollouts.recording import ENTROPY, with_extra
-from hgpo_gym.trainers.rollouts.rollout import Rollout
-from hgpo_gym.trainers.rollouts.rounds import Rounds
-from hgpo_gym.trainers.rollouts.samplers import GroupOutcome
-from hgpo_gym.trainers.rollouts.selection import select_episodes, select_steps
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.loss import Loss
 from hgpo_gym.trainers.update.objectives import OBJECTIVES

@@ -8,14 +8,15 @@ import numpy as np
 
 from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, needed_with, with_bases
 from hgpo_gym.advantages.columns import missing_column, needed_by
+from hgpo_gym.policies.base import TokenRecord
 from hgpo_gym.registry import Choice
-from hgpo_gym.trainers.policies.base import TokenRecord
-from hgpo_gym.trainers.rollouts.plans import PLAN_COLUMNS
-from hgpo_gym.trainers.rollouts.recording import ENTROPY, REWARD_VECTOR, needed_columns, recorded_columns
-from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome, Rollout, StepText
-from hgpo_gym.trainers.rollouts.samplers import SAMPLERS, Sampler, make_sampler
-from hgpo_gym.trainers.rollouts.shaping import SHAPERS, shape
-from hgpo_gym.trainers.rollouts.teams import TEAMS
+from hgpo_gym.rollouts.plans import PLAN_COLUMNS
+from hgpo_gym.rollouts.recording import ENTROPY, REWARD_VECTOR
+from hgpo_gym.rollouts.rollout import EpisodeOutcome, Rollout, StepText
+from hgpo_gym.rollouts.samplers import SAMPLERS, Sampler, make_sampler
+from hgpo_gym.rollouts.shaping import SHAPERS, shape
+from hgpo_gym.rollouts.teams import TEAMS
+from hgpo_gym.trainers.columns import needed_columns, recorded_columns
 from hgpo_gym.trainers.settings import RunSettings
 
 STEPS = range(8)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from hgpo_gym.trainers.rollouts.teams import roles_with_adapters
+from hgpo_gym.rollouts.teams import roles_with_adapters
 
 if TYPE_CHECKING:
     from hgpo_gym.trainers.settings import RunSettings

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import NonNegativeInt
 
 from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest, writing
+from hgpo_gym.policies import choosing
+from hgpo_gym.policies.base import Request, TokenRecord
+from hgpo_gym.policies.choosing import ChoosingPolicy
+from hgpo_gym.rollouts.transcripts import Transcript
+from hgpo_gym.section import Section
 from hgpo_gym.trainers.models.admissible import check_chooses
 from hgpo_gym.trainers.models.sizes import Threads
-from hgpo_gym.trainers.policies import choosing
-from hgpo_gym.trainers.policies.base import Request, TokenRecord
-from hgpo_gym.trainers.policies.choosing import ChoosingPolicy
-from hgpo_gym.trainers.rollouts.transcripts import Transcript
-from hgpo_gym.trainers.section import Section
 from hgpo_gym.trainers.warm_start import imitation
 from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate, worth_imitating
 from hgpo_gym.trainers.warm_start.imitation import imitate

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
+from hgpo_gym.policies import cnn
+from hgpo_gym.policies.cnn import ACTIONS, SIGNS, CnnPolicy, MapNetwork
 from hgpo_gym.trainers.models.choosing import ChoosingModel
 from hgpo_gym.trainers.models.sizes import check_fits
-from hgpo_gym.trainers.policies import cnn
-from hgpo_gym.trainers.policies.cnn import ACTIONS, SIGNS, CnnPolicy, MapNetwork
 
 if TYPE_CHECKING:
     from hgpo_gym.trainers.settings import RunSettings

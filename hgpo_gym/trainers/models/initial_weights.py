@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 from hgpo_gym import memory as memory_package
 from hgpo_gym.digests import kept_folder
 from hgpo_gym.files import cache_dir, content_key, source_digest
-from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettings
-from hgpo_gym.trainers.policies import huggingface, language_model, likelihood, trie
-from hgpo_gym.trainers.policies.base import Request, TokenRecord
-from hgpo_gym.trainers.policies.huggingface import (
+from hgpo_gym.policies import huggingface, language_model, likelihood, trie
+from hgpo_gym.policies.base import Request, TokenRecord
+from hgpo_gym.policies.huggingface import (
     checkpoint_activations,
     load_model,
     make_tiny_model,
     save_model,
     train_tokenizer,
 )
-from hgpo_gym.trainers.policies.language_model import Constraint, LanguageModelPolicy
-from hgpo_gym.trainers.rollouts import plans
-from hgpo_gym.trainers.rollouts.transcripts import Transcript
+from hgpo_gym.policies.language_model import Constraint, LanguageModelPolicy
+from hgpo_gym.progress import Progress
+from hgpo_gym.rollouts import plans
+from hgpo_gym.rollouts.transcripts import Transcript
+from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettings
 from hgpo_gym.trainers.warm_start import imitation
 from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate, worth_imitating
 from hgpo_gym.trainers.warm_start.imitation import imitate

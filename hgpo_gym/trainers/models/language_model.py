@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hgpo_gym.memory.prompts import UNEXPLAINED
+from hgpo_gym.policies.lora import DEFAULT, adapters_in, add_adapters, base_of, load_adapters
+from hgpo_gym.policies.vllm_requests import check_device
+from hgpo_gym.rollouts.teams import roles_with_adapters
 from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettings
-from hgpo_gym.trainers.policies.lora import DEFAULT, adapters_in, add_adapters, base_of, load_adapters
-from hgpo_gym.trainers.policies.vllm_requests import check_device
-from hgpo_gym.trainers.rollouts.teams import roles_with_adapters
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from hgpo_gym.policies.base import TrainablePolicy
     from hgpo_gym.progress import Progress
-    from hgpo_gym.trainers.policies.base import TrainablePolicy
     from hgpo_gym.trainers.settings import RunSettings
 
 SMALLEST_RATE_OF_BFLOAT16 = 6e-5
@@ -69,8 +69,8 @@ class LanguageModel(LanguageModelSettings):
             raise ValueError(f"{asked}: no adapter can be called {names[0]!r}. Give the role another name, {otherwise}")
 
     def initial(self, run: "RunSettings", progress: "Progress") -> "TrainablePolicy":
+        from hgpo_gym.policies.engines import make_policy
         from hgpo_gym.trainers.models.initial_weights import initial_weights
-        from hgpo_gym.trainers.policies.engines import make_policy
 
         weights = initial_weights(run, self, progress)
         if weights == self.path:
@@ -91,7 +91,7 @@ class LanguageModel(LanguageModelSettings):
         return make_policy(run.engine, model, tokenizer)
 
     def load(self, run: "RunSettings", folder: Path) -> "TrainablePolicy":
-        from hgpo_gym.trainers.policies.engines import make_policy
+        from hgpo_gym.policies.engines import make_policy
 
         adapters = adapters_in(folder)
         if not adapters:
@@ -112,14 +112,14 @@ class LanguageModel(LanguageModelSettings):
         (`engine.chat_template_kwargs`). Raises as `load_model`."""
         if self.path is None:
             return False
-        from hgpo_gym.trainers.policies.chat_template import shows_date, template_of
-        from hgpo_gym.trainers.policies.huggingface import load_tokenizer
+        from hgpo_gym.policies.chat_template import shows_date, template_of
+        from hgpo_gym.policies.huggingface import load_tokenizer
 
         tokenizer = load_tokenizer(self.path)
         return tokenizer.chat_template is not None and shows_date(template_of(tokenizer, options))
 
     def _load(self, path: str) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-        from hgpo_gym.trainers.policies.huggingface import load_model
+        from hgpo_gym.policies.huggingface import load_model
 
         return load_model(path, device=self.device, dtype=self.dtype, quantization=self.quantization)
 

@@ -4,9 +4,9 @@ from typing import Literal, Self
 
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
+from hgpo_gym.policies.lora import LoraSettings
+from hgpo_gym.section import Section
 from hgpo_gym.trainers.models.sizes import Threads, check_fits
-from hgpo_gym.trainers.policies.lora import LoraSettings
-from hgpo_gym.trainers.section import Section
 
 
 class LanguageModelSettings(Section):

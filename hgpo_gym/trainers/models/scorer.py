@@ -5,11 +5,11 @@ from typing import Annotated, Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
+from hgpo_gym.policies import scorer
+from hgpo_gym.policies.scorer.network import Network
+from hgpo_gym.policies.scorer.policy import ScorerPolicy
 from hgpo_gym.trainers.models.choosing import ChoosingModel
 from hgpo_gym.trainers.models.sizes import check_fits
-from hgpo_gym.trainers.policies import scorer
-from hgpo_gym.trainers.policies.scorer.network import Network
-from hgpo_gym.trainers.policies.scorer.policy import ScorerPolicy
 
 
 class ScorerModel(ChoosingModel):

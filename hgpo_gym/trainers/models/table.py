@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
+from hgpo_gym.policies.tabular import Table, TabularPolicy
+from hgpo_gym.section import Section
 from hgpo_gym.trainers.models.admissible import check_chooses
 from hgpo_gym.trainers.models.sizes import Threads, check_fits
-from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
-from hgpo_gym.trainers.section import Section
 
 if TYPE_CHECKING:
     from hgpo_gym.progress import Progress

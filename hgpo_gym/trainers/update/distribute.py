@@ -1,7 +1,7 @@
 """Which process of a run holds which weights."""
 
-from hgpo_gym.trainers.policies.base import Scorer
-from hgpo_gym.trainers.processes import Processes, SeveralProcesses
+from hgpo_gym.policies.base import Scorer
+from hgpo_gym.processes import Processes, SeveralProcesses
 from hgpo_gym.trainers.update.weights import Weights
 
 

@@ -10,8 +10,8 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord
-from hgpo_gym.trainers.policies.lora import has_adapter
+from hgpo_gym.policies.base import Likelihood, Scorer, TokenRecord
+from hgpo_gym.policies.lora import has_adapter
 from hgpo_gym.trainers.update.weights import Weights
 
 if TYPE_CHECKING:

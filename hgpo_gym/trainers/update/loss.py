@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import torch
 
+from hgpo_gym.policies.base import Likelihood
 from hgpo_gym.registry import Choice
-from hgpo_gym.trainers.policies.base import Likelihood
 from hgpo_gym.trainers.update.aggregation import Totals, aggregate
 from hgpo_gym.trainers.update.corrections import CORRECTIONS
 from hgpo_gym.trainers.update.metrics import UpdateMetrics

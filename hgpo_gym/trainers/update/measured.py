@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from hgpo_gym.trainers.policies.base import TokenRecord
-from hgpo_gym.trainers.policies.likelihood import measure
-from hgpo_gym.trainers.processes import Processes
+from hgpo_gym.policies.base import TokenRecord
+from hgpo_gym.policies.likelihood import measure
+from hgpo_gym.processes import Processes
 from hgpo_gym.trainers.update.rows import Row
 from hgpo_gym.trainers.update.settings import TrainerSettings
 from hgpo_gym.trainers.update.weights import Weights

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 from hgpo_gym.advantages import Advantages, StepBatch
+from hgpo_gym.policies.base import Likelihood, Scorer, TokenRecord, TrainablePolicy
+from hgpo_gym.policies.batching import by_adapter, dealt_batches
+from hgpo_gym.policies.likelihood import computing_in
+from hgpo_gym.processes import ALONE, Processes
 from hgpo_gym.randomness import Stream
 from hgpo_gym.registry import Choice
-from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord, TrainablePolicy
-from hgpo_gym.trainers.policies.batching import by_adapter, dealt_batches
-from hgpo_gym.trainers.policies.likelihood import computing_in
-from hgpo_gym.trainers.processes import ALONE, Processes
 from hgpo_gym.trainers.update.aggregation import Totals
 from hgpo_gym.trainers.update.distribute import distribute
 from hgpo_gym.trainers.update.loss import Loss
@@ -61,7 +61,7 @@ class PolicyUpdate:
         self.loss = Loss(settings, objective or Choice("ppo_clip", clip))
         self.policy, self.settings, self.temperature, self.processes = policy, settings, temperature, processes
         if settings.gradient_checkpointing:
-            from hgpo_gym.trainers.policies.huggingface import checkpoint_activations
+            from hgpo_gym.policies.huggingface import checkpoint_activations
 
             checkpoint_activations(policy.model)
         self.weights = distribute(policy, processes)

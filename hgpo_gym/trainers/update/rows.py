@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from hgpo_gym.advantages import Advantages, StepBatch
-from hgpo_gym.trainers.policies.base import TokenRecord
+from hgpo_gym.policies.base import TokenRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import torch
 
-from hgpo_gym.trainers.policies.base import Likelihood, Scorer, TokenRecord
+from hgpo_gym.policies.base import Likelihood, Scorer, TokenRecord
 
 
 class Weights:

@@ -9,19 +9,19 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.files import cache_dir, content_key, source_digest
 from hgpo_gym.memory import prompts
 from hgpo_gym.memory.prompts import PromptTemplate
+from hgpo_gym.policies import scripted
+from hgpo_gym.policies.base import Policy, Sampling
+from hgpo_gym.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.progress import Progress
 from hgpo_gym.randomness import Stream
+from hgpo_gym.rollouts import collect as rollout
+from hgpo_gym.rollouts import player, playing, transcripts
+from hgpo_gym.rollouts.collect import collect
+from hgpo_gym.rollouts.failures import check_failures, last_error
+from hgpo_gym.rollouts.rollout import FailedEpisode
+from hgpo_gym.rollouts.samplers import tasks_in_order
+from hgpo_gym.rollouts.transcripts import Transcript
 from hgpo_gym.trainers.environments import make_env
-from hgpo_gym.trainers.policies import scripted
-from hgpo_gym.trainers.policies.base import Policy, Sampling
-from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
-from hgpo_gym.trainers.rollouts import collect as rollout
-from hgpo_gym.trainers.rollouts import player, playing, transcripts
-from hgpo_gym.trainers.rollouts.collect import collect
-from hgpo_gym.trainers.rollouts.failures import check_failures, last_error
-from hgpo_gym.trainers.rollouts.rollout import FailedEpisode
-from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
-from hgpo_gym.trainers.rollouts.transcripts import Transcript
 
 if TYPE_CHECKING:
     from hgpo_gym.trainers.settings import RunSettings

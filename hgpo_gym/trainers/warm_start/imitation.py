@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from hgpo_gym.trainers.policies.base import Likelihood, TokenRecord
-from hgpo_gym.trainers.policies.batching import length_sorted_batches
-from hgpo_gym.trainers.policies.likelihood import computing_in
+from hgpo_gym.policies.base import Likelihood, TokenRecord
+from hgpo_gym.policies.batching import length_sorted_batches
+from hgpo_gym.policies.likelihood import computing_in
 from hgpo_gym.trainers.settings import WarmStartSettings
 
 

@@ -11,10 +11,10 @@ from rich.console import Console
 from hgpo_gym.analysis.report import write_report
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.evaluation import fall
-from hgpo_gym.trainers.health import CHECKS, Sign, signs
-from hgpo_gym.trainers.metric_table import METRICS
-from hgpo_gym.trainers.run_directory import flatten, read_config, read_metrics
+from hgpo_gym.rollouts.evaluation import fall
+from hgpo_gym.runs.diagnostics import CHECKS, Sign, signs
+from hgpo_gym.runs.directory import flatten, read_config, read_metrics
+from hgpo_gym.runs.metric_table import METRICS
 from tests.integration.trainers.test_training import SMALL
 from tests.support.commands import run as command
 from tests.support.documents import check_command

@@ -14,10 +14,10 @@ from hgpo_gym.analysis.inspection.graph import NOT_WON, WON, Edge, observation_g
 from hgpo_gym.analysis.inspection.group import find_group, open_group
 from hgpo_gym.analysis.inspection.hierarchy import levels_of
 from hgpo_gym.cli.main import main
-from hgpo_gym.trainers.rollouts import saved as kept_rollouts
-from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
-from hgpo_gym.trainers.rollouts.saved import KeptRollout
-from hgpo_gym.trainers.run_directory import read_config, read_metrics
+from hgpo_gym.rollouts import saved as kept_rollouts
+from hgpo_gym.rollouts.rollout import EpisodeOutcome
+from hgpo_gym.rollouts.saved import KeptRollout
+from hgpo_gym.runs.directory import read_config, read_metrics
 from tests.support import warm
 from tests.support.packages import python
 from tests.support.small_runs import train

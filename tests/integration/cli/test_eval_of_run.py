@@ -8,7 +8,7 @@ import yaml
 from hgpo_gym.analysis.report.load import load_runs
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.config.of_run import load_evaluation, unread
-from hgpo_gym.trainers.run_directory import read_config, read_summary
+from hgpo_gym.runs.directory import read_config, read_summary
 from tests.support.commands import run
 from tests.support.small_runs import train
 

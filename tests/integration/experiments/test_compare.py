@@ -20,7 +20,7 @@ from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments import pool
 from hgpo_gym.experiments.plan import NotComparableError, check_comparable, seed_list, variants
 from hgpo_gym.experiments.pool import train_all
-from hgpo_gym.trainers.run_directory import read_config, read_metrics, read_summary
+from hgpo_gym.runs.directory import read_config, read_metrics, read_summary
 from tests.support import ROOT, warm
 from tests.support.endings import WAYS, end_as_told
 from tests.support.small_runs import MACHINE, train_until

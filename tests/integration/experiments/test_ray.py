@@ -12,7 +12,7 @@ from hgpo_gym.cli.one_run import train_one_of_many
 from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.jobs import train_all_as_jobs
 from hgpo_gym.experiments.ray_tasks import RaySettings, _train_there, ray_tasks
-from hgpo_gym.trainers.run_directory import read_metrics
+from hgpo_gym.runs.directory import read_metrics
 from tests.integration.experiments.test_jobs import SMALL
 from tests.support.endings import LOST, end_as_told
 from tests.support.small_runs import numbers

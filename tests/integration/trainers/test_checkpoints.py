@@ -26,13 +26,14 @@ from hgpo_gym.cli.evaluation import evaluated_policy
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.config.of_run import load_evaluation
 from hgpo_gym.files import NotWrittenError, make_whole, write_whole
+from hgpo_gym.policies.huggingface import load_model, save_model
+from hgpo_gym.policies.tabular import Table, TabularPolicy
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.checkpoint import CheckpointNotSavedError, Checkpoints, UnsoundError
+from hgpo_gym.runs.checkpoints import CheckpointNotSavedError, Checkpoints, UnsoundError
+from hgpo_gym.runs.directory import RunDirectory, read_metrics, read_summary
 from hgpo_gym.trainers.learners import Saving
 from hgpo_gym.trainers.models.initial_weights import initial_weights
-from hgpo_gym.trainers.policies.huggingface import load_model, save_model
-from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
-from hgpo_gym.trainers.run_directory import RunDirectory, open_run, read_metrics, read_summary
+from hgpo_gym.trainers.open_run import open_run
 from hgpo_gym.trainers.settings import RunSettings
 from tests.checks import killed_run
 from tests.support import small_runs

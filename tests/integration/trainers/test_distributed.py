@@ -17,15 +17,15 @@ import torch
 from safetensors.torch import load_file
 
 from hgpo_gym.config.compose import load_run
+from hgpo_gym.policies import RandomPolicy, Sampling
+from hgpo_gym.policies.batching import dealt_batches, length_sorted_batches
+from hgpo_gym.processes import ALONE, Processes
+from hgpo_gym.rollouts.collect import collect
+from hgpo_gym.rollouts.rollout import merge
+from hgpo_gym.rollouts.samplers import tasks_in_order
+from hgpo_gym.runs.directory import read_metrics, read_summary
 from hgpo_gym.trainers.environments import make_env
-from hgpo_gym.trainers.policies import RandomPolicy, Sampling
-from hgpo_gym.trainers.policies.batching import dealt_batches, length_sorted_batches
-from hgpo_gym.trainers.processes import ALONE, Processes
-from hgpo_gym.trainers.rollouts.collect import collect
-from hgpo_gym.trainers.rollouts.rollout import merge
-from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.run import processes_of
-from hgpo_gym.trainers.run_directory import read_metrics, read_summary
 from tests.checks import fsdp2_memory
 from tests.checks.memory_formula import size_of
 from tests.support import small_runs, warm
@@ -369,7 +369,7 @@ def test_one_process_is_alone_whatever_is_set(monkeypatch):
 ENDS = """
 import os, sys, types, torch
 from accelerate.state import AcceleratorState
-from hgpo_gym.trainers.processes import join_processes
+from hgpo_gym.processes import join_processes
 from hgpo_gym.trainers.update.distribute import distribute
 
 def work_together():

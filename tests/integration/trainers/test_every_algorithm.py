@@ -10,7 +10,7 @@ import pytest
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.envs import register
 from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
-from hgpo_gym.trainers.run_directory import read_metrics
+from hgpo_gym.runs.directory import read_metrics
 from tests.support.small_runs import SETTINGS, TINY, numbers, train, train_until, training_numbers
 
 pytestmark = pytest.mark.smoke

@@ -11,16 +11,16 @@ from rich.console import Console
 from hgpo_gym.cli.main import main
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
+from hgpo_gym.policies import RandomPolicy, Sampling
 from hgpo_gym.progress import Progress
 from hgpo_gym.registry import Choice
-from hgpo_gym.trainers.evaluation import evaluate
-from hgpo_gym.trainers.policies import RandomPolicy, Sampling
-from hgpo_gym.trainers.rollouts import failures
-from hgpo_gym.trainers.rollouts.collect import collect
-from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
-from hgpo_gym.trainers.rollouts.rollout import merge
-from hgpo_gym.trainers.rollouts.samplers import make_sampler
-from hgpo_gym.trainers.rollouts.teams.planner_actor import PlannerActor
+from hgpo_gym.rollouts import failures
+from hgpo_gym.rollouts.collect import collect
+from hgpo_gym.rollouts.evaluation import evaluate
+from hgpo_gym.rollouts.failures import EpisodesFailedError
+from hgpo_gym.rollouts.rollout import merge
+from hgpo_gym.rollouts.samplers import make_sampler
+from hgpo_gym.rollouts.teams.planner_actor import PlannerActor
 from hgpo_gym.trainers.run import Run
 from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
 from tests.support.breaking import BREAKING

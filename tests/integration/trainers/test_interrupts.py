@@ -5,12 +5,12 @@ import signal
 
 import pytest
 
+from hgpo_gym import interrupts as module
+from hgpo_gym.interrupts import Interrupts, StoppedAtOnceError
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers import interrupts as module
-from hgpo_gym.trainers.interrupts import Interrupts, StoppedAtOnceError
+from hgpo_gym.runs.directory import read_metrics
 from hgpo_gym.trainers.learners.policy_gradient import PolicyGradientLearner
 from hgpo_gym.trainers.run import Run
-from hgpo_gym.trainers.run_directory import read_metrics
 from tests.support.small_runs import numbers, settings, train
 
 

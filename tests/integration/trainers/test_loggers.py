@@ -8,7 +8,7 @@ import wandb
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto import wandb_internal_pb2
 
-from hgpo_gym.trainers.run_directory import read_metrics
+from hgpo_gym.runs.directory import read_metrics
 from tests.support import warm
 from tests.support.small_runs import train, train_until
 
@@ -39,7 +39,7 @@ def test_tensorboard_shows_each_iteration_once_even_if_the_run_was_killed_and_re
     its beginning."""
     script = (
         "import os, sys\n"
-        "from hgpo_gym.trainers.run_directory import RunDirectory\n"
+        "from hgpo_gym.runs.directory import RunDirectory\n"
         "from tests.support.small_runs import train\n"
         "log = RunDirectory.log\n"
         "def log_and_die(self, metrics):\n"
@@ -138,8 +138,8 @@ def test_an_unknown_logger_is_named(loggers, message, tmp_path):
 @pytest.mark.parametrize(
     ("name", "imported"),
     [
-        ("tensorboard", ["torch.utils.tensorboard", "hgpo_gym.trainers.loggers.tensorboard"]),
-        ("wandb", ["hgpo_gym.trainers.loggers.wandb"]),
+        ("tensorboard", ["torch.utils.tensorboard", "hgpo_gym.runs.loggers.tensorboard"]),
+        ("wandb", ["hgpo_gym.runs.loggers.wandb"]),
     ],
 )
 def test_a_missing_package_is_named_with_its_extra_before_anything_is_written(name, imported, tmp_path, monkeypatch):

@@ -8,12 +8,12 @@ import gymnasium
 import pytest
 
 from hgpo_gym.progress import Progress
+from hgpo_gym.rollouts.failures import EpisodesFailedError
+from hgpo_gym.rollouts.samplers import tasks_in_order
+from hgpo_gym.runs.directory import read_metrics
 from hgpo_gym.trainers.learners.ahead import AheadDiedError
 from hgpo_gym.trainers.learners.policy_gradient import UNCORRECTED, PolicyGradientLearner
-from hgpo_gym.trainers.rollouts.failures import EpisodesFailedError
-from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.run import Run
-from hgpo_gym.trainers.run_directory import read_metrics
 from tests.support.breaking import BREAKING
 from tests.support.small_runs import numbers, settings, train
 

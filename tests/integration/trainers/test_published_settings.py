@@ -10,9 +10,9 @@ from hgpo_gym.cli.main import main as hgpo_gym
 from hgpo_gym.config.choices import choices
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.memory.prompts import UNEXPLAINED
+from hgpo_gym.policies.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.policies.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
-from hgpo_gym.trainers.run_directory import flatten, read_metrics
+from hgpo_gym.runs.directory import flatten, read_metrics
 from tests.support.small_runs import train
 
 # From the scripts of HGPO in verl-agent (recipe/hgpo) and the defaults of its verl/trainer/config/ppo_trainer.yaml.

@@ -13,18 +13,18 @@ from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.envs.registration import make
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.memory.prompts import PromptTemplate
+from hgpo_gym.policies import RandomPolicy, Sampling
 from hgpo_gym.randomness import Stream
-from hgpo_gym.trainers.policies import RandomPolicy, Sampling
-from hgpo_gym.trainers.rollouts.collect import collect
-from hgpo_gym.trainers.rollouts.restarts import collect_with_restarts
-from hgpo_gym.trainers.rollouts.rollout import merge
-from hgpo_gym.trainers.rollouts.teams.planner_actor import PlannerActor
+from hgpo_gym.rollouts.collect import collect
+from hgpo_gym.rollouts.restarts import collect_with_restarts
+from hgpo_gym.rollouts.rollout import merge
+from hgpo_gym.rollouts.teams.planner_actor import PlannerActor
+from hgpo_gym.runs.directory import read_metrics
 from hgpo_gym.trainers.run import Run
-from hgpo_gym.trainers.run_directory import read_metrics
 from tests.support.envs import dice
 from tests.support.small_models import make_policy
 from tests.support.small_runs import settings, train
-from tests.unit.trainers.rollouts.test_trees import columns
+from tests.unit.rollouts.test_trees import columns
 
 HORIZON, GAMMA = 8, 0.9
 

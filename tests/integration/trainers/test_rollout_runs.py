@@ -11,11 +11,11 @@ from hgpo_gym import register
 from hgpo_gym.advantages import estimate
 from hgpo_gym.advantages.statistics import mean_over_copies
 from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
-from hgpo_gym.trainers.rollouts import conversations, saved
-from hgpo_gym.trainers.rollouts.recording import rewards_of
-from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
-from hgpo_gym.trainers.rollouts.samplers import spread
-from hgpo_gym.trainers.run_directory import read_metrics
+from hgpo_gym.rollouts import conversations, saved
+from hgpo_gym.rollouts.recording import rewards_of
+from hgpo_gym.rollouts.rollout import EpisodeOutcome
+from hgpo_gym.rollouts.samplers import spread
+from hgpo_gym.runs.directory import read_metrics
 from hgpo_gym.trainers.warm_start.episodes import IMITATED_ALONE
 from tests.support.small_runs import SETTINGS, numbers, train
 

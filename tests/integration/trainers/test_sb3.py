@@ -15,15 +15,15 @@ from hgpo_gym.config.compose import load_run
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.envs.features import TextFeatures
 from hgpo_gym.memory import ContextWrapper
+from hgpo_gym.policies.base import Request, Sampling
+from hgpo_gym.processes import Processes
 from hgpo_gym.progress import Progress
+from hgpo_gym.rollouts.samplers import tasks_in_order
+from hgpo_gym.runs.directory import read_metrics, read_summary
 from hgpo_gym.trainers.learners.sb3.episodes import EpisodesVecEnv
 from hgpo_gym.trainers.learners.sb3.networks import ABSENT, ActionScorer
 from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy
-from hgpo_gym.trainers.policies.base import Request, Sampling
-from hgpo_gym.trainers.processes import Processes
-from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.run import Run
-from hgpo_gym.trainers.run_directory import read_metrics, read_summary
 from tests.support.small_runs import SETTINGS, numbers, settings, train
 
 FEATURES = TextFeatures(size=32, actions=5, action_size=16)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hgpo_gym.trainers.run_directory import read_metrics
+from hgpo_gym.runs.directory import read_metrics
 from tests.support.chat_models import STYLES, save_for_maze
 from tests.support.small_runs import train
 

@@ -10,13 +10,13 @@ from rich.console import Console
 
 from hgpo_gym.config.of_run import load_evaluation
 from hgpo_gym.experiments.plan import plan
+from hgpo_gym.policies import chat_template
+from hgpo_gym.policies.huggingface import make_tiny_model, save_model, train_tokenizer
+from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.progress import Progress
+from hgpo_gym.runs.directory import read_config
 from hgpo_gym.trainers import template_date
-from hgpo_gym.trainers.policies import chat_template
-from hgpo_gym.trainers.policies.huggingface import make_tiny_model, save_model, train_tokenizer
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
 from hgpo_gym.trainers.run import Run
-from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.settings import RunSettings
 from tests.support.small_runs import settings
 

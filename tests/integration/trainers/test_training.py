@@ -12,8 +12,9 @@ import pytest
 
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.config.compose import load_config
-from hgpo_gym.trainers.checkpoint import Checkpoints
-from hgpo_gym.trainers.run_directory import open_run, read_config, read_metrics, read_summary
+from hgpo_gym.runs.checkpoints import Checkpoints
+from hgpo_gym.runs.directory import read_config, read_metrics, read_summary
+from hgpo_gym.trainers.open_run import open_run
 from tests.support import small_runs, warm
 from tests.support.small_runs import numbers
 

@@ -9,10 +9,10 @@ from rich.console import Console
 
 from hgpo_gym.analysis.inspection import inspect_evaluation
 from hgpo_gym.cli.main import main
-from hgpo_gym.trainers.evaluation import spread
-from hgpo_gym.trainers.rollouts import conversations
-from hgpo_gym.trainers.rollouts import saved as kept_rollouts
-from hgpo_gym.trainers.run_directory import read_summary
+from hgpo_gym.rollouts import conversations
+from hgpo_gym.rollouts import saved as kept_rollouts
+from hgpo_gym.rollouts.evaluation import spread
+from hgpo_gym.runs.directory import read_summary
 from tests.integration.trainers.test_training import SMALL
 from tests.support.commands import run as command
 from tests.support.small_runs import train

@@ -13,13 +13,13 @@ from hgpo_gym.envs import TextEnv, Turn, register
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.files import cache_dir
 from hgpo_gym.plugins import load_plugins
+from hgpo_gym.policies import Request, Sampling, language_model, scorer, trie
+from hgpo_gym.policies.huggingface import checkpoint_activations
 from hgpo_gym.progress import Progress
+from hgpo_gym.rollouts import plans
+from hgpo_gym.runs.directory import read_config
 from hgpo_gym.trainers.models import initial_weights as initial_weights_module
 from hgpo_gym.trainers.models.initial_weights import initial_weights
-from hgpo_gym.trainers.policies import Request, Sampling, language_model, scorer, trie
-from hgpo_gym.trainers.policies.huggingface import checkpoint_activations
-from hgpo_gym.trainers.rollouts import plans
-from hgpo_gym.trainers.run_directory import read_config
 from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
 from tests.support.commands import run
 from tests.support.envs import GAME

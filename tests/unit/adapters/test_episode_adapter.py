@@ -7,8 +7,8 @@ import pytest
 from hgpo_gym.adapters.single_episode import OVER, SingleEpisode, on_tokens, step_batch, turns_of_tokens
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper, Memory
-from hgpo_gym.trainers.policies import RandomPolicy, Sampling
-from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.policies import RandomPolicy, Sampling
+from hgpo_gym.rollouts.collect import collect
 
 MAZE = {"sections": 1, "colours": 2, "split": "all", "max_episode_steps": 6}
 WAY = ("walk on", "walk on", "open red door")

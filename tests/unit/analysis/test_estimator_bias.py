@@ -23,7 +23,7 @@ from hgpo_gym.envs.signpost_maze import Place, SignpostMazeEnv
 from hgpo_gym.memory import Memory
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.section import parse_section
+from hgpo_gym.section import parse_section
 from hgpo_gym.trainers.settings import RunSettings
 
 GAMMA = 0.9

@@ -19,7 +19,7 @@ from hgpo_gym.cli.play import play_in_terminal
 from hgpo_gym.cli.settings_help import OWN_SETTINGS, SET_BY_COMMAND
 from hgpo_gym.config.compose import NAMED_ELSEWHERE, load_config, load_partly, load_run
 from hgpo_gym.envs import TextEnv, Turn, register
-from hgpo_gym.trainers.run_directory import flatten
+from hgpo_gym.runs.directory import flatten
 from tests.support import ROOT
 from tests.support.commands import run
 from tests.support.packages import python

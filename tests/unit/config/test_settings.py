@@ -16,12 +16,12 @@ from omegaconf import OmegaConf
 from hgpo_gym.cli.main import main
 from hgpo_gym.config import choices
 from hgpo_gym.config.compose import ConfigError, load_config, load_run
+from hgpo_gym.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.registry import Choice
+from hgpo_gym.runs.directory import read_config
+from hgpo_gym.section import parse_section
 from hgpo_gym.trainers.models.language_model import LanguageModel
 from hgpo_gym.trainers.models.table import TableModel
-from hgpo_gym.trainers.policies.endpoint_settings import EndpointSettings
-from hgpo_gym.trainers.run_directory import read_config
-from hgpo_gym.trainers.section import parse_section
 from hgpo_gym.trainers.settings import RunSettings
 from tests.support.small_runs import SETTINGS, train
 

@@ -8,7 +8,7 @@ from gymnasium.wrappers import TimeLimit
 from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, check_text_env, register
 from hgpo_gym.envs.ask_expert import AskExpertEnv
 from hgpo_gym.envs.registration import make
-from hgpo_gym.trainers.rollouts import saved
+from hgpo_gym.rollouts import saved
 from tests.support import small_runs
 
 ID = "hgpo_gym/AskExpert-v0"

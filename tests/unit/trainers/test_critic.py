@@ -10,15 +10,15 @@ from hgpo_gym.advantages import StepBatch, assign
 from hgpo_gym.advantages.result import Advantages, as_advantages
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.memory.keys import hash_text
+from hgpo_gym.policies import Request, Sampling
+from hgpo_gym.policies.tabular import Table, TabularPolicy
 from hgpo_gym.progress import Progress
+from hgpo_gym.rollouts.rollout import Rollout
+from hgpo_gym.runs.directory import read_metrics
 from hgpo_gym.trainers.critic.critic import Critic, explained_variance
 from hgpo_gym.trainers.critic.settings import CriticSettings
 from hgpo_gym.trainers.learners.trial import try_estimator
-from hgpo_gym.trainers.policies import Request, Sampling
-from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
-from hgpo_gym.trainers.rollouts.rollout import Rollout
 from hgpo_gym.trainers.run import make_learner
-from hgpo_gym.trainers.run_directory import read_metrics
 from hgpo_gym.trainers.update.policy_update import NonFiniteError
 from tests.support import small_models, small_runs
 from tests.support.small_models import make_policy, weights

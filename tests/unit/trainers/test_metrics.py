@@ -5,9 +5,9 @@ import importlib.util
 import numpy as np
 import pytest
 
-from hgpo_gym.trainers.metric_table import METRICS
-from hgpo_gym.trainers.metrics import credit_metrics, describe_iteration
-from hgpo_gym.trainers.run_directory import read_metrics
+from hgpo_gym.rollouts.metrics import credit_metrics, describe_iteration
+from hgpo_gym.runs.directory import read_metrics
+from hgpo_gym.runs.metric_table import METRICS
 from tests.integration.trainers.test_training import SMALL
 from tests.support.small_runs import train
 from tests.support.step_batches import random_batch
@@ -53,7 +53,7 @@ def written(tmp_path_factory):
 
 def test_every_metric_that_a_run_writes_is_explained(written):
     names = {metric for lines in written.values() for line in lines for metric in line}
-    assert names - METRICS.keys() == set(), "hgpo_gym/trainers/metric_table.py does not explain these"
+    assert names - METRICS.keys() == set(), "hgpo_gym/runs/metric_table.py does not explain these"
 
 
 def test_every_metric_that_is_explained_is_written(written):

@@ -10,7 +10,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from hgpo_gym.envs.features import LARGEST_COUNT, TextFeatures
 from hgpo_gym.envs.wrappers import NO_ACTION
 from hgpo_gym.memory.wrapper import ContextWrapper
-from hgpo_gym.trainers.rollouts.rollout import EpisodeOutcome
+from hgpo_gym.rollouts.rollout import EpisodeOutcome
 
 
 class EpisodesVecEnv(VecEnv):

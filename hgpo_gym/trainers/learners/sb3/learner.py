@@ -10,15 +10,16 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.utils import ConstantSchedule
 
+from hgpo_gym.processes import Processes
 from hgpo_gym.progress import Progress
 from hgpo_gym.randomness import Stream
+from hgpo_gym.rollouts.metrics import episode_metrics
+from hgpo_gym.rollouts.samplers import tasks_in_order
+from hgpo_gym.runs.checkpoints import Saving
 from hgpo_gym.trainers.environments import make_env, training_tasks
-from hgpo_gym.trainers.learners.base import Learned, Saving
+from hgpo_gym.trainers.learners.base import Learned
 from hgpo_gym.trainers.learners.sb3.networks import MaskedDQN
 from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy, check_listed, steps_each
-from hgpo_gym.trainers.metrics import episode_metrics
-from hgpo_gym.trainers.processes import Processes
-from hgpo_gym.trainers.rollouts.samplers import tasks_in_order
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.policy_update import NonFiniteError
 

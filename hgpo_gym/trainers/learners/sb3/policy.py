@@ -14,11 +14,11 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from torch.distributions import Categorical
 
 from hgpo_gym.envs.features import TextFeatures
+from hgpo_gym.policies.base import Request, Response, Sampling, check_has_choices
+from hgpo_gym.policies.sampling import draw, uniform_numbers
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.learners.sb3.episodes import EpisodesVecEnv, read
 from hgpo_gym.trainers.learners.sb3.networks import MaskedDQN, ScoringActorCritic, ScoringDQNPolicy
-from hgpo_gym.trainers.policies.base import Request, Response, Sampling, check_has_choices
-from hgpo_gym.trainers.policies.sampling import draw, uniform_numbers
 from hgpo_gym.trainers.settings import RunSettings
 
 _MODEL, _REPLAY = "sb3.zip", "replay_buffer.pkl"

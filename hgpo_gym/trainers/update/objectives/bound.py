@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from hgpo_gym.policies.base import TokenRecord
 from hgpo_gym.registry import Choice
-from hgpo_gym.trainers.policies.base import TokenRecord
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, Prepared, Surrogate, Tokens, preferred_aggregation
 from hgpo_gym.trainers.update.objectives.marks import Preparation
 from hgpo_gym.trainers.update.rows import Row

@@ -17,8 +17,8 @@ from hgpo_gym.envs.alfworld.native import CompiledGame, NativeEngine, UnknownGam
 from hgpo_gym.envs.alfworld.native import rules as game_rules
 from hgpo_gym.envs.alfworld.native.compiled_games import CompiledGames, read_game_entry
 from hgpo_gym.memory import ContextWrapper
-from hgpo_gym.trainers.policies import RandomPolicy, Sampling
-from hgpo_gym.trainers.rollouts.collect import collect
+from hgpo_gym.policies import RandomPolicy, Sampling
+from hgpo_gym.rollouts.collect import collect
 from tests.support import ROOT
 from tests.support.alfworld_games import KITCHEN_GOALS, TASK_TYPES, kitchen, released_games, write_game
 

@@ -13,7 +13,7 @@ from hgpo_gym.envs.webshop.env import WebShopEnv
 from hgpo_gym.envs.webshop.experts import ERRANDS, Notes, advise
 from hgpo_gym.envs.webshop.goals.queries import suggested_queries
 from hgpo_gym.envs.webshop.shop.pages import State
-from hgpo_gym.trainers.policies.huggingface import train_tokenizer
+from hgpo_gym.policies.huggingface import train_tokenizer
 
 
 @pytest.fixture(autouse=True)

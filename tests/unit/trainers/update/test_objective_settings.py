@@ -8,10 +8,10 @@ import yaml
 
 import hgpo_gym
 from hgpo_gym.config.compose import load_config, load_run
+from hgpo_gym.processes import ALONE
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.learners.policy_gradient import PolicyGradientLearner
 from hgpo_gym.trainers.learners.trial import try_estimator
-from hgpo_gym.trainers.processes import ALONE
 from hgpo_gym.trainers.run import Run
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, OWN, preferred_aggregation
 from tests.support import ROOT

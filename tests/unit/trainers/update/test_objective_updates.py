@@ -9,11 +9,11 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from hgpo_gym.policies import Request, Sampling
+from hgpo_gym.policies.base import TokenRecord
+from hgpo_gym.policies.likelihood import likelihood
+from hgpo_gym.policies.tabular import Table, TabularPolicy
 from hgpo_gym.registry import Choice
-from hgpo_gym.trainers.policies import Request, Sampling
-from hgpo_gym.trainers.policies.base import TokenRecord
-from hgpo_gym.trainers.policies.likelihood import likelihood
-from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, Surrogate
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from tests.support.objective_updates import ADVANTAGES, COUNT, ONE_LEFT, drawn, update_by

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from hgpo_gym.trainers.policies import Sampling
-from hgpo_gym.trainers.policies import likelihood as likelihood_module
-from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.policies.likelihood import likelihood, score
-from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
+from hgpo_gym.policies import Sampling
+from hgpo_gym.policies import likelihood as likelihood_module
+from hgpo_gym.policies.language_model import LanguageModelPolicy
+from hgpo_gym.policies.likelihood import likelihood, score
+from hgpo_gym.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.update.policy_update import NonFiniteError, PolicyUpdate
 from tests.support.small_models import (
     answers,

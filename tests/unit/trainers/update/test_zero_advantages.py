@@ -8,10 +8,10 @@ import pytest
 import torch
 from rich.console import Console
 
+from hgpo_gym.policies import Request, Sampling
+from hgpo_gym.policies.tabular import Table, TabularPolicy
 from hgpo_gym.progress import Progress
 from hgpo_gym.registry import Choice
-from hgpo_gym.trainers.policies import Request, Sampling
-from hgpo_gym.trainers.policies.tabular import Table, TabularPolicy
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from tests.support.objective_updates import NEEDED
@@ -41,8 +41,8 @@ def language_model():
 
 def adapter():
     pytest.importorskip("peft")
-    from hgpo_gym.trainers.policies.language_model import LanguageModelPolicy
-    from hgpo_gym.trainers.policies.lora import LoraSettings, add_adapters
+    from hgpo_gym.policies.language_model import LanguageModelPolicy
+    from hgpo_gym.policies.lora import LoraSettings, add_adapters
 
     plain = make_policy()
     lora = LoraSettings(rank=4, alpha=8, dropout=0.0, target_modules="all-linear")

@@ -1,0 +1,189 @@
+"""A model behind any endpoint that speaks OpenAI's protocol, as a policy to evaluate."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from hgpo_gym.policies.base import Answer, NoAnswerError, Request, Response, Sampling
+from hgpo_gym.policies.endpoint_client import UNREACHABLE, EndpointClient, FailedError
+from hgpo_gym.policies.endpoint_settings import EndpointSettings
+from hgpo_gym.policies.kept_answers import KeptAnswers
+
+ALWAYS_STOP = (UNREACHABLE, 401, 403, 404)
+"""The status of failures that no later request would be spared."""
+
+
+@dataclass
+class Counts:
+    """What answers took.
+
+    Attributes:
+        requests: answers that were given, earlier ones that were recalled among them.
+        recalled: of these, answers kept from before.
+        failures: requests that failed for good.
+        input_tokens, output_tokens: of all answers.
+        unmetered: answers whose tokens the endpoint did not tell.
+    """
+
+    requests: int = 0
+    recalled: int = 0
+    failures: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    unmetered: int = 0
+
+    def add(self, answer: Answer) -> None:
+        self.requests += 1
+        if answer.input_tokens is None or answer.output_tokens is None:
+            self.unmetered += 1
+        else:
+            self.input_tokens += answer.input_tokens
+            self.output_tokens += answer.output_tokens
+
+
+class EndpointPolicy:
+    """Asks an endpoint, several requests at a time; a `MeteredPolicy`.
+
+    Args:
+        settings: the endpoint, and how it is asked.
+        kept: where answers are kept while it is at work.
+    """
+
+    def __init__(self, settings: EndpointSettings, kept: KeptAnswers):
+        self.settings = settings
+        self._kept = kept
+        self._client = EndpointClient(settings)
+        self._counts = Counts()
+        self._broken: FailedError | None = None
+        self._slots = asyncio.Semaphore(settings.concurrency)
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._runner.run(self._close())
+        self._runner.close()
+
+    def forget(self) -> None:
+        """See `MeteredPolicy`."""
+        self._kept.forget()
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
+        """One response a request, in order. Raises NoAnswerError as `EndpointStream.work` does."""
+        stream = self.stream(sampling)
+        stream.ask(dict(enumerate(requests)))
+        answers: dict[int, Response] = {}
+        while stream.unanswered:
+            answers |= stream.work()
+        return [answers[number] for number in range(len(requests))]
+
+    def stream(self, sampling: Sampling) -> "EndpointStream":
+        """Requests that can be added to while others are under way."""
+        return EndpointStream(self, sampling)
+
+    def usage(self) -> dict[str, Any]:
+        """The counts, and `cost` in the currency of the prices: None without prices, or where tokens are not known."""
+        return {**asdict(self._counts), "retries": self._client.retries, "cost": self._cost()}
+
+    def describe_usage(self) -> str:
+        counts, cost = self._counts, self._cost()
+        words = [
+            f"{counts.requests:,} answers ({counts.recalled:,} kept from before)",
+            f"{self._client.retries:,} retries, {counts.failures:,} failures",
+            f"{counts.input_tokens:,} tokens in, {counts.output_tokens:,} out",
+        ]
+        if counts.unmetered:
+            words.append(f"tokens of {counts.unmetered:,} answers unknown")
+        if cost is not None:
+            words.append(f"cost {cost:.4f}")
+        return f"{self.settings.model}: {'; '.join(words)}."
+
+    def _cost(self) -> float | None:
+        prices = self.settings.price_input, self.settings.price_output
+        if prices[0] is None or prices[1] is None or self._counts.unmetered:
+            return None
+        return (prices[0] * self._counts.input_tokens + prices[1] * self._counts.output_tokens) / 1e6
+
+    def start(self, request: Request, sampling: Sampling) -> "asyncio.Task[Response]":
+        """Begin to answer; nothing happens before `wait`."""
+        return self._runner.get_loop().create_task(self._answer(request, sampling))
+
+    def wait(self, tasks: "Sequence[asyncio.Task[Response]]") -> "set[asyncio.Task[Response]]":
+        """Those that are done, as soon as there are any. Raises NoAnswerError as `EndpointStream.work` says."""
+        done, others = self._runner.run(_wait(tasks, asyncio.FIRST_COMPLETED))
+        if self._broken is None:
+            return done
+        if others:
+            self._runner.run(_wait(others, asyncio.ALL_COMPLETED))
+        kept = f" {len(self._kept):,} answers are kept: the same command goes on from there." if self._kept else ""
+        raise NoAnswerError(f"{self._broken}{kept}")
+
+    async def _answer(self, request: Request, sampling: Sampling) -> Response:
+        """The answer, kept or new; empty where there is none."""
+        answer = self._kept.recall(request, sampling)
+        if answer is not None:
+            self._counts.recalled += 1
+        else:
+            async with self._slots:
+                if self._broken is not None:
+                    return Response("")
+                try:
+                    answer = await self._client.ask(request, sampling)
+                except FailedError as failed:
+                    self._counts.failures += 1
+                    if self.settings.on_failure == "stop" or failed.status in ALWAYS_STOP:
+                        self._broken = self._broken or failed
+                    return Response("")
+            self._kept.keep(request, sampling, answer)
+        self._counts.add(answer)
+        return Response(answer.text, cut_off=answer.cut_off)
+
+    async def _close(self) -> None:
+        unfinished = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
+        await self._client.close()
+
+
+class EndpointStream:
+    """Requests to an endpoint, under way all at a time as far as `openai.concurrency` allows.
+
+    Attributes:
+        in_step: False: requests may come one by one.
+    """
+
+    in_step = False
+
+    def __init__(self, policy: EndpointPolicy, sampling: Sampling):
+        self._policy, self._sampling = policy, sampling
+        self._tasks: dict[asyncio.Task[Response], int] = {}
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests have no answer yet."""
+        return len(self._tasks)
+
+    def ask(self, requests: Mapping[int, Request]) -> None:
+        """Ask more, each under a number of the asker's."""
+        for number, request in requests.items():
+            self._tasks[self._policy.start(request, self._sampling)] = number
+
+    def work(self) -> dict[int, Response]:
+        """Wait until there are answers, and return them by number.
+
+        Raises:
+            NoAnswerError: a request failed for good. Those under way have been waited for, and their answers are kept.
+        """
+        return {self._tasks.pop(task): task.result() for task in self._policy.wait(list(self._tasks))}
+
+
+async def _wait(
+    tasks: "Sequence[asyncio.Task[Response]] | set[asyncio.Task[Response]]", until: str
+) -> "tuple[set[asyncio.Task[Response]], set[asyncio.Task[Response]]]":
+    return await asyncio.wait(tasks, return_when=until)

@@ -1,0 +1,251 @@
+"""Generates many answers side by side: prompts are read in batches of similar length, each distinct prompt once; tokens
+are drawn for all together whatever their prompts' lengths, and where some answers have ended, those of the next prompts
+join in.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from transformers.cache_utils import Cache
+
+from hgpo_gym.policies.answer_ends import AnswerEnds
+from hgpo_gym.policies.base import Sampling, TokenRecord
+from hgpo_gym.policies.batching import length_sorted_batches
+from hgpo_gym.policies.kv_cache import ReadLayer, Rows, join
+from hgpo_gym.policies.likelihood import head_logits
+from hgpo_gym.policies.sampling import draw, restrict
+from hgpo_gym.policies.trie import TokenTrie
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+MOST_ENDED = 0.1
+"""Rows whose answers have ended are taken out of a batch once they are more than this share of it: taking them out
+copies the others."""
+
+
+class GeneratedSequence:
+    """One answer while it is being written.
+
+    Args:
+        prompt_ids: int64[P].
+        trie: the answers to choose from; None where any text will do.
+        uniforms: float64[the longest answer], what its tokens are drawn by.
+        ends: what ends it, where there is no trie.
+        adapter: of the model, that writes it; None where there is one or none.
+        prompt_cut: whether the prompt is not all that was asked.
+    """
+
+    def __init__(
+        self,
+        prompt_ids: np.ndarray,
+        trie: TokenTrie | None,
+        uniforms: np.ndarray,
+        ends: AnswerEnds,
+        adapter: str | None = None,
+        *,
+        prompt_cut: bool = False,
+    ):
+        self.prompt_ids, self.adapter, self.prompt_cut = prompt_ids, adapter, prompt_cut
+        self.token_ids: list[int] = []
+        self.done = self._ended = False
+        self.trie, self._node = trie, 0
+        self._uniforms, self._ends = uniforms, ends
+        self._logprobs: list[float] = []
+        self._allowed: list[np.ndarray] = []
+        self._take_forced()
+
+    @property
+    def cached(self) -> int:
+        """Its tokens that the model has read: all but the last."""
+        return len(self.prompt_ids) + len(self.token_ids) - 1
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that it can have."""
+        return len(self._uniforms)
+
+    def allowed(self) -> np.ndarray | None:
+        """int64[A]: the tokens that may come next; None for all."""
+        return self.trie.allowed(self._node) if self.trie else None
+
+    def next_uniform(self) -> float:
+        return self._uniforms[len(self.token_ids)]
+
+    def append(self, token: int, logprob: float) -> None:
+        """Add a drawn token, and the rest of the answer if only one is left."""
+        self._append(token, logprob)
+        self._ended = self.chosen is not None if self.trie else self._ends.reached(self.token_ids)
+        self.done = self._ended or len(self.token_ids) >= self.longest
+        self._take_forced()
+
+    @property
+    def chosen(self) -> str | None:
+        """The text among those of the trie that it has come to the end of."""
+        return self.trie.text(self._node) if self.trie else None
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether it is done without what ends it."""
+        return self.done and not self._ended
+
+    def record(self) -> TokenRecord:
+        return TokenRecord(
+            self.prompt_ids,
+            np.array(self.token_ids, dtype=np.int64),
+            np.array(self._logprobs, dtype=np.float32),
+            tuple(self._allowed) if self.trie else None,
+            self.adapter,
+            self.prompt_cut,
+        )
+
+    def _append(self, token: int, logprob: float) -> None:
+        if self.trie:
+            self._allowed.append(self.trie.allowed(self._node))
+            self._node = self.trie.child(self._node, token)
+        self.token_ids.append(token)
+        self._logprobs.append(logprob)
+
+    def _take_forced(self) -> None:
+        if self.trie and (rest := self.trie.forced(self._node)):
+            for token in rest:
+                self._append(token, 0.0)
+            self.done = self._ended = True
+
+
+class _Batch(NamedTuple):
+    """Answers in progress, and where in a cache is what the model has read of each.
+
+    Attributes:
+        sequences: the answers.
+        cache: of the model's layers.
+        rows: int64, the row of each answer.
+        ends: int64, the column after its last.
+    """
+
+    sequences: list[GeneratedSequence]
+    cache: Cache
+    rows: np.ndarray
+    ends: np.ndarray
+
+    @property
+    def going(self) -> np.ndarray:
+        """int64: the indices of answers that have not ended."""
+        return np.flatnonzero([not sequence.done for sequence in self.sequences])
+
+
+class SequenceGenerator:
+    """Writes answers with a causal language model, all of whose layers are attention layers.
+
+    Args:
+        model: any such model of transformers, on its device.
+        max_batch_tokens: padded tokens of prompts in one forward pass.
+        max_cache_tokens: padded tokens, of prompts and the longest answers, whose keys and values are kept at a time.
+    """
+
+    def __init__(self, model: "PreTrainedModel", *, max_batch_tokens: int, max_cache_tokens: int):
+        self.model = model
+        self.max_batch_tokens, self.max_cache_tokens = max_batch_tokens, max_cache_tokens
+
+    def generate(self, sequences: Iterable[GeneratedSequence], sampling: Sampling) -> None:
+        """Bring every answer to its end.
+
+        Raises:
+            ValueError: the model has layers of another kind.
+        """
+        _check_layers(self.model)
+        self._device = self.model.device  # looked up once: it is found by going through all parameters
+        by_prompt: dict[bytes, list[GeneratedSequence]] = defaultdict(list)
+        for sequence in sequences:
+            by_prompt[sequence.prompt_ids.tobytes()].append(sequence)
+        prompts = list(by_prompt.values())
+        lengths = [len(members[0].prompt_ids) for members in prompts]
+        batches = length_sorted_batches(lengths, self.max_batch_tokens)
+        waiting = deque([prompts[index] for index in batch] for batch in batches)
+        batch: _Batch | None = None
+        while waiting or batch:
+            parts = [batch] if batch else []
+            while waiting and self._fits(parts, waiting[0], sampling.max_new_tokens):
+                parts.append(self._read(waiting.popleft(), sampling))
+            if batch is None or len(parts) > 1 or len(batch.going) < (1 - MOST_ENDED) * len(batch.sequences):
+                batch = self._join(parts)
+            if batch:
+                batch = self._step(batch, sampling)
+
+    def _fits(self, parts: Sequence[_Batch], prompts: list[list[GeneratedSequence]], max_new_tokens: int) -> bool:
+        """Whether these prompts can be read now; they are where nothing else is under way."""
+        going = [part.sequences[index] for part in parts for index in part.going]
+        coming = [sequence for members in prompts for sequence in members]
+        longest = max(len(sequence.prompt_ids) for sequence in (*going, *coming))
+        return not going or (len(going) + len(coming)) * (longest + max_new_tokens) <= self.max_cache_tokens
+
+    def _read(self, prompts: list[list[GeneratedSequence]], sampling: Sampling) -> _Batch:
+        """Read each prompt once, and draw the first token of each of its answers."""
+        lengths = np.array([len(members[0].prompt_ids) for members in prompts])
+        # The padding is on the right, where causal attention never looks, so that no mask is needed.
+        ids = np.zeros((len(prompts), lengths.max()), dtype=np.int64)
+        for row, members in enumerate(prompts):
+            ids[row, : lengths[row]] = members[0].prompt_ids
+        cache = Cache(layer_class_to_replicate=ReadLayer)  # of whole prompts: the model masks what a window leaves out
+        hidden = self.model.get_decoder()(input_ids=self._tensor(ids), past_key_values=cache, use_cache=True)[0]
+        logits = head_logits(self.model, hidden[self._tensor(np.arange(len(prompts))), self._tensor(lengths - 1)])
+        sequences = [sequence for members in prompts for sequence in members]
+        rows = np.repeat(np.arange(len(prompts)), [len(members) for members in prompts])
+        _draw(sequences, logits[self._tensor(rows)], sampling)
+        return _Batch(sequences, cache, rows, lengths[rows])
+
+    def _join(self, parts: Sequence[_Batch]) -> _Batch | None:
+        """One batch of all answers that have not ended; None where all have."""
+        going = [(part, part.going) for part in parts]
+        sequences = [part.sequences[index] for part, indices in going for index in indices]
+        if not sequences:
+            return None
+        columns = max(sequence.cached for sequence in sequences)
+        rows = [
+            Rows(part.cache, self._tensor(part.rows[indices]), self._tensor(part.ends[indices]))
+            for part, indices in going
+        ]
+        return _Batch(sequences, join(rows, columns), np.arange(len(sequences)), np.full(len(sequences), columns))
+
+    def _step(self, batch: _Batch, sampling: Sampling) -> _Batch:
+        """The next token of every answer. Those that have ended are read along, and nothing is drawn for them."""
+        cached = self._tensor([sequence.cached for sequence in batch.sequences])[:, None]
+        columns = batch.cache.get_seq_length()
+        hidden = self.model.get_decoder()(
+            input_ids=self._tensor([[sequence.token_ids[-1]] for sequence in batch.sequences]),
+            # A row's tokens are in its last columns; the new one's column comes on top.
+            attention_mask=(self._tensor(np.arange(columns + 1)) >= columns - cached).long(),
+            position_ids=cached,
+            past_key_values=batch.cache,
+            use_cache=True,
+        )[0][:, -1]
+        going = batch.going
+        logits = head_logits(self.model, hidden[self._tensor(going)])
+        _draw([batch.sequences[index] for index in going], logits, sampling)
+        return batch._replace(ends=batch.ends + 1)
+
+    def _tensor(self, values: Sequence[Any] | np.ndarray) -> torch.Tensor:
+        return torch.as_tensor(values, device=self._device)
+
+
+def _check_layers(model: "PreTrainedModel") -> None:
+    kinds = getattr(model.config.get_text_config(), "layer_types", None) or ()
+    others = [kind for kind in kinds if not kind.endswith("attention") or kind == "linear_attention"]
+    if others or getattr(model, "_is_stateful", False):
+        layers = f"layers of type {others[0]}" if others else "recurrent layers"
+        raise ValueError(
+            f"{type(model).__name__} has {layers}, whose memory engine=transformers cannot join with that of other "
+            "answers. Use engine=vllm, or a model with attention layers alone."
+        )
+
+
+def _draw(sequences: Sequence[GeneratedSequence], logits: torch.Tensor, sampling: Sampling) -> None:
+    """Draw the next token of every answer from its row of the logits."""
+    logits, ids = restrict(logits, [sequence.allowed() for sequence in sequences])
+    columns, logprobs = draw(logits, sampling, np.array([sequence.next_uniform() for sequence in sequences]))
+    tokens = columns if ids is None else ids.gather(1, columns[:, None])[:, 0]
+    for sequence, token, logprob in zip(sequences, tokens.tolist(), logprobs.tolist(), strict=True):
+        sequence.append(token, logprob)

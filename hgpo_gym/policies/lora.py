@@ -1,0 +1,216 @@
+"""LoRA (Hu et al., 2021) by peft: small matrices that are trained beside weights that stay as they are. Over a base in
+4 bits it is QLoRA (Dettmers et al., 2023)."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import torch
+from pydantic import Field, NonNegativeFloat, PositiveInt
+
+from hgpo_gym.policies.base import Likelihood, TokenRecord, TrainablePolicy
+from hgpo_gym.policies.language_part import towers
+from hgpo_gym.section import Section
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class LoraSettings(Section):
+    """See `configs/model/pretrained.yaml`."""
+
+    rank: PositiveInt | None
+    alpha: NonNegativeFloat
+    dropout: Annotated[float, Field(ge=0, lt=1)]
+    target_modules: str | list[str]
+
+
+CONFIG = "adapter_config.json"
+"""The file that tells a folder with an adapter from one with a whole model."""
+DEFAULT = "default"
+"""What peft calls an adapter that has no name."""
+
+
+def add_adapters(
+    model: "PreTrainedModel", settings: LoraSettings, seed: int, names: Sequence[str] = (DEFAULT,)
+) -> "PreTrainedModel":
+    """The model with new adapters, the only part of it that trains; they change nothing yet. The language model alone
+    gets them, no vision tower.
+
+    The adapters' weights are float32, whatever the model's are. `seed` draws the half of them that is not 0.
+
+    Raises:
+        ModuleNotFoundError: without peft.
+        ValueError: `target_modules` names no part of the model.
+    """
+    peft = _import_peft()
+    options = peft.LoraConfig(
+        task_type="CAUSAL_LM",
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=settings.target_modules,
+        exclude_modules="|".join(rf"{re.escape(name)}\..+" for name in towers(model)) or None,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        adapted = peft.get_peft_model(model, options, adapter_name=names[0])
+        for name in names[1:]:
+            adapted.add_adapter(name, options)
+    _train_all(adapted)
+    return adapted
+
+
+def named_adapters(model: Any) -> tuple[str, ...]:
+    """The adapters that have names: those of roles. A single one for everybody has none."""
+    return tuple(name for name in getattr(model, "peft_config", ()) if name != DEFAULT)
+
+
+def use_adapter(model: Any, name: str) -> None:
+    """Let the model compute with this adapter from now on. All of them go on training."""
+    model.set_adapter(name)
+    _train_all(model)
+
+
+def _train_all(model: torch.nn.Module) -> None:
+    """peft trains the adapter that is in use alone, and a gradient that is to be added to another would be lost."""
+    for name, weight in model.named_parameters():
+        if ".lora_" in name:
+            weight.requires_grad_(True)
+
+
+def adapters_in(folder: Path) -> dict[str, Path]:
+    """The folder of each saved adapter, by name; none where it holds a whole model."""
+    if (folder / CONFIG).exists():
+        return {DEFAULT: folder}
+    return {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{CONFIG}"))}
+
+
+def base_of(folder: Path) -> str:
+    """The folder or hub name of the model that the adapter in `folder` belongs to.
+
+    Raises:
+        FileNotFoundError: the model was in a folder that is gone.
+    """
+    base = _import_peft().PeftConfig.from_pretrained(folder).base_model_name_or_path
+    if base.startswith("/") and not Path(base).exists():
+        raise FileNotFoundError(
+            f"The adapter in {folder} belongs to the model in {base}, which is gone. Put it back, or write its new "
+            f"place as base_model_name_or_path in {folder / CONFIG}."
+        )
+    return base
+
+
+def load_adapters(model: "PreTrainedModel", folders: Mapping[str, Path]) -> "PreTrainedModel":
+    """The model with saved adapters, by name, ready to train on."""
+    (first, folder), *others = folders.items()
+    adapted = _import_peft().PeftModel.from_pretrained(model, folder, adapter_name=first, is_trainable=True)
+    for name, own in others:
+        adapted.load_adapter(own, adapter_name=name, is_trainable=True)
+    _train_all(adapted)
+    return adapted
+
+
+def has_adapter(model: torch.nn.Module) -> bool:
+    return hasattr(model, "peft_config")
+
+
+def base_model(model: Any) -> "PreTrainedModel":
+    """The model under its adapters, itself where it has none."""
+    return model.get_base_model() if has_adapter(model) else model
+
+
+def merge(model: Any) -> "PreTrainedModel":
+    """A plain model that computes the same as this one with its adapter, whose product is added to the weights."""
+    return model.merge_and_unload()
+
+
+def adapter_rank(model: Any) -> int | None:
+    """The rank of the one adapter that the model has for everybody; None where it has none, or one for each role."""
+    own = getattr(model, "peft_config", {})
+    return own[DEFAULT].r if set(own) == {DEFAULT} else None
+
+
+def save_adapter(model: Any, folder: Path) -> None:
+    """Write the one adapter that the model has for everybody, and nothing of the model."""
+    model.save_pretrained(folder, save_embedding_layers=False)
+
+
+def unpack(model: torch.nn.Module) -> None:
+    """Put weights of four bits back as they are saved. On a CPU with AVX512-BF16 bitsandbytes (0.49 and later) packs
+    them at the first product, and who dequantizes them then gets others; writing down their state unpacks them."""
+    model.state_dict()
+
+
+def base_weights(model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
+    """The weights under a model's adapter, as `plain_weights` names them."""
+    from peft.utils.integrations import dequantize_module_weight
+
+    unpack(model)
+    base = model.get_base_model()
+    modules = dict(base.named_modules())
+    for own_name, weight in base.named_parameters(remove_duplicate=False):
+        if ".lora_" not in own_name:
+            own = modules[own_name.rpartition(".")[0]]
+            whole = dequantize_module_weight(own) if own_name.endswith(".base_layer.weight") else weight
+            yield own_name.replace(".base_layer", ""), whole
+
+
+def plain_weights(model: Any) -> "Iterator[tuple[str, torch.Tensor]]":
+    """The weights of a plain model that computes the same, by their names in it, a tied one under each of its names.
+    The model stays as it is; its own weights come without a copy.
+
+    An adapter's product is added in float32, one weight at a time: in bfloat16 most of what a young adapter has learned
+    would be rounded away. Who takes them can keep float32, or round.
+    """
+    if not has_adapter(model):
+        yield from model.named_parameters(remove_duplicate=False)
+        return
+    from peft.tuners.lora import LoraLayer
+    from peft.utils.integrations import dequantize_module_weight
+
+    unpack(model)
+    base = model.get_base_model()
+    # Fused experts are parameters and no layers: each has a layer around it, which says its name, one around the other.
+    layers: dict[str, Any] = {
+        f"{name.replace('.base_layer', '')}.{getattr(layer, 'parameter_name', 'weight')}": layer
+        for name, layer in base.named_modules()
+        if isinstance(layer, LoraLayer)
+    }
+    for own_name, weight in base.named_parameters(remove_duplicate=False):
+        name = own_name.replace(".base_layer", "")
+        if ".lora_" in name:
+            continue
+        layer = layers.get(name)
+        if layer is None:
+            yield name, weight
+        else:
+            (adapter,) = layer.active_adapters
+            own = weight if hasattr(layer, "parameter_name") else dequantize_module_weight(layer.base_layer)
+            yield name, own.float() + layer.get_delta_weight(adapter).float()
+
+
+class WithoutAdapter:
+    """A policy with its adapters switched off: the weights it began with, at no cost in memory."""
+
+    def __init__(self, policy: TrainablePolicy):
+        self._policy = policy
+
+    @property
+    def model(self) -> torch.nn.Module:
+        return self._policy.model
+
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
+        """See `Scorer`."""
+        model: Any = self._policy.model
+        with model.disable_adapter():
+            return self._policy.likelihood(records, temperature=temperature, sums=sums)
+
+
+def _import_peft() -> Any:
+    try:
+        import peft
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("model.lora needs peft: pip install 'hgpo_gym[lora]'") from error
+    return peft

@@ -1,0 +1,47 @@
+"""Policies without a model: uniformly random admissible actions, and the environment's own expert."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hgpo_gym.policies.base import CannotAnswerError, Request, Response, Sampling
+
+
+class RandomPolicy:
+    """Draws an admissible action uniformly; where actions are open-ended it answers nothing."""
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:  # noqa: ARG002 - Policy
+        return [Response(self._draw(request)) for request in requests]
+
+    @staticmethod
+    def _draw(request: Request) -> str:
+        if not request.answers:
+            return ""
+        return request.answers[np.random.default_rng(request.seed).integers(len(request.answers))]
+
+
+class ExpertPolicy:
+    """Does what the environment's expert says; the environment must be made with `expert=True`.
+
+    Args:
+        random_actions: the share of steps at which a uniformly random admissible action is taken instead.
+    """
+
+    def __init__(self, random_actions: float = 0.0):
+        self._random_actions = random_actions
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:  # noqa: ARG002 - Policy
+        return [Response(self._follow(request)) for request in requests]
+
+    def _follow(self, request: Request) -> str:
+        if request.expert_answer is None:
+            of_role = ""
+            if request.role:
+                of_role = f" Or the role {request.role!r} does not act, and has no expert: choose team=solo."
+            raise CannotAnswerError(
+                f"The environment gives no expert_action: it has no expert, or env.expert is not true.{of_role}"
+            )
+        generator = np.random.default_rng(request.seed)
+        if request.answers and generator.random() < self._random_actions:
+            return request.answers[generator.integers(len(request.answers))]
+        return request.expert_answer

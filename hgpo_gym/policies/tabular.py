@@ -1,0 +1,193 @@
+"""A table as a policy: one logit for each context and admissible action. Nothing is approximated, nothing is shared
+between contexts, and training takes seconds, so that many seeds can be afforded.
+
+An answer is one token, whose id is the hash of its text; the prompt is one token too, the context. Update, losses and
+checkpoints then need not know what kind of policy they work on.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+from hgpo_gym.memory.keys import hash_text, link
+from hgpo_gym.policies.base import Likelihood, Request, Response, Sampling, TokenRecord, check_has_choices
+from hgpo_gym.policies.sampling import draw, likelihood_of_drawn, pad, power_sums, uniform_numbers
+
+_FILE = "table.safetensors"
+
+
+class TableFullError(ValueError):
+    """More contexts and actions than the table has logits for."""
+
+
+class Table(torch.nn.Module):
+    """Logits by 64-bit id, 0 for an id that was never trained on.
+
+    In training mode an id that is new gets a logit of its own; in evaluation mode it does not, so that evaluating
+    leaves no trace. The parameter has its full size from the start: what the optimiser keeps for it never has to grow.
+
+    Args:
+        capacity: the most logits.
+    """
+
+    def __init__(self, capacity: int):
+        super().__init__()
+        if capacity < 1:
+            raise ValueError(f"model.capacity={capacity}: must be at least 1.")
+        self.logits = torch.nn.Parameter(torch.zeros(1 + capacity))  # the first is every unknown id's, and stays 0
+        self._places: dict[int, int] = {}
+
+    @property
+    def capacity(self) -> int:
+        return len(self.logits) - 1
+
+    def __len__(self) -> int:
+        """Logits in use."""
+        return len(self._places)
+
+    def forward(self, ids: np.ndarray) -> torch.Tensor:
+        """float32[N], the logits of ids uint64[N].
+
+        Raises:
+            TableFullError: in training mode, with more ids than `capacity`.
+        """
+        places = self._places
+        if self.training:
+            found = [places.setdefault(id, len(places) + 1) for id in ids.tolist()]
+            if len(places) > self.capacity:
+                raise TableFullError(
+                    f"The table is full: model.capacity={self.capacity} logits, one for each context and action. "
+                    "Set it higher, or let the policy see less (model.level)."
+                )
+        else:
+            found = [places.get(id, 0) for id in ids.tolist()]
+        return self.logits.index_select(0, torch.tensor(found))
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """All that there is to it: the ids int64[len(self)] in use, in order, and the logits."""
+        ids = np.array(list(self._places), dtype=np.uint64).view(np.int64)
+        return {"ids": torch.from_numpy(ids), "logits": self.logits.detach()}
+
+    @classmethod
+    def from_tensors(cls, ids: torch.Tensor, logits: torch.Tensor) -> "Table":
+        """The table that had these `tensors`."""
+        table = cls(len(logits) - 1)
+        table.load_tensors(ids, logits)
+        return table
+
+    def load_tensors(self, ids: torch.Tensor, logits: torch.Tensor) -> None:
+        """Become the table of this capacity that had these `tensors`."""
+        self.logits.data.copy_(logits)
+        self._places = {id: place for place, id in enumerate(ids.numpy().view(np.uint64).tolist(), start=1)}
+
+
+class TabularPolicy:
+    """Draws an admissible action by a softmax over its logits in the context.
+
+    The context is the task and the deepest context key up to `level` that there is: at the first step of an episode
+    that is level 0, the observation alone.
+
+    Args:
+        model: the logits.
+        level: past observations that the policy can see, at most the K of the context keys.
+    """
+
+    def __init__(self, model: Table, level: int):
+        self.model, self.level = model, level
+
+    @torch.inference_mode()
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
+        """One response a request, in order; each depends on its own seed, not on what it is batched with.
+
+        Raises:
+            CannotAnswerError: a request without admissible answers.
+            ValueError: one without context keys.
+        """
+        for request in requests:
+            check_has_choices(request.answers, request.role, "tabular policy")
+        contexts = np.array([self._context(request) for request in requests], dtype=np.int64)
+        answers = [_answers(request.answers) for request in requests]
+        chosen, logprobs = np.zeros(len(requests), dtype=np.int64), np.zeros(len(requests), dtype=np.float32)
+        free = [row for row, (texts, _) in enumerate(answers) if len(texts) > 1]
+        if free:
+            self.model.eval()
+            logits, _ = self._logits(contexts[free], [answers[row][1] for row in free])
+            numbers = np.concatenate([uniform_numbers(requests[row].seed, 1) for row in free])
+            tokens, drawn = draw(logits, sampling, numbers)
+            chosen[free], logprobs[free] = tokens.numpy(), drawn.numpy()
+        return [
+            Response(
+                texts[chosen[row]],
+                TokenRecord(contexts[row : row + 1], ids[chosen[row], None], logprobs[row : row + 1], (ids,)),
+            )
+            for row, (texts, ids) in enumerate(answers)
+        ]
+
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
+        """See `TrainablePolicy`. In training mode contexts that are new get their logits."""
+        contexts = np.concatenate([record.prompt_ids for record in records])
+        tokens = np.concatenate([record.token_ids for record in records])
+        logits, allowed = self._logits(contexts, [record.allowed[0] for record in records if record.allowed])
+        columns = torch.from_numpy((allowed == tokens[:, None]).argmax(axis=1))
+        drawn = likelihood_of_drawn(logits / temperature, columns)
+        norm = torch.full((len(records),), temperature**-2)  # a logit a parameter, divided by the temperature
+        more = (norm, *power_sums(logits / temperature)) if sums else ()
+        return Likelihood(*drawn, torch.arange(len(records)), *more)
+
+    state_size = None
+
+    def states(
+        self,
+        records: Sequence[TokenRecord],
+        answered: Sequence[int],  # noqa: ARG002 - of StateReader; an answer is one token, nothing comes after it
+        *,
+        max_batch_tokens: int,  # noqa: ARG002 - of StateReader
+        precision: str,  # noqa: ARG002 - of StateReader
+    ) -> np.ndarray:
+        """See `StateReader`: the contexts, int64[N]."""
+        return np.array([record.prompt_ids[0] for record in records], dtype=np.int64)
+
+    def updated(self) -> None:
+        """Nothing to do: it generates with the model itself."""
+
+    def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
+        """One file; `load` reads it."""
+        folder.mkdir(parents=True)
+        save_file({**self.model.tensors(), **(weights or {}), "level": torch.tensor(self.level)}, folder / _FILE)
+
+    @classmethod
+    def load(cls, folder: Path) -> "TabularPolicy":
+        """The policy that was saved in `folder`. Raises FileNotFoundError if there is none."""
+        if not (folder / _FILE).exists():
+            raise FileNotFoundError(f"No table in {folder}: expected {_FILE}, as runs with model=tabular leave it.")
+        saved = load_file(folder / _FILE)
+        return cls(Table.from_tensors(saved["ids"], saved["logits"]), int(saved["level"]))
+
+    def _context(self, request: Request) -> int:
+        if not request.context_keys:
+            raise ValueError("A tabular policy acts on context keys: the environment needs a ContextWrapper.")
+        deepest = next(key for key in reversed(request.context_keys[: self.level + 1]) if key)
+        return _mix(request.task, deepest)
+
+    def _logits(self, contexts: np.ndarray, answers: Sequence[np.ndarray]) -> tuple[torch.Tensor, np.ndarray]:
+        """Logits float32[N, A] of the answers in each context, -inf beyond a context's own, and the answers' ids."""
+        answer_ids, own = pad(answers)
+        ids = link(np.repeat(contexts, own.sum(axis=1)).view(np.uint64), answer_ids[own].view(np.uint64))
+        logits = torch.full(own.shape, float("-inf"))
+        return logits.masked_scatter(torch.from_numpy(own), self.model(ids)), answer_ids
+
+
+@lru_cache(maxsize=100_000)
+def _answers(answers: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
+    """The distinct answers and their token ids int64[A]."""
+    distinct = tuple(dict.fromkeys(answers))
+    return distinct, np.array([hash_text(answer) for answer in distinct], dtype=np.uint64).view(np.int64)
+
+
+@lru_cache(maxsize=100_000)
+def _mix(task: str, key: int) -> int:
+    return int(link(np.array([hash_text(task)], dtype=np.uint64), np.array([key]).view(np.uint64)).view(np.int64)[0])

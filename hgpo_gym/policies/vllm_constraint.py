@@ -1,0 +1,71 @@
+"""vLLM's side of `engine.constrain=admissible`: a logits processor that follows a token trie for each request.
+
+vLLM imports it by name in the process that samples. What is left of the logits is what `TokenRecord` tells of: the
+tokens that the trie allows, so that the log-probabilities, which vLLM takes afterwards, are renormalised over them.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from vllm import SamplingParams
+from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, process_dict_updates
+
+from hgpo_gym.policies.trie import TokenTrie
+from hgpo_gym.policies.vllm_requests import ADMISSIBLE_ANSWERS
+
+
+class AdmissibleAnswers(LogitsProcessor):
+    """Leaves each request that has the argument ADMISSIBLE_ANSWERS the tokens that its trie allows next.
+
+    Once a single answer is left, the end-of-text token alone is allowed: who asked knows the rest. (Mostly the request
+    ends there already, at one of the trie's deciding tokens.)
+    """
+
+    def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool):  # noqa: ARG002 - vLLM's signature
+        self._walks: dict[int, _Walk] = {}
+
+    def is_argmax_invariant(self) -> bool:
+        """The likeliest token may be forbidden."""
+        return False
+
+    def update_state(self, batch_update: BatchUpdate | None) -> None:
+        """Requests have come, gone or changed places in the batch."""
+        process_dict_updates(self._walks, batch_update, _begin)
+
+    def apply(self, logits: torch.Tensor) -> torch.Tensor:
+        """The logits [requests, vocabulary] with -inf for what is not allowed."""
+        if not self._walks:
+            return logits
+        allowed = {row: walk.allowed() for row, walk in self._walks.items()}
+        rows = np.repeat(list(allowed), [len(ids) for ids in allowed.values()])
+        forbidden = torch.zeros_like(logits, dtype=torch.bool)
+        forbidden[list(allowed)] = True
+        forbidden[rows, np.concatenate(list(allowed.values()))] = False
+        return logits.masked_fill(forbidden, float("-inf"))
+
+
+class _Walk:
+    """How far an answer has come in its trie; vLLM appends to `token_ids`."""
+
+    def __init__(self, trie: TokenTrie, token_ids: Sequence[int]):
+        self._trie, self._token_ids = trie, token_ids
+        self._node, self._taken = 0, 0
+
+    def allowed(self) -> np.ndarray:
+        for token in self._token_ids[self._taken :]:
+            self._node = self._trie.child(self._node, token)
+        self._taken = len(self._token_ids)
+        if self._trie.forced(self._node):
+            return np.array([self._trie.end_of_text])
+        return self._trie.allowed(self._node)
+
+
+def _begin(params: SamplingParams, _prompt_ids: list[int] | None, token_ids: list[int]) -> _Walk | None:
+    argument = (params.extra_args or {}).get(ADMISSIBLE_ANSWERS)
+    return None if argument is None else _Walk(_trie(argument), token_ids)
+
+
+_trie = lru_cache(maxsize=10_000)(TokenTrie.from_json)

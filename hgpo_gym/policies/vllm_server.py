@@ -1,0 +1,167 @@
+"""vLLM in a server process of its own, on this machine or another that sees the same folder.
+
+It is started with the weights of any model of the same architecture, before the run:
+
+    VLLM_SERVER_DEV_MODE=1 VLLM_USE_V2_MODEL_RUNNER=0 vllm serve MODEL --tokens-only \\
+        --logprobs-mode processed_logprobs --hf-overrides '{"tie_word_embeddings": false}' \\
+        --worker-extension-cls hgpo_gym.policies.vllm_worker.TrainerWeights \\
+        --logits-processors hgpo_gym.policies.vllm_constraint:AdmissibleAnswers
+
+on a CPU also with `--dtype float32 --no-enable-chunked-prefill --max-num-batched-tokens` as long as its longest prompt
+(see `VllmEngine` for the reasons), without the logits processor where answers are free. Weights reach it through a
+folder: vLLM's own transfer from process to process needs GPUs on both sides (NCCL or CUDA IPC). /dev/shm is a folder
+that is no disk.
+"""
+
+import json
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hgpo_gym.network import goes_by_proxy
+from hgpo_gym.policies.vllm_engine import save_weights
+from hgpo_gym.policies.vllm_requests import CONSTRAINT, SCORING, WORKER, Completion, Stopped
+
+if TYPE_CHECKING:
+    import torch
+
+UNTIED = "tie_word_embeddings"
+PATIENCE = 0.02
+"""Seconds that `step` waits for an answer before environments are looked at again."""
+
+
+class VllmServer:
+    """vLLM behind `url`.
+
+    Args:
+        url: of the server, like `http://localhost:8000`.
+        folder: where weights are put for it to read; None makes one in the temporary directory.
+        connections: requests that are open at once.
+        timeout: seconds without an answer to a request after which it is given up, and the run with it.
+        constrained: whether answers must be held to tries.
+
+    Raises:
+        ConnectionError: nobody is there.
+        TimeoutError: somebody is, and does not answer.
+        ValueError: the server was started otherwise than it must be.
+    """
+
+    def __init__(self, url: str, folder: str | None, connections: int, *, timeout: float, constrained: bool):
+        self.takes_adapter = False
+        self._url, self._timeout = url.rstrip("/"), timeout
+        proxies: dict[str, str] | None = None if goes_by_proxy(url) else {}  # None: those that the environment names
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
+        self._temporary = tempfile.TemporaryDirectory(prefix="hgpo_gym-weights-") if folder is None else None
+        self._folder = Path(self._temporary.name if self._temporary else folder)  # type: ignore[arg-type]
+        self._pool = ThreadPoolExecutor(connections)
+        self._open: dict[Future[Any], str] = {}
+        self._versions = count()
+        model = self._check(constrained)
+        self.max_model_len: int = model["max_model_len"]
+        self.dtype = str(model.get("dtype", "auto")).removeprefix("torch.")
+
+    def submit(
+        self,
+        name: str,
+        prompt_ids: list[int],
+        parameters: Mapping[str, Any],
+        stopped: Stopped | None = None,  # noqa: ARG002 - it is told of whole answers alone
+    ) -> None:
+        """See `InferenceEngine`."""
+        body = {"token_ids": prompt_ids, "sampling_params": dict(parameters)}
+        self._open[self._pool.submit(self._ask, "/inference/v1/generate", body)] = name
+
+    def step(self) -> list[Completion]:
+        """See `InferenceEngine`."""
+        done, _ = wait(self._open, timeout=PATIENCE, return_when=FIRST_COMPLETED)
+        return [_completion(self._open.pop(future), future.result()) for future in done]
+
+    def load(self, weights: "Iterable[tuple[str, torch.Tensor]]", tied_head: str | None) -> list[str]:
+        """See `InferenceEngine`."""
+        folder = self._folder / str(next(self._versions))
+        folder.mkdir(parents=True)
+        path = folder.resolve() / "model.safetensors"
+        save_weights(weights, path)
+        arguments = {"path": str(path), "tied_head": tied_head}
+        answer = self._ask("/collective_rpc", {"method": "load_trainer_weights", "kwargs": arguments})
+        shutil.rmtree(folder)
+        return sorted(set().union(*answer["results"]))
+
+    def logprobs(self, token_ids: list[int]) -> list[float]:
+        """See `InferenceEngine`."""
+        answer = self._ask("/inference/v1/generate", {"token_ids": token_ids, "sampling_params": dict(SCORING)})
+        by_position = answer["prompt_logprobs"][1:]
+        return [by_token[str(token)]["logprob"] for by_token, token in zip(by_position, token_ids[1:], strict=True)]
+
+    def load_adapter(self, folder: Path) -> None:
+        """See `InferenceEngine`: it takes none."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """See `InferenceEngine`; waits for what is under way."""
+        for future in self._open:
+            future.cancel()
+        wait(self._open)
+        self._open.clear()
+        if not self._ask("/reset_prefix_cache", {})["success"]:
+            raise RuntimeError(f"The vLLM server at {self._url} does not reset its prefix cache: who else asks it?")
+
+    def wake(self, part: str) -> None:
+        """See `InferenceEngine`: its memory is its own."""
+
+    def sleep(self) -> bool:
+        """See `InferenceEngine`: its memory is its own."""
+        return False
+
+    def _check(self, constrained: bool) -> dict[str, Any]:
+        """What the server says of its model, if it is what it must be."""
+        config = self._ask("/server_info?config_format=json")["vllm_config"]
+        model: dict[str, Any] = config["model_config"]
+        # What a server does not report cannot be judged here: the first load of weights then names it.
+        worker = config.get("parallel_config", {}).get("worker_extension_cls", WORKER)
+        flags = {
+            "--logprobs-mode processed_logprobs": model["logprobs_mode"] == "processed_logprobs",
+            "--hf-overrides '{\"tie_word_embeddings\": false}'": model["hf_overrides"].get(UNTIED) is False,
+            f"--worker-extension-cls {WORKER}": worker == WORKER,
+            f"--logits-processors {CONSTRAINT}": not constrained or CONSTRAINT in (model["logits_processors"] or ()),
+        }
+        if missing := [flag for flag, there in flags.items() if not there]:
+            raise ValueError(f"The vLLM server at {self._url} was started without {' '.join(missing)}.")
+        return model
+
+    def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._url + path, data, {"Content-Type": "application/json"})
+        try:
+            with self._opener.open(request, timeout=self._timeout) as response:
+                return json.load(response)
+        except TimeoutError:
+            raise self._no_answer(path) from None
+        except urllib.error.HTTPError as error:
+            hint = " Was it started with VLLM_SERVER_DEV_MODE=1 and --tokens-only?" if error.code == 404 else ""
+            raise RuntimeError(
+                f"The vLLM server at {self._url} answers {path} with {error.code}: {error.read().decode()}{hint}"
+            ) from None
+        except urllib.error.URLError as error:
+            if isinstance(error.reason, TimeoutError):
+                raise self._no_answer(path) from None
+            raise ConnectionError(
+                f"No vLLM server at engine.server={self._url} ({error.reason}): start one as {__name__} says."
+            ) from None
+
+    def _no_answer(self, path: str) -> TimeoutError:
+        return TimeoutError(
+            f"The vLLM server at {self._url} has not answered {path} for {self._timeout:g} seconds. Look at its log; "
+            "raise engine.server_timeout if its answers take longer."
+        )
+
+
+def _completion(name: str, answer: Mapping[str, Any]) -> Completion:
+    (choice,) = answer["choices"]
+    return Completion(name, choice["token_ids"], [token["logprob"] for token in choice["logprobs"]["content"]])

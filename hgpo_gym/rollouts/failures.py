@@ -1,0 +1,137 @@
+"""Episodes whose environment failed: how many a run puts up with, and files of them, for persons to read."""
+
+import gzip
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from hgpo_gym.files import write_whole
+from hgpo_gym.rollouts.conversations import Conversation, Exchange
+from hgpo_gym.rollouts.rollout import FailedEpisode
+from hgpo_gym.runs.run_files import damage_named, read_gzipped
+
+
+class EpisodesFailedError(RuntimeError):
+    """More episodes failed than the run puts up with.
+
+    Attributes:
+        failures: all of them.
+    """
+
+    def __init__(self, message: str, failures: Sequence[FailedEpisode]):
+        super().__init__(message, failures)
+        self.failures = tuple(failures)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def last_error(failures: Sequence[FailedEpisode]) -> str:
+    """The error of the last attempt, as a sentence."""
+    last = failures[-1]
+    return f"The last error, in task {last.outcome.task_id!r}: {last.error.rstrip('.')}."
+
+
+def check_failures(failures: Sequence[FailedEpisode], left_out: int, asked: int, most: float, what: str) -> None:
+    """Check that enough is left.
+
+    Args:
+        failures: the attempts that failed.
+        left_out: of how many things, because of that.
+        asked: how many there should be.
+        most: the largest share that may be left out; all may never be.
+        what: they are, in words.
+
+    Raises:
+        EpisodesFailedError: names the last error.
+    """
+    if not left_out or (left_out < asked and left_out <= most * asked):
+        return
+    lost_all = left_out == asked
+    why = "nothing is left" if lost_all else f"rollout.max_failed={most:g} is the largest share that may be"
+    remedy = (
+        "or give it more time (rollout.worker_timeout)"
+        if lost_all
+        else "give it more time (rollout.worker_timeout), or raise rollout.max_failed"
+    )
+    raise EpisodesFailedError(
+        f"environments failed in {len(failures)} attempts at an episode, so that {left_out} of {asked} {what} are "
+        f"lost; {why}. {last_error(failures)} Mend the environment, {remedy}.",
+        failures,
+    )
+
+
+@dataclass(frozen=True)
+class ToldFailure:
+    """A failed attempt at an episode, in words.
+
+    Attributes:
+        attempt: from 1.
+        given_up: there was no further one.
+        error: type and message.
+        traceback: where it comes from.
+        conversation: what was said up to there.
+    """
+
+    attempt: int
+    given_up: bool
+    error: str
+    traceback: str
+    conversation: Conversation
+
+
+_FAILURE = TypeAdapter(ToldFailure)
+_NAME = re.compile(r"(training|evaluation)_(\d{4,9})\.jsonl\.gz")
+
+
+def path_of(folder: Path, phase: str, iteration: int) -> Path:
+    """The file of an iteration's `training`, or of the `evaluation` after it."""
+    return folder / f"{phase}_{iteration:04d}.jsonl.gz"
+
+
+def write(failures: Sequence[FailedEpisode], path: Path) -> None:
+    """A line of JSON each, gzipped; no file where there are none. Raises NotWrittenError."""
+    if failures:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = (json.dumps(_told(episode), ensure_ascii=False) + "\n" for episode in failures)
+        write_whole(path, gzip.compress("".join(lines).encode(errors="backslashreplace"), compresslevel=5, mtime=0))
+
+
+def _told(episode: FailedEpisode) -> dict[str, object]:
+    exchanges = tuple(
+        Exchange(text.prompt, text.answer, text.action, text.cut_off, reward)
+        for text, reward in zip(episode.texts, episode.rewards, strict=True)
+    )
+    task = episode.texts[0].task if episode.texts else ""
+    said = Conversation(episode.outcome.task_id, task, won=False, exchanges=exchanges)
+    told = ToldFailure(episode.attempt, episode.given_up, episode.error, episode.traceback, said)
+    content = asdict(told)
+    content["conversation"]["exchanges"] = [exchange._asdict() for exchange in exchanges]
+    return content
+
+
+def read(path: Path) -> list[ToldFailure]:
+    """What `write` wrote. Raises FileNotFoundError, DamagedError."""
+    content = read_gzipped(path)
+    with damage_named(path):
+        return [_FAILURE.validate_json(line) for line in content.splitlines()]
+
+
+def kept(folder: Path) -> list[tuple[int, str, Path]]:
+    """The files of a folder, in order: iteration, phase, path."""
+    names = [(_NAME.fullmatch(path.name), path) for path in folder.glob("*.jsonl.gz")]
+    # Of one number, training comes before the evaluation after it.
+    return sorted(
+        ((int(name[2]), name[1], path) for name, path in names if name), key=lambda one: (one[0], one[1] != "training")
+    )
+
+
+def forget_after(folder: Path, iteration: int) -> None:
+    """Remove those of later iterations: they are about to be made again."""
+    for number, _, path in kept(folder):
+        if number > iteration:
+            path.unlink()

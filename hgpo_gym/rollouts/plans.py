@@ -1,0 +1,83 @@
+"""Plans in rollouts: what is recorded of them, which tokens they are, and plans that are made up for a warm start."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hgpo_gym.memory.keys import hash_text
+from hgpo_gym.memory.plans import Plan
+from hgpo_gym.memory.prompts import PromptTemplate
+from hgpo_gym.rollouts.rollout import Rollout
+
+PLAN_COLUMNS = ("boundary", "switch_tokens", "plan_tokens", "answer_tokens")
+"""What a run records where answers have a plan."""
+MADE_UP_KEEPS = 0.75
+"""The share of steps at which a plan that is made up goes on."""
+_SWITCH_END, _PLAN_END = "switch_end", "plan_end"
+
+
+def plan_columns(plans: Sequence[Plan]) -> dict[str, np.ndarray]:
+    """`boundary` bool[N], and where in the answer's text the switch and the plan end, int64[N]."""
+    return {
+        "boundary": np.array([plan.switches for plan in plans], dtype=np.bool_),
+        _SWITCH_END: np.array([plan.switch_end for plan in plans], dtype=np.int64),
+        _PLAN_END: np.array([plan.end for plan in plans], dtype=np.int64),
+    }
+
+
+def with_plan_tokens(rollout: Rollout, policy: Any) -> Rollout:
+    """The rollout with `PLAN_COLUMNS`: tokens of the switch, of it and the subgoal, and of the whole answer, int64[N],
+    in place of characters.
+
+    Raises:
+        ValueError: a policy whose answers are no text of several tokens.
+    """
+    if not hasattr(policy, "tokens_within"):
+        raise ValueError(f"prompt.subgoals: answers with a plan need a language model, not {type(policy).__name__}.")
+    extras = dict(rollout.batch.extras)
+    ends = {"switch_tokens": extras.pop(_SWITCH_END), "plan_tokens": extras.pop(_PLAN_END)}
+    records: list[Any] = list(rollout.tokens)
+    for name, characters in ends.items():
+        counts = [policy.tokens_within(record, end) for record, end in zip(records, characters.tolist(), strict=True)]
+        extras[name] = np.array(counts, dtype=np.int64)
+    extras["answer_tokens"] = np.array([len(record.token_ids) for record in records], dtype=np.int64)
+    return replace(rollout, batch=replace(rollout.batch, extras=extras))
+
+
+def plan_metrics(extras: Any) -> dict[str, float]:
+    """How long a subgoal lasts, and how many answers have a plan in form; nothing where there are no plans."""
+    if "plan_tokens" not in extras:
+        return {}
+    return {
+        "switch_share": float(np.mean(extras["boundary"])),
+        "plan_in_form_share": float(np.mean(extras["plan_tokens"] > 0)),
+    }
+
+
+class MadeUpPlans:
+    """Plans for the steps of an episode that has none, one after the other; nothing where answers have no plan.
+
+    Args:
+        template: what prompts and answers look like.
+        seed: any text.
+
+    Attributes:
+        subgoal: the one in force; empty where there is none yet.
+    """
+
+    def __init__(self, template: PromptTemplate, seed: str):
+        self._template, self.subgoal = template, ""
+        self._generator = np.random.default_rng(hash_text(seed))
+
+    def answer(self, action: str, actions: Sequence[str] = ()) -> str:
+        """That of the next step, with a subgoal that goes on or is another one; see `write_answers`."""
+        template = self._template
+        answers = template.write_answers(action, self.subgoal, actions)
+        if template.subgoals is None or (self.subgoal and self._generator.random() < MADE_UP_KEEPS):
+            return answers[0]
+        names = template.subgoals or [action]
+        taken = int(self._generator.integers(len(names)))
+        self.subgoal = names[taken]
+        return answers[len(answers) - len(names) + taken]

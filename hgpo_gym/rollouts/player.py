@@ -1,0 +1,275 @@
+"""Player: the episode of one sub-environment, from the first prompt to the rows that are learned from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from hgpo_gym.memory.keys import hash_text
+from hgpo_gym.memory.plans import Plan, read_plan
+from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
+from hgpo_gym.policies.base import CannotAnswerError, Moment, Request, Response, TokenRecord
+from hgpo_gym.rollouts.rollout import EpisodeOutcome, StepText
+from hgpo_gym.rollouts.teams.base import Said, Team, keys_of_role
+
+
+class NotRecordedError(ValueError):
+    """The environment does not say what is to be recorded."""
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One answer: what it was about, what it said, and what came of it. Episodes that branch share those before.
+    `plan` is there where answers have one. `in_form` is what the prompt's form says of it; `valid` it is unless it was
+    the turn's action and that was not valid, or not in form."""
+
+    step: int
+    turn: int
+    agent: int
+    keys: np.ndarray
+    action: int
+    tokens: TokenRecord | None
+    text: StepText
+    in_form: bool = True
+    reward: float = 0.0
+    valid: bool = True
+    last_of_turn: bool = False
+    extras: dict[str, Any] = field(default_factory=dict)
+    plan: Plan | None = None
+
+
+class Player:
+    """What is seen now, what the team said about it, and a row for every answer that was given.
+
+    A turn is what is said between two steps of the environment: one answer, or several by the roles of a team.
+
+    Args:
+        seed: what everything random in its answers is drawn from.
+        prompt: the first prompt.
+        info: the first info.
+        team: who answers.
+        record: names of numbers to note at every step, from the info that it leads to.
+
+    Attributes:
+        rows: the answers.
+        actions: that were executed, one a turn.
+        keys_of_turn: the context keys int64[K + 1] of the state that each turn was about.
+        truncated: whether the step limit ended the episode.
+    """
+
+    def __init__(
+        self, seed: tuple[int, ...], prompt: str, info: dict[str, Any], team: Team, record: Sequence[str] = ()
+    ):
+        self.rows: list[Row] = []
+        self.actions: list[str] = []
+        self.keys_of_turn: list[np.ndarray] = []
+        self.truncated = False
+        self._first_info, self._seed, self._team, self._record = info, seed, team, record
+        self._kept: list[tuple[Said, ...]] = []
+        self._moments: list[Moment] = []
+        self._said: tuple[Said, ...]
+        self._role: str
+        self._asked = ""
+        self._choices: Sequence[str] = ()
+        self._row_of_action: Row | None
+        self._begin_turn(prompt, info, ())
+
+    def branch(
+        self, turn: int, seed: tuple[int, ...], prompt: str, info: dict[str, Any], *, answers: int = 0
+    ) -> "Player":
+        """Another player, whose episode is this one's up to a turn, which it is about to begin.
+
+        Args:
+            turn: from 0, of those that this player has begun.
+            seed: of its own answers.
+            prompt: of the turn.
+            info: of the turn.
+            answers: of the turn that it has too, fewer than were given.
+        """
+        other = Player(seed, prompt, info, self._team, self._record)
+        other._first_info = self._first_info
+        other.rows, other.actions = [row for row in self.rows if row.turn < turn], self.actions[:turn]
+        other.keys_of_turn, other._kept = self.keys_of_turn[:turn], self._kept[:turn]
+        other._moments = self._moments[:turn]
+        other._begin_turn(prompt, info, self._kept[turn])
+        for row in [row for row in self.rows if row.turn == turn][:answers]:
+            other._take_in(replace(row, reward=0.0, valid=True, extras=dict(row.extras)))
+        return other
+
+    @property
+    def turn(self) -> int:
+        """How many turns are over."""
+        return len(self.actions)
+
+    @property
+    def final_keys(self) -> np.ndarray:
+        """int64[K + 1]: the context keys of what is seen now, by the role that would answer."""
+        return self._keys(seen=False)
+
+    @property
+    def outcome(self) -> EpisodeOutcome:
+        return EpisodeOutcome(
+            task_id=self._first_info["task_id"],
+            task_type=self._first_info["task_type"],
+            won=bool(self._info["won"]),
+            episode_return=float(sum(row.reward for row in self.rows)),
+            steps=self.turn,
+            valid_steps=self.turn - sum(not row.valid for row in self.rows),
+        )
+
+    @property
+    def _subgoal(self) -> str:
+        """The one in force; empty where there is none."""
+        plan = self.rows[-1].plan if self.rows else None
+        return plan.subgoal if plan else ""
+
+    def surprise(self, turn: int) -> float:
+        """Sum of -log p over the choices of what was answered in a turn: an estimate of its entropy, free of bias.
+
+        Raises:
+            ValueError: the policy says nothing of its tokens.
+        """
+        rows = [row for row in self.rows if row.turn == turn]
+        return float(sum(-_logprobs(row.tokens).sum() for row in rows))
+
+    def request(self, template: PromptTemplate) -> Request:
+        """What the policy is asked now."""
+        role, acts = self._role, self._role == self._team.acting
+        expert_action = self._info.get("expert_action") if acts else None
+        choices = self._choices = self._team.answers(role, self._info["admissible_actions"], self._said)
+        if template.numbered and not choices:
+            raise CannotAnswerError(
+                f"prompt.answer={template.answer!r} is the number of an action, and "
+                f"{f'the role {role!r}' if role else 'this environment'} lists none: choose another prompt."
+            )
+        answers = [
+            (text, choice) for choice in choices for text in template.write_answers(choice, self._subgoal, choices)
+        ]
+        said, subgoal = self._said, self._subgoal
+
+        def put(prompt: str) -> str:
+            return template.show_subgoal(self._team.prompt(role, prompt, said), subgoal)
+
+        self._asked = put(self._prompt)
+        return Request(
+            prompt=self._asked,
+            answers=tuple(text for text, _ in answers),
+            expert_answer=None
+            if expert_action is None
+            else template.write_answer(expert_action, self._subgoal, choices),
+            seed=(*self._seed, len(self.rows)),
+            task=self._info["task"],
+            context_keys=tuple(self._keys(seen=True).tolist()),
+            role=role,
+            choices=tuple(choice for _, choice in answers),
+            moment=self._moments[-1],
+            said=tuple(text for _, text in said),
+            literal_text=template.literal_text,
+            shorter=ShorterPrompts(template, self._info["task"], self._info["context"], put),
+        )
+
+    def hear(self, template: PromptTemplate, response: Response) -> str | None:
+        """Take in the policy's answer. Returns the action where the turn is over, None where somebody else speaks."""
+        action, in_form = template.read(response.text, self._choices, response.opened)
+        plan = None if template.subgoals is None else read_plan(response.text, self._subgoal)
+        in_form = in_form and (plan is None or plan.in_form)
+        acts = self._role == self._team.acting
+        words = action if acts else action or response.text.strip()
+        row = Row(
+            step=len(self.rows),
+            turn=self.turn,
+            agent=self._team.roles.index(self._role),
+            keys=self._keys(seen=False),
+            action=hash_text(words),
+            tokens=response.tokens,
+            in_form=in_form,
+            text=StepText(
+                self._info["task"],
+                self._info["observation"],
+                self._info["admissible_actions"],
+                words,
+                self._info.get("expert_action") if acts else None,
+                self._asked,
+                response.text,
+                response.cut_off,
+                self._info.get("action_descriptions", ()),
+            ),
+            plan=plan,
+        )
+        return self._take_in(row)
+
+    def _take_in(self, row: Row) -> str | None:
+        """The row of an answer. Returns as `hear` does."""
+        self.rows.append(row)
+        if self._role == self._team.acting:
+            self._row_of_action = row
+        self._said = (*self._said, Said(self._role, row.text.action))
+        if (role := self._team.next(self._said, self._info)) is None:
+            if self._row_of_action is None:
+                raise ValueError(
+                    f"{type(self._team).__name__}: the turn is over and {self._team.acting!r}, the role that acts, has "
+                    "said nothing. next() has to name it first."
+                )
+            self.actions.append(self._row_of_action.text.action)
+            return self.actions[-1]
+        self._role = role
+        return None
+
+    def see(self, prompt: str, reward: float, truncated: bool, info: dict[str, Any]) -> None:
+        """What the action has led to."""
+        assert self._row_of_action is not None
+        self._row_of_action.valid = self._row_of_action.in_form and bool(info["action_valid"])
+        last = self.rows[-1]
+        last.reward, last.last_of_turn = reward, True
+        last.extras |= {name: number_of_step(info, name) for name in self._record}
+        self.truncated = truncated
+        self._begin_turn(prompt, info, tuple(self._team.keep(self._said, self.turn - 1)))
+
+    def _begin_turn(self, prompt: str, info: dict[str, Any], said: tuple[Said, ...]) -> None:
+        self._prompt, self._info, self._said = prompt, info, said
+        self._row_of_action = None
+        self._moments.append(self._moment(info))
+        self._kept.append(said)
+        self.keys_of_turn.append(info["context_keys"])
+        role = self._team.next(said, info)
+        if role is None:
+            raise ValueError(f"{type(self._team).__name__}: next() names nobody at the beginning of a turn.")
+        self._role = role
+
+    def _moment(self, info: dict[str, Any]) -> Moment:
+        before, action = (self._moments[-1], self.actions[-1]) if self.actions else (None, "")
+        descriptions = info.get("action_descriptions", ())
+        return Moment(info["task"], info["observation"], info["admissible_actions"], descriptions, before, action)
+
+    def _keys(self, *, seen: bool) -> np.ndarray:
+        """int64[K + 1]: of the row, or of all that the role has `seen`."""
+        keys = self._info["context_keys"]
+        if self._role == self._team.acting and not (seen and self._said):
+            return keys
+        return keys_of_role(keys, self._role, self._said)
+
+
+def number_of_step(info: Mapping[str, Any], name: str, by: str = "rollout.record, an estimator or a shaping") -> Any:
+    """What an environment says at a step for a column that a setting asks for.
+
+    Raises:
+        NotRecordedError: nothing, or no number.
+    """
+    if name not in info:
+        raise NotRecordedError(
+            f"{by}: the column {name!r} is recorded of the environment's info after a step, which has no {name!r}. "
+            "Switch it on in the environment (env.*), or leave it out; there is "
+            f"{', '.join(sorted(info))}."
+        )
+    if not isinstance(info[name], Real | np.bool_):
+        raise NotRecordedError(f"{by}: info[{name!r}] is {info[name]!r}; a column holds numbers.")
+    return info[name]
+
+
+def _logprobs(tokens: TokenRecord | None) -> np.ndarray:
+    """float64[R]: of the answer's tokens."""
+    if tokens is None:
+        raise ValueError("branch_at=entropy: this policy says nothing of its tokens.")
+    return tokens.logprobs.astype(np.float64)

@@ -1,0 +1,62 @@
+"""A curriculum from easy to hard: tasks whose win rate before training is near a mean that falls."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hgpo_gym.rollouts.samplers.base import Outcomes
+from hgpo_gym.rollouts.samplers.curriculum import Curriculum
+
+
+class Gaussian(Curriculum):
+    """Weight exp(-(p - mean)^2 / (2 width^2)) of a task that was won with rate p before training; tasks that were
+    always won have none. The mean goes from `first` to `last` in a straight line (arXiv 2604.03044, section 3.3.3, from
+    the paper).
+
+    Args:
+        iterations: of the training, over which the mean moves.
+        episodes: that each task is played before training, to measure p. They count as played.
+        first: the mean at the first iteration.
+        last: the mean after the last one.
+        width: standard deviation.
+
+    Raises:
+        ValueError: iterations or episodes below 1, width not above 0.
+    """
+
+    measure = "win_rate"
+
+    def __init__(
+        self,
+        task_ids: Sequence[str],
+        seed: int,
+        *,
+        iterations: int,
+        episodes: int = 10,
+        first: float = 0.8,
+        last: float = 0.2,
+        width: float = 0.15,
+    ):
+        super().__init__(task_ids, seed)
+        for name, value in (("iterations", iterations), ("episodes", episodes)):
+            if value < 1:
+                raise ValueError(f"sampler.{name}={value}: must be at least 1.")
+        if width <= 0:
+            raise ValueError(f"sampler.width={width}: must be above 0.")
+        self.episodes_before = episodes
+        self._iterations, self._first, self._last, self._width = iterations, first, last, width
+        self._win_rates: np.ndarray | None = None
+
+    def begin(self, measured: Mapping[str, float | None]) -> None:
+        self._win_rates = np.array([measured[task_id] for task_id in self.task_ids], dtype=np.float64)
+
+    def weights(self, iteration: int, outcomes: Outcomes) -> np.ndarray:  # noqa: ARG002 - of Curriculum
+        if self._win_rates is None:
+            raise ValueError(f"{self.described} needs the win rate of every task before training: call begin() first.")
+        mean = self._first + (self._last - self._first) * min(1.0, iteration / self._iterations)
+        return gaussian_weights(self._win_rates, mean, self._width)
+
+
+def gaussian_weights(win_rates: np.ndarray, mean: float, width: float) -> np.ndarray:
+    """float64[tasks]: of tasks with these win rates, 0 where it is 1."""
+    return np.where(win_rates >= 1, 0.0, np.exp(-((win_rates - mean) ** 2) / (2 * width**2)))

@@ -1,0 +1,50 @@
+"""A curriculum by pools: tasks that are neither too hard nor too easy now."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hgpo_gym.rollouts.samplers.base import Outcomes
+from hgpo_gym.rollouts.samplers.curriculum import Curriculum
+
+Pool = tuple[float, float]
+"""Threshold and weight."""
+UNSEEN = 1.0
+"""The weight of a task that was not played yet."""
+
+
+class Pools(Curriculum):
+    """The weight of a task is that of the first pool whose threshold the success of its latest group does not exceed;
+    the last pool catches all. The form is that of prime-rl's pools of difficulty (code).
+
+    Args:
+        pools: pairs of threshold and weight.
+
+    Raises:
+        ValueError: no pools, or a negative weight.
+    """
+
+    def __init__(
+        self, task_ids: Sequence[str], seed: int, *, pools: Sequence[Pool] = ((0.25, 0.2), (0.75, 1.0), (1.0, 0.2))
+    ):
+        super().__init__(task_ids, seed)
+        if not pools or any(weight < 0 for _, weight in pools):
+            raise ValueError(f"sampler.pools={pools}: give pairs of threshold and weight, 0 or more.")
+        self._pools = pools
+
+    def weights(self, iteration: int, outcomes: Outcomes) -> np.ndarray:  # noqa: ARG002 - of Curriculum
+        latest = {group.task_id: group.wins / group.episodes for groups in outcomes for group in groups}
+        return pool_weights([latest.get(task_id) for task_id in self.task_ids], self._pools)
+
+
+def pool_weights(successes: Sequence[float | None], pools: Sequence[Pool]) -> np.ndarray:
+    """float64[tasks]: of tasks with this success, None where it is not known."""
+    in_order = sorted(pools)
+    thresholds, weights = np.array([pool[0] for pool in in_order]), np.array([pool[1] for pool in in_order])
+
+    def weight(success: float | None) -> float:
+        if success is None:
+            return UNSEEN
+        return float(weights[min(int(np.searchsorted(thresholds, success)), len(weights) - 1)])
+
+    return np.array([weight(success) for success in successes], dtype=np.float64)

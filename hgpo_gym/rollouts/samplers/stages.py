@@ -1,0 +1,53 @@
+"""A curriculum by stages: tasks that the expert solves in few steps first."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from hgpo_gym.rollouts.samplers.base import Outcomes
+from hgpo_gym.rollouts.samplers.curriculum import Curriculum
+
+Stage = tuple[int | None, int | None]
+
+
+class Stages(Curriculum):
+    """Draws from the tasks whose expert takes no more steps than the stage allows; tasks that the expert does not win
+    are the longest of all. After the idea of CRAFT-GUI (arXiv 2508.11360), by lengths up to 3, up to 8, longer; the
+    form is this project's own. Needs an environment with an expert.
+
+    Args:
+        stages: pairs of the most steps (null: any) and for how many iterations (null: from then on).
+        easier: whether a stage has the tasks of the stages before it too; else only those that are new in it.
+
+    Raises:
+        ValueError: no stages, or steps that do not grow from stage to stage.
+    """
+
+    measure = "expert_length"
+
+    def __init__(
+        self,
+        task_ids: Sequence[str],
+        seed: int,
+        *,
+        stages: Sequence[Stage] = ((3, 10), (8, 10), (None, None)),
+        easier: bool = True,
+    ):
+        super().__init__(task_ids, seed)
+        self._bounds = [np.inf if steps is None else float(steps) for steps, _ in stages]
+        self._lengths = [np.inf if iterations is None else iterations for _, iterations in stages]
+        if not stages or any(later <= bound for bound, later in zip(self._bounds, self._bounds[1:], strict=False)):
+            raise ValueError(f"sampler.stages={stages}: give pairs of steps and iterations, the steps growing.")
+        self._easier = easier
+        self._steps: np.ndarray | None = None
+
+    def begin(self, measured: Mapping[str, float | None]) -> None:
+        steps = [measured[task_id] for task_id in self.task_ids]
+        self._steps = np.array([np.inf if own is None else own for own in steps])
+
+    def weights(self, iteration: int, outcomes: Outcomes) -> np.ndarray:  # noqa: ARG002 - of Curriculum
+        if self._steps is None:
+            raise ValueError(f"{self.described} needs the expert's steps in every task: call begin() first.")
+        stage = min(int(np.searchsorted(np.cumsum(self._lengths), iteration, side="right")), len(self._bounds) - 1)
+        least = -np.inf if self._easier or stage == 0 else self._bounds[stage - 1]
+        return ((self._steps > least) & (self._steps <= self._bounds[stage])).astype(np.float64)

@@ -1,0 +1,37 @@
+"""Teams: several answers may come before one action. Chosen by `team=`; `solo` is an agent by itself.
+
+To add one: write its file and add its line to `TEAMS`, or, from elsewhere, call `register_team` or name it as an entry
+point of the group `hgpo_gym.teams`.
+"""
+
+from hgpo_gym.registry import Choice, Registry
+from hgpo_gym.rollouts.teams.actor_checker import ActorChecker
+from hgpo_gym.rollouts.teams.base import Said, Solo, Team
+from hgpo_gym.rollouts.teams.planner_actor import PlannerActor
+
+TEAMS = Registry(
+    "team",
+    {
+        "solo": Solo,
+        "actor_checker": ActorChecker,
+        "planner_actor": PlannerActor,
+    },
+    arguments=0,
+    entry_points="hgpo_gym.teams",
+)
+register_team = TEAMS.register
+"""Add a team of your own: `(name, class)`. Raises ValueError if the name is taken."""
+
+
+def make_team(choice: Choice | None) -> Team | None:
+    """The team that was chosen. Raises ValueError on an unknown name, option or value."""
+    return None if choice is None else TEAMS.bind(choice)()
+
+
+def roles_with_adapters(choice: Choice) -> tuple[str, ...]:
+    """The roles of the team, if each has an adapter of its own; else none. Raises as `make_team` does."""
+    team = TEAMS.bind(choice)()
+    return team.roles if team.weights == "adapter" else ()
+
+
+__all__ = ["TEAMS", "Said", "Solo", "Team", "make_team", "register_team", "roles_with_adapters"]

@@ -1,0 +1,95 @@
+"""Transcripts: episodes as text, collected once from a scripted policy and kept in the cache."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from hgpo_gym.memory.memory import Memory
+from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
+from hgpo_gym.policies.base import Moment, Request
+from hgpo_gym.rollouts.plans import MadeUpPlans
+from hgpo_gym.rollouts.rollout import Rollout, StepText
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """One episode."""
+
+    task_id: str
+    won: bool
+    steps: tuple[StepText, ...]
+
+    def requests(self, memory: Memory, template: PromptTemplate) -> Iterator[tuple[Request, str]]:
+        """The (request, answer) of every step, as a policy with this memory and template would be asked.
+
+        The answer is the expert's where there was one, also where something else was done. Where answers have a plan,
+        it is made up, by chance: transcripts have none.
+        """
+        memory.reset()
+        plans = MadeUpPlans(template, self.task_id)
+        for step in self.steps:
+            context = memory.observe(step.observation, step.admissible_actions, step.action_descriptions)
+            action = step.action if step.expert_action is None else step.expert_action
+            answers = tuple(
+                text
+                for one in step.admissible_actions
+                for text in template.write_answers(one, plans.subgoal, step.admissible_actions)
+            )
+            put = partial(template.show_subgoal, subgoal=plans.subgoal)
+            shorter = ShorterPrompts(template, step.task, context, put)
+            prompt = put(template.render(step.task, context))
+            written = plans.answer(action, step.admissible_actions)
+            asked = Request(prompt, answers, task=step.task, literal_text=template.literal_text, shorter=shorter)
+            yield asked, written
+            memory.record(step.action)
+
+    def moments(self) -> Iterator[tuple[Moment, str]]:
+        """The (moment, answer) of every step: the same for policies that read no prompt. The answer is the action."""
+        moment, action = None, ""
+        for step in self.steps:
+            moment = Moment(
+                step.task, step.observation, step.admissible_actions, step.action_descriptions, moment, action
+            )
+            action = step.action
+            yield moment, step.action if step.expert_action is None else step.expert_action
+
+
+def from_rollout(rollout: Rollout) -> list[Transcript]:
+    """The episodes of a rollout, in order."""
+    rows: list[list[int]] = [[] for _ in rollout.episodes]
+    for row, trajectory in enumerate(rollout.batch.trajectory):
+        rows[trajectory].append(row)
+    return [
+        Transcript(
+            episode.task_id,
+            episode.won,
+            tuple(rollout.steps[row]._replace(prompt="", answer="") for row in own),
+        )
+        for episode, own in zip(rollout.episodes, rows, strict=True)
+    ]
+
+
+def save(transcripts: list[Transcript], path: Path) -> None:
+    """One JSON object a line."""
+    with path.open("w", encoding="utf-8") as file:
+        for transcript in transcripts:
+            file.write(json.dumps(asdict(transcript)) + "\n")
+
+
+def load(path: Path) -> list[Transcript]:
+    with path.open(encoding="utf-8") as file:
+        return [_parse(json.loads(line)) for line in file]
+
+
+def _parse(record: dict) -> Transcript:
+    steps = [StepText(*step) for step in record["steps"]]
+    return Transcript(record["task_id"], record["won"], tuple(map(_with_tuples, steps)))
+
+
+def _with_tuples(step: StepText) -> StepText:
+    """JSON has lists."""
+    return step._replace(
+        admissible_actions=tuple(step.admissible_actions), action_descriptions=tuple(step.action_descriptions)
+    )

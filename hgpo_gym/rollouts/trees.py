@@ -1,0 +1,240 @@
+"""Trees: episodes that branch from moments of others, so that several members of a group visit the same state.
+
+The answers before a branch stand in the trajectory of every episode that goes on from there. `StepBatch.trained` is
+false on all copies of an answer but one, and that one is learned from with the mean of their advantages
+(`mean_over_copies` of
+`hgpo_gym.advantages.statistics`): no token is learned twice.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hgpo_gym.envs.members import EpisodeStart
+from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.memory.wrapper import ContextWrapper
+from hgpo_gym.policies.base import Policy, Sampling
+from hgpo_gym.randomness import Stream
+from hgpo_gym.rollouts.collect import rollout_of, rows_in_order
+from hgpo_gym.rollouts.player import Player
+from hgpo_gym.rollouts.playing import Beginning, given_up, group_seed, play, without_failed
+from hgpo_gym.rollouts.rollout import FailedEpisode, Rollout, answer_tokens
+from hgpo_gym.rollouts.teams.base import Solo, Team
+from hgpo_gym.suggest import unknown_name
+
+BRANCH_AT = ("uniform", "entropy", "lone")
+
+
+@dataclass(eq=False)
+class _Path:
+    """One episode of a tree.
+
+    Attributes:
+        member: its number in the group, whose chance and answers are its own.
+        tree: of the group, from 0.
+        origin: the path that it branches from, None for a chain.
+        turn: at which it does.
+        player: the episode, once it is played.
+        start: of the sub-environment; before it is played, of the task.
+    """
+
+    group: int
+    tree: int
+    member: int
+    origin: "_Path | None" = None
+    turn: int = 0
+    player: Player | None = None
+    start: EpisodeStart | None = None
+
+    @property
+    def played(self) -> Player:
+        assert self.player is not None
+        return self.player
+
+    @property
+    def node(self) -> "tuple[_Path | None, int]":
+        """The moment that it begins at: whose it is, and the turn; the start of the task is nobody's."""
+        return (self.origin, self.turn) if self.turn else (None, 0)
+
+    def beginning(self, seeds: Sequence[tuple[int, ...]]) -> Beginning:
+        """Where it begins.
+
+        Args:
+            seeds: of the groups.
+        """
+        start = (self.origin or self).start
+        assert start is not None
+        seed = (*seeds[self.group], self.member)
+        origin = None if self.origin is None else self.origin.played
+        return Beginning(self.group, start, self.member, seed, origin, self.turn)
+
+
+def collect_tree(
+    env: ContextWrapper,
+    policy: Policy,
+    sampling: Sampling,
+    *,
+    task_ids: Sequence[str],
+    seeds: Sequence[tuple[int, ...]],
+    trees: int,
+    nodes: int,
+    rounds: int,
+    leaves: int,
+    branch_at: str = "uniform",
+    level: int | None = None,
+    invalid_action_penalty: float = 0.0,
+    team: Team | None = None,
+    record: Sequence[str] = (),
+    replays: int = 0,
+) -> Rollout:
+    """Play `trees` chains of every task; `rounds` times, draw `nodes` moments of each tree, with replacement, and play
+    each to the end; then draw `leaves` of the tree's ends. A group has trees * leaves episodes. Tree-GRPO
+    (arXiv 2509.21240; code: AMAP-ML/Tree-GRPO; published setting 2, 2, 1, 3).
+
+    With rounds=0 these are the independent episodes of `collect`. The extras are those of `collect` and `tree`, the
+    tree in the group; `branch`, the moment in the group that the episode continues, 0 for its start; `answer`, equal
+    for the copies of an answer in the group.
+
+    Paths are spread over the sub-environments as there are, whatever the size of their groups. What is not explained
+    here is as in `collect`.
+
+    Args:
+        seeds: for each group (stream, ...), the numbers that everything random in its episodes is drawn from; where
+            it branches, with the stream `TREE` instead of the first.
+        branch_at: `uniform`, all moments alike; `entropy`, by the surprise of what was answered there, an estimate of
+            the policy's entropy; `lone`, those whose context at `level` no other moment of the group shares, if any.
+        level: of `lone`; None is the deepest.
+
+    Raises:
+        ValueError: more leaves than there are ends, a number below its least, an unknown way to choose or level.
+    """
+    check_shape(trees, nodes, rounds, leaves, branch_at)
+    check_level(level, env.history_length)
+    vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
+    level = env.history_length if level is None else level
+    paths: list[list[_Path]] = [[_Path(group, tree, tree) for tree in range(trees)] for group in range(len(task_ids))]
+    for path in _flat(paths):
+        path.start = EpisodeStart(task_ids[path.group], group_seed(seeds[path.group]), path.member)
+    failed: list[FailedEpisode] = []
+    dropped: list[Player] = []
+
+    def play_all(new: Sequence[_Path]) -> None:
+        for first in range(0, len(new), vector.num_envs):
+            part = dict(enumerate(new[first : first + vector.num_envs]))
+            wanted = {row: path.beginning(seeds) for row, path in part.items()}
+            played = play(env, policy, sampling, wanted, team or Solo(), record, replays=replays)
+            failed.extend(played.failed)
+            for row, player in played.players.items():
+                part[row].player, part[row].start = player, played.starts[row]
+
+    def whole(groups: Sequence[list[_Path]]) -> list[list[_Path]]:
+        """Those that were not given up; of the others the players are dropped."""
+        lost = given_up(failed)
+        dropped.extend(path.player for own in groups for path in own if own[0].group in lost and path.player)
+        return [own for own in groups if own[0].group not in lost]
+
+    play_all(list(_flat(paths)))
+    paths = whole(paths)
+    for round in range(rounds):
+        branches = [_branches(own, nodes, branch_at, level, _generator(seeds[own[0].group], round)) for own in paths]
+        play_all(list(_flat(branches)))
+        paths = whole([own + new for own, new in zip(paths, branches, strict=True)])
+    drawn = [_draw_leaves(own, trees, leaves, _generator(seeds[own[0].group], rounds)) for own in paths]
+    rollout = rollout_of([path.played for path in _flat(drawn)], env, trees * leaves, invalid_action_penalty, record)
+    rollout = _with_trees(rollout, list(_flat(drawn)), list(_flat(paths)), branched=rounds > 0)
+    return without_failed(rollout, failed, dropped)
+
+
+def check_shape(trees: int, nodes: int, rounds: int, leaves: int, branch_at: str) -> None:
+    """Check the numbers of `collect_tree`. Raises ValueError as it does."""
+    for name, value, least in (("trees", trees, 1), ("nodes", nodes, 1), ("rounds", rounds, 0), ("leaves", leaves, 1)):
+        if value < least:
+            raise ValueError(f"{name}={value}: must be at least {least}.")
+    if leaves > 1 + nodes * rounds:
+        raise ValueError(
+            f"leaves={leaves}: a tree has 1 + nodes * rounds = {1 + nodes * rounds} ends. Set fewer leaves, or more "
+            "nodes or rounds."
+        )
+    if branch_at not in BRANCH_AT:
+        raise ValueError(unknown_name("branch_at", branch_at, BRANCH_AT))
+
+
+def check_level(level: int | None, history_length: int) -> None:
+    """Raise ValueError where context keys that look back so far have no such level."""
+    if level is not None and not 0 <= level <= history_length:
+        raise ValueError(f"level={level}: the context keys have levels 0 to {history_length}.")
+
+
+def _branches(
+    paths: Sequence[_Path], nodes: int, branch_at: str, level: int, generator: np.random.Generator
+) -> list[_Path]:
+    """The new paths of a group."""
+    moments = [
+        (path, turn) for path in paths for turn in range(path.turn + (path.origin is not None), path.played.turn)
+    ]
+    weights = _weights(moments, branch_at, level)
+    new: list[_Path] = []
+    for tree in range(1 + max(path.tree for path in paths)):
+        own = [index for index, (path, _) in enumerate(moments) if path.tree == tree]
+        total = weights[own].sum()
+        share = weights[own] / total if total > 0 else None
+        for index in generator.choice(own, nodes, p=share):
+            path, turn = moments[index]
+            new.append(_Path(path.group, tree, len(paths) + len(new), path, turn))
+    return new
+
+
+def _weights(moments: Sequence[tuple[_Path, int]], branch_at: str, level: int) -> np.ndarray:
+    """float64[moments]: how likely each one is drawn, up to a factor."""
+    if branch_at == "entropy":
+        return np.array([path.played.surprise(turn) for path, turn in moments])
+    if branch_at == "lone":
+        keys = np.array([path.played.keys_of_turn[turn][level] for path, turn in moments])
+        _, same, count = np.unique(keys, return_inverse=True, return_counts=True)
+        return ((count[same] == 1) & (keys != 0)).astype(np.float64)
+    return np.ones(len(moments))
+
+
+def _draw_leaves(paths: Sequence[_Path], trees: int, leaves: int, generator: np.random.Generator) -> list[_Path]:
+    drawn = []
+    for tree in range(trees):
+        own = [path for path in paths if path.tree == tree]
+        drawn += [own[index] for index in np.sort(generator.choice(len(own), leaves, replace=False))]
+    return drawn
+
+
+def _with_trees(rollout: Rollout, drawn: Sequence[_Path], paths: Sequence[_Path], branched: bool) -> Rollout:
+    """The rollout of the drawn paths with the columns of trees, and the count of what else was played."""
+    own = rows_in_order([path.played for path in drawn])
+    numbers: dict[int, int] = {}
+    answer = np.array([numbers.setdefault(id(row), len(numbers)) for row, _ in own], dtype=np.int64)
+    trained = np.zeros(len(own), dtype=np.bool_)
+    trained[np.unique(answer, return_index=True)[1]] = True
+    branches: dict[tuple[_Path | None, int], int] = {(None, 0): 0}
+    branch = np.array([branches.setdefault(path.node, len(branches)) for path in drawn], dtype=np.int64)
+    trajectory = rollout.batch.trajectory
+    extras = {
+        "tree": np.array([path.tree for path in drawn], dtype=np.int64)[trajectory],
+        "branch": branch[trajectory],
+        "answer": answer,
+    }
+    batch = replace(rollout.batch, extras={**rollout.batch.extras, **extras}, trained=trained if branched else None)
+    everything = {id(row): row for path in paths for row in path.played.rows}
+    left_out = [row for number, row in everything.items() if number not in numbers]
+    return replace(
+        rollout,
+        batch=batch,
+        steps_left_out=sum(row.last_of_turn for row in left_out),
+        episodes_left_out=len(paths) - len(drawn),
+        tokens_left_out=answer_tokens(row.tokens for row in left_out),
+        chains=tuple(path.played.outcome for path in paths if path.origin is None) if branched else None,
+    )
+
+
+def _generator(seed: tuple[int, ...], round: int) -> np.random.Generator:
+    return np.random.default_rng((Stream.TREE, *seed[1:], round))
+
+
+def _flat(groups: Sequence[Sequence[_Path]]) -> Iterator[_Path]:
+    return (path for own in groups for path in own)

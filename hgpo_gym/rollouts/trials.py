@@ -1,0 +1,156 @@
+"""Plans: episodes of a task that try plans of their own, and others that go on under the one that earned most.
+
+A plan is what a team says before its first action. It stands in the trajectory of every episode under it;
+`StepBatch.trained` is false on all copies but the first, so that no token is learned twice.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from hgpo_gym.advantages.statistics import joint_labels
+from hgpo_gym.envs.members import EpisodeStart
+from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.memory.wrapper import ContextWrapper
+from hgpo_gym.policies.base import Policy, Sampling
+from hgpo_gym.rollouts.collect import rollout_of, rows_in_order
+from hgpo_gym.rollouts.player import Player, Row
+from hgpo_gym.rollouts.playing import Beginning, beginnings, given_up, play, without_failed
+from hgpo_gym.rollouts.rollout import Rollout
+from hgpo_gym.rollouts.teams.base import Solo, Team
+
+
+class _Trial(NamedTuple):
+    """An episode with a plan of its own: how it was played, the start of its sub-environment, and how many answers came
+    before its first action."""
+
+    player: Player
+    start: EpisodeStart
+    answers: int
+
+    @property
+    def plan(self) -> tuple[str, ...]:
+        return tuple(row.text.action for row in self.player.rows[: self.answers])
+
+
+def collect_under_best_plan(
+    env: ContextWrapper,
+    policy: Policy,
+    sampling: Sampling,
+    *,
+    task_ids: Sequence[str],
+    seeds: Sequence[tuple[int, ...]],
+    trials: int,
+    invalid_action_penalty: float = 0.0,
+    team: Team | None = None,
+    record: Sequence[str] = (),
+    replays: int = 0,
+) -> Rollout:
+    """Play `trials` episodes of every task, and as many more as the groups have, the executions, under the plan whose
+    trials earned most on average, the earliest of equals.
+
+    The trials are the first members of the groups that `collect` plays at these seeds. The extras are those of
+    `collect` and `plan`, of the episode, equal where plans are equal in words; `opening`, the rows that are its plan;
+    `execution`, whether the episode is one; `answer`, equal for the copies of an answer in the group. What is not
+    explained here is as in `collect`.
+
+    Raises:
+        ValueError: fewer than 2 trials or executions, a team whose first answer is an action.
+    """
+    vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
+    size = vector.group_size
+    check_episodes(trials, size - trials)
+    if not task_ids:
+        return rollout_of([], env, size, invalid_action_penalty, record)
+    play_all = partial(play, env, policy, sampling, team=team or Solo(), record=record, replays=replays)
+    first = play_all(beginnings(task_ids, seeds, trials, size))
+    tried = {
+        row: _Trial(player, first.starts[row], _answers_before_action(player, team or Solo()))
+        for row, player in first.players.items()
+    }
+    groups = [group for group in range(len(task_ids)) if group not in first.groups_given_up]
+    plan_of: dict[int, int] = {}
+    for group in groups:
+        own = range(group * size, group * size + trials)
+        plan_of |= {row: row for row in own}
+        plan_of |= dict.fromkeys(range(own.stop, (group + 1) * size), _best(tried, own))
+    second = play_all({row: _execution(row, tried[own], seeds, size) for row, own in plan_of.items() if row != own})
+    failed = [*first.failed, *second.failed]
+    players, lost = {**first.players, **second.players}, given_up(failed)
+    kept = [row for row in sorted(plan_of) if row // size not in lost]
+    number = {row: episode for episode, row in enumerate(kept)}
+    everybody = [players[row] for row in kept]
+    rollout = rollout_of(everybody, env, size, invalid_action_penalty, record)
+    rollout = _with_plans(
+        rollout,
+        rows_in_order(everybody),
+        {number[row]: trial for row, trial in tried.items() if row in number},
+        np.array([number[plan_of[row]] for row in kept], dtype=np.int64),
+    )
+    return without_failed(rollout, failed, [player for row, player in players.items() if row not in number])
+
+
+def _execution(row: int, trial: _Trial, seeds: Sequence[tuple[int, ...]], size: int) -> Beginning:
+    """Under the plan of a trial."""
+    group, member = divmod(row, size)
+    seed = (*seeds[group], member)
+    return Beginning(group, trial.start, member, seed, trial.player, turn=0, answers=trial.answers)
+
+
+def check_episodes(trials: int, executions: int) -> None:
+    """Check the numbers of `collect_under_best_plan`. Raises ValueError as it does."""
+    for name, value in (("trials", trials), ("executions", executions)):
+        if value < 2:
+            raise ValueError(f"{name}={value}: at least 2 are needed, to compare them with one another.")
+
+
+def _answers_before_action(player: Player, team: Team) -> int:
+    acts = team.roles.index(team.acting)
+    before = next(place for place, row in enumerate(player.rows) if row.agent == acts)
+    if not before:
+        raise ValueError(
+            "sampler=best_plan compares what a team says before it acts, and this one acts first. "
+            "Choose a team that plans, such as team=planner_actor."
+        )
+    return before
+
+
+def _best(trials: Mapping[int, _Trial], group: Sequence[int]) -> int:
+    """The first of the group's trials whose plan earned most on average."""
+    earned: dict[tuple[str, ...], list[float]] = {}
+    for episode in group:
+        earned.setdefault(trials[episode].plan, []).append(trials[episode].player.outcome.episode_return)
+    return max(group, key=lambda episode: float(np.mean(earned[trials[episode].plan])))
+
+
+def _with_plans(
+    rollout: Rollout, rows: Sequence[tuple[Row, int]], trials: Mapping[int, _Trial], plan_of: np.ndarray
+) -> Rollout:
+    """The rollout with the columns of plans.
+
+    Args:
+        rows: with their episodes, in the order of the rollout.
+        trials: by episode.
+        plan_of: int64[episodes], the trial whose plan the episode has.
+    """
+    plans: dict[tuple[str, ...], int] = {}
+    plan = np.array([plans.setdefault(trials[own].plan, len(plans)) for own in plan_of.tolist()], dtype=np.int64)
+    execution = plan_of != np.arange(len(plan_of))
+    episode = np.array([index for _, index in rows], dtype=np.int64)
+    place = np.array([row.step for row, _ in rows], dtype=np.int64)
+    opening = place < np.array([trials[own].answers for own in plan_of.tolist()])[episode]
+    copied = opening & execution[episode]
+    extras = {
+        "plan": plan[episode],
+        "opening": opening,
+        "execution": execution[episode],
+        "answer": joint_labels(np.where(copied, plan_of[episode], episode), place),
+    }
+    return replace(
+        rollout,
+        batch=replace(rollout.batch, extras={**rollout.batch.extras, **extras}, trained=~copied),
+        chains=tuple(trial.player.outcome for trial in trials.values()),
+    )

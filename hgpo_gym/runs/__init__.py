@@ -1,0 +1,1 @@
+"""Run directories: checkpoints, metrics, loggers and diagnostics. Nothing here loads torch."""

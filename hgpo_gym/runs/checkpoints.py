@@ -1,0 +1,203 @@
+"""Checkpoints: what a learner writes (a language model as a plain Hugging Face folder), how far it all had come.
+
+A checkpoint appears whole or not at all, and holds a manifest by which later damage shows.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hgpo_gym.digests import find_damage, write_manifest
+from hgpo_gym.files import NotWrittenError, make_whole
+from hgpo_gym.runs.run_files import read_json
+from hgpo_gym.suggest import unknown_name
+
+_STATE = "state.json"
+_MADE_BY = "checkpoint"
+
+
+class UnsoundError(ValueError):
+    """A checkpoint is not what was written; the message names the file and what is wrong with it."""
+
+
+class CheckpointNotSavedError(OSError):
+    """The disk did not take a checkpoint; the older ones are as they were."""
+
+
+class Saving(NamedTuple):
+    """A checkpoint to be written.
+
+    Attributes:
+        write: puts the model into the folder's `model`, and beside it all that `begin` needs to go on.
+        nbytes: about how many bytes that takes.
+    """
+
+    write: Callable[[Path], None]
+    nbytes: int
+
+
+class Checkpoints:
+    """The checkpoints of one run: `iteration_0000` (the weights it began with), the newest `keep` and the best."""
+
+    def __init__(self, folder: Path, keep: int = 1):
+        self.folder, self.keep = folder, keep
+
+    def save(
+        self,
+        iteration: int,
+        saving: Saving,
+        state: dict[str, Any],
+        best: int | None = None,
+    ) -> Path:
+        """Save the state after `iteration` iterations; it appears whole or not at all. Then older ones are removed.
+
+        Args:
+            iteration: its number.
+            saving: writes the learner's part.
+            state: anything else, as JSON.
+            best: an iteration whose checkpoint is kept, however old.
+
+        Raises:
+            CheckpointNotSavedError: the disk is full; says how much is needed and free.
+        """
+
+        def fill(folder: Path) -> None:
+            saving.write(folder)
+            (folder / _STATE).write_text(json.dumps({**state, "iteration": iteration}))
+            write_manifest(folder, _MADE_BY)
+
+        target = self._path(iteration)
+        try:
+            if not target.exists():  # as it does where a run is interrupted just after saving
+                make_whole(target, fill)
+        except NotWrittenError as error:
+            raise CheckpointNotSavedError(
+                f"No checkpoint after iteration {iteration}: {error} It takes about {saving.nbytes / 1e6:.1f} MB. "
+                "Older checkpoints are as they were. Free some space there."
+            ) from error
+        for old in set(self._iterations()) - {0, best, *self._iterations()[-self.keep :]}:
+            self._remove(self._path(old))
+        return target
+
+    @property
+    def first(self) -> Path:
+        """The checkpoint that the run begins with."""
+        return self._path(0)
+
+    def newest(self) -> Path | None:
+        """The newest checkpoint, as it is."""
+        iteration = self.newest_iteration
+        return None if iteration is None else self._path(iteration)
+
+    @property
+    def newest_iteration(self) -> int | None:
+        """The iteration of the newest checkpoint."""
+        return max(self._iterations(), default=None)
+
+    def newest_sound(self, say: Callable[[str], None]) -> Path | None:
+        """The newest checkpoint that is what was written, None if there is none at all.
+
+        `say` is told of newer ones that are left out, and why.
+
+        Raises:
+            UnsoundError: all of them are damaged.
+        """
+        reasons = []
+        for iteration in reversed(self._iterations()):
+            try:
+                return self.sound(iteration)
+            except UnsoundError as error:
+                reasons.append(str(error))
+                say(f"{error} It is left out.")
+        if reasons:
+            raise UnsoundError(
+                f"No checkpoint in {self.folder} is sound. Restore one, or remove the folder to begin again.\n"
+                + "\n".join(f"  {reason}" for reason in reasons)
+            )
+        return None
+
+    def sound(self, iteration: int) -> Path:
+        """The checkpoint of an iteration.
+
+        Raises:
+            FileNotFoundError: it was not kept; the message says which were.
+            UnsoundError: it is not what was written.
+        """
+        path = self._path(iteration)
+        if not path.exists():
+            kept = ", ".join(map(str, self._iterations())) or "none"
+            raise FileNotFoundError(f"No checkpoint of iteration {iteration} in {self.folder}: kept are {kept}.")
+        check(path)
+        return path
+
+    def choose(self, iteration: int | str, say: Callable[[str], None]) -> Path:
+        """The checkpoint that is meant by a number, by `newest`, or by `best`, of the run's evaluations.
+
+        Raises:
+            ValueError: another word.
+            FileNotFoundError: there is none, or not that one.
+            UnsoundError: it is damaged.
+        """
+        if isinstance(iteration, int):
+            return self.sound(iteration)
+        if iteration not in ("newest", "best"):
+            raise ValueError(unknown_name("iteration", iteration, ["newest", "best", "0", "1"]))
+        newest = self.newest_sound(say)
+        if newest is None:
+            raise FileNotFoundError(f"{self.folder.parent} has no checkpoint: expected {self.folder}/iteration_*.")
+        if iteration == "best":
+            return self.sound(best_evaluation(self._evaluations(newest))["iteration"])
+        return newest
+
+    def _evaluations(self, newest: Path) -> list[dict[str, Any]]:
+        """Of the run until the newest checkpoint: that one's, and those that summary.json tells besides, of a run that
+        ended sooner than was planned when the checkpoint was saved."""
+        state, summary = read_state(newest), self.folder.parent / "summary.json"
+        later = read_json(summary)["evaluations"] if summary.exists() else []
+        own = {one["iteration"]: one for one in [*later, *state["evaluations"]]}
+        return [own[iteration] for iteration in sorted(own) if iteration <= state["iteration"]]
+
+    def tidy(self, iteration: int, say: Callable[[str], None]) -> None:
+        """Make way for a run that goes on after `iteration`: remove what a kill while saving has left, and set aside
+        later checkpoints, which are not sound."""
+        for path in self.folder.glob(".iteration_*"):
+            shutil.rmtree(path)
+        for path in [self._path(later) for later in self._iterations() if later > iteration]:
+            names = (path.with_name(f"unsound_{path.name}_{number}") for number in count(1))
+            aside = path.rename(next(name for name in names if not name.exists()))
+            say(f"{path} is now {aside}: delete it when you have seen what happened to it.")
+
+    def _path(self, iteration: int) -> Path:
+        return self.folder / f"iteration_{iteration:04d}"
+
+    def _iterations(self) -> list[int]:
+        numbers = (path.name.removeprefix("iteration_") for path in self.folder.glob("iteration_*"))
+        return sorted(int(number) for number in numbers if re.fullmatch(r"\d{4}|[1-9]\d{4,8}", number))
+
+    def _remove(self, path: Path) -> None:
+        """In one step, so that a kill leaves no half of it under its name."""
+        shutil.rmtree(path.rename(path.with_name(f".{path.name}-removed")))
+
+
+def check(checkpoint: Path) -> None:
+    """Check every file of a checkpoint against its manifest; a second for 1 to 2 GB.
+
+    Raises:
+        UnsoundError: names the first file that is not what was written.
+    """
+    if damage := find_damage(checkpoint, _MADE_BY):
+        raise UnsoundError(f"{checkpoint} is not sound: {damage}.")
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """What `save` was given as `state`, and `iteration`."""
+    return read_json(checkpoint / _STATE)
+
+
+def best_evaluation(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The evaluation with the highest success, the earliest of several."""
+    return max(summaries, key=lambda summary: summary["success"])

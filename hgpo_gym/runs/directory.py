@@ -1,0 +1,203 @@
+"""A run directory: config.yaml, launches.jsonl (commands, versions, code), metrics.jsonl, rollouts/, checkpoints/,
+summary.json."""
+
+import fcntl
+import json
+import platform
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TextIO
+
+import yaml
+
+from hgpo_gym.files import append_line, write_whole, writing
+from hgpo_gym.runs.loggers import Logger, MakeLogger
+from hgpo_gym.runs.run_files import damage_named, read_json, read_json_lines, read_yaml
+
+NUMBERS_UNCHANGED = (
+    "resume",
+    "run_dir",
+    "loggers",
+    "checkpoint.",
+    "evaluation.num_envs",
+    "rollout.workers",
+    "rollout.worker_timeout",
+    "rollout.replays",
+    "rollout.max_failed",
+    "rollout.overlap",
+    "distributed",
+    "trainer.max_batch_tokens",
+    "trainer.gradient_checkpointing",
+    "engine.max_batch_tokens",
+    "engine.max_cache_tokens",
+    "engine.max_num_seqs",
+    "engine.gpu_memory_utilization",
+    "engine.kv_cache_gib",
+    "engine.enforce_eager",
+    "engine.sleep_level",
+    "engine.tensor_parallel_size",
+    "engine.server",
+    "model.device",
+    "model.threads",
+)
+"""Settings that do not change the numbers of a run, but for rounding."""
+COMPARED_GROUPS = ("algo", "learner", "objective", "sampler", "shaping", "team")
+"""What a comparison compares: a name each, with options."""
+AGGREGATION = ("trainer.loss_aggregation", "trainer.loss_constant")
+"""Of the objective, which has one of its own unless these say otherwise."""
+MAY_DIFFER = (*(f"{group}." for group in COMPARED_GROUPS), *AGGREGATION, "seed", *NUMBERS_UNCHANGED)
+"""Settings in which the runs of a comparison may differ."""
+MAY_CHANGE = (*NUMBERS_UNCHANGED, "trainer.iterations", "evaluation.every")
+"""Settings that may differ between a run and its continuation."""
+
+RECORDED_VERSIONS = ("hgpo_gym", "torch", "transformers", "gymnasium", "numpy")
+
+
+class RunDirectory:
+    """The files of one run. `open_run` gives it; nothing is written before `begin`."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.metrics_path = path / "metrics.jsonl"
+        self.checkpoint_path = path / "checkpoints"
+        self.rollout_path = path / "rollouts"
+        self.evaluations_path = path / "evaluations"
+        self.failures_path = path / "failures"
+        self._loggers: list[Logger] = []
+        self._lock: TextIO | None = None
+
+    def begin(
+        self, settings: Mapping[str, Any], packages: Sequence[str] = (), code: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Make the directory, ours until `close` or the end of the process; keep the settings, the command,
+        the versions and the code at work in it.
+
+        Args:
+            settings: all of them, resolved.
+            packages: whose versions matter, beside `RECORDED_VERSIONS`.
+            code: from elsewhere, see `hgpo_gym.trainers.code_used`.
+
+        Raises:
+            BlockingIOError: another process is writing in it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.path / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(f"Another process is training in {self.path}: wait for it, or stop it.") from None
+        write_whole(self.path / "config.yaml", yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True))
+        versions = {"python": platform.python_version()}
+        versions |= {name: version(name) for name in (*RECORDED_VERSIONS, *packages)}
+        launch = {"command": this_command(), "versions": versions, "code": dict(code)}
+        append_line(self.path / "launches.jsonl", json.dumps(launch))
+
+    def evaluation_path(self, iteration: int) -> Path:
+        """Where is kept what was said in the evaluation after an iteration."""
+        return self.evaluations_path / f"iteration_{iteration:04d}.jsonl.gz"
+
+    def begin_logging(self, loggers: Sequence[MakeLogger], settings: Mapping[str, Any], after: int) -> None:
+        """From now on `log` also tells these, of iterations after `after`."""
+        self._loggers = [make(self.path, dict(settings), after) for make in loggers]
+
+    def log(self, metrics: dict[str, Any]) -> None:
+        """Append one line to metrics.jsonl, and give its numbers to the loggers. Raises NotWrittenError."""
+        append_line(self.metrics_path, json.dumps(metrics))
+        numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+        with writing(self.path):
+            for logger in self._loggers:
+                logger.log(numbers)
+
+    def restore_metrics(self, metrics: list[dict[str, Any]]) -> None:
+        """Put metrics.jsonl in the state of a checkpoint: what came after it is about to be made again."""
+        write_whole(self.metrics_path, "".join(json.dumps(line) + "\n" for line in metrics))
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        write_whole(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
+
+    def close(self) -> None:
+        for logger in self._loggers:
+            with suppress(OSError):  # a full disk, which `log` has reported
+                logger.close()
+        if self._lock is not None:
+            self._lock.close()
+
+
+def this_command() -> str:
+    """The command line of this process, ready for a shell."""
+    program = Path(sys.argv[0])
+    if program.name == "hgpo-gym" or program.parent.name == "hgpo_gym":
+        return shlex.join(["hgpo-gym", *sys.argv[1:]])
+    return shlex.join(sys.orig_argv)
+
+
+def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl; empty if there is none. A last line cut short by a kill is left out."""
+    return read_json_lines(run_dir / "metrics.jsonl")
+
+
+def read_launches(run_dir: Path) -> list[dict[str, Any]]:
+    """The command, versions and code of every start of a run; empty where they were not kept."""
+    return read_json_lines(run_dir / "launches.jsonl")
+
+
+def read_summary(run_dir: Path) -> dict[str, Any]:
+    """A run's summary.json, of the last time that it came to an end."""
+    return read_json(run_dir / "summary.json")
+
+
+def finished_iterations(run_dir: Path) -> int:
+    """The iterations of a run that has come to its end; 0 of one that has not, or that is to have more now.
+
+    Raises:
+        DamagedError: config.yaml, metrics.jsonl or summary.json is not what a run writes.
+    """
+    ended = iterations_at_last_end(run_dir)
+    if not ended or not (run_dir / "config.yaml").exists():
+        return 0
+    with damage_named(run_dir / "config.yaml"):
+        wanted = read_config(run_dir)["trainer"]["iterations"]
+    return ended if ended == wanted == len(read_metrics(run_dir)) else 0
+
+
+def iterations_at_last_end(run_dir: Path) -> int:
+    """Those that summary.json tells, 0 without one. It stays as it is while a run goes on to more."""
+    path = run_dir / "summary.json"
+    if not path.exists():
+        return 0
+    with damage_named(path):
+        return int(read_summary(run_dir)["iterations"])
+
+
+def read_config(run_dir: Path) -> dict[str, Any]:
+    """A run's config.yaml: plain data, nothing in it is looked up or run.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged.
+    """
+    path = run_dir / "config.yaml"
+    if not path.exists():
+        several = f" Runs are in folders of it: {run_dir}/*." if any(run_dir.glob("*/config.yaml")) else ""
+        raise FileNotFoundError(f"No run in {run_dir}: expected {path}.{several}")
+    return read_yaml(path)
+
+
+NOT_SET = "not set"
+"""What stands for the value of a key in an evaluation's changes where there is none."""
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested configuration as {'section.key': value}."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

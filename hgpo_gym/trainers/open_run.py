@@ -1,0 +1,89 @@
+"""Open a run directory for training: new, or to resume with the settings and tasks that it had."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hgpo_gym.runs.checkpoints import Checkpoints
+from hgpo_gym.runs.directory import (
+    AGGREGATION,
+    MAY_CHANGE,
+    RunDirectory,
+    flatten,
+    iterations_at_last_end,
+    read_config,
+)
+from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.update.objectives import OBJECTIVES, preferred_aggregation
+
+
+def open_run(settings: RunSettings) -> RunDirectory:
+    """The run directory of these settings, new or to go on with; nothing is written yet.
+
+    Raises:
+        FileExistsError: the directory holds a run and `resume` is never.
+        FileNotFoundError: it holds no checkpoint and `resume` is must.
+        ValueError: it holds a run with other settings, each difference is named; or with more iterations than these.
+    """
+    run = RunDirectory(settings.run_dir)
+    saved = run.path / "config.yaml"
+    newest = Checkpoints(run.checkpoint_path).newest_iteration
+    begun = newest is not None
+    if settings.resume == "never" and (begun or saved.exists()):
+        raise FileExistsError(f"{run.path} already holds a run. Go on with it by resume=auto, or set another run_dir.")
+    if settings.resume == "must" and not begun:
+        raise FileNotFoundError(f"resume=must, but {run.checkpoint_path} holds no checkpoint: expected iteration_*.")
+    if saved.exists():
+        _check_same(read_config(run.path), settings.resolved, saved)
+    _check_not_beyond(max(newest or 0, iterations_at_last_end(run.path)), settings)
+    return run
+
+
+def _with_aggregation(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings by their keys, `trainer.loss_aggregation=null` as what it means with the run's objective."""
+    flat = flatten(config)
+    objective = flat.get("objective.name", "")
+    if flat.get(AGGREGATION[0]) is None and objective in OBJECTIVES:  # a plugin's may not be there now
+        flat[AGGREGATION[0]] = preferred_aggregation(objective)
+    return flat
+
+
+def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
+    old, new = _with_aggregation(before), _with_aggregation(now)
+    different = [
+        f"  {key}: {old.get(key)!r} there, {new.get(key)!r} now"
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key) and not key.startswith(MAY_CHANGE)
+    ]
+    if different:
+        raise ValueError(
+            f"The run in {path.parent} has other settings. Name another folder, run_dir=... (out=... of a "
+            "comparison), or give it the same:\n" + "\n".join(different)
+        )
+
+
+def check_same_tasks(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
+    """Raise ValueError where a run would go on with other tasks than it had, of equal settings.
+
+    Args:
+        before, now: by `training` and `evaluation`, see `hgpo_gym.trainers.environments.Tasks`.
+        path: of the run.
+    """
+    for use, had in before.items():
+        if had != now[use]:
+            there, here = (f"{tasks['tasks']:,} of split {tasks['split']}" for tasks in (had, now[use]))
+            raise ValueError(
+                f"The run in {path} had other tasks for {use}: {there}, and with the data that is there now {here}. "
+                "Bring back what was there (hgpo-gym data, $ALFWORLD_DATA, $WEBSHOP_DATA), or name another folder, "
+                "run_dir=... (out=... of a comparison)."
+            )
+
+
+def _check_not_beyond(reached: int, settings: RunSettings) -> None:
+    """A run goes on from its newest checkpoint, and cannot end before it."""
+    wanted = settings.trainer.iterations
+    if reached > wanted:
+        raise ValueError(
+            f"The run in {settings.run_dir} has {reached} iterations already, more than trainer.iterations={wanted}. "
+            f"Ask for at least {reached}, or name another folder, run_dir=... (out=... of a comparison)."
+        )

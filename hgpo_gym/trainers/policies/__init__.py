@@ -1,6 +1,0 @@
-"""What answers a prompt."""
-
-from hgpo_gym.trainers.policies.base import Policy, Request, Response, Sampling, TokenRecord
-from hgpo_gym.trainers.policies.scripted import ExpertPolicy, RandomPolicy
-
-__all__ = ["ExpertPolicy", "Policy", "RandomPolicy", "Request", "Response", "Sampling", "TokenRecord"]

@@ -1,0 +1,242 @@
+"""The tabular policy: exact probabilities, a trace of training alone, and the trainer's promises kept with it."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from hgpo_gym.cli.main import main
+from hgpo_gym.memory.keys import chain_keys, hash_text, link
+from hgpo_gym.policies import Request, Sampling
+from hgpo_gym.policies.likelihood import score
+from hgpo_gym.policies.tabular import Table, TableFullError, TabularPolicy
+from hgpo_gym.runs.directory import read_metrics
+from tests.support import small_runs
+from tests.support.small_runs import numbers
+
+ACTIONS = ("open red door", "open blue door", "go back")
+SMALL = ["model=tabular", "env.sections=2", "env.max_episode_steps=12", "evaluation.decoding_seeds=2"]
+
+
+def keys(*observations, history_length=2):
+    """The context keys after these observations of one episode."""
+    hashes = np.array([hash_text(text) for text in observations], dtype=np.uint64)
+    chain = chain_keys(hashes, np.arange(len(hashes)) == 0, history_length)
+    return tuple(chain[-1].tolist())
+
+
+def ask(*observations, answers=ACTIONS, task="Find the way.", seed=0):
+    return Request("", answers, seed=(seed,), task=task, context_keys=keys(*observations))
+
+
+def answer_all(policy, request):
+    """A record of each of the request's answers."""
+    responses = policy.generate([replace(request, seed=(seed,)) for seed in range(500)], Sampling())
+    return {response.text: response.tokens for response in responses}
+
+
+def teach(policy, request, logits):
+    """Give the request's answers these logits; returns a record of each."""
+    records = answer_all(policy, request)
+    contexts, answers = (
+        np.concatenate([getattr(records[text], name) for text in logits]) for name in ("prompt_ids", "token_ids")
+    )
+    policy.model.train()
+    places = len(policy.model) + 1 + np.arange(len(logits))
+    policy.model(link(contexts.view(np.uint64), answers.view(np.uint64)))
+    policy.model.logits.data[places] = torch.tensor(list(logits.values()))
+    return records
+
+
+@pytest.fixture
+def policy():
+    return TabularPolicy(Table(100), level=2)
+
+
+def test_what_was_never_trained_on_is_uniform(policy):
+    texts = [response.text for response in policy.generate([ask("hall", seed=n) for n in range(3000)], Sampling())]
+    for action in ACTIONS:
+        assert abs(np.mean([text == action for text in texts]) - 1 / 3) < 4 * np.sqrt(2 / 9 / 3000)
+    records = [response.tokens for response in policy.generate([ask("hall"), ask("cellar")], Sampling())]
+    np.testing.assert_allclose([record.logprobs[0] for record in records], -np.log(3), rtol=1e-6)
+
+
+def test_probabilities_are_the_softmax_of_the_logits_at_the_temperature(policy):
+    logits = {"open red door": 1.0, "open blue door": -1.0, "go back": 0.5}
+    records = teach(policy, ask("sign", "hall"), logits)
+    for temperature in (1.0, 0.4):
+        values = np.array(list(logits.values())) / temperature
+        expected = values - np.log(np.exp(values).sum())
+        scored = score(policy, [records[text] for text in logits], temperature=temperature, max_batch_tokens=2)
+        np.testing.assert_allclose(np.concatenate(scored), expected, rtol=1e-5)
+        entropy = policy.likelihood([records["go back"]], temperature=temperature).entropy.item()
+        assert entropy == pytest.approx(-(np.exp(expected) * expected).sum(), rel=1e-5)
+        asked = [ask("sign", "hall", seed=n) for n in range(3000)]
+        responses = policy.generate(asked, Sampling(temperature=temperature))
+        for text, logprob in zip(logits, expected, strict=True):
+            probability, frequency = np.exp(logprob), np.mean([response.text == text for response in responses])
+            assert abs(frequency - probability) < 4 * np.sqrt(probability * (1 - probability) / 3000)
+            drawn = {float(response.tokens.logprobs[0]) for response in responses if response.text == text}
+            assert all(value == pytest.approx(logprob, rel=1e-5) for value in drawn)
+    greedy = policy.generate([ask("sign", "hall", seed=n) for n in range(5)], Sampling(temperature=0))
+    assert {response.text for response in greedy} == {"open red door"}
+    nucleus = policy.generate([ask("sign", "hall", seed=n) for n in range(300)], Sampling(top_p=0.6))
+    assert {response.text for response in nucleus} == {"open red door", "go back"}
+
+
+def test_the_gradient_is_that_of_the_softmax(policy):
+    """d log pi(a) / d logit(b) = [a = b] - pi(b): 2/3 at the drawn answer, -1/3 at the two others, 0 elsewhere."""
+    (response,) = policy.generate([ask("hall")], Sampling())
+    policy.model.train()
+    policy.likelihood([response.tokens], temperature=1.0).logprobs.sum().backward()
+    gradient = policy.model.logits.grad
+    np.testing.assert_allclose(sorted(gradient[gradient != 0].tolist()), [-1 / 3, -1 / 3, 2 / 3], rtol=1e-6)
+    assert gradient[0] == 0
+
+
+def test_evaluation_leaves_no_trace_and_training_makes_an_entry_for_each_answer_once(policy):
+    records = [response.tokens for response in policy.generate([ask("hall"), ask("cellar")], Sampling())]
+    score(policy, records, temperature=1.0, max_batch_tokens=100)
+    assert len(policy.model) == 0
+    for _ in range(2):
+        policy.model.train()
+        policy.likelihood(records, temperature=1.0)
+        assert len(policy.model) == 6
+
+
+def test_the_context_is_the_task_and_the_deepest_key_up_to_the_level():
+    def contexts(level):
+        policy = TabularPolicy(Table(1), level)
+        asked = {
+            "here": ask("sign", "corridor", "hall"), "once more": ask("sign", "corridor", "hall"),
+            "longer": ask("garden", "sign", "corridor", "hall"), "other sign": ask("post", "corridor", "hall"),
+            "no history": ask("hall"), "other task": ask("sign", "corridor", "hall", task="Find the garden."),
+        }  # fmt: skip
+        responses = policy.generate(list(asked.values()), Sampling())
+        return {name: int(response.tokens.prompt_ids[0]) for name, response in zip(asked, responses, strict=True)}
+
+    deep, flat = contexts(2), contexts(0)
+    assert deep["here"] == deep["once more"] == deep["longer"]
+    assert len(set(deep.values())) == 4
+    assert flat["here"] == flat["longer"] == flat["other sign"] == flat["no history"] != flat["other task"]
+
+
+def test_answers_depend_on_their_seed_and_not_on_what_they_are_batched_with(policy):
+    asked = [ask("hall", seed=n) for n in range(20)] + [ask("corridor", answers=("walk on", "go back"), seed=99)]
+    together = policy.generate(asked, Sampling())
+    apart = [policy.generate([request], Sampling())[0] for request in asked]
+    assert [response.text for response in together] == [response.text for response in apart]
+    assert len({response.text for response in together[:20]}) == 3
+
+
+def test_one_answer_needs_no_choice_and_a_repeated_one_counts_once(policy):
+    (only,) = policy.generate([ask("sign", answers=("walk on",))], Sampling())
+    assert only.text == "walk on"
+    assert len(only.tokens.choices) == 0
+    (doubled,) = policy.generate([ask("hall", answers=("go back", "walk on", "go back"))], Sampling())
+    assert doubled.tokens.logprobs[0] == pytest.approx(np.log(1 / 2))
+
+
+def test_a_policy_needs_actions_to_choose_from_context_keys_and_room(policy):
+    with pytest.raises(ValueError, match="this environment names none"):
+        policy.generate([ask("hall", answers=())], Sampling())
+    with pytest.raises(ValueError, match="the environment needs a ContextWrapper"):
+        policy.generate([Request("", ACTIONS)], Sampling())
+    small = TabularPolicy(Table(4), level=2)
+    records = [response.tokens for response in small.generate([ask("hall"), ask("cellar")], Sampling())]
+    small.model.train()
+    with pytest.raises(TableFullError, match=r"model\.capacity=4 logits.*Set it higher"):
+        small.likelihood(records, temperature=1.0)
+
+
+def test_a_table_is_saved_and_loaded(policy, tmp_path):
+    records = teach(policy, ask("sign", "hall"), {"open red door": 2.0, "go back": 0.0, "open blue door": -1.0})
+    policy.save(tmp_path / "table")
+    loaded = TabularPolicy.load(tmp_path / "table")
+    assert (loaded.level, loaded.model.capacity, len(loaded.model)) == (2, 100, 3)
+    for text in ACTIONS:
+        assert loaded.likelihood([records[text]], temperature=1.0).logprobs.item() == pytest.approx(
+            policy.likelihood([records[text]], temperature=1.0).logprobs.item()
+        )
+    with pytest.raises(FileNotFoundError, match=r"No table in .*nowhere: expected table\.safetensors"):
+        TabularPolicy.load(tmp_path / "nowhere")
+
+
+train = partial(small_runs.train, base=SMALL)
+
+
+def entries_of(run_dir, iteration):
+    return len(TabularPolicy.load(run_dir / "checkpoints" / f"iteration_{iteration:04d}" / "model").model)
+
+
+@pytest.mark.parametrize("algo", ["grpo", "gigpo", "hgpo"])
+def test_every_algorithm_learns_from_uniform_to_nearly_always(algo, tmp_path):
+    """Two sections in twelve steps: uniformly random actions win 1 in 16 episodes."""
+    summary = train(tmp_path, f"algo={algo}", "trainer.iterations=15", "evaluation.decoding_seeds=30")
+    assert summary["success_before"] < 0.3
+    assert summary["success_after"] > 0.9
+
+
+def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path):
+    """Also where the table grows after the break: an entry gets the place that it would have had."""
+    options = [
+        "env.colours=6",
+        "rollout.num_tasks=1",
+        "trainer.kl_coef=0.01",
+        "evaluation.every=3",
+        "checkpoint.keep=9",
+    ]
+    train(tmp_path / "whole", "trainer.iterations=6", *options)
+    train(tmp_path / "broken", "trainer.iterations=3", *options)
+    train(tmp_path / "broken", "trainer.iterations=6", "resume=auto", *options)
+    assert numbers(tmp_path / "broken") == numbers(tmp_path / "whole")
+    assert 0 < entries_of(tmp_path / "broken", 3) < entries_of(tmp_path / "broken", 6)
+    train(tmp_path / "other", "trainer.iterations=6", "seed=1", *options)
+    assert numbers(tmp_path / "other") != numbers(tmp_path / "whole")
+
+
+def test_the_kl_loss_holds_the_policy_to_the_uniform_one(tmp_path):
+    for name, weight in (("free", 0.001), ("held", 10.0)):
+        train(tmp_path / name, f"trainer.kl_coef={weight}", "trainer.iterations=12", "evaluation.every=0")
+    free, held = (read_metrics(tmp_path / name)[-1] for name in ("free", "held"))
+    assert free["kl_reference"] > 0.5
+    assert held["kl_reference"] < 0.05
+    assert held["success"] < 0.5 < free["success"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "warmstart.source=random"], "warmstart.source=random: a table starts uniform; set it to none."),
+        (["train", "engine.constrain=none"], "engine.constrain=none: a table chooses among admissible actions"),
+        (["train", "engine=vllm"], "engine=vllm: a table answers by itself; leave out engine=."),
+        (["train", "trainer.precision=bfloat16"], "trainer.precision=bfloat16: a table chooses in float32"),
+        (["train", "model.level=3"], "model.level=3: memory.history_length=2 makes levels 0 to 2."),
+        (["train", "model.capacity=0"], "model.capacity=0: must be above 0."),
+        (["train", "model.capacity=3", "run_dir=runs/full"], "The table is full: model.capacity=3 logits"),
+        (
+            ["warmstart", "out=models/table"],
+            "model.kind=tabular: this command saves a language model, for model.path to load: set model=tiny.",
+        ),
+    ],
+)
+def test_mistakes_are_named_with_a_remedy(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command, *overrides = arguments
+    with pytest.raises(SystemExit) as ended:
+        main([command, *SMALL, *overrides])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_is_evaluated_with_the_same_kind_of_policy(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    summary = train(tmp_path / "run", "trainer.iterations=3", "memory.history_length=1")
+    capsys.readouterr()
+    main(["eval", "run=run", "out=evaluation.json"])
+    assert f'"success": {summary["success_after"]}' in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["eval", "run=run", "model=tiny"])
+    assert "run=run has model.kind=tabular, not language_model: leave out model=" in capsys.readouterr().err
