@@ -22,12 +22,12 @@ import numpy as np
 
 from benchmarks.league_runs import read
 from docs_site.markdown import table
-from hgpo_gym.analysis.report.load import Run
+from hgpo_gym.analysis.report.load import RunRecord
 from hgpo_gym.rollouts.conversations import read as read_conversations
 from hgpo_gym.runs.directory import RunDirectory
 
 
-def played(run: Run) -> dict[int, np.ndarray]:
+def played(run: RunRecord) -> dict[int, np.ndarray]:
     """By iteration of an evaluation: float64[episodes kept, 2], whether an episode was won, and its steps."""
     paths = {one["iteration"]: RunDirectory(run.path).evaluation_path(one["iteration"]) for one in run.evaluations}
     return {
@@ -37,7 +37,7 @@ def played(run: Run) -> dict[int, np.ndarray]:
     }
 
 
-def rows(runs: Sequence[Run]) -> list[list[str]]:
+def rows(runs: Sequence[RunRecord]) -> list[list[str]]:
     """A row an evaluation, over the runs of an algorithm."""
     by_iteration = defaultdict(list)
     for run in runs:

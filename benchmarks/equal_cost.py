@@ -18,21 +18,21 @@ import numpy as np
 
 from benchmarks.league_runs import in_percent, in_points
 from hgpo_gym.analysis.report.intervals import mean
-from hgpo_gym.analysis.report.load import COSTS, Comparison, Run, comparisons, load_runs
+from hgpo_gym.analysis.report.load import COSTS, Comparison, RunRecord, comparisons, load_runs
 from hgpo_gym.suggest import unknown_name
 
 ITERATIONS = "iterations"
 COLUMNS = ("environment", "algorithm", "seed", "cost", "until", "played", "success")
 
 
-def played_after(run: Run, cost: str) -> dict[int, float]:
+def played_after(run: RunRecord, cost: str) -> dict[int, float]:
     """What a run had played after an iteration."""
     if cost == ITERATIONS:
         return {iteration: float(iteration) for iteration in range(len(run.metrics) + 1)}
     return run.played_after(cost)
 
 
-def played(run: Run, cost: str) -> float:
+def played(run: RunRecord, cost: str) -> float:
     """In all."""
     return max(played_after(run, cost).values())
 
@@ -42,7 +42,7 @@ def least(comparison: Comparison, cost: str) -> float:
     return min(played(run, cost) for run in comparison.all_runs)
 
 
-def mean_success(run: Run, cost: str, budget: float) -> float:
+def mean_success(run: RunRecord, cost: str, budget: float) -> float:
     """Mean over what was played up to the budget."""
     after = played_after(run, cost)
     at = np.array([after[evaluation["iteration"]] for evaluation in run.evaluations])

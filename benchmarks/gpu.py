@@ -262,7 +262,7 @@ def _vllm_gap(device: str, most: float = 1e-2, *, lora: bool = False, **options:
     policy = VllmPolicy(model, tokenizer, constrain="admissible", **own)
     gaps = []
     for _ in range(2):
-        with policy.acting(nullcontext):
+        with policy.rollout_weights(nullcontext):
             records: Any = [response.tokens for response in policy.generate(_asked(), Sampling())]
         recorded = np.concatenate([record.logprobs[record.choices] for record in records])
         scored = np.concatenate(score(policy, records, temperature=1.0, max_batch_tokens=4096))

@@ -21,7 +21,7 @@ from hgpo_gym.trainers.run import Run
 SHORT = ["trainer.iterations=25", "evaluation.every=0", "evaluation.decoding_seeds=1"]
 RUNS = {"healthy": SHORT, "learning rate 1": [*SHORT, "trainer.learning_rate=1"]}
 """Settings of each."""
-SHOWN = ("success", "kl_behaviour", "entropy", "silent_group_share", "clip_fraction", "gradient_norm")
+SHOWN = ("success", "kl_behaviour", "entropy", "zero_variance_groups", "clip_fraction", "gradient_norm")
 COLOURS = ("#009E73", "#D55E00")
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from hgpo_gym.plain_text import for_terminal
 
-Tick = Callable[[int, int, str], None]
+ProgressCallback = Callable[[int, int, str], None]
 """Called with (done, in all, a few words)."""
 
 
@@ -19,10 +19,10 @@ class Progress:
         self.console = console or Console()
 
     @contextmanager
-    def stage(self, description: str, *, lines: bool = True) -> Iterator[Tick]:
+    def stage(self, description: str, *, lines: bool = True) -> Iterator[ProgressCallback]:
         """A stage of work with a progress bar. Outside a terminal: a line every twentieth of it, or none."""
         if not self.console.is_terminal:
-            yield self._line_ticks(description) if lines else (lambda _done, _total, _words: None)
+            yield self._line_reports(description) if lines else (lambda _done, _total, _words: None)
             return
         with bars.Progress(
             bars.TextColumn("{task.description}"),
@@ -36,16 +36,16 @@ class Progress:
             task = bar.add_task(description, total=None, words="")
             yield lambda done, total, words: bar.update(task, completed=done, total=total, words=for_terminal(words))
 
-    def _line_ticks(self, description: str) -> Tick:
+    def _line_reports(self, description: str) -> ProgressCallback:
         shown = -1
 
-        def tick(done: int, total: int, words: str) -> None:
+        def report_progress(done: int, total: int, words: str) -> None:
             nonlocal shown
             if (twentieth := 20 * done // total) > shown:
                 shown = twentieth
                 self.line(f"{description}  {done}/{total}  {words}")
 
-        return tick
+        return report_progress
 
     def line(self, text: str) -> None:
         """One line that stays."""
@@ -53,7 +53,7 @@ class Progress:
 
 
 @contextmanager
-def progress_bar(*, in_bytes: bool = False) -> Iterator[Tick]:
+def progress_bar(*, in_bytes: bool = False) -> Iterator[ProgressCallback]:
     """A bar on the standard error stream, if that is a terminal, for what is made when it is first used; it goes when
     all is done."""
     count = bars.DownloadColumn() if in_bytes else bars.MofNCompleteColumn()

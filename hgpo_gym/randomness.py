@@ -7,7 +7,7 @@ to one stream for good: changing it changes the results of every seed.
 from enum import IntEnum
 
 
-class Stream(IntEnum):
+class RandomStream(IntEnum):
     """The first of the numbers that a generator is made from."""
 
     TASKS = 1

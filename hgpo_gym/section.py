@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from hgpo_gym.suggest import unknown_name
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     """Values that do not change, every one of its kind: 1 is no true, and "1" no number."""
 
     model_config = ConfigDict(

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.envs.members import chance_of
 from hgpo_gym.envs.registration import make
+from hgpo_gym.envs.sub_envs import chance_of
 from hgpo_gym.memory import KeyFunction, Memory, hash_text
 
 OVER = "The episode is over."
 
 
-class Step(NamedTuple):
+class EpisodeStep(NamedTuple):
     """What one turn of the model did, and what came of its episode: a row of a `StepBatch`.
 
     Attributes:
@@ -111,7 +111,7 @@ class SingleEpisode:
         """The undiscounted sum of the rewards so far."""
         return sum(action.reward for action in self._actions)
 
-    def steps(self, turns: int) -> list[Step]:
+    def steps(self, turns: int) -> list[EpisodeStep]:
         """The first `turns` turns of the model, as the steps of credit assignment.
 
         A turn with several actions is one step. A turn without any, while the episode goes on, is a step that earns
@@ -124,7 +124,7 @@ class SingleEpisode:
                 break
             own = [action for action in self._actions if action.turn == turn]
             steps.append(
-                Step(
+                EpisodeStep(
                     reward=sum(action.reward for action in own),
                     valid=bool(own) and all(action.valid for action in own) and turn not in self._misread,
                     context_keys=self._keys[before],
@@ -148,7 +148,7 @@ def _key(text: str) -> int:
 
 
 def step_batch(
-    groups: Sequence[Hashable], episodes: Sequence[Sequence[Step]], *, invalid_action_penalty: float = 0.0
+    groups: Sequence[Hashable], episodes: Sequence[Sequence[EpisodeStep]], *, invalid_action_penalty: float = 0.0
 ) -> StepBatch:
     """The steps of many episodes, one episode after the other, for the estimators.
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hgpo_gym.adapters.single_episode import Step, on_tokens, turns_of_tokens
+from hgpo_gym.adapters.single_episode import EpisodeStep, on_tokens, turns_of_tokens
 from hgpo_gym.advantages import ESTIMATORS, estimate
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.policies.answer_ends import check_stops
@@ -39,7 +39,7 @@ success."""
 _STEPS: ContextVar[Sequence[Sequence[Mapping[str, Any]]] | None] = ContextVar("steps", default=None)
 
 
-def describe_steps(trajectory: str, steps: Sequence[Step], *, invalid_action_penalty: float = 0.0) -> list[dict]:
+def describe_steps(trajectory: str, steps: Sequence[EpisodeStep], *, invalid_action_penalty: float = 0.0) -> list[dict]:
     """An episode's steps (`Episode.steps`), as `row_steps` and an agent loop's `extra_fields["steps"]` want them.
 
     All of them for a row that is the whole conversation, `[described[t]]` for a row that is one step.

@@ -8,10 +8,10 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs
 from hgpo_gym.advantages.statistics import (
     check_shares,
-    counting_once,
     episode_advantage,
     joint_labels,
     later_in_sequence,
+    over_unique_steps,
     relative_to_group,
     sum_of_later,
 )
@@ -58,7 +58,7 @@ def beacon(
     np.minimum.at(begin, segment, batch.step)
     soon = milestone + gamma * later_in_sequence(milestone, segment, batch.step - begin[segment], gamma)
     relative = partial(relative_to_group, norm=norm, ddof=1)
-    in_segment = counting_once(
+    in_segment = over_unique_steps(
         batch, relative, milestone_reward * soon - batch.penalty, joint_labels(batch.group_labels, behind)
     )
     return w_group * episode_advantage(batch, norm, episode_statistics) + w_step * in_segment

@@ -7,12 +7,12 @@ from hgpo_gym.advantages.columns import needs
 from hgpo_gym.advantages.process import Chain
 from hgpo_gym.advantages.statistics import (
     check_shares,
-    counting_once,
     episode_advantage,
     joint_labels,
-    levelled,
     mean_of_group,
     mean_over_copies,
+    over_unique_steps,
+    snap_equal,
     success,
 )
 from hgpo_gym.advantages.values import steps_left
@@ -66,17 +66,17 @@ def crbc(
     state = chain.state
     taken = joint_labels(state, batch.column("action", "crbc"))
     if depth is None:
-        action_value = counting_once(batch, mean_of_group, beta * chain.values(beta)[chain.following], taken)
+        action_value = over_unique_steps(batch, mean_of_group, beta * chain.values(beta)[chain.following], taken)
     else:
         seen = mean_over_copies(batch, np.where(success(batch), beta ** steps_left(batch), 0.0))
-        action_value, value = counting_once(batch, mean_of_group, seen, taken), chain.mean(seen)
+        action_value, value = over_unique_steps(batch, mean_of_group, seen, taken), chain.mean(seen)
         for _ in range(depth):
             following = beta * chain.with_ends(value)[chain.following]
-            action_value = counting_once(batch, mean_of_group, following, taken)
+            action_value = over_unique_steps(batch, mean_of_group, following, taken)
             value = chain.mean(action_value)
-    action_value = levelled(action_value, state)
-    better = action_value - counting_once(batch, mean_of_group, action_value, state)
-    sigma = np.sqrt(counting_once(batch, mean_of_group, better**2, state))
+    action_value = snap_equal(action_value, state)
+    better = action_value - over_unique_steps(batch, mean_of_group, action_value, state)
+    sigma = np.sqrt(over_unique_steps(batch, mean_of_group, better**2, state))
     several = batch.visits(taken) < batch.visits(state)
     step_term = np.where(several, better / np.maximum(sigma, sigma_min), 0.0)
     return w_group * episode_advantage(batch, norm, episode_statistics) + w_step * step_term

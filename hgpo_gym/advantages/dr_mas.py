@@ -4,7 +4,7 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs
-from hgpo_gym.advantages.statistics import EPSILON, NORMS, episode_returns, joint_labels, levelled, moments
+from hgpo_gym.advantages.statistics import EPSILON, NORMS, episode_returns, joint_labels, moments, snap_equal
 from hgpo_gym.suggest import unknown_name
 
 
@@ -35,8 +35,8 @@ def dr_mas(batch: StepBatch, *, norm: str = "mean_std_norm", statistics_of: int 
         sets, counted = joint_labels(batch.group_labels, agent), np.ones(len(batch), dtype=np.bool_)
     else:
         sets, counted = batch.group_labels, agent == statistics_of
-    values = levelled(values, sets)
-    values[counted] = levelled(values[counted], sets[counted])
+    values = snap_equal(values, sets)
+    values[counted] = snap_equal(values[counted], sets[counted])
     count = sets.max(initial=-1) + 1
     size = np.bincount(sets[counted], minlength=count)
     mean, std = np.zeros(count), np.zeros(count)

@@ -7,7 +7,7 @@ import numpy as np
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs
 from hgpo_gym.advantages.rewards import episode_rewards
-from hgpo_gym.advantages.statistics import EPSILON, levelled, moments
+from hgpo_gym.advantages.statistics import EPSILON, moments, snap_equal
 
 
 @needs("reward_vector")
@@ -32,7 +32,7 @@ def dvao(batch: StepBatch, *, weights: Sequence[float] | None = None) -> np.ndar
     group = batch.group_labels[batch.first_rows]
     total, spread = np.zeros(len(rewards)), np.zeros(len(rewards))
     for share, values in zip(weighing / weighing.sum(), rewards.T, strict=True):
-        own = levelled(values, group)
+        own = snap_equal(values, group)
         mean, std = moments(own, group, ddof=0)
         total += share * (own - mean[group])
         spread += share * std[group]

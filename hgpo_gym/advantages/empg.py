@@ -10,7 +10,7 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs, over_the_batch
 from hgpo_gym.advantages.estimators import NO_OPTIONS, assign_base
 from hgpo_gym.advantages.result import Advantages
-from hgpo_gym.advantages.statistics import counting_once, levelled, relative_to_group
+from hgpo_gym.advantages.statistics import over_unique_steps, relative_to_group, snap_equal
 from hgpo_gym.advantages.values import is_last, next_in_episode
 
 
@@ -52,10 +52,10 @@ def empg(
     if not len(batch):
         return credit
     whole_batch = np.zeros(len(batch), dtype=np.int64)
-    entropy = levelled(batch.column("entropy", "empg").astype(np.float64), whole_batch)
+    entropy = snap_equal(batch.column("entropy", "empg").astype(np.float64), whole_batch)
     scaled = (entropy - entropy.min()) / (entropy.max() - entropy.min() + 1e-8)
     confidence = np.exp(-k * scaled)
     ahead = np.where(is_last(batch), 0.0, np.exp(-k_next * next_in_episode(batch, scaled)))
     modulated = credit.values * (confidence / confidence[batch.distinct].mean()) + bonus * ahead
     centred = partial(relative_to_group, norm="mean_norm", ddof=1)
-    return credit._replace(values=counting_once(batch, centred, modulated, whole_batch))
+    return credit._replace(values=over_unique_steps(batch, centred, modulated, whole_batch))

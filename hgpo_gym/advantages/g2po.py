@@ -8,10 +8,10 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.process import transitions
 from hgpo_gym.advantages.statistics import (
     check_shares,
-    counting_once,
     episode_advantage,
     episode_returns,
     mean_of_group,
+    over_unique_steps,
     relative_to_group,
     success,
 )
@@ -53,9 +53,9 @@ def g2po(
     check_shares(gamma=gamma)
     state = transitions(batch, level, time_aware).state
     returns = episode_returns(batch)
-    value = counting_once(batch, mean_of_group, gamma ** steps_left(batch) * returns, state)
+    value = over_unique_steps(batch, mean_of_group, gamma ** steps_left(batch) * returns, state)
     relative = partial(relative_to_group, norm=norm, ddof=1)
     led_to = next_in_episode(batch, value, end=np.where(success(batch), returns, 0.0))
-    in_state = counting_once(batch, relative, led_to - batch.penalty, state)
-    in_task = counting_once(batch, relative, led_to - value, batch.group_labels)
+    in_state = over_unique_steps(batch, relative, led_to - batch.penalty, state)
+    in_task = over_unique_steps(batch, relative, led_to - value, batch.group_labels)
     return w_group * episode_advantage(batch, norm, episode_statistics) + w_step * (in_state + in_task)

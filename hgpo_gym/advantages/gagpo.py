@@ -6,7 +6,13 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.process import transitions
-from hgpo_gym.advantages.statistics import check_shares, counting_once, mean_of_group, relative_to_group, sum_of_later
+from hgpo_gym.advantages.statistics import (
+    check_shares,
+    mean_of_group,
+    over_unique_steps,
+    relative_to_group,
+    sum_of_later,
+)
 from hgpo_gym.advantages.values import generalized_advantages
 
 
@@ -42,7 +48,7 @@ def gagpo(
     """
     check_shares(gamma=gamma)
     returns = batch.reward + gamma * sum_of_later(batch, batch.reward, gamma)
-    value = counting_once(batch, mean_of_group, returns, transitions(batch, level, time_aware).state)
+    value = over_unique_steps(batch, mean_of_group, returns, transitions(batch, level, time_aware).state)
     advantages = generalized_advantages(batch, value, gamma, trace_decay)
     relative = partial(relative_to_group, norm=norm, ddof=1)
-    return counting_once(batch, relative, advantages, batch.group_labels) - batch.penalty
+    return over_unique_steps(batch, relative, advantages, batch.group_labels) - batch.penalty

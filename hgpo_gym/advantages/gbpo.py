@@ -4,7 +4,7 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.result import Advantages
-from hgpo_gym.advantages.statistics import EPSILON, NORMS, episode_returns, levelled, moments, size_of_group
+from hgpo_gym.advantages.statistics import EPSILON, NORMS, episode_returns, moments, size_of_group, snap_equal
 from hgpo_gym.suggest import unknown_name
 
 
@@ -33,7 +33,7 @@ def gbpo(batch: StepBatch, *, norm: str = "mean_std_norm", temperature: float = 
         raise ValueError(f"temperature={temperature}: choose a number above 0.")
     first = batch.first_rows
     group = batch.group_labels[first]
-    returns = levelled(episode_returns(batch)[first], group)
+    returns = snap_equal(episode_returns(batch)[first], group)
     mean, std = moments(returns, group, ddof=1)
     alone = size_of_group(group) == 1
     scale = np.where(alone | (norm == "mean_norm"), 1.0, std[group] + EPSILON)

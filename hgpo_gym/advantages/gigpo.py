@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.advantages.statistics import counting_once, discounted_returns, episode_advantage, relative_to_group
+from hgpo_gym.advantages.statistics import discounted_returns, episode_advantage, over_unique_steps, relative_to_group
 
 
 def gigpo(
@@ -33,5 +33,5 @@ def gigpo(
     """
     returns = discounted_returns(batch, gamma)
     relative = partial(relative_to_group, norm=norm, ddof=1)
-    step_advantage = counting_once(batch, relative, returns, batch.key_groups(level=0))
+    step_advantage = over_unique_steps(batch, relative, returns, batch.key_groups(level=0))
     return episode_advantage(batch, norm, episode_statistics) + step_advantage_weight * step_advantage

@@ -6,7 +6,7 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.process import Chain
-from hgpo_gym.advantages.statistics import check_shares, counting_once, relative_to_group
+from hgpo_gym.advantages.statistics import check_shares, over_unique_steps, relative_to_group
 
 
 def graft(batch: StepBatch, *, gamma: float = 0.99, level: int = 0, time_aware: bool = False) -> np.ndarray:
@@ -33,4 +33,4 @@ def graft(batch: StepBatch, *, gamma: float = 0.99, level: int = 0, time_aware: 
     values = chain.values(gamma)
     gained = gamma * values[chain.following] - values[chain.state]
     relative = partial(relative_to_group, norm="mean_std_norm", ddof=1)
-    return counting_once(batch, relative, gained, chain.state) - batch.penalty
+    return over_unique_steps(batch, relative, gained, chain.state) - batch.penalty

@@ -6,7 +6,7 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.process import transitions
-from hgpo_gym.advantages.statistics import counting_once, episode_advantage, relative_to_group, success
+from hgpo_gym.advantages.statistics import episode_advantage, over_unique_steps, relative_to_group, success
 
 
 def graphgpo(
@@ -54,7 +54,7 @@ def graphgpo(
     credit = success_reward * omega ** (following - own + 1 if normalize_distance else following) - batch.penalty
     episode_term = episode_advantage(batch, norm, episode_statistics)
     relative = partial(relative_to_group, norm=norm, ddof=1)
-    return w_group * episode_term + w_step * counting_once(batch, relative, credit, state)
+    return w_group * episode_term + w_step * over_unique_steps(batch, relative, credit, state)
 
 
 def _distances(

@@ -8,10 +8,10 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.statistics import (
     EPISODE_STATISTICS,
     EPSILON,
-    counting_once,
     discounted_returns,
     episode_advantage,
     episode_returns,
+    over_unique_steps,
     relative_to_group,
     values_differ,
 )
@@ -68,8 +68,8 @@ def hgpo(
     for level in range(1 + deepest):
         groups = batch.key_groups(level)
         weight = _weight(level + WEIGHTS[weights], length_weight_alpha)
-        total += weight * counting_once(batch, relative, returns, groups)
-        total_weight += weight * counting_once(batch, values_differ, returns, groups)
+        total += weight * over_unique_steps(batch, relative, returns, groups)
+        total_weight += weight * over_unique_steps(batch, values_differ, returns, groups)
     if base_group:
         episode_term = episode_advantage(batch, norm, episode_statistics)
         total += episode_term

@@ -7,7 +7,7 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.hgpo import hgpo
-from hgpo_gym.advantages.statistics import check_shares, counting_once, scaled_to_group, sum_of_later
+from hgpo_gym.advantages.statistics import check_shares, over_unique_steps, scaled_to_group, sum_of_later
 
 
 def hgpo_gae(
@@ -58,4 +58,4 @@ def hgpo_gae(
     later = hierarchy(replace(batch, penalty=np.zeros(len(batch)))) if batch.penalty.any() else own
     advantages = own - gamma * (1 - trace_decay) * sum_of_later(batch, later, gamma * trace_decay)
     advantages[batch.visits(batch.key_groups(level=0)) == 1] = 0.0
-    return counting_once(batch, partial(scaled_to_group, norm=norm), advantages, batch.group_labels)
+    return over_unique_steps(batch, partial(scaled_to_group, norm=norm), advantages, batch.group_labels)

@@ -11,10 +11,10 @@ from hgpo_gym.advantages.statistics import (
     EPISODE_STATISTICS,
     ROUNDING,
     check_shares,
-    counting_once,
     episode_advantage,
     joint_labels,
     mean_of_group,
+    over_unique_steps,
     scaled_to_group,
     success,
 )
@@ -89,14 +89,14 @@ def nested_bellman(
 
     value = shrunk([won * chain.values(gamma)[chain.state] for chain in chains])
     target = gamma * next_in_episode(batch, value, end=np.where(success(batch), won, 0.0))
-    mean = partial(counting_once, batch, mean_of_group, target)
+    mean = partial(over_unique_steps, batch, mean_of_group, target)
     means = [mean(state) for state in states]
     taken = [mean(joint_labels(state, batch.column("action", "nested_bellman"))) for state in states]
     of_action = shrunk([by_action - of_state for by_action, of_state in zip(taken, means, strict=True)])
     advantages = of_action + own_share * (target - shrunk(means) - of_action)
     advantages[np.abs(advantages) <= ROUNDING * max(1.0, abs(success_reward))] = 0.0
     scaled = partial(scaled_to_group, norm=norm)
-    advantages = counting_once(batch, scaled, advantages, batch.group_labels) - batch.penalty
+    advantages = over_unique_steps(batch, scaled, advantages, batch.group_labels) - batch.penalty
     if episode_weight:
         advantages += episode_weight * episode_advantage(batch, norm, episode_statistics)
     return advantages

@@ -13,8 +13,8 @@ from hgpo_gym.advantages.statistics import (
     EPSILON,
     episode_returns,
     joint_labels,
-    levelled,
     moments,
+    snap_equal,
     success,
 )
 
@@ -56,7 +56,7 @@ def progpo(
     not_lost = success(batch) | (np.abs(episode_returns(batch)) > _NO_RETURN)
     lost = np.bincount(group, weights=not_lost) == 0
     first = batch.first_rows
-    share = levelled(_novelty(batch), group[first])
+    share = snap_equal(_novelty(batch), group[first])
     mean, std = moments(share, group[first], ddof=0)
     relative = np.where(
         std[group[first]] <= _NO_SPREAD, 0.0, (share - mean[group[first]]) / (std[group[first]] + EPSILON)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.advantages.statistics import episode_returns, levelled, mean_of_group, size_of_group
+from hgpo_gym.advantages.statistics import episode_returns, mean_of_group, size_of_group, snap_equal
 
 
 def rloo(batch: StepBatch) -> np.ndarray:
@@ -18,7 +18,7 @@ def rloo(batch: StepBatch) -> np.ndarray:
     """
     first = batch.first_rows
     group = batch.group_labels[first]
-    returns = levelled(episode_returns(batch)[first], group)
+    returns = snap_equal(episode_returns(batch)[first], group)
     size = size_of_group(group)
     others = size / np.maximum(size - 1, 1)
     advantage = np.where(size == 1, returns, others * (returns - mean_of_group(returns, group)))

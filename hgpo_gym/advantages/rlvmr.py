@@ -6,7 +6,7 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs
-from hgpo_gym.advantages.statistics import counting_once, episode_advantage, joint_labels, relative_to_group
+from hgpo_gym.advantages.statistics import episode_advantage, joint_labels, over_unique_steps, relative_to_group
 
 
 @needs("tag", "tag_reward")
@@ -39,6 +39,6 @@ def rlvmr(
     """
     reward = batch.column("tag_reward", "rlvmr").astype(np.float64)
     sets = joint_labels(batch.group_labels, batch.column("tag", "rlvmr"))
-    relative = counting_once(batch, partial(relative_to_group, norm=norm, ddof=1), reward, sets)
+    relative = over_unique_steps(batch, partial(relative_to_group, norm=norm, ddof=1), reward, sets)
     step_term = np.where(batch.visits(sets) == 1, reward, relative)
     return w_group * episode_advantage(batch, norm, episode_statistics) + w_step * step_term

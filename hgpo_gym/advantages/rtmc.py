@@ -9,9 +9,9 @@ from hgpo_gym.advantages.columns import needs
 from hgpo_gym.advantages.process import transitions
 from hgpo_gym.advantages.statistics import (
     check_shares,
-    counting_once,
     joint_labels,
     mean_of_group,
+    over_unique_steps,
     relative_to_group,
     sum_of_later,
 )
@@ -42,6 +42,6 @@ def rtmc(
     returns = batch.reward + gamma * sum_of_later(batch, batch.reward, gamma)
     state = transitions(batch, level, time_aware).state
     taken = joint_labels(state, batch.column("action", "rtmc"))
-    action_value = counting_once(batch, mean_of_group, returns, taken)
+    action_value = over_unique_steps(batch, mean_of_group, returns, taken)
     relative = partial(relative_to_group, norm=norm, ddof=1)
-    return counting_once(batch, relative, action_value, state) - batch.penalty
+    return over_unique_steps(batch, relative, action_value, state) - batch.penalty

@@ -8,7 +8,7 @@ from hgpo_gym.advantages.columns import needs
 from hgpo_gym.advantages.estimators import NO_OPTIONS, assign_base
 from hgpo_gym.advantages.process import transitions
 from hgpo_gym.advantages.result import Advantages
-from hgpo_gym.advantages.statistics import counting_once, joint_labels, mean_of_group
+from hgpo_gym.advantages.statistics import joint_labels, mean_of_group, over_unique_steps
 
 
 @needs("action")
@@ -46,5 +46,5 @@ def salt(
     known = successor >= 0
     action = batch.column("action", "salt")
     merged = own.copy()
-    merged[known] = counting_once(batch, mean_of_group, own, joint_labels(state, action, successor))[known]
+    merged[known] = over_unique_steps(batch, mean_of_group, own, joint_labels(state, action, successor))[known]
     return credit._replace(values=merged)

@@ -4,7 +4,7 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs
-from hgpo_gym.advantages.statistics import episode_returns, joint_labels, levelled, mean_of_group, size_of_group
+from hgpo_gym.advantages.statistics import episode_returns, joint_labels, mean_of_group, size_of_group, snap_equal
 
 
 @needs("branch")
@@ -22,7 +22,7 @@ def siblings(batch: StepBatch) -> np.ndarray:
     """
     first = batch.first_rows
     family = joint_labels(batch.group_labels[first], batch.column("branch", "siblings")[first])
-    returns = levelled(episode_returns(batch)[first], family)
+    returns = snap_equal(episode_returns(batch)[first], family)
     size = size_of_group(family)
     others = size / np.maximum(size - 1, 1)
     advantage = others * (returns - mean_of_group(returns, family))

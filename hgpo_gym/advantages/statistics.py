@@ -79,13 +79,13 @@ def relative_to_group(values: np.ndarray, groups: np.ndarray, norm: str, *, ddof
     """
     relative = np.zeros(len(values))
     inside = groups >= 0
-    own, sets = levelled(values[inside], groups[inside]), groups[inside]
+    own, sets = snap_equal(values[inside], groups[inside]), groups[inside]
     mean, std = moments(own, sets, ddof)
     relative[inside] = _normalise(own - mean[sets], std[sets], norm)
     return relative
 
 
-def counting_once(
+def over_unique_steps(
     batch: StepBatch, statistic: Callable[[np.ndarray, np.ndarray], np.ndarray], values: np.ndarray, sets: np.ndarray
 ) -> np.ndarray:
     """[N]: `statistic(values, sets)`, in which a step that several episodes share counts once, with the mean of its
@@ -142,12 +142,12 @@ def whiten(values: np.ndarray, copies: np.ndarray | None = None) -> np.ndarray:
         _, first, label = np.unique(copies, return_index=True, return_inverse=True)
         return whiten(mean_of_group(values, label)[first])[label]
     one_set = np.zeros(len(values), dtype=np.int64)
-    own = levelled(values, one_set)
+    own = snap_equal(values, one_set)
     mean, std = moments(own, one_set, ddof=1)
     return (own - mean[one_set]) / np.sqrt(std[one_set] ** 2 + 1e-8)
 
 
-def levelled(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+def snap_equal(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """float64[N]: the values; those of a set (labelled from 0) that are equal up to rounding, exactly equal."""
     highest = np.full(groups.max(initial=-1) + 1, -np.inf)
     lowest = -highest
@@ -191,7 +191,7 @@ def values_differ(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """bool[N]: the row's set carries signal, that is, not all its values are equal. False for rows in no set."""
     inside = groups >= 0
     differ = np.zeros(len(values), dtype=np.bool_)
-    _, std = moments(levelled(values[inside], groups[inside]), groups[inside], ddof=0)
+    _, std = moments(snap_equal(values[inside], groups[inside]), groups[inside], ddof=0)
     differ[inside] = std[groups[inside]] > 0
     return differ
 
@@ -212,7 +212,7 @@ def episode_advantage(batch: StepBatch, norm: str, episode_statistics: str, epis
         raise ValueError(unknown_name("episode_statistics", episode_statistics, EPISODE_STATISTICS))
     check_shares(episode_gamma=episode_gamma)
     groups = batch.group_labels
-    returns = levelled(episode_returns(batch, episode_gamma), groups)
+    returns = snap_equal(episode_returns(batch, episode_gamma), groups)
     values = returns - batch.penalty
     one_each = batch.first_rows
     if episode_statistics == "trajectories":

@@ -8,9 +8,9 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needs
 from hgpo_gym.advantages.statistics import (
     check_shares,
-    counting_once,
     episode_returns,
     joint_labels,
+    over_unique_steps,
     relative_to_group,
     sum_of_later,
 )
@@ -39,5 +39,5 @@ def turn_rewards(batch: StepBatch, *, gamma: float = 1.0, joint: bool = True) ->
     last = is_last(batch)
     values = np.where(last, episode_returns(batch), batch.column("turn_reward", "turn_rewards"))
     sets = batch.group_labels if joint else joint_labels(batch.group_labels, last)
-    relative = counting_once(batch, partial(relative_to_group, norm="mean_std_norm", ddof=1), values, sets)
+    relative = over_unique_steps(batch, partial(relative_to_group, norm="mean_std_norm", ddof=1), values, sets)
     return relative + gamma * sum_of_later(batch, relative, gamma) - batch.penalty

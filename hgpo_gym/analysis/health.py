@@ -8,7 +8,7 @@ import numpy as np
 
 from hgpo_gym.analysis.report.blocks import Block, Chapter, Column, Items, Paragraph, Section, Table
 from hgpo_gym.analysis.report.health import COURSE, NOTHING_WRONG, course_of
-from hgpo_gym.runs.diagnostics import check_numbers, signs
+from hgpo_gym.runs.diagnostics import check_numbers, diagnose
 from hgpo_gym.runs.directory import finished_iterations, flatten, read_config, read_metrics
 from hgpo_gym.runs.metric_table import METRICS
 from hgpo_gym.runs.run_files import damage_named
@@ -39,10 +39,14 @@ def _judged(metrics: list[dict[str, Any]], settings: Mapping[str, Any], about: s
     success = [line["success"] for line in metrics]
     ended = "" if finished else ", not finished"
     course = f"success {success[0]:.1%} at first, {max(success):.1%} at best, {success[-1]:.1%} in the end"
-    found = signs(metrics, settings)
+    found = diagnose(metrics, settings)
     verdict: Block = Paragraph(NOTHING_WRONG)
     if found:
-        verdict = Items(tuple(f"{sign.seen}, {sign.when}. {sign.cause} {sign.remedy}" for sign in found))
+        verdict = Items(
+            tuple(
+                f"{diagnostic.seen}, {diagnostic.when}. {diagnostic.cause} {diagnostic.remedy}" for diagnostic in found
+            )
+        )
     return Chapter(
         "",
         "",

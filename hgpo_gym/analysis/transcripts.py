@@ -68,7 +68,7 @@ def failed_episodes(told: Sequence[tuple[int, str, ToldFailure]]) -> Section:
             number,
             failure.conversation.task_id,
             failure.error,
-            "given up" if failure.given_up else "played again",
+            "given up" if failure.failed else "played again",
             phase,
             iteration,
             failure.attempt,

@@ -26,7 +26,7 @@ from hgpo_gym.rollouts.evaluation import evaluate as play_all
 from hgpo_gym.rollouts.failures import EpisodesFailedError
 from hgpo_gym.rollouts.teams import TEAMS
 from hgpo_gym.runs.checkpoints import Checkpoints, read_state
-from hgpo_gym.runs.diagnostics import CHECKS, Sign
+from hgpo_gym.runs.diagnostics import CHECKS, Diagnostic
 from hgpo_gym.runs.directory import NOT_SET, flatten
 from hgpo_gym.section import parse_section
 from hgpo_gym.suggest import unknown_name
@@ -73,7 +73,9 @@ def evaluate(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     summary = result.summary()
     progress.line(f"{place}: success {result.success:.1%} of {counted(summary['episodes'], 'episode')}")
     if kind == "model" and summary["valid_action_rate"] < VALID_ACTIONS.limit:
-        few = Sign(VALID_ACTIONS, (), summary["valid_action_rate"], VALID_ACTIONS.limit, flatten(settings.resolved))
+        few = Diagnostic(
+            VALID_ACTIONS, (), summary["valid_action_rate"], VALID_ACTIONS.limit, flatten(settings.resolved)
+        )
         progress.line(str(few))
     if told := result.failures_told:
         progress.line(told)
@@ -107,17 +109,17 @@ def _played(
     """
     evaluation, metered = settings.evaluation, policy if isinstance(policy, MeteredPolicy) else None
     try:
-        with metered or nullcontext(), progress.stage(title) as tick:
+        with metered or nullcontext(), progress.stage(title) as report_progress:
             return play_all(
                 env,
                 policy,
                 evaluation.sampling(settings.rollout.max_new_tokens),
                 range(evaluation.decoding_seeds),
-                lambda done, total, steps: tick(done, total, f"episodes, {counted(steps, 'step')}"),
+                lambda done, total, steps: report_progress(done, total, f"episodes, {counted(steps, 'step')}"),
                 team=TEAMS.bind(settings.team)(),
                 tasks=evaluation.tasks,
                 keep=keep,
-                replays=settings.rollout.replays or 0,
+                max_retries=settings.rollout.max_retries or 0,
                 max_failed=settings.rollout.max_failed,
             )
     except (NoAnswerError, EpisodesFailedError) as error:
@@ -140,7 +142,7 @@ def evaluated_policy(config: Mapping[str, Any], settings: RunSettings, progress:
     Raises:
         ValueError: another name, or settings that do not suit the policy.
         FileNotFoundError: the run has no checkpoint, or not that one.
-        UnsoundError: the checkpoint is damaged.
+        InvalidCheckpointError: the checkpoint is damaged.
     """
     kind = config["policy"]
     if kind not in EVALUATED_POLICIES:

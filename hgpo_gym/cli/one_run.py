@@ -16,7 +16,7 @@ from hgpo_gym.progress import Progress
 from hgpo_gym.rollouts.failures import EpisodesFailedError
 from hgpo_gym.rollouts.player import NotRecordedError
 from hgpo_gym.runs.checkpoints import CheckpointNotSavedError
-from hgpo_gym.trainers.learners.ahead import AheadDiedError
+from hgpo_gym.trainers.learners.async_rollout import AsyncRolloutDiedError
 from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.models.language_model import LanguageModel
 from hgpo_gym.trainers.run import Run, processes_of
@@ -56,7 +56,7 @@ def train_run(settings: RunSettings) -> bool:
             f"{run.checkpoints.newest()}; a smaller trainer.learning_rate may help.",
             1,
         ) from None
-    except (EpisodesFailedError, AheadDiedError) as error:
+    except (EpisodesFailedError, AsyncRolloutDiedError) as error:
         raise CommandFailed(
             f"after iteration {run.iteration}: {error} Stopped. With resume=auto the same command goes on from "
             f"{run.checkpoints.newest()}.",

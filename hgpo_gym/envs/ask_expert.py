@@ -26,7 +26,7 @@ OF_AN_ACTION: Mapping[str, Any] = {"milestone": False, "tag": 0, "tag_reward": 0
 """What `info` may say of the action just taken, and what it says of asking, whatever the inner one says elsewhere."""
 
 
-class _Moment(NamedTuple):
+class _Snapshot(NamedTuple):
     """The inner environment's moment, what is seen there, and its latest `info`."""
 
     inner: Snapshot
@@ -106,10 +106,10 @@ class AskExpertEnv(TextEnv):
             self._seen = observation
         return self._turn(observation, reward=reward, terminated=terminated, action_valid=valid)
 
-    def save_state(self) -> _Moment:
-        return _Moment(self._inner.snapshot(), self._seen, self._inner_info)
+    def save_state(self) -> _Snapshot:
+        return _Snapshot(self._inner.snapshot(), self._seen, self._inner_info)
 
-    def load_state(self, state: _Moment) -> None:
+    def load_state(self, state: _Snapshot) -> None:
         self._inner.restore(state.inner)
         self._seen, self._inner_info = state.seen, dict(state.info)
 

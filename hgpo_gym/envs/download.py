@@ -17,7 +17,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hgpo_gym.progress import Progress, Tick
+from hgpo_gym.progress import Progress, ProgressCallback
 
 MANIFEST = "manifest.json"
 MIB = 2**20
@@ -76,18 +76,18 @@ def fetch_archive(
     url = f"{mirror.rstrip('/')}/{archive.name}" if mirror else archive.url
 
     def verify(part: Path) -> None:
-        check_archive(part, tick)
+        check_archive(part, report_progress)
         digest = sha256(part)
         check_digest(archive.name, digest, archive.sha256, any_digest, progress)
         manifest[archive.name] = {"url": url, "bytes": part.stat().st_size, "sha256": digest}
         _write_manifest(folder, manifest)
 
-    with progress.stage(f"Fetching {archive.name}") as tick:
-        fetch(url, file, verify, tick)
+    with progress.stage(f"Fetching {archive.name}") as report_progress:
+        fetch(url, file, verify, report_progress)
     return file
 
 
-def fetch(url: str, target: Path, verify: Callable[[Path], None], tick: Tick) -> None:
+def fetch(url: str, target: Path, verify: Callable[[Path], None], report_progress: ProgressCallback) -> None:
     """Download to `<target>.part`, or go on with it; when it is whole and `verify(part)` does not object, rename it.
 
     A connection that breaks is taken up again at once, for as long as that brings more of the file. No other process
@@ -103,7 +103,7 @@ def fetch(url: str, target: Path, verify: Callable[[Path], None], tick: Tick) ->
         while True:
             before, reason = file.tell(), "the connection broke off"
             try:
-                if _receive(url, file, tick):
+                if _receive(url, file, report_progress):
                     break
             except _NETWORK_ERRORS as error:
                 reason = str(error)
@@ -119,7 +119,7 @@ def fetch(url: str, target: Path, verify: Callable[[Path], None], tick: Tick) ->
     part.replace(target)
 
 
-def check_archive(file: Path, tick: Tick) -> None:
+def check_archive(file: Path, report_progress: ProgressCallback) -> None:
     """Read every member of a zip file and compare its CRC-32.
 
     Raises:
@@ -130,7 +130,7 @@ def check_archive(file: Path, tick: Tick) -> None:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
             for done, member in enumerate(members, 1):
-                tick(done, len(members), "members")
+                report_progress(done, len(members), "members")
                 where = member.filename
                 with archive.open(member) as content:
                     while content.read(MIB):
@@ -188,7 +188,7 @@ def only_process(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _receive(url: str, file: BinaryIO, tick: Tick) -> bool:
+def _receive(url: str, file: BinaryIO, report_progress: ProgressCallback) -> bool:
     """Append what is missing of a file; whether it is whole then, by what the server says of its size."""
     start = file.tell()
     request = urllib.request.Request(url, headers={"User-Agent": "hgpo_gym", "Accept-Encoding": "identity"})
@@ -203,7 +203,7 @@ def _receive(url: str, file: BinaryIO, tick: Tick) -> bool:
         if error.headers["Content-Range"] == f"bytes */{start}":
             return True
         _start_over(file)  # what is there is longer than the file
-        return _receive(url, file, tick)
+        return _receive(url, file, report_progress)
     with response:
         if response.status != HTTPStatus.PARTIAL_CONTENT:
             _start_over(file)  # the server sends the file from its beginning
@@ -213,7 +213,7 @@ def _receive(url: str, file: BinaryIO, tick: Tick) -> bool:
         total = file.tell() + int(length) if length else None
         while chunk := response.read(CHUNK):
             file.write(chunk)
-            tick(-(-file.tell() // MIB), -(-(total or file.tell()) // MIB), "MiB")
+            report_progress(-(-file.tell() // MIB), -(-(total or file.tell()) // MIB), "MiB")
         return total is None or file.tell() == total
 
 

@@ -24,7 +24,7 @@ WALK_ON = "walk on"
 GO_BACK = "go back"
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Where the agent stands: the section, and the room in it (0 signpost, then `distance` corridors, the hall)."""
 
     section: int
@@ -49,29 +49,29 @@ class SignpostMaze:
     plates: bool = False
     slip: float = 0.0
 
-    start = Place(0, 0)
+    start = Position(0, 0)
 
     @property
     def task(self) -> str:
         return "Find the way through the castle to the garden."
 
-    def is_garden(self, place: Place) -> bool:
+    def is_garden(self, place: Position) -> bool:
         return place.section == len(self.signs)
 
-    def observation(self, place: Place) -> str:
+    def observation(self, place: Position) -> str:
         if self.is_garden(place):
             return "You step out into the garden."
         plate = f" A plate says: section {place.section + 1}, {self.signs[place.section]}." if self.plates else ""
         return self._room(place) + plate
 
-    def _room(self, place: Place) -> str:
+    def _room(self, place: Position) -> str:
         if place.room == 0:
             return f"You stand at a signpost. It says: take the {self.signs[place.section]} door."
         if place.room <= self.distance:
             return "You are in a bare corridor."
         return "You are in a round hall with many doors."
 
-    def admissible_actions(self, place: Place) -> tuple[str, ...]:
+    def admissible_actions(self, place: Position) -> tuple[str, ...]:
         if self.is_garden(place):
             return ()
         if place.room == 0:
@@ -80,18 +80,18 @@ class SignpostMaze:
             return (WALK_ON, GO_BACK)
         return (*(f"open {colour} door" for colour in self.colours), GO_BACK)
 
-    def next_place(self, place: Place, action: str) -> Place:
+    def next_place(self, place: Position, action: str) -> Position:
         """Where an admissible action leads if it is not replaced. Raises ValueError on any other."""
         if action not in self.admissible_actions(place):
             raise ValueError(unknown_name("action", action, self.admissible_actions(place)))
         if action == WALK_ON:
-            return Place(place.section, place.room + 1)
+            return Position(place.section, place.room + 1)
         if action == GO_BACK:
-            return Place(place.section, place.room - 1)
+            return Position(place.section, place.room - 1)
         right_door = action == f"open {self.signs[place.section]} door"
-        return Place(place.section + right_door, 0)
+        return Position(place.section + right_door, 0)
 
-    def outcomes(self, place: Place, action: str) -> dict[Place, float]:
+    def outcomes(self, place: Position, action: str) -> dict[Position, float]:
         """Where an admissible action may lead, and how probably. Raises ValueError on any other."""
         found = {self.next_place(place, action): 1.0 - self.slip}
         if self.slip:
@@ -100,11 +100,11 @@ class SignpostMaze:
                 found[there] = found.get(there, 0.0) + self.slip / len(actions)
         return found
 
-    def reward(self, place: Place) -> float:
+    def reward(self, place: Position) -> float:
         """What arriving at a place earns."""
         return SUCCESS_REWARD if self.is_garden(place) else 0.0
 
-    def expert_action(self, place: Place) -> str:
+    def expert_action(self, place: Position) -> str:
         """The first action of the shortest way to the garden."""
         return WALK_ON if place.room <= self.distance else f"open {self.signs[place.section]} door"
 
@@ -178,10 +178,10 @@ class SignpostMazeEnv(TextEnv):
         self._place = self._maze.next_place(self._place, action)
         return self._turn()
 
-    def save_state(self) -> tuple[SignpostMaze, Place]:
+    def save_state(self) -> tuple[SignpostMaze, Position]:
         return self._maze, self._place
 
-    def load_state(self, state: tuple[SignpostMaze, Place]) -> None:
+    def load_state(self, state: tuple[SignpostMaze, Position]) -> None:
         self._maze, self._place = state
 
     def _turn(self, prefix: str = "", action_valid: bool = True) -> Turn:

@@ -12,10 +12,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from hgpo_gym.envs.making import make
-from hgpo_gym.envs.members import EpisodeStart, LocalMembers, Members, Opening, StepResult
 from hgpo_gym.envs.spec import PortableSpec
+from hgpo_gym.envs.sub_envs import EpisodeStart, LocalSubEnvs, ResetResult, StepResult, SubEnvs
 from hgpo_gym.envs.text_sources import texts_key
-from hgpo_gym.envs.workers import WorkerMembers
+from hgpo_gym.envs.workers import WorkerSubEnvs
 from hgpo_gym.suggest import unknown_name
 
 RESET_OPTIONS = ("task_ids", "group_seeds", "reset_mask")
@@ -75,15 +75,15 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         self.single_observation_space, self.single_action_space = first.observation_space, first.action_space
         self.observation_space = cast("Any", batch_space(self.single_observation_space, self.num_envs))
         self.action_space = cast("Any", batch_space(self.single_action_space, self.num_envs))
-        self._members: Members
+        self._sub_envs: SubEnvs
         if workers:
             first.close()
-            self._members = WorkerMembers(
+            self._sub_envs = WorkerSubEnvs(
                 cast("Any", self.spec), self.num_envs, min(workers, self.num_envs), worker_timeout
             )
         else:
             rest = {row: make(id, **options) for row in range(1, self.num_envs)}
-            self._members = LocalMembers({0: first, **rest}, partial(make, id, **options))
+            self._sub_envs = LocalSubEnvs({0: first, **rest}, partial(make, id, **options))
         self._observations = [""] * self.num_envs
         self._terminations = np.ones(self.num_envs, dtype=np.bool_)
         self._truncations = np.zeros(self.num_envs, dtype=np.bool_)
@@ -147,7 +147,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         self._begin(starts)
         return tuple(self._observations), self._collect_infos()
 
-    def begin_at(self, starts: Mapping[int, tuple[EpisodeStart, Sequence[str], int]]) -> dict[int, Opening]:
+    def begin_at(self, starts: Mapping[int, tuple[EpisodeStart, Sequence[str], int]]) -> dict[int, ResetResult]:
         """Begin episodes of single sub-environments in the middle of others: a branch of what was played before.
 
         Args:
@@ -175,24 +175,24 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
             if task_id not in self.task_ids:
                 raise ValueError(unknown_name("task_id", task_id, self.task_ids))
 
-    def _begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening]:
+    def _begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, ResetResult]:
         self._check_open("begin an episode")
-        openings: dict[int, Opening] = {}
-        answers = self._members.begin(starts)
-        for row, opening in answers.items():
+        reset_results: dict[int, ResetResult] = {}
+        answers = self._sub_envs.begin(starts)
+        for row, reset_result in answers.items():
             self.starts[row] = starts[row]
             self.failures.pop(row, None)
-            if isinstance(opening, Exception):
+            if isinstance(reset_result, Exception):
                 self._observations[row], self._env_infos[row] = "", {}
-                self._fail(row, opening)
+                self._fail(row, reset_result)
                 continue
-            openings[row] = opening
-            reset, steps = opening
+            reset_results[row] = reset_result
+            reset, steps = reset_result
             last = steps[-1] if steps else reset
             self._observations[row], self._env_infos[row] = last[0], last[-1]
             self._terminations[row] = self._truncations[row] = False
         self._raise_first(answers)
-        return openings
+        return reset_results
 
     def _fail(self, row: int, error: Exception) -> StepResult:
         """End the episode of a sub-environment that has failed."""
@@ -261,7 +261,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
             if row in self.stepping:
                 raise ValueError(f"Sub-environment {row} was sent an action already: call receive() before send().")
         self.stepping |= actions.keys()
-        self._members.send(actions)
+        self._sub_envs.send(actions)
 
     def receive(self, at_least: int = 1) -> dict[int, StepResult]:
         """What `send` has led to, by row: observation, reward, terminated, truncated, info, as a single environment's
@@ -269,7 +269,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
 
         Waits for `at_least` so many rows, or all that are stepping, and returns these and what else there is.
         """
-        answers = self._members.receive(min(at_least, len(self.stepping)))
+        answers = self._sub_envs.receive(min(at_least, len(self.stepping)))
         self.stepping -= answers.keys()
         results: dict[int, StepResult] = {}
         for row, answer in answers.items():
@@ -281,7 +281,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         return results
 
     def close_extras(self, **kwargs: Any) -> None:  # noqa: ARG002 - Gymnasium's signature
-        self._members.close()
+        self._sub_envs.close()
 
     def _groups_to_reset(self, mask: np.ndarray | None) -> list[int]:
         if mask is None:

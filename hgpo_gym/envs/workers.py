@@ -16,9 +16,9 @@ import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from hgpo_gym.envs.members import EpisodeReplay, EpisodeStart, LocalMembers, Opening, StepResult
+from hgpo_gym.envs.sub_envs import EpisodeReplay, EpisodeStart, LocalSubEnvs, ResetResult, StepResult
+from hgpo_gym.picklable_errors import describe_failed_start, picklable
 from hgpo_gym.plugins import load_plugins, loaded_plugins
-from hgpo_gym.sent_errors import describe_failed_start, to_be_sent
 
 PATIENCE = 60.0
 """Seconds after which a worker that says nothing is named in a warning; then after twice as many, and so on."""
@@ -141,7 +141,7 @@ class _Worker:
         self.kill()
 
 
-class WorkerMembers:
+class WorkerSubEnvs:
     """Sub-environments in `workers` processes. A worker that dies is replaced and its episodes are replayed; what it
     dies of again has failed, and the others go on without it.
 
@@ -169,7 +169,7 @@ class WorkerMembers:
             "TextVectorEnv and bring its members to the same places by begin_at()."
         )
 
-    def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening | Exception]:
+    def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, ResetResult | Exception]:
         self._waiting = [{} for _ in self._rows]
         while any(self._stepping):  # of a rollout that was broken off
             self.receive(1)
@@ -341,9 +341,9 @@ def _serve(connection: Connection, plugins: Iterable[str], pickled_spec: bytes, 
         load_plugins(plugins)
         spec = pickle.loads(pickled_spec)
         make = partial(gymnasium.make, spec, disable_env_checker=True)
-        members = LocalMembers({row: make() for row in rows}, make)
+        members = LocalSubEnvs({row: make() for row in rows}, make)
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent is to know
-        connection.send(to_be_sent(error))
+        connection.send(picklable(error))
         return
     with contextlib.suppress(EOFError, ConnectionError):
         connection.send("made")
@@ -351,6 +351,6 @@ def _serve(connection: Connection, plugins: Iterable[str], pickled_spec: bytes, 
             kind, part = connection.recv()
             answers = getattr(members, kind)(part).items()
             connection.send(
-                {row: to_be_sent(answer) if isinstance(answer, Exception) else answer for row, answer in answers}
+                {row: picklable(answer) if isinstance(answer, Exception) else answer for row, answer in answers}
             )
     members.close()

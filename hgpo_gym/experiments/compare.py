@@ -16,14 +16,18 @@ from hgpo_gym.experiments.ray_tasks import RaySettings, ray_tasks
 from hgpo_gym.experiments.slurm_jobs import SlurmSettings, slurm_jobs
 from hgpo_gym.progress import Progress
 from hgpo_gym.runs.directory import read_metrics
-from hgpo_gym.section import Section, parse_section
+from hgpo_gym.section import SettingsSection, parse_section
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.code_used import changes_told
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.without_effect import keys_of, told, without_effect
 
-LAUNCHERS: Mapping[str, type[Section]] = {"processes": Section, "submitit": SlurmSettings, "ray": RaySettings}
+LAUNCHERS: Mapping[str, type[SettingsSection]] = {
+    "processes": SettingsSection,
+    "submitit": SlurmSettings,
+    "ray": RaySettings,
+}
 """The settings of each `launcher`; that of processes has none."""
 
 
@@ -154,7 +158,7 @@ Launch = Callable[[Mapping[Path, RunSettings], Train, Callable[[Sequence[Path]],
 
 @contextmanager
 def _launcher(
-    launcher: Section, jobs: int | None, waiting: Sequence[PlannedRun], out: Path
+    launcher: SettingsSection, jobs: int | None, waiting: Sequence[PlannedRun], out: Path
 ) -> Iterator[tuple[Launch, int]]:
     """What trains the runs, and how many at a time."""
     if isinstance(launcher, RaySettings):
@@ -175,14 +179,14 @@ def _train(runs: Sequence[PlannedRun], launch: Launch, jobs: int, train: Train, 
     """Train the runs, with a progress bar over the iterations of all."""
     iterations = {run.settings.run_dir: run.settings.trainer.iterations for run in runs}
     begun: set[Path] = set()
-    with progress.stage(f"{len(runs)} runs, {jobs} at a time") as tick:
+    with progress.stage(f"{len(runs)} runs, {jobs} at a time") as report_progress:
 
         def watch(running: Sequence[Path]) -> None:
             begun.update(running)
             lines = {run: read_metrics(run) for run in running}
             done = sum(iterations[run] for run in begun.difference(running)) + sum(map(len, lines.values()))
             words = [f"{run.name}: {own[-1]['success']:.0%}" for run, own in lines.items() if own]
-            tick(done, sum(iterations.values()), "  ".join(words))
+            report_progress(done, sum(iterations.values()), "  ".join(words))
 
         failed = launch({run.settings.run_dir: run.settings for run in runs}, train, watch)
     if failed:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hgpo_gym.config.compose import ConfigError
 from hgpo_gym.experiments.compare import train_and_report
-from hgpo_gym.experiments.plan import OWN_KEYS, PlannedRun, as_list, check_no_twins, of_every_run, plan, written
+from hgpo_gym.experiments.plan import OWN_KEYS, PlannedRun, as_list, check_no_duplicates, of_every_run, plan, written
 from hgpo_gym.experiments.pool import Train
 from hgpo_gym.progress import Progress
 from hgpo_gym.suggest import unknown_name
@@ -38,7 +38,7 @@ def run_league(config: Mapping[str, Any], overrides: Sequence[str], train: Train
             runs += plan(config["algos"], config["seeds"], out / name, [*own, f"env_name={name}", *shared])
         except ConfigError as error:
             raise ConfigError(f"In the league's environment {name!r}, which sets {' '.join(own)}: {error}") from error
-    check_no_twins(runs)
+    check_no_duplicates(runs)
     runs.sort(key=lambda run: run.settings.seed)
     train_and_report(runs, config, train, progress)
 

@@ -91,7 +91,7 @@ def plan(
         open_run(run.settings)  # what is there already must have the same settings, and not be further
         recorded[folder.name] = read_config(folder) if run.done else run.settings.resolved
     check_comparable(recorded)
-    check_no_twins(planned)
+    check_no_duplicates(planned)
     return planned
 
 
@@ -105,7 +105,7 @@ def _at_one_date(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
     return [PlannedRun(with_date(run.settings, date), [*run.overrides, setting]) for run in planned]
 
 
-def check_no_twins(planned: Sequence[PlannedRun]) -> None:
+def check_no_duplicates(planned: Sequence[PlannedRun]) -> None:
     """Raise ValueError where two runs differ in their names alone, before either is trained."""
     seen: dict[tuple[tuple[str, Any], ...], Path] = {}
     for run in planned:

@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from hgpo_gym.picklable_errors import describe_failed_start
 from hgpo_gym.plain_text import print_any_text
-from hgpo_gym.sent_errors import describe_failed_start
 from hgpo_gym.trainers.settings import RunSettings
 
 POLL_SECONDS = 0.5
@@ -44,13 +44,13 @@ def train_all(
     Returns how the runs ended that failed.
     """
     waiting = list(runs)
-    workers: list[_Worker] = []
+    workers: list[_PoolWorker] = []
     failed: dict[Path, str] = {}
     try:
         while waiting or workers:
             while waiting and len(workers) < jobs:
                 taken = Counter(worker.gpu for worker in workers)
-                workers.append(_Worker(train, min(gpus, key=lambda gpu: taken[gpu], default=None)))
+                workers.append(_PoolWorker(train, min(gpus, key=lambda gpu: taken[gpu], default=None)))
                 workers[-1].begin(waiting[0], runs[waiting.pop(0)])
             watch([worker.run for worker in workers])
             ready = wait([worker.connection for worker in workers], timeout=POLL_SECONDS)
@@ -62,16 +62,16 @@ def train_all(
                     worker.begin(waiting[0], runs[waiting.pop(0)])
                 else:
                     workers.remove(worker)
-                    worker.dismiss()
+                    worker.stop()
     finally:
         for worker in workers:
             worker.interrupt()
         for worker in workers:
-            worker.dismiss()
+            worker.stop()
     return failed
 
 
-class _Worker:
+class _PoolWorker:
     """A process, and the run that it is busy with."""
 
     run: Path
@@ -105,7 +105,7 @@ class _Worker:
         if self.process.pid is not None and self.process.is_alive():
             os.kill(self.process.pid, signal.SIGINT)
 
-    def dismiss(self) -> None:
+    def stop(self) -> None:
         self.connection.close()  # the worker's cue to leave
         self.process.join()
 

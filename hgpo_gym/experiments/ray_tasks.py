@@ -15,7 +15,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from hgpo_gym.experiments.jobs import Submit, TrainingJob
 from hgpo_gym.experiments.pool import VISIBLE, Train
-from hgpo_gym.section import Section
+from hgpo_gym.section import SettingsSection
 from hgpo_gym.trainers.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ REACHED_WITHIN = 10.0
 """Seconds in which a cluster has to answer."""
 
 
-class RaySettings(Section):
+class RaySettings(SettingsSection):
     """`launcher=ray`: see configs/launcher/ray.yaml."""
 
     address: str | None
@@ -146,7 +146,7 @@ def _connected(address: str | None) -> Iterator[None]:
     named = os.environ.get("RAY_ADDRESS") if address in (None, "auto") else address
     on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
-        _knock(named)
+        _ping(named)
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     except (OSError, RuntimeError, ValueError) as error:
         ray.shutdown()
@@ -162,7 +162,7 @@ def _connected(address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
-def _knock(address: str | None) -> None:
+def _ping(address: str | None) -> None:
     """Raise an error where nobody opens: Ray itself would try for many minutes."""
     host, _, port = (address or "").rpartition(":")
     if not host or "://" in host:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hgpo_gym.experiments.jobs import Submit, TrainingJob
 from hgpo_gym.experiments.pool import Train
-from hgpo_gym.section import Section
+from hgpo_gym.section import SettingsSection
 from hgpo_gym.trainers.settings import RunSettings
 
 if TYPE_CHECKING:
     import submitit
 
 
-class SlurmSettings(Section):
+class SlurmSettings(SettingsSection):
     """`launcher=submitit`: see configs/launcher/submitit.yaml."""
 
     cluster: str | None

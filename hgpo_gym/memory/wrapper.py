@@ -7,8 +7,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from hgpo_gym.envs.members import EpisodeStart, Opening, StepResult
 from hgpo_gym.envs.spaces import UnicodeText
+from hgpo_gym.envs.sub_envs import EpisodeStart, ResetResult, StepResult
 from hgpo_gym.memory.memory import Context, Memory
 from hgpo_gym.memory.prompts import PromptTemplate
 
@@ -99,23 +99,23 @@ class ContextWrapper(VectorWrapper):
                 results[row] = (prompt, reward, terminated, truncated, info)
         return results
 
-    def begin_at(self, starts: Mapping[int, tuple[EpisodeStart, Sequence[str], int]]) -> dict[int, Opening]:
+    def begin_at(self, starts: Mapping[int, tuple[EpisodeStart, Sequence[str], int]]) -> dict[int, ResetResult]:
         """Begin episodes in the middle of others; see `begin_at` of `TextVectorEnv`.
 
         The memory takes in the steps up to there, so that prompts and context keys are those of the first visit; what
         is returned has them in place of the observations, as `receive` does.
         """
-        openings = cast("TextVectorEnv", self.env).begin_at(starts)
-        for row, (reset, steps) in openings.items():
+        reset_results = cast("TextVectorEnv", self.env).begin_at(starts)
+        for row, (reset, steps) in reset_results.items():
             self._memories[row].reset()
             self._ended[row] = False
-            opening = Opening(self._seen(row, *reset), [])
+            reset_result = ResetResult(self._seen(row, *reset), [])
             for action, (observation, reward, terminated, truncated, info) in zip(starts[row][1], steps, strict=True):
                 self._memories[row].record(action)
                 prompt, info = self._seen(row, observation, info)
-                opening.steps.append((prompt, reward, terminated, truncated, info))
-            openings[row] = opening
-        return openings
+                reset_result.steps.append((prompt, reward, terminated, truncated, info))
+            reset_results[row] = reset_result
+        return reset_results
 
     def _failed(self) -> Collection[int]:
         """The sub-environments of a `TextVectorEnv` that have failed, and say nothing."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-class Moment:
+class StepContext:
     """What is seen at a step of an episode, in parts, and all that came before: for policies that read no prompt.
 
     Attributes:
@@ -29,7 +29,7 @@ class Moment:
     observation: str
     actions: tuple[str, ...]
     descriptions: tuple[str, ...] = ()
-    before: "Moment | None" = None
+    before: "StepContext | None" = None
     action: str = ""
 
 
@@ -46,7 +46,7 @@ class Request:
         context_keys: what the prompt is about as numbers, see `hgpo_gym.memory.keys`; for policies that read no text.
         role: who is asked, in a team; empty without one.
         choices: what the answers mean, one each: admissible actions, or what a role can say.
-        moment: what the prompt is about in parts, whatever of it the prompt shows.
+        step_context: what the prompt is about in parts, whatever of it the prompt shows.
         said: what was said in the turn so far, in a team.
         literal_text: what the prompt template says by itself. Control tokens that it names, such as tags of the
             answer's form, are control tokens in prompt and answers; all others are plain text there.
@@ -62,7 +62,7 @@ class Request:
     context_keys: tuple[int, ...] = ()
     role: str = ""
     choices: tuple[str, ...] = ()
-    moment: Moment | None = None
+    step_context: StepContext | None = None
     said: tuple[str, ...] = ()
     literal_text: str = ""
     shorter: Sequence[str] = field(default=(), compare=False, repr=False)
@@ -226,7 +226,7 @@ class Likelihood(NamedTuple):
     Attributes:
         logprobs: float32[T], differentiable.
         entropy: float32[T], nats, of the distribution that the token was drawn from; differentiable.
-        record: int64[T], which record the token belongs to.
+        sequence_index: int64[T], which record the token belongs to.
         norm_squared: float32[T], |x|^2 of what the logits are linear in, the last hidden state divided by the
             temperature; None where not asked.
         sum_squared: float32[T], the sum of p^2 over the tokens that it was drawn from; likewise.
@@ -235,7 +235,7 @@ class Likelihood(NamedTuple):
 
     logprobs: "torch.Tensor"
     entropy: "torch.Tensor"
-    record: "torch.Tensor"
+    sequence_index: "torch.Tensor"
     norm_squared: "torch.Tensor | None" = None
     sum_squared: "torch.Tensor | None" = None
     sum_cubed: "torch.Tensor | None" = None
@@ -269,7 +269,7 @@ class TrainablePolicy(Policy, Scorer, Protocol):
 class CopyingPolicy(TrainablePolicy, Protocol):
     """A policy that generates with a copy of the weights, and needs all of these only while it copies them."""
 
-    def acting(self, gathered: Callable[[], AbstractContextManager[Any]]) -> AbstractContextManager[Any]:
+    def rollout_weights(self, gathered: Callable[[], AbstractContextManager[Any]]) -> AbstractContextManager[Any]:
         """Inside, it can answer by the weights as they were on entering; outside, what generates may be asleep.
 
         Args:

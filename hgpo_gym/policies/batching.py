@@ -41,16 +41,16 @@ def length_sorted_batches(lengths: Sequence[int], max_tokens: int) -> Iterator[l
         yield batch
 
 
-def dealt_batches(lengths: Sequence[int], max_tokens: int, hands: int) -> list[list[list[int]]]:
+def shard_batches(lengths: Sequence[int], max_tokens: int, world_size: int) -> list[list[list[int]]]:
     """Length-sorted batches for each of several processes, as many for each.
 
     Sequences are dealt out in order of length, so that every process has as many and as long ones as the others, or
     nearly. Where it has fewer batches, its last ones are empty.
     """
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
-    dealt = [order[hand::hands] for hand in range(hands)]
+    shards = [order[rank::world_size] for rank in range(world_size)]
     batches = [
         [[own[place] for place in batch] for batch in length_sorted_batches([lengths[i] for i in own], max_tokens)]
-        for own in dealt
+        for own in shards
     ]
-    return [list(hand) for hand in zip(*zip_longest(*batches, fillvalue=[]), strict=True)]
+    return [list(rank) for rank in zip(*zip_longest(*batches, fillvalue=[]), strict=True)]

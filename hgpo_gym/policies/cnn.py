@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hgpo_gym.policies.base import CannotAnswerError, Request
-from hgpo_gym.policies.choosing import ChoosingPolicy, choice_ids, moment_of
+from hgpo_gym.policies.scoring import ScoringPolicy, choice_ids, step_context_of
 
 SIGNS = 128
 """Signs of a map that are told apart: those of ASCII. 0 lies outside of it."""
@@ -98,15 +98,15 @@ class MapNetwork(torch.nn.Module):
         return network
 
 
-class CnnPolicy(ChoosingPolicy):
-    """See `ChoosingPolicy`; it reads the present observation alone."""
+class CnnPolicy(ScoringPolicy):
+    """See `ScoringPolicy`; it reads the present observation alone."""
 
     kind = "cnn"
     network = MapNetwork
 
     def look(self, requests: Sequence[Request]) -> list[Seen]:
         return [
-            Seen(read_map(moment_of(request, self.kind).observation), choice_ids(request.choices) % ACTIONS)
+            Seen(read_map(step_context_of(request, self.kind).observation), choice_ids(request.choices) % ACTIONS)
             for request in requests
         ]
 

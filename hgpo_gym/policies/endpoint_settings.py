@@ -11,10 +11,10 @@ from pydantic import (
     model_validator,
 )
 
-from hgpo_gym.section import Section
+from hgpo_gym.section import SettingsSection
 
 
-class EndpointSettings(Section):
+class EndpointSettings(SettingsSection):
     """See `openai` in `configs/eval.yaml`."""
 
     base_url: str

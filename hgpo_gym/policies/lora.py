@@ -11,13 +11,13 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from hgpo_gym.policies.base import Likelihood, TokenRecord, TrainablePolicy
 from hgpo_gym.policies.language_part import towers
-from hgpo_gym.section import Section
+from hgpo_gym.section import SettingsSection
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class LoraSettings(Section):
+class LoraSettings(SettingsSection):
     """See `configs/model/pretrained.yaml`."""
 
     rank: PositiveInt | None

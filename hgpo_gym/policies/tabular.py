@@ -24,7 +24,7 @@ class TableFullError(ValueError):
     """More contexts and actions than the table has logits for."""
 
 
-class Table(torch.nn.Module):
+class LogitTable(torch.nn.Module):
     """Logits by 64-bit id, 0 for an id that was never trained on.
 
     In training mode an id that is new gets a logit of its own; in evaluation mode it does not, so that evaluating
@@ -73,7 +73,7 @@ class Table(torch.nn.Module):
         return {"ids": torch.from_numpy(ids), "logits": self.logits.detach()}
 
     @classmethod
-    def from_tensors(cls, ids: torch.Tensor, logits: torch.Tensor) -> "Table":
+    def from_tensors(cls, ids: torch.Tensor, logits: torch.Tensor) -> "LogitTable":
         """The table that had these `tensors`."""
         table = cls(len(logits) - 1)
         table.load_tensors(ids, logits)
@@ -96,7 +96,7 @@ class TabularPolicy:
         level: past observations that the policy can see, at most the K of the context keys.
     """
 
-    def __init__(self, model: Table, level: int):
+    def __init__(self, model: LogitTable, level: int):
         self.model, self.level = model, level
 
     @torch.inference_mode()
@@ -165,7 +165,7 @@ class TabularPolicy:
         if not (folder / _FILE).exists():
             raise FileNotFoundError(f"No table in {folder}: expected {_FILE}, as runs with model=tabular leave it.")
         saved = load_file(folder / _FILE)
-        return cls(Table.from_tensors(saved["ids"], saved["logits"]), int(saved["level"]))
+        return cls(LogitTable.from_tensors(saved["ids"], saved["logits"]), int(saved["level"]))
 
     def _context(self, request: Request) -> int:
         if not request.context_keys:

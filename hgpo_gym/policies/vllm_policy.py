@@ -139,7 +139,7 @@ class VllmPolicy:
         )
 
     @contextmanager
-    def acting(self, gathered: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
+    def rollout_weights(self, gathered: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
         """See `CopyingPolicy`."""
         self._engine = self._engine or self._start()
         self._wake(self._engine, gathered)

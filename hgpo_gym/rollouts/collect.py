@@ -10,8 +10,8 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
 from hgpo_gym.rollouts.plans import plan_columns
-from hgpo_gym.rollouts.player import Player, Row
-from hgpo_gym.rollouts.playing import Watch, beginnings, play, without_failed
+from hgpo_gym.rollouts.player import Player, StepRecord
+from hgpo_gym.rollouts.playing import ProgressCallback, episode_specs, play, without_failed
 from hgpo_gym.rollouts.rollout import Rollout
 from hgpo_gym.rollouts.teams.base import Solo, Team
 
@@ -26,8 +26,8 @@ def collect(
     invalid_action_penalty: float = 0.0,
     team: Team | None = None,
     record: Sequence[str] = (),
-    watch: Watch | None = None,
-    replays: int = 0,
+    on_progress: ProgressCallback | None = None,
+    max_retries: int = 0,
 ) -> Rollout:
     """Run one episode in every sub-environment; nothing is asked of the policy for episodes that have ended.
 
@@ -46,8 +46,8 @@ def collect(
         team: who answers, and when an answer is the action. None is an agent by itself.
         record: numbers that the environment puts in the info of a step; each becomes one of the batch's extras, 0 on
             rows after which the environment did not step.
-        watch: see `Watch`.
-        replays: how often an episode is played again whose environment fails, where the environments contain failures.
+        on_progress: see `ProgressCallback`.
+        max_retries: how often an episode is played again whose environment fails, where the environments contain failures.
             After that its group is left out; the rollout's `failures` have it all.
 
     Raises:
@@ -55,18 +55,20 @@ def collect(
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     size = vector.group_size
-    wanted = beginnings(task_ids, seeds, size, size)
-    played = play(env, policy, sampling, wanted, team or Solo(), record, replays=replays, watch=watch)
-    kept, dropped = kept_and_dropped(played.players, played.groups_given_up, size)
+    wanted = episode_specs(task_ids, seeds, size, size)
+    played = play(
+        env, policy, sampling, wanted, team or Solo(), record, max_retries=max_retries, on_progress=on_progress
+    )
+    kept, dropped = kept_and_dropped(played.players, played.failed_groups, size)
     rollout = rollout_of(list(kept.values()), env, size, invalid_action_penalty, record)
     return without_failed(rollout, played.failed, dropped)
 
 
 def kept_and_dropped(
-    players: Mapping[int, Player], groups_given_up: set[int], group_size: int
+    players: Mapping[int, Player], failed_groups: set[int], group_size: int
 ) -> tuple[dict[int, Player], list[Player]]:
     """The players of whole groups, in order, and those of groups that were given up."""
-    kept = {row: player for row, player in sorted(players.items()) if row // group_size not in groups_given_up}
+    kept = {row: player for row, player in sorted(players.items()) if row // group_size not in failed_groups}
     return kept, [player for row, player in players.items() if row not in kept]
 
 
@@ -104,7 +106,7 @@ def rollout_of(
     return Rollout(batch, tuple(row.tokens for row in rows), tuple(row.text for row in rows), outcomes)
 
 
-def rows_in_order(players: Sequence[Player]) -> list[tuple[Row, int]]:
+def rows_in_order(players: Sequence[Player]) -> list[tuple[StepRecord, int]]:
     """The rows of players, each with the number of its player: by step, then player."""
     rows = [(row, index) for index, player in enumerate(players) for row in player.rows]
     return sorted(rows, key=lambda own: (own[0].step, own[1]))

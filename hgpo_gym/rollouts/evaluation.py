@@ -13,7 +13,7 @@ from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.plain_text import counted
 from hgpo_gym.policies.base import Policy, Sampling
 from hgpo_gym.processes import ALONE, Processes
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.collect import collect
 from hgpo_gym.rollouts.conversations import Conversation, conversations
 from hgpo_gym.rollouts.failures import check_failures, last_error
@@ -90,7 +90,7 @@ class Evaluation:
     @property
     def failed(self) -> int:
         """Episodes whose environment failed each time that it was tried."""
-        return sum(episode.given_up for episode in self.failures)
+        return sum(episode.failed for episode in self.failures)
 
     @property
     def failures_told(self) -> str:
@@ -118,7 +118,7 @@ def evaluate(
     team: Team | None = None,
     tasks: int | None = None,
     keep: int | None = 0,
-    replays: int = 0,
+    max_retries: int = 0,
     max_failed: float = 1.0,
 ) -> Evaluation:
     """Play every task of the environment's split under every decoding seed, or some of them.
@@ -135,7 +135,7 @@ def evaluate(
         team: who answers; None is an agent by itself.
         tasks: how many, evenly spread over the split, the same in every evaluation; None plays all.
         keep: of how many episodes what was said is kept; None keeps all.
-        replays: how often an episode is played again whose environment fails; after that it is not won.
+        max_retries: how often an episode is played again whose environment fails; after that it is not won.
         max_failed: the largest share of the episodes that may come to that.
 
     Raises:
@@ -153,7 +153,7 @@ def evaluate(
     failed: list[FailedEpisode] = []
     steps = ended = 0
 
-    def watch(more_steps: int, more_ended: int) -> None:
+    def count_steps(more_steps: int, more_ended: int) -> None:
         nonlocal steps, ended
         steps, ended = steps + more_steps, ended + more_ended
         if on_progress:
@@ -166,28 +166,28 @@ def evaluate(
             policy,
             sampling,
             task_ids=[everything[task] for task, _ in part],
-            seeds=[(Stream.EVALUATION, seed, task) for task, seed in part],
+            seeds=[(RandomStream.EVALUATION, seed, task) for task, seed in part],
             team=team,
-            watch=watch,
-            replays=replays,
+            on_progress=count_steps,
+            max_retries=max_retries,
         )
         played += _outcomes(rollout, len(part))
         failed += rollout.failures
         said += conversations(rollout, None if keep is None else max(0, keep - len(said)))
     episodes, failures = processes.gather(played), processes.gather(failed)
-    check_failures(failures, sum(one.given_up for one in failures), len(jobs), max_failed, "episodes of an evaluation")
+    check_failures(failures, sum(one.failed for one in failures), len(jobs), max_failed, "episodes of an evaluation")
     by_seed = (tuple(episodes[start : start + len(chosen)]) for start in range(0, len(episodes), len(chosen)))
     return Evaluation(vector.split, tuple(by_seed), tuple(processes.gather(said)[:keep]), tuple(failures))
 
 
 def _outcomes(rollout: Rollout, count: int) -> list[EpisodeOutcome]:
     """Of groups of one, those that were given up in their places."""
-    given_up = {episode.group: episode.outcome for episode in rollout.failures if episode.given_up}
+    failed = {episode.group: episode.outcome for episode in rollout.failures if episode.failed}
     ended = iter(rollout.episodes)
-    return [given_up[place] if place in given_up else next(ended) for place in range(count)]
+    return [failed[place] if place in failed else next(ended) for place in range(count)]
 
 
-def fall(summaries: Sequence[dict[str, Any]]) -> float:
+def eval_drop(summaries: Sequence[dict[str, Any]]) -> float:
     """How far the last of these evaluations lies below the best of them, in standard errors of the difference of two
     shares of as many episodes, each drawn by itself; 0 where it is the best."""
     best, last = best_evaluation(summaries)["success"], summaries[-1]["success"]

@@ -71,14 +71,14 @@ class ToldFailure:
 
     Attributes:
         attempt: from 1.
-        given_up: there was no further one.
+        failed: there was no further one.
         error: type and message.
         traceback: where it comes from.
         conversation: what was said up to there.
     """
 
     attempt: int
-    given_up: bool
+    failed: bool
     error: str
     traceback: str
     conversation: Conversation
@@ -108,7 +108,7 @@ def _told(episode: FailedEpisode) -> dict[str, object]:
     )
     task = episode.texts[0].task if episode.texts else ""
     said = Conversation(episode.outcome.task_id, task, won=False, exchanges=exchanges)
-    told = ToldFailure(episode.attempt, episode.given_up, episode.error, episode.traceback, said)
+    told = ToldFailure(episode.attempt, episode.failed, episode.error, episode.traceback, said)
     content = asdict(told)
     content["conversation"]["exchanges"] = [exchange._asdict() for exchange in exchanges]
     return content

@@ -7,7 +7,7 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Sampling
 from hgpo_gym.policies.scripted import ExpertPolicy
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.collect import collect
 from hgpo_gym.rollouts.failures import check_failures
 from hgpo_gym.rollouts.rollout import FailedEpisode
@@ -18,7 +18,7 @@ from hgpo_gym.suggest import unknown_name
 MEASURES = ("win_rate", "expert_length")
 
 
-class Measured(NamedTuple):
+class TaskMeasures(NamedTuple):
     """A number for every task, and what the policy played for it.
 
     Attributes:
@@ -41,9 +41,9 @@ def measure_tasks(
     *,
     num_tasks: int,
     group_size: int,
-    replays: int = 0,
+    max_retries: int = 0,
     max_failed: float = 1.0,
-) -> Measured:
+) -> TaskMeasures:
     """What `sampler.measure` asks for; to be given to `sampler.begin`.
 
     `win_rate` is the share of `sampler.episodes_before` episodes that the policy wins, `expert_length` the steps that
@@ -52,7 +52,7 @@ def measure_tasks(
     Args:
         play: by the policy that training starts from, `num_tasks` groups of `group_size` at most.
         make_expert_env: the training split with its expert, in groups of one; closed here.
-        replays: how often an expert's episode is played again whose environment fails.
+        max_retries: how often an expert's episode is played again whose environment fails.
         max_failed: the largest share of the groups that may come to nothing by that.
 
     Raises:
@@ -64,13 +64,13 @@ def measure_tasks(
     if sampler.measure == "expert_length":
         env = make_expert_env()
         try:
-            return _expert_lengths(sampler, env, replays, max_failed)
+            return _expert_lengths(sampler, env, max_retries, max_failed)
         finally:
             env.close()
     raise ValueError(unknown_name(f"measure of {sampler.described}", str(sampler.measure), MEASURES))
 
 
-def _win_rates(sampler: Sampler, play: Play, num_tasks: int, group_size: int, max_failed: float) -> Measured:
+def _win_rates(sampler: Sampler, play: Play, num_tasks: int, group_size: int, max_failed: float) -> TaskMeasures:
     wanted = sampler.episodes_before
     # A task takes several groups where one has too few episodes; of the last one not all count.
     tasks = [task_id for task_id in sampler.task_ids for _ in range(0, wanted, group_size)]
@@ -79,7 +79,7 @@ def _win_rates(sampler: Sampler, play: Play, num_tasks: int, group_size: int, ma
     steps = episodes = tokens = lost = 0
     for first in range(0, len(tasks), num_tasks):
         part = tasks[first : first + num_tasks]
-        rollout = play(part, [(Stream.MEASURE, sampler.seed, first + group) for group in range(len(part))])
+        rollout = play(part, [(RandomStream.MEASURE, sampler.seed, first + group) for group in range(len(part))])
         steps, episodes = steps + rollout.played_steps, episodes + rollout.played_episodes
         tokens += rollout.played_tokens
         failures += rollout.failures
@@ -87,20 +87,22 @@ def _win_rates(sampler: Sampler, play: Play, num_tasks: int, group_size: int, ma
         for episode in rollout.episodes:
             won[episode.task_id].append(episode.won)
     check_failures(failures, lost, len(tasks), max_failed, "task groups to measure")
-    return Measured({task_id: sum(wins[:wanted]) / wanted for task_id, wins in won.items()}, steps, episodes, tokens)
+    return TaskMeasures(
+        {task_id: sum(wins[:wanted]) / wanted for task_id, wins in won.items()}, steps, episodes, tokens
+    )
 
 
-def _expert_lengths(sampler: Sampler, env: ContextWrapper, replays: int, max_failed: float) -> Measured:
+def _expert_lengths(sampler: Sampler, env: ContextWrapper, max_retries: int, max_failed: float) -> TaskMeasures:
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     lengths: dict[str, float | None] = dict.fromkeys(sampler.task_ids)
     failures: list[FailedEpisode] = []
     played = 0
     for first in range(0, len(sampler.task_ids), vector.num_tasks):
         part = list(sampler.task_ids[first : first + vector.num_tasks])
-        seeds = [(Stream.MEASURE, sampler.seed, first + group) for group in range(len(part))]
-        rollout = collect(env, ExpertPolicy(), Sampling(), task_ids=part, seeds=seeds, replays=replays)
+        seeds = [(RandomStream.MEASURE, sampler.seed, first + group) for group in range(len(part))]
+        rollout = collect(env, ExpertPolicy(), Sampling(), task_ids=part, seeds=seeds, max_retries=max_retries)
         failures += rollout.failures
         played += len(rollout.episodes)
         lengths |= {episode.task_id: episode.steps if episode.won else None for episode in rollout.episodes}
     check_failures(failures, len(lengths) - played, len(lengths), max_failed, "expert's episodes to measure")
-    return Measured(lengths, 0, 0)
+    return TaskMeasures(lengths, 0, 0)

@@ -35,7 +35,7 @@ def answer_metrics(rollout: Rollout) -> dict[str, float]:
     either was cut. An answer that several episodes share counts once."""
     distinct = rollout.batch.distinct_rows
     records = [record for record in (rollout.tokens[row] for row in distinct) if record is not None]
-    metrics = {"cut_off_share": float(np.mean([rollout.steps[row].cut_off for row in distinct]))}
+    metrics = {"truncated_fraction": float(np.mean([rollout.steps[row].cut_off for row in distinct]))}
     if records:
         prompts = [len(record.prompt_ids) for record in records]
         answers = [len(record.token_ids) for record in records]
@@ -63,7 +63,7 @@ def credit_metrics(batch: StepBatch, advantages: np.ndarray) -> dict[str, float]
         "advantage_mean": float(of_steps.mean()),
         "advantage_std": float(of_steps.std()),
         "advantage_zero_share": float((of_steps == 0).mean()),
-        "silent_group_share": 1 - len(speaking) / (1 + int(batch.group_labels.max())),
+        "zero_variance_groups": 1 - len(speaking) / (1 + int(batch.group_labels.max())),
     }
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.memory.plans import Plan, read_plan
 from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
-from hgpo_gym.policies.base import CannotAnswerError, Moment, Request, Response, TokenRecord
+from hgpo_gym.policies.base import CannotAnswerError, Request, Response, StepContext, TokenRecord
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, StepText
-from hgpo_gym.rollouts.teams.base import Said, Team, keys_of_role
+from hgpo_gym.rollouts.teams.base import Message, Team, keys_of_role
 
 
 class NotRecordedError(ValueError):
@@ -20,7 +20,7 @@ class NotRecordedError(ValueError):
 
 
 @dataclass(slots=True, eq=False)
-class Row:
+class StepRecord:
     """One answer: what it was about, what it said, and what came of it. Episodes that branch share those before.
     `plan` is there where answers have one. `in_form` is what the prompt's form says of it; `valid` it is unless it was
     the turn's action and that was not valid, or not in form."""
@@ -62,18 +62,18 @@ class Player:
     def __init__(
         self, seed: tuple[int, ...], prompt: str, info: dict[str, Any], team: Team, record: Sequence[str] = ()
     ):
-        self.rows: list[Row] = []
+        self.rows: list[StepRecord] = []
         self.actions: list[str] = []
         self.keys_of_turn: list[np.ndarray] = []
         self.truncated = False
         self._first_info, self._seed, self._team, self._record = info, seed, team, record
-        self._kept: list[tuple[Said, ...]] = []
-        self._moments: list[Moment] = []
-        self._said: tuple[Said, ...]
+        self._kept: list[tuple[Message, ...]] = []
+        self._step_contexts: list[StepContext] = []
+        self._said: tuple[Message, ...]
         self._role: str
         self._asked = ""
         self._choices: Sequence[str] = ()
-        self._row_of_action: Row | None
+        self._row_of_action: StepRecord | None
         self._begin_turn(prompt, info, ())
 
     def branch(
@@ -92,7 +92,7 @@ class Player:
         other._first_info = self._first_info
         other.rows, other.actions = [row for row in self.rows if row.turn < turn], self.actions[:turn]
         other.keys_of_turn, other._kept = self.keys_of_turn[:turn], self._kept[:turn]
-        other._moments = self._moments[:turn]
+        other._step_contexts = self._step_contexts[:turn]
         other._begin_turn(prompt, info, self._kept[turn])
         for row in [row for row in self.rows if row.turn == turn][:answers]:
             other._take_in(replace(row, reward=0.0, valid=True, extras=dict(row.extras)))
@@ -125,7 +125,7 @@ class Player:
         plan = self.rows[-1].plan if self.rows else None
         return plan.subgoal if plan else ""
 
-    def surprise(self, turn: int) -> float:
+    def sampled_entropy(self, turn: int) -> float:
         """Sum of -log p over the choices of what was answered in a turn: an estimate of its entropy, free of bias.
 
         Raises:
@@ -136,7 +136,7 @@ class Player:
 
     def request(self, template: PromptTemplate) -> Request:
         """What the policy is asked now."""
-        role, acts = self._role, self._role == self._team.acting
+        role, acts = self._role, self._role == self._team.acting_role
         expert_action = self._info.get("expert_action") if acts else None
         choices = self._choices = self._team.answers(role, self._info["admissible_actions"], self._said)
         if template.numbered and not choices:
@@ -164,20 +164,20 @@ class Player:
             context_keys=tuple(self._keys(seen=True).tolist()),
             role=role,
             choices=tuple(choice for _, choice in answers),
-            moment=self._moments[-1],
+            step_context=self._step_contexts[-1],
             said=tuple(text for _, text in said),
             literal_text=template.literal_text,
             shorter=ShorterPrompts(template, self._info["task"], self._info["context"], put),
         )
 
-    def hear(self, template: PromptTemplate, response: Response) -> str | None:
+    def on_response(self, template: PromptTemplate, response: Response) -> str | None:
         """Take in the policy's answer. Returns the action where the turn is over, None where somebody else speaks."""
         action, in_form = template.read(response.text, self._choices, response.opened)
         plan = None if template.subgoals is None else read_plan(response.text, self._subgoal)
         in_form = in_form and (plan is None or plan.in_form)
-        acts = self._role == self._team.acting
+        acts = self._role == self._team.acting_role
         words = action if acts else action or response.text.strip()
-        row = Row(
+        row = StepRecord(
             step=len(self.rows),
             turn=self.turn,
             agent=self._team.roles.index(self._role),
@@ -200,16 +200,16 @@ class Player:
         )
         return self._take_in(row)
 
-    def _take_in(self, row: Row) -> str | None:
-        """The row of an answer. Returns as `hear` does."""
+    def _take_in(self, row: StepRecord) -> str | None:
+        """The row of an answer. Returns as `on_response` does."""
         self.rows.append(row)
-        if self._role == self._team.acting:
+        if self._role == self._team.acting_role:
             self._row_of_action = row
-        self._said = (*self._said, Said(self._role, row.text.action))
+        self._said = (*self._said, Message(self._role, row.text.action))
         if (role := self._team.next(self._said, self._info)) is None:
             if self._row_of_action is None:
                 raise ValueError(
-                    f"{type(self._team).__name__}: the turn is over and {self._team.acting!r}, the role that acts, has "
+                    f"{type(self._team).__name__}: the turn is over and {self._team.acting_role!r}, the role that acts, has "
                     "said nothing. next() has to name it first."
                 )
             self.actions.append(self._row_of_action.text.action)
@@ -217,7 +217,7 @@ class Player:
         self._role = role
         return None
 
-    def see(self, prompt: str, reward: float, truncated: bool, info: dict[str, Any]) -> None:
+    def on_step(self, prompt: str, reward: float, truncated: bool, info: dict[str, Any]) -> None:
         """What the action has led to."""
         assert self._row_of_action is not None
         self._row_of_action.valid = self._row_of_action.in_form and bool(info["action_valid"])
@@ -227,10 +227,10 @@ class Player:
         self.truncated = truncated
         self._begin_turn(prompt, info, tuple(self._team.keep(self._said, self.turn - 1)))
 
-    def _begin_turn(self, prompt: str, info: dict[str, Any], said: tuple[Said, ...]) -> None:
+    def _begin_turn(self, prompt: str, info: dict[str, Any], said: tuple[Message, ...]) -> None:
         self._prompt, self._info, self._said = prompt, info, said
         self._row_of_action = None
-        self._moments.append(self._moment(info))
+        self._step_contexts.append(self._step_context(info))
         self._kept.append(said)
         self.keys_of_turn.append(info["context_keys"])
         role = self._team.next(said, info)
@@ -238,15 +238,15 @@ class Player:
             raise ValueError(f"{type(self._team).__name__}: next() names nobody at the beginning of a turn.")
         self._role = role
 
-    def _moment(self, info: dict[str, Any]) -> Moment:
-        before, action = (self._moments[-1], self.actions[-1]) if self.actions else (None, "")
+    def _step_context(self, info: dict[str, Any]) -> StepContext:
+        before, action = (self._step_contexts[-1], self.actions[-1]) if self.actions else (None, "")
         descriptions = info.get("action_descriptions", ())
-        return Moment(info["task"], info["observation"], info["admissible_actions"], descriptions, before, action)
+        return StepContext(info["task"], info["observation"], info["admissible_actions"], descriptions, before, action)
 
     def _keys(self, *, seen: bool) -> np.ndarray:
         """int64[K + 1]: of the row, or of all that the role has `seen`."""
         keys = self._info["context_keys"]
-        if self._role == self._team.acting and not (seen and self._said):
+        if self._role == self._team.acting_role and not (seen and self._said):
             return keys
         return keys_of_role(keys, self._role, self._said)
 

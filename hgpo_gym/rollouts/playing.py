@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hgpo_gym.envs.members import EpisodeStart
+from hgpo_gym.envs.sub_envs import EpisodeStart
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
@@ -17,13 +17,13 @@ from hgpo_gym.rollouts.player import Player
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout, answer_tokens
 from hgpo_gym.rollouts.teams.base import Team
 
-Watch = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """Told, again and again while episodes are played, how many steps were taken and how many episodes have ended since."""
 _CHANCE = 32
 """Bits of a member's number; those above count how often its episode was played."""
 
 
-class Beginning(NamedTuple):
+class EpisodeSpec(NamedTuple):
     """Where an episode begins, and what is drawn from there on.
 
     Attributes:
@@ -58,7 +58,7 @@ class Beginning(NamedTuple):
 
 
 @dataclass
-class Played:
+class PlayedEpisodes:
     """What came of episodes.
 
     Attributes:
@@ -72,22 +72,22 @@ class Played:
     failed: list[FailedEpisode] = field(default_factory=list)
 
     @property
-    def groups_given_up(self) -> set[int]:
+    def failed_groups(self) -> set[int]:
         """With an episode that failed at every attempt."""
-        return given_up(self.failed)
+        return failed_groups_of(self.failed)
 
 
-def given_up(failed: Sequence[FailedEpisode]) -> set[int]:
+def failed_groups_of(failed: Sequence[FailedEpisode]) -> set[int]:
     """The groups with an episode that failed at every attempt."""
-    return {episode.group for episode in failed if episode.given_up}
+    return {episode.group for episode in failed if episode.failed}
 
 
-def beginnings(
+def episode_specs(
     task_ids: Sequence[str], seeds: Sequence[tuple[int, ...]], members: int, group_size: int
-) -> dict[int, Beginning]:
+) -> dict[int, EpisodeSpec]:
     """By sub-environment, the first `members` of a group of each task, from the start of the task."""
     return {
-        group * group_size + member: Beginning(
+        group * group_size + member: EpisodeSpec(
             group, EpisodeStart(task_id, group_seed(seed), member), member, (*seed, member)
         )
         for group, (task_id, seed) in enumerate(zip(task_ids, seeds, strict=True))
@@ -104,28 +104,28 @@ def play(
     env: ContextWrapper,
     policy: Policy,
     sampling: Sampling,
-    wanted: Mapping[int, Beginning],
+    wanted: Mapping[int, EpisodeSpec],
     team: Team,
     record: Sequence[str],
     *,
-    replays: int = 0,
-    watch: Watch | None = None,
-) -> Played:
+    max_retries: int = 0,
+    on_progress: ProgressCallback | None = None,
+) -> PlayedEpisodes:
     """Play episodes to their end, by sub-environment.
 
     One whose environment fails (which the environments say where they contain failures, see `TextVectorEnv`) is played
-    again from its beginning, when the others have ended, with other answers and other chance, up to `replays` times.
+    again from its beginning, when the others have ended, with other answers and other chance, up to `max_retries` times.
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-    played, waiting = Played(), dict(wanted)
-    for attempt in range(replays + 1):
+    played, waiting = PlayedEpisodes(), dict(wanted)
+    for attempt in range(max_retries + 1):
         players = _begin(env, waiting, attempt, team, record)
-        _play(env, policy, sampling, players, watch)
+        _play(env, policy, sampling, players, on_progress)
         failures = {row: vector.failures[row] for row in waiting if row in vector.failures}
         played.players |= {row: player for row, player in players.items() if row not in failures}
         played.starts |= {row: vector.starts[row] for row in waiting if row not in failures}
         played.failed += [
-            _failed(waiting[row], players.get(row), error, attempt, replays) for row, error in failures.items()
+            _failed(waiting[row], players.get(row), error, attempt, max_retries) for row, error in failures.items()
         ]
         if not (waiting := {row: waiting[row] for row in failures}):
             break
@@ -154,7 +154,7 @@ def without_failed(rollout: Rollout, failed: Sequence[FailedEpisode], dropped: S
 
 
 def _begin(
-    env: ContextWrapper, wanted: Mapping[int, Beginning], attempt: int, team: Team, record: Sequence[str]
+    env: ContextWrapper, wanted: Mapping[int, EpisodeSpec], attempt: int, team: Team, record: Sequence[str]
 ) -> dict[int, Player]:
     """Bring sub-environments to where episodes begin. Returns the players; those that failed on the way have none."""
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
@@ -175,7 +175,11 @@ def _begin(
 
 
 def _play(
-    env: ContextWrapper, policy: Policy, sampling: Sampling, players: Mapping[int, Player], watch: Watch | None
+    env: ContextWrapper,
+    policy: Policy,
+    sampling: Sampling,
+    players: Mapping[int, Player],
+    on_progress: ProgressCallback | None,
 ) -> None:
     """Let the players, by sub-environment, answer and act until their episodes have ended."""
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
@@ -183,7 +187,7 @@ def _play(
     stream.ask({row: player.request(env.prompt) for row, player in players.items()})
     while stream.unanswered or vector.stepping:
         answers = stream.work() if stream.unanswered else {}
-        said = {row: players[row].hear(env.prompt, response) for row, response in answers.items()}
+        said = {row: players[row].on_response(env.prompt, response) for row, response in answers.items()}
         if more := {row: players[row].request(env.prompt) for row, action in said.items() if action is None}:
             stream.ask(more)
         env.send({row: action for row, action in said.items() if action is not None})
@@ -193,20 +197,22 @@ def _play(
             if row in vector.failures:
                 continue
             # Whoever wins by the last step allowed is told both; nothing was cut off.
-            players[row].see(prompt, reward, truncated and not terminated, info)
+            players[row].on_step(prompt, reward, truncated and not terminated, info)
             if vector.active[row]:
                 stream.ask({row: players[row].request(env.prompt)})
-        if watch and seen:
-            watch(len(seen), sum(not vector.active[row] and row not in vector.failures for row, _ in seen))
+        if on_progress and seen:
+            on_progress(len(seen), sum(not vector.active[row] and row not in vector.failures for row, _ in seen))
 
 
-def _failed(beginning: Beginning, player: Player | None, error: Exception, attempt: int, replays: int) -> FailedEpisode:
-    own = [] if player is None else player.rows[beginning.rows_before :]
-    task_id = beginning.start.task_id
+def _failed(
+    spec: EpisodeSpec, player: Player | None, error: Exception, attempt: int, max_retries: int
+) -> FailedEpisode:
+    own = [] if player is None else player.rows[spec.rows_before :]
+    task_id = spec.start.task_id
     return FailedEpisode(
-        group=beginning.group,
+        group=spec.group,
         attempt=attempt + 1,
-        given_up=attempt == replays,
+        failed=attempt == max_retries,
         error=f"{type(error).__name__}: {error}",
         traceback="".join(traceback.format_exception(error)),
         outcome=EpisodeOutcome(task_id, "unknown", False, 0.0, 0, 0)

@@ -13,19 +13,19 @@ from typing import NamedTuple
 import numpy as np
 
 from hgpo_gym.advantages.statistics import check_shares
-from hgpo_gym.envs.members import EpisodeStart
+from hgpo_gym.envs.sub_envs import EpisodeStart
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.collect import kept_and_dropped, rollout_of, rows_in_order
 from hgpo_gym.rollouts.player import Player
-from hgpo_gym.rollouts.playing import Beginning, Played, beginnings, given_up, play, without_failed
+from hgpo_gym.rollouts.playing import EpisodeSpec, PlayedEpisodes, episode_specs, failed_groups_of, play, without_failed
 from hgpo_gym.rollouts.rollout import FailedEpisode, Rollout, answer_tokens
 from hgpo_gym.rollouts.teams.base import Solo, Team
 
 
-class _Moment(NamedTuple):
+class _Snapshot(NamedTuple):
     """Where a row of an episode began: the number of the episode, its player, the row's place among the player's."""
 
     episode: int
@@ -47,7 +47,7 @@ class _Restart(NamedTuple):
     which member of the group."""
 
     history: int
-    moment: _Moment
+    moment: _Snapshot
     member: int
     seed: tuple[int, ...]
 
@@ -73,7 +73,7 @@ def collect_with_restarts(
     invalid_action_penalty: float = 0.0,
     team: Team | None = None,
     record: Sequence[str] = (),
-    replays: int = 0,
+    max_retries: int = 0,
 ) -> Rollout:
     """What `collect` plays, and from where each of its rows began `restarts` continuations, the mean of whose
     discounted returns is the extra `value`. Rows of a task group with equal histories (all that was seen and said since
@@ -95,14 +95,16 @@ def collect_with_restarts(
     check_restarts(restarts, share, gamma)
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     team, size = team or Solo(), vector.group_size
-    first = play(env, policy, sampling, beginnings(task_ids, seeds, size, size), team, record, replays=replays)
-    players, _ = kept_and_dropped(first.players, first.groups_given_up, size)
+    first = play(
+        env, policy, sampling, episode_specs(task_ids, seeds, size, size), team, record, max_retries=max_retries
+    )
+    players, _ = kept_and_dropped(first.players, first.failed_groups, size)
     histories = [moments for own in _by_group(players, size) for moments in _histories(own)]
     wanted = list(_restarts(histories, seeds, size, restarts, share))
-    play_part = partial(play, env, policy, sampling, team=team, record=record, replays=replays)
+    play_part = partial(play, env, policy, sampling, team=team, record=record, max_retries=max_retries)
     played, failed = _play_on(play_part, first.starts, wanted, gamma, vector)
     failed = [*first.failed, *failed]
-    players, dropped = kept_and_dropped(first.players, given_up(failed), size)
+    players, dropped = kept_and_dropped(first.players, failed_groups_of(failed), size)
     rollout = rollout_of(list(players.values()), env, size, invalid_action_penalty, record)
     values = _values(histories, wanted, played)
     value = np.array([values[id(row)] for row, _ in rows_in_order(list(players.values()))], dtype=np.float64)
@@ -128,17 +130,17 @@ def _by_group(players: Mapping[int, Player], group_size: int) -> list[list[tuple
     return [everybody[first : first + group_size] for first in range(0, len(everybody), group_size)]
 
 
-def _histories(players: Sequence[tuple[int, Player]]) -> list[list[_Moment]]:
+def _histories(players: Sequence[tuple[int, Player]]) -> list[list[_Snapshot]]:
     """The moments of a group's players, those with equal histories together, in the order in which members come to
     them."""
     numbers: dict[tuple[object, ...], int] = {}
-    found: dict[int, list[_Moment]] = {}
+    found: dict[int, list[_Snapshot]] = {}
     for episode, player in players:
         before = -1
         for place, row in enumerate(player.rows):
             seen = (before, row.text.observation, row.text.admissible_actions, row.agent)
             now = numbers.setdefault(seen, len(numbers))
-            found.setdefault(now, []).append(_Moment(episode, player, place))
+            found.setdefault(now, []).append(_Snapshot(episode, player, place))
             # What was said is the subgoal too: the next prompt shows it.
             said = (row.text.action, row.plan and row.plan.subgoal)
             before = numbers.setdefault((now, said), len(numbers))
@@ -146,14 +148,14 @@ def _histories(players: Sequence[tuple[int, Player]]) -> list[list[_Moment]]:
 
 
 def _restarts(
-    histories: Sequence[list[_Moment]],
+    histories: Sequence[list[_Snapshot]],
     seeds: Sequence[tuple[int, ...]],
     group_size: int,
     restarts: int,
     share: float,
 ) -> Iterator[_Restart]:
     """Which continuations are played. A history's members have numbers of their own, whatever else is drawn."""
-    generators = [np.random.default_rng((Stream.RESTART, *seed)) for _, *seed in seeds]
+    generators = [np.random.default_rng((RandomStream.RESTART, *seed)) for _, *seed in seeds]
     so_far = [group_size] * len(seeds)
     for history, moments in enumerate(histories):
         group = moments[0].episode // group_size
@@ -162,12 +164,12 @@ def _restarts(
         if drawn or moments[0].place == 0:
             for number in range(restarts):
                 member = first + number
-                seed = (Stream.RESTART, *seeds[group][1:], member)
+                seed = (RandomStream.RESTART, *seeds[group][1:], member)
                 yield _Restart(history, moments[number % len(moments)], member, seed)
 
 
 def _play_on(
-    play_part: Callable[[dict[int, Beginning]], Played],
+    play_part: Callable[[dict[int, EpisodeSpec]], PlayedEpisodes],
     starts: Mapping[int, EpisodeStart],
     wanted: Sequence[_Restart],
     gamma: float,
@@ -187,13 +189,13 @@ def _play_on(
     return ended, failed
 
 
-def _beginning(restart: _Restart, starts: Mapping[int, EpisodeStart], vector: TextVectorEnv) -> Beginning:
+def _beginning(restart: _Restart, starts: Mapping[int, EpisodeStart], vector: TextVectorEnv) -> EpisodeSpec:
     moment = restart.moment
     group, start = moment.episode // vector.group_size, starts[moment.episode]
-    return Beginning(group, start, restart.member, restart.seed, moment.player, moment.turn, moment.answers)
+    return EpisodeSpec(group, start, restart.member, restart.seed, moment.player, moment.turn, moment.answers)
 
 
-def _of_restart(player: Player, moment: _Moment, gamma: float) -> _Played:
+def _of_restart(player: Player, moment: _Snapshot, gamma: float) -> _Played:
     own = player.rows[moment.place :]
     rewards = np.array([row.reward for row in own])
     return _Played(
@@ -204,7 +206,7 @@ def _of_restart(player: Player, moment: _Moment, gamma: float) -> _Played:
 
 
 def _values(
-    histories: Sequence[list[_Moment]], wanted: Sequence[_Restart], played: Mapping[int, _Played]
+    histories: Sequence[list[_Snapshot]], wanted: Sequence[_Restart], played: Mapping[int, _Played]
 ) -> dict[int, float]:
     """By the identity of the row that began there, the mean of its history's restarts; NaN where there were none."""
     earned: list[list[float]] = [[] for _ in histories]

@@ -54,7 +54,7 @@ class FailedEpisode:
     Attributes:
         group: the place of its task among those that were played.
         attempt: from 1.
-        given_up: there was no further one.
+        failed: there was no further one.
         error: type and message.
         traceback: where it comes from.
         outcome: how far it came; not won, and of an unknown type where not even the reset was over.
@@ -64,7 +64,7 @@ class FailedEpisode:
 
     group: int
     attempt: int
-    given_up: bool
+    failed: bool
     error: str
     traceback: str
     outcome: EpisodeOutcome

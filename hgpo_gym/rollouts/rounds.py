@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.failures import check_failures
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout, merge, take_episodes
 from hgpo_gym.rollouts.samplers.base import MOST_ROUNDS, GroupOutcome, Outcomes, Sampler
@@ -89,7 +89,7 @@ def collect_rounds(
             raise ValueError(f"{sampler.described} names {len(tasks)} tasks for {missing} groups.")
         first = number * num_tasks
         rollout = play(
-            list(tasks), [(Stream.ROLLOUT, sampler.seed, iteration, first + group) for group in range(missing)]
+            list(tasks), [(RandomStream.ROLLOUT, sampler.seed, iteration, first + group) for group in range(missing)]
         )
         parts.append(rollout)
         there = int(rollout.groups.max(initial=-1)) + 1

@@ -8,7 +8,7 @@ rows = select_steps(batch, advantages, sampler, iteration, progress)
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.rollout import Rollout, take_episodes
 from hgpo_gym.rollouts.samplers.base import Sampler
 
@@ -63,7 +63,7 @@ def checked(kept: np.ndarray, count: int, what: str, sampler: Sampler, hook: str
 
 
 def _generator(sampler: Sampler, iteration: int, part: int) -> np.random.Generator:
-    return np.random.default_rng((Stream.SAMPLER, sampler.seed, iteration, part))
+    return np.random.default_rng((RandomStream.SAMPLER, sampler.seed, iteration, part))
 
 
 def _nothing_left(what: str, sampler: Sampler, iteration: int) -> str:

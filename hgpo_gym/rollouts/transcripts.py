@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
-from hgpo_gym.policies.base import Moment, Request
+from hgpo_gym.policies.base import Request, StepContext
 from hgpo_gym.rollouts.plans import MadeUpPlans
 from hgpo_gym.rollouts.rollout import Rollout, StepText
 
@@ -45,15 +45,15 @@ class Transcript:
             yield asked, written
             memory.record(step.action)
 
-    def moments(self) -> Iterator[tuple[Moment, str]]:
+    def step_contexts(self) -> Iterator[tuple[StepContext, str]]:
         """The (moment, answer) of every step: the same for policies that read no prompt. The answer is the action."""
-        moment, action = None, ""
+        step_context, action = None, ""
         for step in self.steps:
-            moment = Moment(
-                step.task, step.observation, step.admissible_actions, step.action_descriptions, moment, action
+            step_context = StepContext(
+                step.task, step.observation, step.admissible_actions, step.action_descriptions, step_context, action
             )
             action = step.action
-            yield moment, step.action if step.expert_action is None else step.expert_action
+            yield step_context, step.action if step.expert_action is None else step.expert_action
 
 
 def from_rollout(rollout: Rollout) -> list[Transcript]:

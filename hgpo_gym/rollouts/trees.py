@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hgpo_gym.envs.members import EpisodeStart
+from hgpo_gym.envs.sub_envs import EpisodeStart
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.collect import rollout_of, rows_in_order
 from hgpo_gym.rollouts.player import Player
-from hgpo_gym.rollouts.playing import Beginning, given_up, group_seed, play, without_failed
+from hgpo_gym.rollouts.playing import EpisodeSpec, failed_groups_of, group_seed, play, without_failed
 from hgpo_gym.rollouts.rollout import FailedEpisode, Rollout, answer_tokens
 from hgpo_gym.rollouts.teams.base import Solo, Team
 from hgpo_gym.suggest import unknown_name
@@ -57,7 +57,7 @@ class _Path:
         """The moment that it begins at: whose it is, and the turn; the start of the task is nobody's."""
         return (self.origin, self.turn) if self.turn else (None, 0)
 
-    def beginning(self, seeds: Sequence[tuple[int, ...]]) -> Beginning:
+    def spec(self, seeds: Sequence[tuple[int, ...]]) -> EpisodeSpec:
         """Where it begins.
 
         Args:
@@ -67,7 +67,7 @@ class _Path:
         assert start is not None
         seed = (*seeds[self.group], self.member)
         origin = None if self.origin is None else self.origin.played
-        return Beginning(self.group, start, self.member, seed, origin, self.turn)
+        return EpisodeSpec(self.group, start, self.member, seed, origin, self.turn)
 
 
 def collect_tree(
@@ -86,7 +86,7 @@ def collect_tree(
     invalid_action_penalty: float = 0.0,
     team: Team | None = None,
     record: Sequence[str] = (),
-    replays: int = 0,
+    max_retries: int = 0,
 ) -> Rollout:
     """Play `trees` chains of every task; `rounds` times, draw `nodes` moments of each tree, with replacement, and play
     each to the end; then draw `leaves` of the tree's ends. A group has trees * leaves episodes. Tree-GRPO
@@ -102,7 +102,7 @@ def collect_tree(
     Args:
         seeds: for each group (stream, ...), the numbers that everything random in its episodes is drawn from; where
             it branches, with the stream `TREE` instead of the first.
-        branch_at: `uniform`, all moments alike; `entropy`, by the surprise of what was answered there, an estimate of
+        branch_at: `uniform`, all moments alike; `entropy`, by the sampled_entropy of what was answered there, an estimate of
             the policy's entropy; `lone`, those whose context at `level` no other moment of the group shares, if any.
         level: of `lone`; None is the deepest.
 
@@ -122,15 +122,15 @@ def collect_tree(
     def play_all(new: Sequence[_Path]) -> None:
         for first in range(0, len(new), vector.num_envs):
             part = dict(enumerate(new[first : first + vector.num_envs]))
-            wanted = {row: path.beginning(seeds) for row, path in part.items()}
-            played = play(env, policy, sampling, wanted, team or Solo(), record, replays=replays)
+            wanted = {row: path.spec(seeds) for row, path in part.items()}
+            played = play(env, policy, sampling, wanted, team or Solo(), record, max_retries=max_retries)
             failed.extend(played.failed)
             for row, player in played.players.items():
                 part[row].player, part[row].start = player, played.starts[row]
 
     def whole(groups: Sequence[list[_Path]]) -> list[list[_Path]]:
         """Those that were not given up; of the others the players are dropped."""
-        lost = given_up(failed)
+        lost = failed_groups_of(failed)
         dropped.extend(path.player for own in groups for path in own if own[0].group in lost and path.player)
         return [own for own in groups if own[0].group not in lost]
 
@@ -188,7 +188,7 @@ def _branches(
 def _weights(moments: Sequence[tuple[_Path, int]], branch_at: str, level: int) -> np.ndarray:
     """float64[moments]: how likely each one is drawn, up to a factor."""
     if branch_at == "entropy":
-        return np.array([path.played.surprise(turn) for path, turn in moments])
+        return np.array([path.played.sampled_entropy(turn) for path, turn in moments])
     if branch_at == "lone":
         keys = np.array([path.played.keys_of_turn[turn][level] for path, turn in moments])
         _, same, count = np.unique(keys, return_inverse=True, return_counts=True)
@@ -233,7 +233,7 @@ def _with_trees(rollout: Rollout, drawn: Sequence[_Path], paths: Sequence[_Path]
 
 
 def _generator(seed: tuple[int, ...], round: int) -> np.random.Generator:
-    return np.random.default_rng((Stream.TREE, *seed[1:], round))
+    return np.random.default_rng((RandomStream.TREE, *seed[1:], round))
 
 
 def _flat(groups: Sequence[Sequence[_Path]]) -> Iterator[_Path]:

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from hgpo_gym.advantages.statistics import joint_labels
-from hgpo_gym.envs.members import EpisodeStart
+from hgpo_gym.envs.sub_envs import EpisodeStart
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
 from hgpo_gym.rollouts.collect import rollout_of, rows_in_order
-from hgpo_gym.rollouts.player import Player, Row
-from hgpo_gym.rollouts.playing import Beginning, beginnings, given_up, play, without_failed
+from hgpo_gym.rollouts.player import Player, StepRecord
+from hgpo_gym.rollouts.playing import EpisodeSpec, episode_specs, failed_groups_of, play, without_failed
 from hgpo_gym.rollouts.rollout import Rollout
 from hgpo_gym.rollouts.teams.base import Solo, Team
 
@@ -47,7 +47,7 @@ def collect_under_best_plan(
     invalid_action_penalty: float = 0.0,
     team: Team | None = None,
     record: Sequence[str] = (),
-    replays: int = 0,
+    max_retries: int = 0,
 ) -> Rollout:
     """Play `trials` episodes of every task, and as many more as the groups have, the executions, under the plan whose
     trials earned most on average, the earliest of equals.
@@ -65,13 +65,13 @@ def collect_under_best_plan(
     check_episodes(trials, size - trials)
     if not task_ids:
         return rollout_of([], env, size, invalid_action_penalty, record)
-    play_all = partial(play, env, policy, sampling, team=team or Solo(), record=record, replays=replays)
-    first = play_all(beginnings(task_ids, seeds, trials, size))
+    play_all = partial(play, env, policy, sampling, team=team or Solo(), record=record, max_retries=max_retries)
+    first = play_all(episode_specs(task_ids, seeds, trials, size))
     tried = {
         row: _Trial(player, first.starts[row], _answers_before_action(player, team or Solo()))
         for row, player in first.players.items()
     }
-    groups = [group for group in range(len(task_ids)) if group not in first.groups_given_up]
+    groups = [group for group in range(len(task_ids)) if group not in first.failed_groups]
     plan_of: dict[int, int] = {}
     for group in groups:
         own = range(group * size, group * size + trials)
@@ -79,7 +79,7 @@ def collect_under_best_plan(
         plan_of |= dict.fromkeys(range(own.stop, (group + 1) * size), _best(tried, own))
     second = play_all({row: _execution(row, tried[own], seeds, size) for row, own in plan_of.items() if row != own})
     failed = [*first.failed, *second.failed]
-    players, lost = {**first.players, **second.players}, given_up(failed)
+    players, lost = {**first.players, **second.players}, failed_groups_of(failed)
     kept = [row for row in sorted(plan_of) if row // size not in lost]
     number = {row: episode for episode, row in enumerate(kept)}
     everybody = [players[row] for row in kept]
@@ -93,11 +93,11 @@ def collect_under_best_plan(
     return without_failed(rollout, failed, [player for row, player in players.items() if row not in number])
 
 
-def _execution(row: int, trial: _Trial, seeds: Sequence[tuple[int, ...]], size: int) -> Beginning:
+def _execution(row: int, trial: _Trial, seeds: Sequence[tuple[int, ...]], size: int) -> EpisodeSpec:
     """Under the plan of a trial."""
     group, member = divmod(row, size)
     seed = (*seeds[group], member)
-    return Beginning(group, trial.start, member, seed, trial.player, turn=0, answers=trial.answers)
+    return EpisodeSpec(group, trial.start, member, seed, trial.player, turn=0, answers=trial.answers)
 
 
 def check_episodes(trials: int, executions: int) -> None:
@@ -108,7 +108,7 @@ def check_episodes(trials: int, executions: int) -> None:
 
 
 def _answers_before_action(player: Player, team: Team) -> int:
-    acts = team.roles.index(team.acting)
+    acts = team.roles.index(team.acting_role)
     before = next(place for place, row in enumerate(player.rows) if row.agent == acts)
     if not before:
         raise ValueError(
@@ -127,7 +127,7 @@ def _best(trials: Mapping[int, _Trial], group: Sequence[int]) -> int:
 
 
 def _with_plans(
-    rollout: Rollout, rows: Sequence[tuple[Row, int]], trials: Mapping[int, _Trial], plan_of: np.ndarray
+    rollout: Rollout, rows: Sequence[tuple[StepRecord, int]], trials: Mapping[int, _Trial], plan_of: np.ndarray
 ) -> Rollout:
     """The rollout with the columns of plans.
 

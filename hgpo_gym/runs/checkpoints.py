@@ -20,7 +20,7 @@ _STATE = "state.json"
 _MADE_BY = "checkpoint"
 
 
-class UnsoundError(ValueError):
+class InvalidCheckpointError(ValueError):
     """A checkpoint is not what was written; the message names the file and what is wrong with it."""
 
 
@@ -98,23 +98,23 @@ class Checkpoints:
         """The iteration of the newest checkpoint."""
         return max(self._iterations(), default=None)
 
-    def newest_sound(self, say: Callable[[str], None]) -> Path | None:
+    def latest_valid(self, say: Callable[[str], None]) -> Path | None:
         """The newest checkpoint that is what was written, None if there is none at all.
 
         `say` is told of newer ones that are left out, and why.
 
         Raises:
-            UnsoundError: all of them are damaged.
+            InvalidCheckpointError: all of them are damaged.
         """
         reasons = []
         for iteration in reversed(self._iterations()):
             try:
                 return self.sound(iteration)
-            except UnsoundError as error:
+            except InvalidCheckpointError as error:
                 reasons.append(str(error))
                 say(f"{error} It is left out.")
         if reasons:
-            raise UnsoundError(
+            raise InvalidCheckpointError(
                 f"No checkpoint in {self.folder} is sound. Restore one, or remove the folder to begin again.\n"
                 + "\n".join(f"  {reason}" for reason in reasons)
             )
@@ -125,7 +125,7 @@ class Checkpoints:
 
         Raises:
             FileNotFoundError: it was not kept; the message says which were.
-            UnsoundError: it is not what was written.
+            InvalidCheckpointError: it is not what was written.
         """
         path = self._path(iteration)
         if not path.exists():
@@ -140,13 +140,13 @@ class Checkpoints:
         Raises:
             ValueError: another word.
             FileNotFoundError: there is none, or not that one.
-            UnsoundError: it is damaged.
+            InvalidCheckpointError: it is damaged.
         """
         if isinstance(iteration, int):
             return self.sound(iteration)
         if iteration not in ("newest", "best"):
             raise ValueError(unknown_name("iteration", iteration, ["newest", "best", "0", "1"]))
-        newest = self.newest_sound(say)
+        newest = self.latest_valid(say)
         if newest is None:
             raise FileNotFoundError(f"{self.folder.parent} has no checkpoint: expected {self.folder}/iteration_*.")
         if iteration == "best":
@@ -161,7 +161,7 @@ class Checkpoints:
         own = {one["iteration"]: one for one in [*later, *state["evaluations"]]}
         return [own[iteration] for iteration in sorted(own) if iteration <= state["iteration"]]
 
-    def tidy(self, iteration: int, say: Callable[[str], None]) -> None:
+    def prune(self, iteration: int, say: Callable[[str], None]) -> None:
         """Make way for a run that goes on after `iteration`: remove what a kill while saving has left, and set aside
         later checkpoints, which are not sound."""
         for path in self.folder.glob(".iteration_*"):
@@ -187,10 +187,10 @@ def check(checkpoint: Path) -> None:
     """Check every file of a checkpoint against its manifest; a second for 1 to 2 GB.
 
     Raises:
-        UnsoundError: names the first file that is not what was written.
+        InvalidCheckpointError: names the first file that is not what was written.
     """
     if damage := find_damage(checkpoint, _MADE_BY):
-        raise UnsoundError(f"{checkpoint} is not sound: {damage}.")
+        raise InvalidCheckpointError(f"{checkpoint} is not sound: {damage}.")
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:

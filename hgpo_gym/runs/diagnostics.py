@@ -108,7 +108,7 @@ CHECKS = (
         of="trainer.max_grad_norm",
     ),
     Check(
-        "silent_group_share",
+        "zero_variance_groups",
         "above",
         0.9,
         "all episodes of a task end alike, mostly lost, so that there is nothing to compare",
@@ -136,7 +136,7 @@ CHECKS = (
         in_a_row=3,
     ),
     Check(
-        "cut_off_share",
+        "truncated_fraction",
         "above",
         0.1,
         "answers are longer than they may be, and what is missing is their action",
@@ -164,7 +164,7 @@ CHECKS = (
     ),
     Check("success", "fallen", 0.5, UNLEARNED, LEARN_GENTLY),
     # What training success hides, whose tasks change.
-    Check("evaluation_fall", "above", 3.0, UNLEARNED, LEARN_GENTLY, of_pairs=True),
+    Check("evaluation_drop", "above", 3.0, UNLEARNED, LEARN_GENTLY, of_pairs=True),
     Check(
         "evaluation_failed",
         "above",
@@ -177,7 +177,7 @@ CHECKS = (
 
 
 @dataclass(frozen=True)
-class Sign:
+class Diagnostic:
     """A check that held.
 
     Attributes:
@@ -229,7 +229,7 @@ class Sign:
         return f"{value:.1%}" if METRICS[self.check.metric].unit == SHARE else f"{value or 0.0:.3g}"  # not -0
 
 
-def signs(metrics: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> list[Sign]:
+def diagnose(metrics: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> list[Diagnostic]:
     """What is wrong with a run, in the order of `CHECKS`; empty where nothing is.
 
     Args:
@@ -253,12 +253,12 @@ def signs(metrics: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> 
         if held.any():
             worst = int(np.nanargmax(np.where(held, values if check.kind == "above" else -values, -np.inf)))
             when = tuple(number for number, holds in zip(iterations, held, strict=True) if holds)
-            found.append(Sign(check, when, float(values[worst]), float(limits[worst]), settings))
+            found.append(Diagnostic(check, when, float(values[worst]), float(limits[worst]), settings))
     return found
 
 
 def check_numbers(settings: Mapping[str, Any]) -> None:
-    """Raise TypeError or ValueError where a setting of a run that `signs` counts with is no number."""
+    """Raise TypeError or ValueError where a setting of a run that `diagnose` counts with is no number."""
     for name in ("rollout.num_tasks", "rollout.group_size", *(check.of for check in CHECKS)):
         float(settings.get(name, 1.0))
 

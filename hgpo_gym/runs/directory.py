@@ -27,7 +27,7 @@ NUMBERS_UNCHANGED = (
     "evaluation.num_envs",
     "rollout.workers",
     "rollout.worker_timeout",
-    "rollout.replays",
+    "rollout.max_retries",
     "rollout.max_failed",
     "rollout.overlap",
     "distributed",

@@ -69,7 +69,7 @@ ROLLOUT = {
         "failed episodes",
         COUNT,
         "Attempts at an episode whose environment raised an error or hung, in all rounds. They are played again, "
-        "rollout.replays times; then their group is left out.",
+        "rollout.max_retries times; then their group is left out.",
         "0.",
         "Above 0: hgpo-gym inspect RUN --failures shows what was said and what went wrong.",
     ),
@@ -109,7 +109,7 @@ ROLLOUT = {
         "It grows towards rollout.max_new_tokens, or falls to a few while the prompt asks for reasoning.",
     ),
     "answer_tokens_max": Metric("longest answer", "tokens", "The length of the longest answer."),
-    "cut_off_share": Metric(
+    "truncated_fraction": Metric(
         "cut-off answers",
         SHARE,
         "Answers that ended at rollout.max_new_tokens and not by themselves; their action is mostly missing.",
@@ -139,7 +139,7 @@ CREDIT = {
         "It rises towards 1 when the tasks are solved.",
         "Near 1 while success is low.",
     ),
-    "silent_group_share": Metric(
+    "zero_variance_groups": Metric(
         "silent groups",
         SHARE,
         "Task groups in which every step's advantage is exactly 0: nothing tells their episodes, or steps, apart.",
@@ -318,7 +318,7 @@ PROGRESS = {
         "It follows `success`.",
         "It stays while `success` rises: training tasks are learned by heart.",
     ),
-    "evaluation_fall": Metric(
+    "evaluation_drop": Metric(
         "fall in evaluation",
         "standard errors",
         "How far that success lies below the best evaluation so far, the one before training among them, in standard "
@@ -330,7 +330,7 @@ PROGRESS = {
     "evaluation_failed": Metric(
         "failed in evaluation",
         COUNT,
-        "Episodes of that evaluation whose environment raised an error or hung each time, rollout.replays included. "
+        "Episodes of that evaluation whose environment raised an error or hung each time, rollout.max_retries included. "
         "They count as not won.",
         "0.",
         "Above 0: the success is that of a policy and of an environment. hgpo-gym inspect RUN --failures shows what "

@@ -18,8 +18,8 @@ from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.server import models
 from hgpo_gym.server.guard import OPEN_PATHS, Guard
 from hgpo_gym.server.limits import Limits
-from hgpo_gym.server.offers import Offer
-from hgpo_gym.server.problems import MEDIA_TYPE, Problem
+from hgpo_gym.server.offers import EnvironmentOffer
+from hgpo_gym.server.problems import MEDIA_TYPE, ProblemDetails
 from hgpo_gym.server.session import Session
 from hgpo_gym.server.sessions import Sessions
 
@@ -39,7 +39,7 @@ _TURN: dict[str, Any] = {"response_model": models.Turn, "response_class": Respon
 
 
 def create_app(
-    offers: Mapping[str, Offer], limits: Limits, tokens: Sequence[str] = (), *, access_log: bool = False
+    offers: Mapping[str, EnvironmentOffer], limits: Limits, tokens: Sequence[str] = (), *, access_log: bool = False
 ) -> FastAPI:
     """The server as an ASGI application.
 
@@ -68,7 +68,7 @@ def create_app(
         requests_per_client=limits.requests_per_client,
         access_log=access_log,
     )
-    app.add_exception_handler(Problem, _tell_problem)
+    app.add_exception_handler(ProblemDetails, _tell_problem)
     app.add_exception_handler(RequestValidationError, _tell_malformed)
     app.add_exception_handler(HTTPException, _tell_http)
     _add_routes(app)
@@ -123,7 +123,7 @@ PageSize = Annotated[int, Query(ge=1, le=1000, description="The most tasks on th
 
 
 def _add_routes(app: FastAPI) -> None:
-    offers: Mapping[str, Offer] = app.state.offers
+    offers: Mapping[str, EnvironmentOffer] = app.state.offers
     limits: Limits = app.state.limits
 
     @app.get("/health", tags=["server"])
@@ -194,7 +194,7 @@ def _json(content: bytes) -> Response:
 
 
 async def _tell_problem(request: Request, problem: Exception) -> Response:  # noqa: ARG001 - Starlette's signature
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, ProblemDetails)
     return problem.response()
 
 
@@ -202,7 +202,7 @@ async def _tell_malformed(request: Request, error: Exception) -> Response:  # no
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     name = ".".join(str(part)[:100] for part in first["loc"])
-    return Problem(
+    return ProblemDetails(
         422, "malformed", f"{name}: {first['msg']}.", "/docs shows what is expected.", name=name, value=first["input"]
     ).response()
 
@@ -225,4 +225,4 @@ async def _tell_http(request: Request, error: Exception) -> Response:
             if isinstance(route, Route) and route.path_regex.match(request.url.path)
         ]
         headers = {"Allow": ", ".join(sorted(method for route in here for method in route.methods or ()))}
-    return Problem(error.status_code, type, detail, remedy, headers=headers).response()
+    return ProblemDetails(error.status_code, type, detail, remedy, headers=headers).response()

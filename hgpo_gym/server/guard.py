@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hgpo_gym.network import is_loopback, media_type
-from hgpo_gym.server.problems import Problem
+from hgpo_gym.server.problems import ProblemDetails
 
 LOG = logging.getLogger(__name__)
 OPEN_PATHS = ("/health", "/docs", "/openapi.json")
@@ -60,7 +60,7 @@ class Guard:
 
         try:
             await self._answer(scope, receive, send_and_note)
-        except Problem as problem:
+        except ProblemDetails as problem:
             await problem.response()(scope, receive, send_and_note)
         if self._access_log:
             method = scope["method"] if scope["method"] in HTTPMethod.__members__ else "?"
@@ -71,7 +71,7 @@ class Guard:
         client = self._client(scope)
         scope.setdefault("state", {})["client"] = client
         if self._busy[client] >= self._requests_per_client:
-            raise Problem(
+            raise ProblemDetails(
                 429,
                 "too-many-requests",
                 f"{self._busy[client]} requests of yours are worked on, as many as one client may have.",
@@ -89,7 +89,7 @@ class Guard:
                 del self._busy[client]
 
     def _client(self, scope: Scope) -> str:
-        """Who asks: the number of the token, or the address. Raises `Problem`."""
+        """Who asks: the number of the token, or the address. Raises `ProblemDetails`."""
         headers = Headers(scope=scope)
         address = f"address {scope['client'][0]}" if scope["client"] else "address unknown"
         if not self._digests:
@@ -101,7 +101,7 @@ class Guard:
         digest = hashlib.sha256(given.strip().encode("latin-1")).digest()
         matches = [secrets.compare_digest(digest, known) for known in self._digests]  # all, whichever it is
         if scheme.lower() != "bearer" or not any(matches):
-            raise Problem(
+            raise ProblemDetails(
                 401,
                 "unauthorized",
                 "The token is missing or not one of this server's.",
@@ -111,7 +111,7 @@ class Guard:
         return f"token {matches.index(True) + 1}"
 
     async def _read_body(self, receive: Receive) -> bytes:
-        """The whole body. Raises `Problem`."""
+        """The whole body. Raises `ProblemDetails`."""
         chunks, size = [], 0
         try:
             async with asyncio.timeout(BODY_TIMEOUT):
@@ -119,18 +119,20 @@ class Guard:
                 while more and size <= _DISCARDED * self._body_limit:
                     message = await receive()
                     if message["type"] == "http.disconnect":  # what came of the body is no request
-                        raise Problem(400, "incomplete", "The connection broke off in the body.", "Send it again.")
+                        raise ProblemDetails(
+                            400, "incomplete", "The connection broke off in the body.", "Send it again."
+                        )
                     chunk = message.get("body", b"")
                     size += len(chunk)
                     if size <= self._body_limit:
                         chunks.append(chunk)
                     more = message.get("more_body", False)
         except TimeoutError:
-            raise Problem(
+            raise ProblemDetails(
                 408, "too-slow", f"The body did not arrive within {BODY_TIMEOUT:g} s.", "Send it at once."
             ) from None
         if size > self._body_limit:
-            raise Problem(
+            raise ProblemDetails(
                 413,
                 "too-large",
                 f"The body has more than {self._body_limit} bytes.",
@@ -143,7 +145,7 @@ class Guard:
 def _check_json(scope: Scope, body: bytes) -> None:
     content_type = media_type(Headers(scope=scope).get("content-type"))
     if body and content_type != "application/json":
-        raise Problem(
+        raise ProblemDetails(
             415,
             "not-json",
             "The body is not said to be JSON.",
@@ -157,7 +159,7 @@ def _check_host(host: str) -> None:
     """A page of another site cannot reach a server without tokens by a name of its own that leads to this machine."""
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
     if not is_loopback(name.strip("[]")):
-        raise Problem(
+        raise ProblemDetails(
             421,
             "wrong-host",
             "This server is for its own machine.",

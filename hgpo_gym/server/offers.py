@@ -14,7 +14,7 @@ import yaml
 
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.envs.registration import make
-from hgpo_gym.server.problems import Problem, shown
+from hgpo_gym.server.problems import ProblemDetails, shown
 from hgpo_gym.suggest import unknown_name
 
 LOG = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ NO_LIMIT = 0
 
 
 @dataclass(frozen=True)
-class Offer:
+class EnvironmentOffer:
     """One environment on offer.
 
     Attributes:
@@ -52,7 +52,7 @@ class Offer:
         for name, value in chosen.items():
             values = self.choices.get(name)
             if values is None:
-                raise Problem(
+                raise ProblemDetails(
                     422,
                     "unknown-option",
                     f"The option {shown(name)} of {self.id} cannot be set by a client of this server.",
@@ -62,7 +62,7 @@ class Offer:
                 )
             allowed = [known for known in values if type(known) is type(value) and known == value]
             if not allowed:
-                raise Problem(
+                raise ProblemDetails(
                     422,
                     "unknown-option",
                     f"{shown(value)} is none of the values of {self.id}'s option {name}.",
@@ -96,7 +96,7 @@ class Offer:
                 self.make({name: value}).close()
 
 
-def parse_offer(words: Sequence[str]) -> Offer:
+def parse_offer(words: Sequence[str]) -> EnvironmentOffer:
     """An offer from the words of `--env ID option=value option=[value,value]`; values are YAML.
 
     Raises:
@@ -117,7 +117,7 @@ def parse_offer(words: Sequence[str]) -> Offer:
             raise ValueError(
                 f"--env {id}: cannot read {setting!r}. Write option=value, or option=[a,b] for clients to choose."
             )
-    return Offer(id, fixed, choices)
+    return EnvironmentOffer(id, fixed, choices)
 
 
 def _parse_value(text: str) -> Any:
@@ -133,7 +133,7 @@ def _is_value(value: Any) -> bool:
     )
 
 
-def make_offers(environments: Sequence[Sequence[str]]) -> dict[str, Offer]:
+def make_offers(environments: Sequence[Sequence[str]]) -> dict[str, EnvironmentOffer]:
     """The offers of a server by id, each one tried.
 
     Args:
@@ -143,7 +143,7 @@ def make_offers(environments: Sequence[Sequence[str]]) -> dict[str, Offer]:
         ValueError: an environment is asked for twice.
         ValueError, OSError, ImportError: an environment cannot be made as it was asked for.
     """
-    offers: dict[str, Offer] = {}
+    offers: dict[str, EnvironmentOffer] = {}
     for offer in map(parse_offer, environments):
         if offer.id in offers:
             raise ValueError(
@@ -153,12 +153,12 @@ def make_offers(environments: Sequence[Sequence[str]]) -> dict[str, Offer]:
         offers[offer.id] = offer
     for offer in offers.values():
         offer.try_all()
-    return offers or {id: Offer(id) for id in ENVIRONMENTS if _can_be_made(id)}
+    return offers or {id: EnvironmentOffer(id) for id in ENVIRONMENTS if _can_be_made(id)}
 
 
 def _can_be_made(id: str) -> bool:
     try:
-        Offer(id).try_all()
+        EnvironmentOffer(id).try_all()
     except (ValueError, OSError, ImportError) as error:
         LOG.warning("%s is not offered: %s", id, error)
         return False

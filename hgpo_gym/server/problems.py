@@ -9,7 +9,7 @@ from starlette.responses import Response
 MEDIA_TYPE = "application/problem+json"
 
 
-class Problem(Exception):  # noqa: N818 - the name that RFC 9457 has for it
+class ProblemDetails(Exception):  # noqa: N818 - the name that RFC 9457 has for it
     """A request that is answered by a problem object.
 
     Args:

@@ -11,14 +11,14 @@ import gymnasium
 import numpy as np
 
 from hgpo_gym.server import models
-from hgpo_gym.server.offers import Offer
-from hgpo_gym.server.problems import Problem
+from hgpo_gym.server.offers import EnvironmentOffer
+from hgpo_gym.server.problems import ProblemDetails
 
 SHORTEST = 100
 """Characters that an action counts as at least: keeping it takes more than its text."""
 
 
-class Played(NamedTuple):
+class StoredReply(NamedTuple):
     """A request and its answer, kept for the client that missed it."""
 
     request: models.Reset | models.Step
@@ -30,7 +30,7 @@ class Session:
     """An environment and where its client is with it."""
 
     client: str
-    offer: Offer
+    offer: EnvironmentOffer
     env: gymnasium.Env[str, str]
     number: int
     """In the log, where the id, a secret, has no place."""
@@ -38,7 +38,7 @@ class Session:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     used_at: float = field(default_factory=time.monotonic)
     turn: int = 0
-    last: Played | None = None
+    last: StoredReply | None = None
     episode_runs: bool = False
     said: int = 0
     """Characters of the episode's actions, each counted as `SHORTEST` at least: some environments keep them."""
@@ -100,7 +100,7 @@ def _plain(value: Any) -> Any:
 
 def _check_task(env: gymnasium.Env[str, str], task_id: str | None) -> None:
     if task_id is not None and task_id not in env.get_wrapper_attr("task_ids"):
-        raise Problem(
+        raise ProblemDetails(
             422,
             "unknown-task",
             "There is no such task in this session's split.",
@@ -113,7 +113,7 @@ def _check_task(env: gymnasium.Env[str, str], task_id: str | None) -> None:
 def check_order(session: Session, request: models.Reset | models.Step, most_said: int) -> None:
     """A request is the session's next turn, and a step is one of an episode that goes on, and is not too long."""
     if request.turn is not None and request.turn != session.turn + 1:
-        raise Problem(
+        raise ProblemDetails(
             409,
             "wrong-turn",
             f"The next turn of this session is {session.turn + 1}, not {request.turn}; "
@@ -125,14 +125,14 @@ def check_order(session: Session, request: models.Reset | models.Step, most_said
     if isinstance(request, models.Reset):
         return
     if not session.episode_runs:
-        raise Problem(
+        raise ProblemDetails(
             409,
             "reset-needed",
             "There is no episode, or it has ended.",
             "Reset the session before the next step.",
         )
     if session.said >= most_said:
-        raise Problem(
+        raise ProblemDetails(
             409,
             "episode-too-long",
             f"The actions of this episode have {session.said} characters, more than the {most_said} of an episode.",
@@ -140,7 +140,7 @@ def check_order(session: Session, request: models.Reset | models.Step, most_said
         )
     longest = session.env.get_wrapper_attr("max_text_length")
     if len(request.action) > longest:
-        raise Problem(
+        raise ProblemDetails(
             422,
             "too-long",
             f"The action has {len(request.action)} characters, more than {longest}.",

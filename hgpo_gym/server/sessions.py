@@ -16,9 +16,9 @@ import gymnasium
 
 from hgpo_gym.server import models
 from hgpo_gym.server.limits import Limits
-from hgpo_gym.server.offers import Offer
-from hgpo_gym.server.problems import Problem
-from hgpo_gym.server.session import SHORTEST, Played, Session, check_order, page_of_tasks, play
+from hgpo_gym.server.offers import EnvironmentOffer
+from hgpo_gym.server.problems import ProblemDetails
+from hgpo_gym.server.session import SHORTEST, Session, StoredReply, check_order, page_of_tasks, play
 from hgpo_gym.server.threads import Failed, Outcome, StillRunning, Threads
 
 LOG = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class Sessions:
         limits: how much of it.
     """
 
-    def __init__(self, offers: Mapping[str, Offer], limits: Limits):
+    def __init__(self, offers: Mapping[str, EnvironmentOffer], limits: Limits):
         self._offers, self._limits = offers, limits
         self._threads = Threads(limits.threads)
         self._open: dict[str, Session] = {}
@@ -45,10 +45,10 @@ class Sessions:
         """Sessions that are open, being opened or being closed: until their environment has returned, they count."""
         return self._held.total()
 
-    def offer(self, id: str) -> Offer:
-        """The environment with an id. Raises `Problem`."""
+    def offer(self, id: str) -> EnvironmentOffer:
+        """The environment with an id. Raises `ProblemDetails`."""
         if id not in self._offers:
-            raise Problem(
+            raise ProblemDetails(
                 404,
                 "unknown-environment",
                 f"There is no environment {id[:100]!r} here.",
@@ -59,7 +59,7 @@ class Sessions:
         return self._offers[id]
 
     async def open(self, client: str, request: models.NewSession) -> Session:
-        """A new session. Raises `Problem`."""
+        """A new session. Raises `ProblemDetails`."""
         offer = self.offer(request.environment)
         offer.options(request.options)  # what may not be chosen is refused before anything is held
         self._hold(client)
@@ -70,7 +70,7 @@ class Sessions:
         except Failed as failure:
             self._release(client)
             LOG.error("%s with %s cannot be made: %s", offer.id, request.options, failure.__cause__)
-            raise Problem(
+            raise ProblemDetails(
                 503,
                 "environment-unavailable",
                 f"{offer.id} cannot be made with these options.",
@@ -78,7 +78,7 @@ class Sessions:
             ) from None
         except StillRunning as making:
             self._leave(self._close_unopened(client, making.outcome))
-            raise Problem(
+            raise ProblemDetails(
                 504,
                 "environment-timed-out",
                 f"{offer.id} was not made within {self._limits.time_limit:g} s.",
@@ -89,7 +89,7 @@ class Sessions:
         return session
 
     def get(self, client: str, id: str) -> Session:
-        """A session of this client. Raises `Problem`, the same for those of others as for those that never were."""
+        """A session of this client. Raises `ProblemDetails`, the same for those of others as for those that never were."""
         session = self._open.get(id)
         if session is None or session.client != client:
             raise _unknown_session()
@@ -97,7 +97,7 @@ class Sessions:
         return session
 
     async def play(self, session: Session, request: models.Reset | models.Step) -> bytes:
-        """Reset or step; the answer as JSON. One request of a session after the other. Raises `Problem`."""
+        """Reset or step; the answer as JSON. One request of a session after the other. Raises `ProblemDetails`."""
         async with session.lock:
             self._check_open(session)
             if session.last and request.turn == session.turn and request == session.last.request:
@@ -106,17 +106,17 @@ class Sessions:
             answer, session.episode_runs = await self._run(session, partial(play, session, request))
             own = max(SHORTEST, len(request.action)) if isinstance(request, models.Step) else 0
             session.said = session.said + own if own else 0
-            session.turn, session.last = session.turn + 1, Played(request, answer)
+            session.turn, session.last = session.turn + 1, StoredReply(request, answer)
             return answer
 
     async def tasks(self, session: Session, offset: int, limit: int, task_id: str | None) -> models.Tasks:
-        """A page of the session's tasks. Raises `Problem`."""
+        """A page of the session's tasks. Raises `ProblemDetails`."""
         async with session.lock:
             self._check_open(session)
             return await self._run(session, partial(page_of_tasks, session.env, offset, limit, task_id))
 
-    async def listed_tasks(self, client: str, offer: Offer, offset: int, limit: int) -> models.Tasks:
-        """A page of the tasks of an environment with its default options. Raises `Problem`."""
+    async def listed_tasks(self, client: str, offer: EnvironmentOffer, offset: int, limit: int) -> models.Tasks:
+        """A page of the tasks of an environment with its default options. Raises `ProblemDetails`."""
         session = await self.open(client, models.NewSession(environment=offer.id))
         try:
             return await self.tasks(session, offset, limit, None)
@@ -149,7 +149,7 @@ class Sessions:
 
     def _hold(self, client: str) -> None:
         if self._held[client] >= self._limits.sessions_per_client:
-            raise Problem(
+            raise ProblemDetails(
                 429,
                 "too-many-sessions",
                 f"You have {self._held[client]} sessions open, as many as one client may have.",
@@ -157,7 +157,7 @@ class Sessions:
                 headers={"Retry-After": "5"},
             )
         if len(self) >= self._limits.sessions:
-            raise Problem(
+            raise ProblemDetails(
                 503,
                 "server-full",
                 f"All {self._limits.sessions} sessions of this server are in use.",
@@ -180,7 +180,7 @@ class Sessions:
         try:
             return await self._threads.run(session.client, function, self._limits.time_limit)
         except Failed as failure:
-            if isinstance(failure.__cause__, Problem):
+            if isinstance(failure.__cause__, ProblemDetails):
                 raise failure.__cause__ from None
             del self._open[session.id]
             self._leave(self._close_env(session.client, session.env))
@@ -189,7 +189,7 @@ class Sessions:
             del self._open[session.id]
             self._leave(self._close_later(session, running.outcome))
             LOG.error("Session %d (%s) took too long: ended.", session.number, session.offer.id)
-            raise Problem(
+            raise ProblemDetails(
                 504,
                 "environment-timed-out",
                 f"{session.offer.id} did not answer within {self._limits.time_limit:g} s. This session is over.",
@@ -225,8 +225,8 @@ class Sessions:
             await self._close_env(client, env)
 
 
-def _unknown_session() -> Problem:
-    return Problem(
+def _unknown_session() -> ProblemDetails:
+    return ProblemDetails(
         404,
         "unknown-session",
         "You have no such session: it was closed, was idle for too long, ended with an error, or never was.",
@@ -234,11 +234,11 @@ def _unknown_session() -> Problem:
     )
 
 
-def _told(session: Session, error: BaseException | None) -> Problem:
+def _told(session: Session, error: BaseException | None) -> ProblemDetails:
     """What the client is told of an environment's error. The place goes to the log; not the message, in which may be
     what the client sent."""
     LOG.error("Session %d (%s) ended: %s.", session.number, session.offer.id, _place(error))
-    return Problem(
+    return ProblemDetails(
         502,
         "environment-failed",
         f"{session.offer.id} failed with {type(error).__name__}. This session is over.",

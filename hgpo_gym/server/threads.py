@@ -48,7 +48,7 @@ class Threads:
     """
 
     def __init__(self, count: int):
-        self._queue: SimpleQueue[_Task[Any]] = SimpleQueue()
+        self._queue: SimpleQueue[_Job[Any]] = SimpleQueue()
         self._each = max(1, count // 2)
         self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         for _ in range(count):
@@ -62,7 +62,7 @@ class Threads:
             StillRunning: it did not return in time, or the caller was cancelled meanwhile.
         """
         async with self._shares.setdefault(client, asyncio.Semaphore(self._each)):
-            task = _Task(function)
+            task = _Job(function)
             self._queue.put(task)
             outcome = asyncio.wrap_future(task.outcome)
             try:
@@ -75,10 +75,10 @@ class Threads:
                 raise StillRunning(task.outcome)
             return (await outcome).get()
 
-    def _give_up(self, task: "_Task[Any]") -> bool:
+    def _give_up(self, task: "_Job[Any]") -> bool:
         """Whether the task goes on, and then in a thread that has been replaced."""
         with task.lock:
-            task.given_up = True
+            task.abandoned = True
             goes_on = task.began is not None and not task.finished
         if goes_on:
             self._start_one()
@@ -92,12 +92,12 @@ class Threads:
             pass
 
 
-class _Task(Generic[T]):
+class _Job(Generic[T]):
     def __init__(self, function: Callable[[], T]):
         self.outcome: Future[Outcome[T]] = Future()
         self.lock = threading.Lock()
         self.began: float | None = None
-        self.finished = self.given_up = False
+        self.finished = self.abandoned = False
         self._function = function
 
     def seconds_left(self, time_limit: float) -> float:
@@ -106,7 +106,7 @@ class _Task(Generic[T]):
     def run(self) -> bool:
         """Run the function, unless nobody waits for it; whether its thread has not been replaced meanwhile."""
         with self.lock:
-            if self.given_up:
+            if self.abandoned:
                 self.outcome.set_result(Outcome(None, asyncio.CancelledError()))
                 return True
             self.began = time.monotonic()
@@ -116,6 +116,6 @@ class _Task(Generic[T]):
             outcome = Outcome(None, error)
         with self.lock:
             self.finished = True
-            not_replaced = not self.given_up
+            not_replaced = not self.abandoned
         self.outcome.set_result(outcome)
         return not_replaced

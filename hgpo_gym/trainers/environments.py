@@ -27,7 +27,7 @@ def make_env(
 ) -> ContextWrapper:
     """As many groups of the run's environment, with `prompt` or the run's; `changes` replace options of it.
 
-    They contain failures unless the run has `rollout.replays=null`, or `contain_failures` is False.
+    They contain failures unless the run has `rollout.max_retries=null`, or `contain_failures` is False.
     """
     options = {**run.env.options, **changes}
     vector = TextVectorEnv(
@@ -36,7 +36,7 @@ def make_env(
         group_size=group_size,
         workers=run.rollout.workers,
         worker_timeout=run.rollout.worker_timeout,
-        contain_failures=contain_failures and run.rollout.replays is not None,
+        contain_failures=contain_failures and run.rollout.max_retries is not None,
         **options,
     )
     return ContextWrapper(vector, prompt or run.prompt, **run.memory.model_dump())

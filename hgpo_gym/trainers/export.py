@@ -28,7 +28,7 @@ def export(run: Path, to: Path, iteration: int | None = None, dtype: str | None 
     Raises:
         FileNotFoundError: no run there, no such checkpoint, no base model under the adapter.
         FileExistsError: `to` exists.
-        UnsoundError: the checkpoint is damaged.
+        InvalidCheckpointError: the checkpoint is damaged.
         ValueError: the run trained no language model.
     """
     if to.exists():

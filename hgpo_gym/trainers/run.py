@@ -12,17 +12,17 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.interrupts import Interrupts, StoppedAtOnceError, interrupts_raised
 from hgpo_gym.plain_text import counted
 from hgpo_gym.processes import ALONE, Processes, check_seen_by_all, join_processes, launched
-from hgpo_gym.progress import Progress, Tick
+from hgpo_gym.progress import Progress, ProgressCallback
 from hgpo_gym.rollouts import failures as kept_failures
 from hgpo_gym.rollouts import saved as saved_rollouts
 from hgpo_gym.rollouts.conversations import write as write_conversations
-from hgpo_gym.rollouts.evaluation import Evaluation, evaluate, fall
+from hgpo_gym.rollouts.evaluation import Evaluation, eval_drop, evaluate
 from hgpo_gym.rollouts.metrics import LEGEND, PARTS, describe_iteration
 from hgpo_gym.rollouts.rollout import FailedEpisode
 from hgpo_gym.rollouts.samplers import spread
 from hgpo_gym.rollouts.teams import TEAMS
 from hgpo_gym.runs.checkpoints import CheckpointNotSavedError, Checkpoints, Saving, best_evaluation, read_state
-from hgpo_gym.runs.diagnostics import Sign, signs
+from hgpo_gym.runs.diagnostics import Diagnostic, diagnose
 from hgpo_gym.runs.directory import flatten
 from hgpo_gym.runs.loggers import find_loggers
 from hgpo_gym.trainers.code_used import changed_code, code_used
@@ -87,7 +87,7 @@ class Run:
         self.steps_so_far, self.seconds_so_far = 0, 0.0
         self.unsaved = False
         self.interrupts = Interrupts(progress.line, twice=processes.count == 1)
-        self.tick: Tick = lambda _done, _total, _words: None
+        self.report_progress: ProgressCallback = lambda _done, _total, _words: None
 
     def __enter__(self) -> Self:
         try:
@@ -122,15 +122,17 @@ class Run:
             CheckpointNotSavedError: the last one, or that of an interrupted run.
             NotWrittenError: metrics, rollouts or the summary, because the disk is full.
         """
-        with self.progress.stage(f"{self.settings.algo.name} seed {self.settings.seed}", lines=False) as tick:
-            self.tick = tick
-            tick(self.iteration, self.settings.trainer.iterations, "")
+        with self.progress.stage(
+            f"{self.settings.algo.name} seed {self.settings.seed}", lines=False
+        ) as report_progress:
+            self.report_progress = report_progress
+            report_progress(self.iteration, self.settings.trainer.iterations, "")
             if not self.evaluations:
                 with interrupts_raised():
                     before = self._evaluate()
                 self.progress.line(f"Before training: evaluation of {before.split} {before.success:.1%}; {LEGEND}")
             self._iterate_to_the_end()
-        if found := self._signs():
+        if found := self._diagnostics():
             self.progress.line(f"Warnings: {len(found)}. All of them again: hgpo-gym health {self.directory.path}")
         summary = self._summary()
         if self.processes.main:
@@ -145,10 +147,10 @@ class Run:
                 while self.iteration < iterations:
                     metrics = self._iterate()
                     self.progress.line(describe_iteration(metrics, iterations))
-                    for sign in self._signs():
-                        if sign.iterations[0] == self.iteration:
-                            self.progress.line(f"Warning: {sign}")
-                    self.tick(self.iteration, iterations, f"success {metrics['success']:.0%}")
+                    for diagnostic in self._diagnostics():
+                        if diagnostic.iterations[0] == self.iteration:
+                            self.progress.line(f"Warning: {diagnostic}")
+                    self.report_progress(self.iteration, iterations, f"success {metrics['success']:.0%}")
                 if self._evaluation_left:
                     self._evaluate_late()
             except StoppedAtOnceError:
@@ -169,7 +171,7 @@ class Run:
     def _begin(self) -> None:
         """Go on from the newest checkpoint, or make a first one. The main process makes the run directory ours and puts
         it in the state of that checkpoint before others look into it."""
-        newest = self.processes.on_main(lambda: self.checkpoints.newest_sound(self.progress.line))
+        newest = self.processes.on_main(lambda: self.checkpoints.latest_valid(self.progress.line))
         new: dict[str, Any] = {"iteration": 0, "evaluations": [], "metrics": [], "learner": {}, "tasks": self.tasks}
         state = self.processes.on_main(lambda: read_state(newest) if newest else new)
         check_same_tasks(state.get("tasks", self.tasks), self.tasks, self.directory.path)
@@ -188,7 +190,7 @@ class Run:
             self.directory.restore_metrics(state["metrics"])
             saved_rollouts.forget_after(self.directory.rollout_path, self.iteration)
             kept_failures.forget_after(self.directory.failures_path, self.iteration)
-            self.checkpoints.tidy(self.iteration, self.progress.line)
+            self.checkpoints.prune(self.iteration, self.progress.line)
             if newest is None:
                 self.checkpoints.save(0, self.learner.saving(), state)
             else:
@@ -249,7 +251,7 @@ class Run:
         result = self._evaluate()
         return {
             "evaluation_success": result.success,
-            "evaluation_fall": fall(self.evaluations),
+            "evaluation_drop": eval_drop(self.evaluations),
             "evaluation_failed": result.failed,
         }
 
@@ -283,8 +285,8 @@ class Run:
         so_far = {"steps_so_far": self.steps_so_far, "seconds_so_far": self.seconds_so_far}
         return {"iteration": self.iteration, **learned.metrics, **so_far}
 
-    def _signs(self) -> list[Sign]:
-        return signs(self.metrics, flatten(self.settings.resolved))
+    def _diagnostics(self) -> list[Diagnostic]:
+        return diagnose(self.metrics, flatten(self.settings.resolved))
 
     def _log(self, metrics: dict[str, Any], learned: Learned) -> None:
         self.directory.log(metrics)
@@ -306,20 +308,20 @@ class Run:
             vector: TextVectorEnv = self.evaluation_env.unwrapped  # type: ignore[assignment]
             episodes = len(spread(len(vector.task_ids), settings.tasks)) * settings.decoding_seeds
             self.progress.line(f"Evaluating {counted(episodes, 'episode')} of {vector.split} before training")
-        with self.learner.acting(), self._keeping_failures("evaluation", self.iteration):
+        with self.learner.rollout_weights(), self._keeping_failures("evaluation", self.iteration):
             result = evaluate(
                 self.evaluation_env,
                 self.learner.policy,
                 settings.sampling(self.settings.rollout.max_new_tokens),
                 range(settings.decoding_seeds),
-                lambda done, total, steps: self.tick(
+                lambda done, total, steps: self.report_progress(
                     self.iteration, iterations, f"evaluation {done}/{total}, {steps:,} steps"
                 ),
                 processes=self.processes,
                 team=TEAMS.bind(self.settings.team)(),
                 tasks=settings.tasks,
                 keep=self.settings.checkpoint.transcripts,
-                replays=self.settings.rollout.replays or 0,
+                max_retries=self.settings.rollout.max_retries or 0,
                 max_failed=self.settings.rollout.max_failed,
             )
         self._keep_failures(result.failures, "evaluation", self.iteration)

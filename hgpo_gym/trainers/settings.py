@@ -30,13 +30,13 @@ from hgpo_gym.policies.base import Sampling
 from hgpo_gym.policies.engines import ENGINES
 from hgpo_gym.registry import Choice
 from hgpo_gym.rollouts.recording import REWARDS
-from hgpo_gym.section import Section, one_of, parse_section
+from hgpo_gym.section import SettingsSection, one_of, parse_section
 from hgpo_gym.trainers.critic.settings import CriticSettings
 from hgpo_gym.trainers.model_kinds import MODELS, Model
 from hgpo_gym.trainers.update.settings import TrainerSettings
 
 
-class EnvSettings(Section):
+class EnvSettings(SettingsSection):
     """The environment: its id, and its options, `max_episode_steps` among them."""
 
     id: str
@@ -56,7 +56,7 @@ MOST_EPISODES = 65_536
 Episodes = Annotated[int, Field(gt=0, le=MOST_EPISODES)]
 
 
-class MemorySettings(Section):
+class MemorySettings(SettingsSection):
     window: NonNegativeInt | None
     history_length: Annotated[int, Field(ge=0, le=1000)]
     key: Annotated[str, AfterValidator(one_of(KEY_FUNCTIONS))]
@@ -65,13 +65,13 @@ class MemorySettings(Section):
         return Memory(**self.model_dump())
 
 
-class RolloutSettings(Section):
+class RolloutSettings(SettingsSection):
     num_tasks: Episodes
     group_size: Episodes
     train_tasks: PositiveInt | None
     workers: Annotated[int, Field(ge=0, le=1024)]
     worker_timeout: PositiveFloat | None
-    replays: NonNegativeInt | None
+    max_retries: NonNegativeInt | None
     max_failed: Annotated[float, Field(ge=0, le=1)]
     staleness: Annotated[int, Field(ge=0, le=1000)]
     overlap: bool
@@ -103,7 +103,7 @@ class RolloutSettings(Section):
         return Sampling(temperature=self.temperature, max_new_tokens=self.max_new_tokens)
 
 
-class EvaluationSettings(Section):
+class EvaluationSettings(SettingsSection):
     every: NonNegativeInt
     split: str | list[str] | None
     tasks: PositiveInt | None
@@ -116,7 +116,7 @@ class EvaluationSettings(Section):
         return Sampling(temperature=self.temperature, top_p=self.top_p, max_new_tokens=max_new_tokens)
 
 
-class CheckpointSettings(Section):
+class CheckpointSettings(SettingsSection):
     every: PositiveInt
     keep: PositiveInt
     keep_best: bool
@@ -124,7 +124,7 @@ class CheckpointSettings(Section):
     transcripts: NonNegativeInt | None
 
 
-class TinySettings(Section):
+class TinySettings(SettingsSection):
     """What suits `model=tiny`: its shape, and its update."""
 
     hidden_size: PositiveInt
@@ -135,7 +135,7 @@ class TinySettings(Section):
     entropy_coef: NonNegativeFloat
 
 
-class WarmStartSettings(Section):
+class WarmStartSettings(SettingsSection):
     source: Literal["auto", "none", "expert", "random"]
     new_model: Literal["none", "expert", "random"]
     episodes: PositiveInt
@@ -195,7 +195,7 @@ def _folder(value: Any) -> Any:
 
 _PromptSettings = create_model(  # type: ignore[call-overload]
     "_PromptSettings",
-    __base__=Section,
+    __base__=SettingsSection,
     **{
         field.name: (field.type, ... if field.default is MISSING else field.default) for field in fields(PromptTemplate)
     },
@@ -213,7 +213,7 @@ def _prompt(value: Any) -> Any:
 ChoiceSetting = Annotated[Choice, BeforeValidator(_choice)]
 
 
-class PlaySettings(Section):
+class PlaySettings(SettingsSection):
     """What it takes to play episodes, by hand for example; needs no torch.
 
     Attributes:

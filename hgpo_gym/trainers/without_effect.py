@@ -6,7 +6,7 @@ from typing import NamedTuple
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.rollouts.recording import REWARD_VECTOR
 from hgpo_gym.trainers.columns import needed_columns
-from hgpo_gym.trainers.learners.trial import WITHOUT_TEXT, try_estimator
+from hgpo_gym.trainers.learners.validate import WITHOUT_TEXT, validate_estimator
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.objectives import preferred_aggregation
 
@@ -44,7 +44,7 @@ RULES = (
     ),
     _Rule(
         ("critic",),
-        lambda run: run.algo.name in ESTIMATORS and not try_estimator(run).targets,
+        lambda run: run.algo.name in ESTIMATORS and not validate_estimator(run).targets,
         lambda run: f"algo={run.algo.name} has no critic",
     ),
     _Rule(

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from hgpo_gym.envs.alfworld.engine import GameState
-from hgpo_gym.envs.alfworld.native import CompiledGame, NativeEngine, State, shortest_plan
+from hgpo_gym.envs.alfworld.native import CompiledGame, NativeEngine, WorldState, shortest_plan
 from hgpo_gym.envs.alfworld.native.fingerprint import task_sentence
 from hgpo_gym.envs.alfworld.native.game import NOTHING
 from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
@@ -101,7 +101,7 @@ class Walk:
         return self.random.choice([c for c in state.admissible_commands if c.split()[0] == verb])
 
 
-def errand(game: CompiledGame, state: State, rng: random.Random) -> list[str]:
+def errand(game: CompiledGame, state: WorldState, rng: random.Random) -> list[str]:
     """Commands that fetch a random object, use it for what it is good for, and leave it somewhere.
 
     Some of them may not apply: the hand may be full, the receptacle open. That is part of the comparison.

@@ -52,7 +52,7 @@ def compare(out: Path, overrides: Sequence[str], kills: int, seed: int) -> list[
     """Train once undisturbed and once killed `kills` times, in `out`, which is made anew. Returns what differs.
 
     Raises:
-        UnsoundError: after a kill no checkpoint was sound.
+        InvalidCheckpointError: after a kill no checkpoint was sound.
         RuntimeError: the newest was not, or a process failed by itself.
     """
     shutil.rmtree(out, ignore_errors=True)
@@ -147,7 +147,7 @@ def state_of(run_dir: Path, overrides: Sequence[str]) -> str:
     def refuse(reason: str) -> None:
         raise RuntimeError(reason)
 
-    newest = checkpoints.newest_sound(refuse)
+    newest = checkpoints.latest_valid(refuse)
     if newest is None:
         return f"{half}no checkpoint yet"
     iteration = read_state(newest)["iteration"]

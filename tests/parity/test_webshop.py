@@ -13,7 +13,7 @@ from hgpo_gym.envs.webshop.env import WebShopEnv
 from hgpo_gym.envs.webshop.goals.goal import Goal
 from hgpo_gym.envs.webshop.goals.goal_list import open_goals
 from hgpo_gym.envs.webshop.shop.nouns import nouns_by_words
-from hgpo_gym.envs.webshop.shop.pages import Page, draw_page
+from hgpo_gym.envs.webshop.shop.pages import ShopPage, draw_page
 from hgpo_gym.envs.webshop.shop.rules import SEARCH_TEMPLATE, Shop
 from hgpo_gym.envs.webshop.shop.scoring import OPTION_MATCHING, score_purchase
 
@@ -77,7 +77,7 @@ def test_every_recorded_transcript_is_reproduced(
     assert (compared, after_purchase) == (count, 86)
 
 
-def assert_same_page(page: Page, step: dict[str, Any], key: str) -> None:
+def assert_same_page(page: ShopPage, step: dict[str, Any], key: str) -> None:
     assert page.text == step.get(key, page.text), step["action"]
     assert list(page.clickables) == step["clickables"], step["action"]
 

@@ -33,7 +33,7 @@ def answers_of(lengths, advantages, difference, **columns):
     return Tokens(
         logprobs=(start + difference).requires_grad_(),
         entropy=-start,
-        start=start,
+        old_logprobs=start,
         behaviour=start,
         advantages=torch.tensor(advantages, dtype=torch.float64)[record],
         record=record,

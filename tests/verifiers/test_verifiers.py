@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hgpo_gym.adapters.single_episode import Step, step_batch
+from hgpo_gym.adapters.single_episode import EpisodeStep, step_batch
 from hgpo_gym.adapters.verifiers import SYSTEM_PROMPT, GameEnv, GameTaskset, GameTasksetConfig, action_in
 from hgpo_gym.advantages import estimate
 from hgpo_gym.envs.registration import make
@@ -89,7 +89,7 @@ def test_an_expert_behind_an_endpoint_wins(env_id, options, tmp_path, request):
         traces = evaluate(tmp_path, server, env_id, options, "--select.skip", "1", "-n", str(TASKS))
     assert len(traces) == TASKS
     for trace in traces:
-        steps = [Step(**step) for step in trace["info"]["steps"]]
+        steps = [EpisodeStep(**step) for step in trace["info"]["steps"]]
         assert trace["rewards"]["episode_return"]["score"] == sum(step.reward for step in steps) > 0
         assert trace["metrics"]["won"] == 1
         assert all(step.valid for step in steps)
@@ -109,7 +109,7 @@ def test_the_steps_of_a_trace_are_those_of_credit_assignment(tmp_path):
     options = {"split": "all", "sections": 1, "max_episode_steps": 3}
     with serving(behave) as server:
         traces = evaluate(tmp_path, server, "hgpo_gym/SignpostMaze-v0", options, "-n", "1", "-r", "4", "-c", "1")
-    batch = step_batch(["red"] * 4, [[Step(**step) for step in trace["info"]["steps"]] for trace in traces])
+    batch = step_batch(["red"] * 4, [[EpisodeStep(**step) for step in trace["info"]["steps"]] for trace in traces])
     values = estimate("gigpo", batch, gamma=1.0, norm="mean_norm")
     won = np.array([trace["metrics"]["won"] for trace in traces])[batch.trajectory] == 1
     np.testing.assert_array_equal(batch.success, won)

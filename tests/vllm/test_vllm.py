@@ -20,7 +20,7 @@ from hgpo_gym.policies.vllm_policy import VllmPolicy
 from hgpo_gym.progress import Progress
 from hgpo_gym.rollouts.collect import collect
 from hgpo_gym.runs.directory import read_metrics
-from hgpo_gym.trainers.learners.ahead import NotWantedError
+from hgpo_gym.trainers.learners.async_rollout import NotWantedError
 from hgpo_gym.trainers.run import Run
 from tests.support import small_runs
 

@@ -35,7 +35,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BiasComparison:
     """Independent groups of one size.
 
     Attributes:
@@ -81,7 +81,7 @@ class Stage:
 
     name: str
     success: float
-    compare: Callable[[int], Comparison]
+    compare: Callable[[int], BiasComparison]
     context_bias: tuple[float, ...] = ()
 
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.analysis.estimator_bias.comparison import RETURNS, Comparison, Settings, Stage, split_rows
+from hgpo_gym.analysis.estimator_bias.comparison import RETURNS, BiasComparison, Settings, Stage, split_rows
 from hgpo_gym.analysis.estimator_bias.measure import Truth
 from hgpo_gym.envs.base import Snapshot, TextEnv
 from hgpo_gym.memory.keys import chain_keys, hash_text, key_function
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 
 MANY_TASKS = 10
 """With as many tasks or more, standard errors are those of drawing tasks; with fewer, of drawing steps."""
@@ -40,7 +40,7 @@ class SampledSettings(Settings):
     restarts: int = 0
 
 
-class Played(NamedTuple):
+class Continuation(NamedTuple):
     """An episode, or its end: of each step the hash of what was seen, the action and the reward; and how it ended.
     The hash of what was seen last comes after those of the steps."""
 
@@ -50,9 +50,9 @@ class Played(NamedTuple):
     won: bool
     truncated: bool
 
-    def with_end(self, step: int, end: "Played") -> "Played":
+    def with_end(self, step: int, end: "Continuation") -> "Continuation":
         """The same before `step`, then another end."""
-        return Played(
+        return Continuation(
             self.observations[:step] + end.observations,
             self.actions[:step] + end.actions,
             self.rewards[:step] + end.rewards,
@@ -80,14 +80,14 @@ class Actor:
         self.env, self.random_actions, self.generator, self.otherwise = env, random_actions, generator, otherwise
         self.horizon, self.key = settings.horizon, key_function(settings.key)
 
-    def play_task(self, task_id: str, seed: int, *, keep: int = -1) -> tuple[Played, Snapshot | None]:
+    def play_task(self, task_id: str, seed: int, *, keep: int = -1) -> tuple[Continuation, Snapshot | None]:
         """An episode that begins as all of its task, and in which chance falls as in no other; otherwise as `play`."""
         observation, info = self.env.reset(seed=seed, options={"task_id": task_id})
         return self.play(observation, self._with_other_chance(info), keep=keep)
 
     def play(
         self, observation: str, info: dict[str, Any], first: int = 0, *, action: str | None = None, keep: int = -1
-    ) -> tuple[Played, Snapshot | None]:
+    ) -> tuple[Continuation, Snapshot | None]:
         """From step `first` to the end, the first time by `action` if there is one; and the moment of step `keep`."""
         observations, actions, rewards, kept = [self._seen(observation, info)], [], [], None
         for step in range(first, self.horizon):
@@ -101,11 +101,11 @@ class Actor:
             observations.append(self._seen(observation, info))
             if terminated:
                 break
-        return Played(observations, actions, rewards, info["won"], not terminated), kept
+        return Continuation(observations, actions, rewards, info["won"], not terminated), kept
 
     def play_on(
         self, moment: Snapshot, step: int, action: str | None = None, *, keep: int = -1
-    ) -> tuple[Played, Snapshot | None]:
+    ) -> tuple[Continuation, Snapshot | None]:
         """Another end of the episode, from a moment before `step`; otherwise as `play`."""
         observation, info = self.env.restore(moment)
         return self.play(observation, self._with_other_chance(info), step, action=action, keep=keep)
@@ -143,7 +143,7 @@ class Collected:
             episode ended there, from the step after it.
     """
 
-    trajectories: list[Played] = field(default_factory=list)
+    trajectories: list[Continuation] = field(default_factory=list)
     pool: list[np.ndarray] = field(default_factory=list)
     own: list[np.ndarray] = field(default_factory=list)
     source: list[tuple[int, int]] = field(default_factory=list)
@@ -174,7 +174,7 @@ def sampled_stages(
     for number, share in enumerate(settings.random_actions):
         generators = [
             np.random.default_rng((stream, settings.seed, number))
-            for stream in (Stream.SAMPLED_EPISODE, Stream.SAMPLED_RESTART)
+            for stream in (RandomStream.SAMPLED_EPISODE, RandomStream.SAMPLED_RESTART)
         ]
         actor, restarting = (Actor(env, share, settings, own, otherwise) for own in generators)
         collected = Collected()
@@ -195,7 +195,7 @@ def _actions_of_expert(env: TextEnv, settings: SampledSettings) -> list[str]:
     _, info = env.reset(seed=settings.seed)
     if info["admissible_actions"]:
         return []
-    actor = Actor(env, 0.0, settings, np.random.default_rng((Stream.SAMPLED_POOL, settings.seed)))
+    actor = Actor(env, 0.0, settings, np.random.default_rng((RandomStream.SAMPLED_POOL, settings.seed)))
     found: dict[str, None] = {}
     for episode in range(EPISODES_OF_EXPERT):
         played, _ = actor.play_task(env.task_ids[episode % len(env.task_ids)], settings.seed)
@@ -262,11 +262,11 @@ class _Groups:
         self.won = np.array([played.won for played in collected.trajectories])
         self.truncated = np.array([played.truncated for played in collected.trajectories])
 
-    def compare(self, group_size: int) -> Comparison:
+    def compare(self, group_size: int) -> BiasComparison:
         """The independent groups of each probe, whose step is measured."""
         if group_size > self.settings.episodes:
             raise ValueError(f"Groups of {group_size} need bias.episodes={group_size} or more.")
-        generator = np.random.default_rng((Stream.SAMPLED_GROUP, self.settings.seed, group_size))
+        generator = np.random.default_rng((RandomStream.SAMPLED_GROUP, self.settings.seed, group_size))
         members = np.concatenate(
             [self._members(probe, group_size, generator) for probe in range(len(self.collected.own))]
         )
@@ -308,7 +308,7 @@ class _Groups:
             step=probe_step,
         )
         truth = everything[np.concatenate([group[some[probed[some]]] for some in rows])]
-        return Comparison(batches, [np.flatnonzero(probed[some]) for some in rows], truth)
+        return BiasComparison(batches, [np.flatnonzero(probed[some]) for some in rows], truth)
 
     def _drawn(self) -> np.ndarray:
         """int64[probes]: the task of each, or, where there are few tasks, the probe itself."""

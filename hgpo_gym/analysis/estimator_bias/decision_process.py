@@ -13,7 +13,7 @@ NOWHERE = -1
 """The next state where the episode ends, and where there is no such action."""
 
 
-class Rules(Protocol):
+class Dynamics(Protocol):
     """An environment as pure functions on a hashable place. A place without admissible actions ends the episode.
 
     `outcomes` says where an action may lead, and how probably.
@@ -81,7 +81,7 @@ class DecisionProcess:
         return self.context_keys.shape[1] - 1
 
 
-def unfold(rules: Rules, situations: Situations, *, window: int, history_length: int, key: str) -> DecisionProcess:
+def unfold(rules: Dynamics, situations: Situations, *, window: int, history_length: int, key: str) -> DecisionProcess:
     """All states that can be reached. `window`, `history_length` and `key` are those of `Memory`; what the situations
     lack is added to them."""
     function = key_function(key)

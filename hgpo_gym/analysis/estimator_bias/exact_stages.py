@@ -8,14 +8,14 @@ import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.statistics import discounted_returns
-from hgpo_gym.analysis.estimator_bias.comparison import RETURNS, Comparison, Settings, Stage, split_rows
+from hgpo_gym.analysis.estimator_bias.comparison import RETURNS, BiasComparison, Settings, Stage, split_rows
 from hgpo_gym.analysis.estimator_bias.decision_process import NOWHERE, DecisionProcess, Situations, unfold
 from hgpo_gym.analysis.estimator_bias.exact import Values, context_bias, solve, success_rate
 from hgpo_gym.analysis.estimator_bias.measure import Truth
 from hgpo_gym.analysis.estimator_bias.policies import stages_of_training
 from hgpo_gym.analysis.estimator_bias.simulate import Steps, restart, roll_out
 from hgpo_gym.envs.signpost_maze import SignpostMaze
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +62,8 @@ def exact_stages(
 def _stage(name: str, processes: Sequence[DecisionProcess], policy: np.ndarray, settings: ExactSettings) -> Stage:
     values = [solve(process, policy, settings.gamma, settings.horizon) for process in processes]
     success = [success_rate(process, policy, task) for process, task in zip(processes, values, strict=True)]
-    generator = np.random.default_rng((Stream.EXACT_ROLLOUT, settings.seed))
-    again = np.random.default_rng((Stream.EXACT_RESTART, settings.seed))
+    generator = np.random.default_rng((RandomStream.EXACT_ROLLOUT, settings.seed))
+    again = np.random.default_rng((RandomStream.EXACT_RESTART, settings.seed))
     tasks = []
     for process, value in zip(processes, values, strict=True):
         steps = roll_out(process, policy, settings.horizon, settings.episodes, generator)
@@ -124,12 +124,12 @@ class _Rollouts:
         )
 
 
-def _compare(rollouts: _Rollouts, group_size: int, *, settings: ExactSettings) -> Comparison:
+def _compare(rollouts: _Rollouts, group_size: int, *, settings: ExactSettings) -> BiasComparison:
     """The same episodes in groups of any size that divides their number."""
     if settings.episodes % group_size:
         raise ValueError(f"bias.episodes={settings.episodes} is not a multiple of the group size {group_size}.")
     batch = replace(rollouts.batch, group=rollouts.batch.trajectory // group_size)
-    generator = np.random.default_rng((Stream.EXACT_BATCH, settings.seed))
+    generator = np.random.default_rng((RandomStream.EXACT_BATCH, settings.seed))
     rows = list(split_rows(batch.group, settings.groups_a_batch, generator))
     truth = Truth(
         advantage=rollouts.advantage,
@@ -141,4 +141,4 @@ def _compare(rollouts: _Rollouts, group_size: int, *, settings: ExactSettings) -
         step=batch.step,
     )
     batches = [batch.take(some) for some in rows]
-    return Comparison(batches, [np.arange(len(some)) for some in rows], truth[np.concatenate(rows)])
+    return BiasComparison(batches, [np.arange(len(some)) for some in rows], truth[np.concatenate(rows)])

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt
 
 from hgpo_gym.advantages import ESTIMATORS, needed_with, with_bases
 from hgpo_gym.analysis.estimator_bias import continuations, exact_stages
-from hgpo_gym.analysis.estimator_bias.comparison import Comparison, Stage
+from hgpo_gym.analysis.estimator_bias.comparison import BiasComparison, Stage
 from hgpo_gym.analysis.estimator_bias.measure import measure
 from hgpo_gym.analysis.estimator_bias.report import Finding, draw, show, write_csv
 from hgpo_gym.envs.base import TextEnv
@@ -18,7 +18,7 @@ from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.signpost_maze import SignpostMazeEnv
 from hgpo_gym.progress import Progress
 from hgpo_gym.rollouts.samplers import tasks_in_order
-from hgpo_gym.section import Section
+from hgpo_gym.section import SettingsSection
 from hgpo_gym.trainers.settings import PlaySettings
 
 TRUE_BASELINE = "true_baseline"
@@ -31,7 +31,7 @@ def _each_once(values: list[Any]) -> list[Any]:
     return values
 
 
-class BiasSettings(Section):
+class BiasSettings(SettingsSection):
     """See `configs/estimator-bias.yaml`."""
 
     estimators: dict[str, dict[str, Any]]
@@ -50,7 +50,7 @@ class BiasSettings(Section):
 
 
 @dataclass(frozen=True)
-class Measured:
+class BiasResult:
     """An estimator with all its options, and how many restarts sample its values; 0 if it needs none."""
 
     name: str
@@ -58,7 +58,7 @@ class Measured:
     restarts: int = 0
 
     @classmethod
-    def of(cls, label: str, entry: Mapping[str, Any], settings: BiasSettings) -> "Measured":
+    def of(cls, label: str, entry: Mapping[str, Any], settings: BiasSettings) -> "BiasResult":
         """An entry of the configuration with the common options filled in. Raises ValueError if it cannot be."""
         if "estimator" not in entry:
             raise ValueError(f"bias.estimators.{label} needs estimator=..., one of {', '.join(ESTIMATORS)}.")
@@ -87,15 +87,15 @@ def measure_bias(run: PlaySettings, settings: BiasSettings, out: Path, progress:
         ValueError: an unknown estimator or option, settings that do not fit together, or an environment whose true
             advantages cannot be known.
     """
-    estimators = {label: Measured.of(label, entry, settings) for label, entry in settings.estimators.items()}
+    estimators = {label: BiasResult.of(label, entry, settings) for label, entry in settings.estimators.items()}
     stages = _stages(run, settings, progress, max((entry.restarts for entry in estimators.values()), default=0))
     findings: list[Finding] = []
-    with progress.stage("Measuring") as tick:
+    with progress.stage("Measuring") as report_progress:
         for stage in stages:
             for group_size in settings.group_sizes:
                 findings += _measure(stage, group_size, estimators)
                 total = len(stages) * len(settings.group_sizes)
-                tick(len({(found.stage, found.group_size) for found in findings}), total, stage.name)
+                report_progress(len({(found.stage, found.group_size) for found in findings}), total, stage.name)
     out.mkdir(parents=True, exist_ok=True)
     without_unit = {label for label, entry in estimators.items() if entry.without_unit}
     show(findings, stages, run.rollout.group_size, without_unit, progress.console)
@@ -145,11 +145,11 @@ def _stages(run: PlaySettings, settings: BiasSettings, progress: Progress, resta
         groups=settings.groups or settings.continuations,
         **common,
     )
-    with progress.stage("Finding true advantages") as tick:
-        return continuations.sampled_stages(with_expert.unwrapped, task_ids, sampled, tick)  # type: ignore[arg-type]
+    with progress.stage("Finding true advantages") as report_progress:
+        return continuations.sampled_stages(with_expert.unwrapped, task_ids, sampled, report_progress)  # type: ignore[arg-type]
 
 
-def _measure(stage: Stage, group_size: int, estimators: Mapping[str, Measured]) -> list[Finding]:
+def _measure(stage: Stage, group_size: int, estimators: Mapping[str, BiasResult]) -> list[Finding]:
     comparison = stage.compare(group_size)
     if comparison.truth.signal <= 0:
         raise ValueError(
@@ -167,7 +167,7 @@ def _measure(stage: Stage, group_size: int, estimators: Mapping[str, Measured]) 
 
 
 def _by_part(
-    stage: Stage, group_size: int, label: str, estimates: np.ndarray, comparison: Comparison, fit_scale: bool
+    stage: Stage, group_size: int, label: str, estimates: np.ndarray, comparison: BiasComparison, fit_scale: bool
 ) -> list[Finding]:
     """Of all steps, and of the parts of the episode: steps 0 and 1, 2 and 3, 4 to 7, 8 to 15 and so on."""
     truth = comparison.truth

@@ -5,12 +5,12 @@ from functools import partial
 
 import numpy as np
 
-from hgpo_gym.advantages.statistics import counting_once, relative_to_group
+from hgpo_gym.advantages.statistics import over_unique_steps, relative_to_group
 from hgpo_gym.analysis.inspection.group import Group
 
 
 @dataclass(frozen=True)
-class Level:
+class KeyLevel:
     """The steps of the group that share k + 1 observations with a step.
 
     Attributes:
@@ -29,7 +29,7 @@ class Level:
     relative: float
 
 
-def levels_of(group: Group, row: int) -> list[Level]:
+def levels_of(group: Group, row: int) -> list[KeyLevel]:
     """The levels 0 to K of a step, each a part of the one before."""
     batch = group.rollout.batch
     relative = partial(relative_to_group, norm=group.options["hgpo"]["norm"], ddof=0)
@@ -41,13 +41,13 @@ def levels_of(group: Group, row: int) -> list[Level]:
         members = steps[labels[steps] == labels[row]] if labels[row] >= 0 else np.empty(0, dtype=np.int64)
         returns = group.returns[members]
         found.append(
-            Level(
+            KeyLevel(
                 level=level,
                 window=_window(group, row, level) if len(members) else (),
                 members=members,
                 mean=float(returns.mean()) if len(members) else float("nan"),
                 std=float(returns.std()) if len(members) else float("nan"),
-                relative=float(counting_once(batch, relative, group.returns, labels)[row]),
+                relative=float(over_unique_steps(batch, relative, group.returns, labels)[row]),
             )
         )
     return found

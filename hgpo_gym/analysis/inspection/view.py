@@ -8,7 +8,7 @@ import numpy as np
 from hgpo_gym.analysis.inspection.drawing import draw_graph
 from hgpo_gym.analysis.inspection.graph import END_NAMES, Edge, Graph, observation_graph, shortest_paths
 from hgpo_gym.analysis.inspection.group import Group, group_task_ids
-from hgpo_gym.analysis.inspection.hierarchy import Level, levels_of
+from hgpo_gym.analysis.inspection.hierarchy import KeyLevel, levels_of
 from hgpo_gym.analysis.report.blocks import Block, Column, Items, Paragraph, Picture, Section, Table, Tree, Value
 from hgpo_gym.analysis.transcripts import conversation, exchanged
 from hgpo_gym.rollouts.saved import KeptRollout
@@ -155,7 +155,7 @@ def _conversations(group: Group) -> list[Section]:
     return [conversation(one, number) for number, one in enumerate(own, start=1)]
 
 
-def _levels_table(levels: list[Level], compared_by: str) -> Table:
+def _levels_table(levels: list[KeyLevel], compared_by: str) -> Table:
     rows = tuple(
         (
             level.level,
@@ -181,7 +181,7 @@ def _levels_table(levels: list[Level], compared_by: str) -> Table:
     return Table("levels", caption, columns, rows)
 
 
-def _members_table(group: Group, row: int, levels: list[Level]) -> Table:
+def _members_table(group: Group, row: int, levels: list[KeyLevel]) -> Table:
     depth = {int(member): level.level for level in levels for member in level.members}
     ordered = sorted(depth, key=lambda member: (member != row, -depth[member], _place(group, member)))
     rows: tuple[tuple[Value, ...], ...] = tuple(

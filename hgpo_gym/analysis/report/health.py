@@ -9,12 +9,12 @@ from hgpo_gym.analysis.report import figures
 from hgpo_gym.analysis.report.blocks import Column, Items, Paragraph, Picture, Section, Table, Value
 from hgpo_gym.analysis.report.figures import Styles
 from hgpo_gym.analysis.report.intervals import typical
-from hgpo_gym.analysis.report.load import Comparison, Run
-from hgpo_gym.runs.diagnostics import Check, Sign, check_numbers, signs
+from hgpo_gym.analysis.report.load import Comparison, RunRecord
+from hgpo_gym.runs.diagnostics import Check, Diagnostic, check_numbers, diagnose
 from hgpo_gym.runs.metric_table import METRICS, SHARE, UPDATE
 from hgpo_gym.runs.run_files import damage_named
 
-LENGTHS = ("prompt_tokens", "answer_tokens", "cut_off_share", "episode_length")
+LENGTHS = ("prompt_tokens", "answer_tokens", "truncated_fraction", "episode_length")
 DRAWN = (
     *("loss", "kl_behaviour", "kl_reference", "entropy", "clip_fraction", "gradient_norm", "mismatch_mean"),
     *("learning_rate", "answer_tokens"),
@@ -28,22 +28,22 @@ NOTHING_WRONG = "No sign that training went wrong in any run."
 
 def warnings(comparison: Comparison) -> Section:
     """The signs that training went wrong, in any run: a sentence each, with how many runs show it."""
-    shown: defaultdict[tuple[str, Check], list[tuple[Run, Sign]]] = defaultdict(list)
+    shown: defaultdict[tuple[str, Check], list[tuple[RunRecord, Diagnostic]]] = defaultdict(list)
     for label, runs in comparison.runs.items():
         for run in runs:
             with damage_named(run.path / "config.yaml"):
                 check_numbers(run.settings)
             with damage_named(run.path / "metrics.jsonl"):
-                found = signs(run.metrics, run.settings)
-            for sign in found:
-                shown[label, sign.check].append((run, sign))
+                found = diagnose(run.metrics, run.settings)
+            for diagnostic in found:
+                shown[label, diagnostic.check].append((run, diagnostic))
     if not shown:
         return Section("Health", [Paragraph(NOTHING_WRONG)], headline=True)
     texts = [_warning(label, own, len(comparison.runs[label])) for (label, _), own in shown.items()]
     return Section("Warnings", [Items(tuple(texts))], headline=True)
 
 
-def _warning(label: str, own: Sequence[tuple[Run, Sign]], count: int) -> str:
+def _warning(label: str, own: Sequence[tuple[RunRecord, Diagnostic]], count: int) -> str:
     """Of the run that shows it first."""
     run, first = min(own, key=lambda one: one[1].iterations[0])
     which = f"{label} seed {run.seed}" if len(own) == 1 else f"{len(own)} of {count} runs of {label}"

@@ -58,7 +58,7 @@ COSTS = {"steps": "environment steps", "episodes": "episodes", "tokens": "genera
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRecord:
     """A finished run.
 
     Attributes:
@@ -228,13 +228,13 @@ class Comparison:
 
     title: str
     settings: dict[str, Any]
-    runs: dict[str, tuple[Run, ...]]
+    runs: dict[str, tuple[RunRecord, ...]]
 
-    def scores(self, label: str, score: Callable[[Run], float]) -> np.ndarray:
+    def scores(self, label: str, score: Callable[[RunRecord], float]) -> np.ndarray:
         """float64[runs]: a number for each run."""
         return np.array([score(run) for run in self.runs[label]])
 
-    def by_seed(self, label: str, score: Callable[[Run], float]) -> dict[int, float]:
+    def by_seed(self, label: str, score: Callable[[RunRecord], float]) -> dict[int, float]:
         """A number for each run, by its seed."""
         return {run.seed: score(run) for run in self.runs[label]}
 
@@ -245,7 +245,7 @@ class Comparison:
         runs = {label: tuple(run for run in self.runs[label] if run.seed in seeds) for label in labels}
         return replace(self, runs=runs)
 
-    def differences(self, label: str, other: str, score: Callable[[Run], float]) -> np.ndarray:
+    def differences(self, label: str, other: str, score: Callable[[RunRecord], float]) -> np.ndarray:
         """float64[seeds]: how much larger the number is, for every seed that both have runs of.
 
         A seed has the same tasks in the same order, whatever the algorithm.
@@ -313,7 +313,7 @@ class Comparison:
         return self.all_runs[0].final["split"]
 
     @property
-    def all_runs(self) -> list[Run]:
+    def all_runs(self) -> list[RunRecord]:
         return [run for runs in self.runs.values() for run in runs]
 
     @property
@@ -324,14 +324,14 @@ class Comparison:
         )
 
 
-def load_runs(directories: Sequence[Path]) -> tuple[list[Run], list[Path]]:
+def load_runs(directories: Sequence[Path]) -> tuple[list[RunRecord], list[Path]]:
     """The finished runs in directories, each a run or a folder of runs at any depth, and those that are not finished.
 
     Raises:
         FileNotFoundError: a directory holds no finished run.
         DamagedError: a file of a run is not what a run writes.
     """
-    finished: dict[Path, Run] = {}
+    finished: dict[Path, RunRecord] = {}
     unfinished: list[Path] = []
     for directory in directories:
         found = sorted(path.parent for path in directory.rglob("config.yaml"))
@@ -347,14 +347,14 @@ def load_runs(directories: Sequence[Path]) -> tuple[list[Run], list[Path]]:
     return list(finished.values()), list(dict.fromkeys(unfinished))
 
 
-def comparisons(runs: Sequence[Run]) -> list[Comparison]:
+def comparisons(runs: Sequence[RunRecord]) -> list[Comparison]:
     """The runs, apart by every setting that is not the algorithm's own or the seed, and by the tasks that they had: of
     a list of splits a run takes the first that is there.
 
     Raises:
         ValueError: two directories hold the same run.
     """
-    by_settings: dict[str, list[Run]] = {}
+    by_settings: dict[str, list[RunRecord]] = {}
     for run in runs:
         by_settings.setdefault(repr((sorted(_common(run).items()), run.final["split"])), []).append(run)
     groups = [group for own in by_settings.values() for group in _by_tasks(own)]
@@ -362,12 +362,12 @@ def comparisons(runs: Sequence[Run]) -> list[Comparison]:
     return [Comparison(title, _common(group[0]), _by_label(group)) for title, group in zip(titles, groups, strict=True)]
 
 
-def label_of(run: Run, options: Iterable[str]) -> str:
+def label_of(run: RunRecord, options: Iterable[str]) -> str:
     """The algorithm's name, with these of the run's `options`."""
     return " ".join([run.algorithm, *(f"{SYMBOLS.get(key, key)}={run.options[key]}" for key in options)])
 
 
-def _load(path: Path) -> Run:
+def _load(path: Path) -> RunRecord:
     """A finished run. Raises DamagedError, which names the file, where it is not what a run writes."""
     settings, metrics = flatten(read_config(path)), read_metrics(path)
     _check(path / "config.yaml", SettingsInReport, settings)
@@ -388,7 +388,7 @@ def _load(path: Path) -> Run:
     launches = read_launches(path)
     for launch in launches:
         _check(path / "launches.jsonl", LaunchInReport, launch)
-    return Run(
+    return RunRecord(
         path=path,
         settings=settings,
         metrics=tuple(metrics),
@@ -407,20 +407,20 @@ def _check(path: Path, kind: type[BaseModel], content: Any) -> None:
         parse_section(kind, content)
 
 
-def _by_tasks(runs: Sequence[Run]) -> list[list[Run]]:
+def _by_tasks(runs: Sequence[RunRecord]) -> list[list[RunRecord]]:
     """Apart by the tasks that they had; those that do not say stand with the first."""
-    groups: dict[str, list[Run]] = {}
+    groups: dict[str, list[RunRecord]] = {}
     said = [repr(run.tasks) for run in runs if run.tasks]
     for run in runs:
         groups.setdefault(repr(run.tasks) if run.tasks else next(iter(said), ""), []).append(run)
     return list(groups.values())
 
 
-def _common(run: Run) -> dict[str, Any]:
+def _common(run: RunRecord) -> dict[str, Any]:
     return {key: value for key, value in run.settings.items() if not key.startswith(MAY_DIFFER)}
 
 
-def _titles(groups: list[list[Run]]) -> list[str]:
+def _titles(groups: list[list[RunRecord]]) -> list[str]:
     """Environment and split; where several comparisons have them in common, also the settings that differ."""
     names = [f"{group[0].settings['env_name']}, split {group[0].final['split']}" for group in groups]
     common = [_common(group[0]) | {"tasks": _training_tasks(group)} for group in groups]
@@ -431,14 +431,14 @@ def _titles(groups: list[list[Run]]) -> list[str]:
     return titles
 
 
-def _training_tasks(runs: Sequence[Run]) -> str:
+def _training_tasks(runs: Sequence[RunRecord]) -> str:
     """`train (3,553)`; empty of older runs."""
     training = next((run.tasks["training"] for run in runs if run.tasks), None)
     return f"{training['split']} ({training['tasks']:,})" if training else ""
 
 
-def _by_label(runs: list[Run]) -> dict[str, tuple[Run, ...]]:
-    labelled: dict[str, list[Run]] = {}
+def _by_label(runs: list[RunRecord]) -> dict[str, tuple[RunRecord, ...]]:
+    labelled: dict[str, list[RunRecord]] = {}
     for name in sorted({run.algorithm for run in runs}, key=_estimator_order):
         own = [run for run in runs if run.algorithm == name]
         telling = _telling(run.options for run in own)
@@ -446,7 +446,7 @@ def _by_label(runs: list[Run]) -> dict[str, tuple[Run, ...]]:
             options = (key for key in telling if key in run.options and run.options[key] != USUAL.get(key, _NOTHING))
             labelled.setdefault(label_of(run, options), []).append(run)
     for label, group in labelled.items():
-        seeds: dict[int, Run] = {}
+        seeds: dict[int, RunRecord] = {}
         for run in group:
             if (twin := seeds.setdefault(run.seed, run)) is not run:
                 raise ValueError(

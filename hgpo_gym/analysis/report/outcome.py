@@ -22,7 +22,7 @@ from hgpo_gym.analysis.report.intervals import (
     spread,
     typical,
 )
-from hgpo_gym.analysis.report.load import COSTS, Comparison, Run
+from hgpo_gym.analysis.report.load import COSTS, Comparison, RunRecord
 from hgpo_gym.runs.directory import COMPARED_GROUPS
 from hgpo_gym.trainers.code_used import places
 
@@ -42,7 +42,7 @@ MOST_IN_SHORT = 4
 """Algorithms of which every pair is told in short."""
 OPTIMIZER_STEPS = "optimizer_steps"
 EACH_AGAINST_EACH = "Each against each"
-SCORES: dict[str, Callable[[Run], float]] = {
+SCORES: dict[str, Callable[[RunRecord], float]] = {
     "in the end": lambda run: run.final_success,
     "while training": lambda run: run.success_while_training,
 }
@@ -148,7 +148,7 @@ def _of_baselines(comparison: Comparison) -> list[Block]:
     ]
 
 
-def mean_total(runs: Sequence[Run], metric: str) -> Estimate | None:
+def mean_total(runs: Sequence[RunRecord], metric: str) -> Estimate | None:
     """Of a run, over all iterations, the mean over runs; None where any has not counted it, as those of another library
     or an older version."""
     return mean([run.curve(metric).sum() for run in runs]) if all(run.has(metric) for run in runs) else None
@@ -405,7 +405,7 @@ def _pass_at_k(comparison: Comparison) -> list[Block]:
     return [Table("pass_at_k", caption, columns, tuple(rows))]
 
 
-def _contest(comparison: Comparison, one: str, other: str, score: Callable[[Run], float]) -> Contest:
+def _contest(comparison: Comparison, one: str, other: str, score: Callable[[RunRecord], float]) -> Contest:
     """With p as they are."""
     scores, others = comparison.scores(one, score), comparison.scores(other, score)
     differences = comparison.differences(one, other, score)

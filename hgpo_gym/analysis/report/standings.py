@@ -23,7 +23,7 @@ from hgpo_gym.analysis.report.intervals import (
     typical,
     typical_of_strata,
 )
-from hgpo_gym.analysis.report.load import DECIMALS, PARTS, Comparison, Run
+from hgpo_gym.analysis.report.load import DECIMALS, PARTS, Comparison, RunRecord
 from hgpo_gym.analysis.report.outcome import OPTIMIZER_STEPS, SCORES, SIGNIFICANCE, ahead, mean_total, tells_apart
 
 Label = TypeVar("Label")
@@ -258,7 +258,7 @@ def _beats(pair: tuple[str, str], runs: Mapping[str, np.ndarray], estimate: Esti
 
 
 def _mean_improvement(
-    comparisons: Sequence[Comparison], later: str, earlier: str, score: Callable[[Run], float]
+    comparisons: Sequence[Comparison], later: str, earlier: str, score: Callable[[RunRecord], float]
 ) -> Estimate:
     scores = [comparison.scores(label, score) for comparison in comparisons for label in (later, earlier)]
 

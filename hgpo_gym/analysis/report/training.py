@@ -11,7 +11,7 @@ from hgpo_gym.analysis.report import figures
 from hgpo_gym.analysis.report.blocks import Block, Code, Column, Paragraph, Picture, Section, Table, Value
 from hgpo_gym.analysis.report.figures import Styles
 from hgpo_gym.analysis.report.intervals import typical
-from hgpo_gym.analysis.report.load import COSTS, PARTS, Comparison, Run
+from hgpo_gym.analysis.report.load import COSTS, PARTS, Comparison, RunRecord
 
 SIZE_NAMES = (
     *(f"{low + 1} to {high}" if high > low + 1 else str(high) for low, high in pairwise((0, *SIZE_BOUNDS))),
@@ -61,7 +61,7 @@ def played(comparison: Comparison) -> Section:
     return Section("Played and kept", [Table("played", caption, columns, tuple(rows))], headline=sampled)
 
 
-def _mean(runs: Sequence[Run], metric: str, total: Callable[[np.ndarray], float]) -> float | None:
+def _mean(runs: Sequence[RunRecord], metric: str, total: Callable[[np.ndarray], float]) -> float | None:
     """Over runs, where all have the metric."""
     return float(np.mean([total(run.curve(metric)) for run in runs])) if all(run.has(metric) for run in runs) else None
 
@@ -141,7 +141,7 @@ def _not_recorded(comparison: Comparison, metrics: Iterable[str]) -> list[Paragr
     return [Paragraph(f"{NOT_RECORDED}: {'; '.join(lines)}.")] if lines else []
 
 
-def _shares_by_size(runs: Sequence[Run]) -> np.ndarray:
+def _shares_by_size(runs: Sequence[RunRecord]) -> np.ndarray:
     """float64[levels, sizes and no history]"""
     counts = np.sum([line["group_sizes"] for run in runs for line in run.metrics], axis=0)
     steps = max(1, counts[0].sum())  # every step has an observation; what was played and not kept has no group

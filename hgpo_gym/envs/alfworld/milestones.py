@@ -8,7 +8,7 @@ reached stays so, whatever becomes of the thing afterwards.
 import re
 from typing import NamedTuple
 
-from hgpo_gym.envs.alfworld.experts.explorer import Errand, read_task
+from hgpo_gym.envs.alfworld.experts.explorer import HouseholdTask, read_task
 
 TAKE, TREAT, PUT, DONE = "take", "treat", "put", "done"
 
@@ -23,7 +23,7 @@ class Milestones(NamedTuple):
         put: of two, the name of the one that was put down first.
     """
 
-    errand: Errand
+    errand: HouseholdTask
     order: tuple[str, ...]
     reached: int = 0
     put: str = ""

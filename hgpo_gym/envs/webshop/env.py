@@ -20,8 +20,8 @@ try:
     from hgpo_gym.envs.webshop.shop.pages import (
         OBSERVATION_MODES,
         SEARCH,
-        Page,
-        State,
+        ShopPage,
+        ShopState,
         describe_clickables,
         draw_page,
     )
@@ -45,10 +45,10 @@ QUERIES: dict[str, Callable[[str], tuple[str, ...]]] = {
 """The admissible actions of the search page from the instruction, by name."""
 
 
-class _Moment(NamedTuple):
+class _Snapshot(NamedTuple):
     """A state, what an expert remembers of how it was come to, and how many phases were."""
 
-    state: State
+    state: ShopState
     notes: Notes
     phase: int
 
@@ -145,14 +145,14 @@ class WebShopEnv(TextEnv):
         self._notes = Notes()
         self._milestones, self._phase = milestones, 0
         self._goal: Goal | None = None
-        self._state: State | None = None
-        self._page = Page("", ())
+        self._state: ShopState | None = None
+        self._page = ShopPage("", ())
         self._admissible: tuple[str, ...] = ()
         self._descriptions: tuple[str, ...] = ()
         self._describes = describe_actions
 
     @property
-    def state(self) -> State:
+    def state(self) -> ShopState:
         """Where the episode is."""
         if self._state is None:
             raise ResetNeeded("There is no episode yet: call reset().")
@@ -176,16 +176,16 @@ class WebShopEnv(TextEnv):
     def begin_episode(self, task_id: str) -> Turn:  # noqa: ARG002 - choose_task has the goal
         assert self._goal is not None
         self._notes, self._phase = Notes(), 0
-        return self._show(State(self._goal))
+        return self._show(ShopState(self._goal))
 
     def take_action(self, action: str) -> Turn:
         state = self._shop.act(self.state, self._page, action)
         return self._show(self.state, action_valid=False) if state is None else self._show(state)
 
-    def save_state(self) -> _Moment:
-        return _Moment(self.state, self._notes, self._phase)
+    def save_state(self) -> _Snapshot:
+        return _Snapshot(self.state, self._notes, self._phase)
 
-    def load_state(self, state: _Moment) -> None:
+    def load_state(self, state: _Snapshot) -> None:
         self._notes, self._phase = state.notes, state.phase
         self._show(state.state)
 
@@ -205,7 +205,7 @@ class WebShopEnv(TextEnv):
             )
         return position
 
-    def _show(self, state: State, *, action_valid: bool = True) -> Turn:
+    def _show(self, state: ShopState, *, action_valid: bool = True) -> Turn:
         if state is not self._state:
             self._state, self._page = state, draw_page(state, self.catalogue, **self._page_options)
             self._admissible, self._descriptions = self._actions(state), self._describe(state)
@@ -232,19 +232,19 @@ class WebShopEnv(TextEnv):
             extras=extras,
         )
 
-    def _actions(self, state: State) -> tuple[str, ...]:
+    def _actions(self, state: ShopState) -> tuple[str, ...]:
         if state.page == SEARCH:
             return self._searches(state.goal.instruction)
         return tuple(f"click[{text}]" for text in self._page.clickables)
 
-    def _describe(self, state: State) -> tuple[str, ...]:
+    def _describe(self, state: ShopState) -> tuple[str, ...]:
         if not self._describes:
             return ()
         if state.page == SEARCH:
             return ("",) * len(self._actions(state))
         return describe_clickables(state, self._page, self.catalogue)
 
-    def _advice(self, state: State) -> str:
+    def _advice(self, state: ShopState) -> str:
         """What the expert does next; nothing after the purchase."""
         assert self._make_errand
         self._notes = self._notes.after(state)

@@ -1,7 +1,7 @@
 """Experts that shop as an agent does: they search, open results, read, choose options and buy.
 
 An expert knows what the pages have shown it: titles and prices in the results, the options of a product that it opened,
-the lines of the pages "Features" and "Description" that it read. What it looks for is an `Errand`, of one of two kinds:
+the lines of the pages "Features" and "Description" that it read. What it looks for is an `ShoppingTask`, of one of two kinds:
 
 - `reader`: made from the instruction's text alone. It doesn't see through paraphrases, so it buys what has most of the
   instruction's words.
@@ -25,7 +25,7 @@ from hgpo_gym.envs.webshop.catalogue.analyzer import analyze
 from hgpo_gym.envs.webshop.catalogue.products import Product
 from hgpo_gym.envs.webshop.goals.goal import Goal
 from hgpo_gym.envs.webshop.goals.queries import PRICE_LIMIT, suggested_queries
-from hgpo_gym.envs.webshop.shop.pages import ITEM, RESULTS, SEARCH, State
+from hgpo_gym.envs.webshop.shop.pages import ITEM, RESULTS, SEARCH, ShopState
 
 FEATURES, DESCRIPTION = "features", "description"
 _BUY, _REJECT = "buy now", "< prev"
@@ -39,7 +39,7 @@ class Choices(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class ShoppingTask:
     """What an expert looks for.
 
     Attributes:
@@ -59,22 +59,22 @@ class Errand:
     patience: int
 
 
-def informed_errand(goal: Goal) -> Errand:
+def informed_errand(goal: Goal) -> ShoppingTask:
     """Made from what the score asks for."""
 
     def choices(product: Product) -> Choices:
         return _choices(product, [value for _, value in goal.options])
 
     wishes = tuple(_terms(attribute) for attribute in goal.attributes)
-    return Errand(_query(goal), wishes, goal.price_limit, choices, tolerance=0, patience=5)
+    return ShoppingTask(_query(goal), wishes, goal.price_limit, choices, tolerance=0, patience=5)
 
 
-def reader_errand(goal: Goal) -> Errand:
+def reader_errand(goal: Goal) -> ShoppingTask:
     """Made from the instruction, and nothing else of the goal."""
     limit = PRICE_LIMIT.search(goal.instruction)
     text = PRICE_LIMIT.sub("", goal.instruction).lower()
     wishes = tuple(frozenset([term]) for term in sorted(_terms(_query(goal))))
-    return Errand(
+    return ShoppingTask(
         _query(goal),
         wishes,
         float(limit[1]) if limit else math.inf,
@@ -84,7 +84,7 @@ def reader_errand(goal: Goal) -> Errand:
     )
 
 
-ERRANDS: dict[str, Callable[[Goal], Errand]] = {"reader": reader_errand, "informed": informed_errand}
+ERRANDS: dict[str, Callable[[Goal], ShoppingTask]] = {"reader": reader_errand, "informed": informed_errand}
 """By the name of the expert."""
 
 
@@ -126,7 +126,7 @@ class Notes(NamedTuple):
 
     seen: Mapping[int, frozenset[str]] = {}
 
-    def after(self, state: State) -> "Notes":
+    def after(self, state: ShopState) -> "Notes":
         """With the page of this state."""
         if state.page not in (ITEM, FEATURES, DESCRIPTION):
             return self
@@ -136,14 +136,14 @@ class Notes(NamedTuple):
         return self.seen.get(product, frozenset())
 
 
-def advise(errand: Errand, notes: Notes, state: State, catalogue: Catalogue) -> str:
+def advise(errand: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catalogue) -> str:
     """The next action, possible in this state. `notes` are those after it."""
     if state.page == SEARCH:
         return f"search[{errand.query}]"
     return f"click[{_click(errand, notes, state, catalogue)}]"
 
 
-def _click(errand: Errand, notes: Notes, state: State, catalogue: Catalogue) -> str:
+def _click(errand: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catalogue) -> str:
     if state.page == RESULTS:
         if not state.results or state.query != errand.query:
             return "back to search"
@@ -163,7 +163,7 @@ def _click(errand: Errand, notes: Notes, state: State, catalogue: Catalogue) -> 
     return step
 
 
-def _judge(errand: Errand, product: Product, seen: frozenset[str]) -> str:
+def _judge(errand: ShoppingTask, product: Product, seen: frozenset[str]) -> str:
     """What to click on the page of a product of which these pages were seen."""
     if product.prices[0] > errand.limit or errand.choices(product).lacking:
         return _REJECT
@@ -175,7 +175,7 @@ def _judge(errand: Errand, product: Product, seen: frozenset[str]) -> str:
     return DESCRIPTION if DESCRIPTION not in seen and missing <= errand.tolerance + 1 else _REJECT
 
 
-def _next(errand: Errand, notes: Notes, state: State, catalogue: Catalogue) -> int:
+def _next(errand: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catalogue) -> int:
     """The product to open among the results shown: the first that was not rejected, or the best if patience is over."""
     opened = [number for number in state.products_shown if notes.of(number)]
 
@@ -190,7 +190,7 @@ def _next(errand: Errand, notes: Notes, state: State, catalogue: Catalogue) -> i
     return min(state.products_shown, key=order)
 
 
-def _missing(errand: Errand, product: Product, seen: frozenset[str]) -> int:
+def _missing(errand: ShoppingTask, product: Product, seen: frozenset[str]) -> int:
     """How many wishes the pages seen don't meet."""
     told = _terms(product.title).union(
         *(_terms(f"{name} {' '.join(values)}") for name, values in product.options.items()),

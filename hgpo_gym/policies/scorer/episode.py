@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
-from hgpo_gym.policies.base import Moment
+from hgpo_gym.policies.base import StepContext
 from hgpo_gym.policies.scorer.places import Places
 from hgpo_gym.policies.scorer.words import (
-    Action,
     Argument,
+    ParsedAction,
     Task,
     content_of,
     is_number,
@@ -50,8 +50,8 @@ class Episode:
         places: where it is, if it says what its actions stand for.
     """
 
-    def __init__(self, moment: Moment):
-        self.task = read_task(moment.task)
+    def __init__(self, step_context: StepContext):
+        self.task = read_task(step_context.task)
         self.step = 0
         self.times: Counter[str] = Counter()
         self.last_time: dict[str, int] = {}
@@ -71,18 +71,18 @@ class Episode:
         self.known: set[str] = set()
         self.places = Places(self.task)
         self._things: dict[str, tuple[str, str]] = {}
-        self._read(moment)
+        self._read(step_context)
 
-    def advance(self, moment: Moment) -> None:
+    def advance(self, step_context: StepContext) -> None:
         """Take in what the last action has led to."""
-        assert moment.before is not None
-        action, page = moment.action, moment.before.actions
+        assert step_context.before is not None
+        action, page = step_context.action, step_context.before.actions
         self.step += 1
         self.times[action] += 1
         self.last_time[action] = self.step
         self.here.setdefault(page, Counter())[action] += 1
-        if moment.before.descriptions and action in page:
-            self.chosen.setdefault(page, Counter())[moment.before.descriptions[page.index(action)]] += 1
+        if step_context.before.descriptions and action in page:
+            self.chosen.setdefault(page, Counter())[step_context.before.descriptions[page.index(action)]] += 1
         parts = read_action(action)
         kind = kind_of(parts, self.task)
         self.last = kind
@@ -95,7 +95,7 @@ class Episode:
             self.visits[argument.name] += 1
             self._forget(self.found.get(argument.name, ()))
         self.known |= self.touched
-        share = self._read(moment)
+        share = self._read(step_context)
         for name in self.touched:
             self.coverage[name] = share
 
@@ -113,11 +113,11 @@ class Episode:
             " ".join((f"{int(share * 5)}{'!' if share == self.best else ''}", *held)),
         )
 
-    def _read(self, moment: Moment) -> float:
-        text = told(moment.observation, moment.task)
+    def _read(self, step_context: StepContext) -> float:
+        text = told(step_context.observation, step_context.task)
         self.seen[text] += 1
-        if moment.descriptions:
-            self.places.see(moment, text)
+        if step_context.descriptions:
+            self.places.see(step_context, text)
         for word in content_of(text):
             self.mentioned[word] = self.step
         for name, role in wanted_things(text, self.task):
@@ -147,20 +147,20 @@ class Episodes:
     """The memory at moments that are asked for, kept along with them."""
 
     def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[Moment, Episode] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[StepContext, Episode] = WeakKeyDictionary()
 
-    def at(self, moment: Moment) -> Episode:
+    def at(self, step_context: StepContext) -> Episode:
         """The memory at a moment; made by taking the one of the moment before forward, or from the first moment on."""
-        if (episode := self._kept.get(moment)) is not None:
+        if (episode := self._kept.get(step_context)) is not None:
             return episode
-        chain = [moment]
+        chain = [step_context]
         while (before := chain[-1].before) is not None and (episode := self._kept.pop(before, None)) is None:
             chain.append(before)
         if episode is None:
             episode = Episode(chain.pop())
         for later in reversed(chain):
             episode.advance(later)
-        self._kept[moment] = episode
+        self._kept[step_context] = episode
         return episode
 
 
@@ -201,12 +201,12 @@ def role_of(argument: Argument, task: Task) -> str:
 
 
 @lru_cache(maxsize=1 << 16)
-def roles_of(action: Action, task: Task) -> tuple[str, ...]:
+def roles_of(action: ParsedAction, task: Task) -> tuple[str, ...]:
     return tuple(role_of(argument, task) for argument in action.arguments)
 
 
 @lru_cache(maxsize=1 << 16)
-def kind_of(action: Action, task: Task) -> str:
+def kind_of(action: ParsedAction, task: Task) -> str:
     """The frame of an action with the roles of its arguments, and whether the task has its first word."""
     named = NAMED if action.frame.split(" ", 1)[0] in task.content else NOTHING
     return " ".join((action.frame, named, *roles_of(action, task)))

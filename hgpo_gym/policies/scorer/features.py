@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hgpo_gym.policies.base import Moment, Request
-from hgpo_gym.policies.choosing import moment_of
+from hgpo_gym.policies.base import Request, StepContext
 from hgpo_gym.policies.scorer.episode import Episode, Episodes, told
 from hgpo_gym.policies.scorer.hashing import crossed, mix, padded, places_of, slots
-from hgpo_gym.policies.scorer.page import Page, page_of, task_keys
+from hgpo_gym.policies.scorer.page import ParsedPage, page_of, task_keys
 from hgpo_gym.policies.scorer.places import nowhere, standing_of
 from hgpo_gym.policies.scorer.words import amounts, key
+from hgpo_gym.policies.scoring import step_context_of
 
 OFTEN = 4
 """An action that was taken more often counts as if it was taken so often."""
@@ -97,15 +97,19 @@ class Extractor:
         ]
 
     def _look(self, request: Request) -> "_Seen":
-        moment = moment_of(request, "scorer")
-        episode = self._episodes.at(moment)
-        acts = request.choices == moment.actions
-        page = page_of(request.choices, moment.descriptions if acts else (), episode.task)
-        standing = standing_of(episode.places, moment) if acts and moment.descriptions else nowhere(request.choices)
-        rows, row = _rows(episode, moment, page, standing.row)
+        step_context = step_context_of(request, "scorer")
+        episode = self._episodes.at(step_context)
+        acts = request.choices == step_context.actions
+        page = page_of(request.choices, step_context.descriptions if acts else (), episode.task)
+        standing = (
+            standing_of(episode.places, step_context)
+            if acts and step_context.descriptions
+            else nowhere(request.choices)
+        )
+        rows, row = _rows(episode, step_context, page, standing.row)
         classes = [kind for kind, *_ in rows]
         beside = standing.own[[own for *_, own in rows]]
-        context, state = _context(episode, moment, request, page)
+        context, state = _context(episode, step_context, request, page)
         return _Seen(rows, row, page.static[classes], page.near[classes], context, state, beside, standing.place)
 
 
@@ -125,11 +129,11 @@ class _Seen(NamedTuple):
 
 
 def _rows(
-    episode: Episode, moment: Moment, page: Page, standing: Sequence[int]
+    episode: Episode, step_context: StepContext, page: ParsedPage, standing: Sequence[int]
 ) -> tuple[Sequence[tuple[int, ...]], list[int]]:
     """The numbers of the rows, and the row of each choice."""
-    here = episode.here.get(moment.actions, _NONE)
-    chosen = episode.chosen.get(moment.actions, _NONE)
+    here = episode.here.get(step_context.actions, _NONE)
+    chosen = episode.chosen.get(step_context.actions, _NONE)
     times, last_time, known = episode.times, episode.last_time, episode.known
     ages = _ages(episode, page)
     rows: dict[tuple[int, ...], int] = {}
@@ -159,7 +163,7 @@ def _own(static: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Features of rows without the context; the first three are kind, state and signature.
 
     Args:
-        static: uint64[R, 5], as in `Page`.
+        static: uint64[R, 5], as in `ParsedPage`.
         numbers: uint64[R, 8], class, what was done with the arguments, what is known of them, age of the words, how
             often and how long ago it was taken, what was taken on this page, and its row in `Standing.own`.
     """
@@ -201,7 +205,7 @@ def _of_things(episode: Episode, names: Sequence[str]) -> tuple[int, int]:
     return key("state", *states) if any(states) else 0, key("about", *abouts) if any(abouts) else 0
 
 
-def _ages(episode: Episode, page: Page) -> list[int]:
+def _ages(episode: Episode, page: ParsedPage) -> list[int]:
     """For each class how long ago all of its words had been in observations, and whether none of its frame is newer."""
     mentioned, step = episode.mentioned, episode.step
     ages = [step - min([mentioned.get(word, -NEVER) for word in words]) if words else NEVER for words in page.words]
@@ -215,20 +219,20 @@ def _ages(episode: Episode, page: Page) -> list[int]:
     ]
 
 
-def _context(episode: Episode, moment: Moment, request: Request, page: Page) -> tuple[np.ndarray, int]:
+def _context(episode: Episode, step_context: StepContext, request: Request, page: ParsedPage) -> tuple[np.ndarray, int]:
     """What is the same for all choices, uint64[X], and what was done with things of the task in one number."""
     statuses: Counter[str] = Counter()
     for name, status in episode.status.items():
         if name in episode.found:
             statuses[status] += 1
-    here = episode.here.get(moment.actions, _NONE)
+    here = episode.here.get(step_context.actions, _NONE)
     rest = {
-        key("last", episode.last, min(episode.seen[told(moment.observation, moment.task)], 2)),
+        key("last", episode.last, min(episode.seen[told(step_context.observation, step_context.task)], 2)),
         key("step", _bucket(episode.step)),
         key("covered", int(8 * episode.best)),
         key("now", int(6 * episode.now), int(episode.now == episode.best)),
     }
-    if episode.task.amount is not None and (told_of := amounts(told(moment.observation, moment.task))):
+    if episode.task.amount is not None and (told_of := amounts(told(step_context.observation, step_context.task))):
         rest.add(key("amounts", int(min(told_of) <= episode.task.amount), int(max(told_of) <= episode.task.amount)))
     rest.update([key("done", kind, min(count, 3)) for kind, count in episode.done.items()])
     rest.update([key("status", status, min(count, 2)) for status, count in statuses.items()])

@@ -18,7 +18,7 @@ OWN_WORDS = 6
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Page:
+class ParsedPage:
     """What can be said of choices whatever came before. Choices that differ in nothing here are of one class.
 
     Attributes:
@@ -54,7 +54,7 @@ class _Choice(NamedTuple):
         matching: its kind, and a mark where it stands in the task as a phrase; empty where the task has nothing of it.
         alike: equal for choices that differ in nothing here but their numbers.
         frame: as text.
-        keys: of kind, fine and frame, see `Page`.
+        keys: of kind, fine and frame, see `ParsedPage`.
         shares, price: how it matches, as parts of a text.
         points: see `Features`, but for the description's.
         near: uint64[M], features of the words.
@@ -74,7 +74,7 @@ class _Choice(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 13)
-def page_of(choices: tuple[str, ...], descriptions: tuple[str, ...], task: Task) -> Page:
+def page_of(choices: tuple[str, ...], descriptions: tuple[str, ...], task: Task) -> ParsedPage:
     """Choices taken apart."""
     descriptions = descriptions or ("",) * len(choices)
     known = [_choice(choice, description, task) for choice, description in zip(choices, descriptions, strict=True)]
@@ -93,7 +93,7 @@ def page_of(choices: tuple[str, ...], descriptions: tuple[str, ...], task: Task)
             distinct.append((one, tops, points))
         rows.append(row)
     number = {frame: index for index, frame in enumerate(dict.fromkeys(one.frame for one in known))}
-    return Page(
+    return ParsedPage(
         texts=choices,
         descriptions=descriptions,
         names=tuple(one.names for one in known),

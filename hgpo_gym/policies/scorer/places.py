@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hgpo_gym.policies.base import Moment
+from hgpo_gym.policies.base import StepContext
 from hgpo_gym.policies.scorer.words import Task, amounts, content_of, key, read_action, terms_of
 
 NEARBY = 2
@@ -24,7 +24,7 @@ _MANY = 5
 """More things, or more terms, count as if they were so many."""
 
 
-class Choice(NamedTuple):
+class PlaceChoice(NamedTuple):
     """What is always so of an admissible action, see `choices_of`.
 
     Attributes:
@@ -50,12 +50,12 @@ class Place:
     """
 
     page: tuple[str, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[PlaceChoice, ...]
     thing: str
     taken: Counter[str] = field(default_factory=Counter)
 
 
-class Offer(NamedTuple):
+class PlaceOffer(NamedTuple):
     """What the description of a thing says: the task's terms in it, and `<` or `>` for its price against the task's."""
 
     terms: frozenset[str]
@@ -78,7 +78,7 @@ class Places:
         self.task = task
         self.step = -1
         self.stack: list[Place] = []
-        self.offers: dict[str, Offer] = {}
+        self.offers: dict[str, PlaceOffer] = {}
         self.inside: dict[str, frozenset[str]] = {}
         self.opened: dict[str, frozenset[str]] = {}
         self.known: frozenset[str] = frozenset()
@@ -88,14 +88,14 @@ class Places:
         """The innermost place that was entered as a thing."""
         return next((place for place in reversed(self.stack) if place.thing), None)
 
-    def see(self, moment: Moment, text: str) -> None:
+    def see(self, step_context: StepContext, text: str) -> None:
         """Take in a moment; `text` is its observation without the task."""
-        page, action = moment.actions, moment.action
+        page, action = step_context.actions, step_context.action
         self.step += 1
-        if self.stack and moment.before is not None:
+        if self.stack and step_context.before is not None:
             self.stack[-1].taken[action] += 1
         depth = next((depth for depth, place in enumerate(self.stack) if place.page == page), None)
-        choices = choices_of(page, moment.descriptions, self.task)
+        choices = choices_of(page, step_context.descriptions, self.task)
         if depth is not None:
             del self.stack[depth + 1 :]
         else:
@@ -108,7 +108,7 @@ class Places:
         if subject := self.subject:
             thing = subject.thing
             self.inside[thing] = self.inside.get(thing, self.offers[thing].terms) | read
-        for choice, description, about in zip(page, moment.descriptions, choices, strict=True):
+        for choice, description, about in zip(page, step_context.descriptions, choices, strict=True):
             if about.thing and choice not in self.offers:
                 self.offers[choice] = offer_of(description, self.task)
 
@@ -180,14 +180,16 @@ def nowhere(choices: Sequence[str]) -> Standing:
     return Standing((0,) * len(choices), none, none[0])
 
 
-def standing_of(places: Places, moment: Moment) -> Standing:
+def standing_of(places: Places, step_context: StepContext) -> Standing:
     """At a moment that `places` has seen last."""
     taken = places.stack[-1].taken
-    choices = choices_of(moment.actions, moment.descriptions, places.task)
-    used = {choice.kind for action, choice in zip(moment.actions, choices, strict=True) if action in taken}
+    choices = choices_of(step_context.actions, step_context.descriptions, places.task)
+    used = {choice.kind for action, choice in zip(step_context.actions, choices, strict=True) if action in taken}
     own: dict[tuple[int, ...], int] = {}
     row = []
-    for action, choice, about in zip(moment.actions, choices, places.about_things(moment.actions), strict=True):
+    for action, choice, about in zip(
+        step_context.actions, choices, places.about_things(step_context.actions), strict=True
+    ):
         chosen = choice.kind in used if choice.kind else action in taken
         keys = (
             key("name", _THING if choice.thing else choice.kind or action, choice.named, int(chosen)),
@@ -218,11 +220,11 @@ def _compared(own: int, others: list[int]) -> str:
 
 
 @lru_cache(maxsize=1 << 13)
-def choices_of(page: tuple[str, ...], descriptions: tuple[str, ...], task: Task) -> tuple[Choice, ...]:
+def choices_of(page: tuple[str, ...], descriptions: tuple[str, ...], task: Task) -> tuple[PlaceChoice, ...]:
     """The admissible actions of a page."""
     count = Counter(descriptions)
     return tuple(
-        Choice(
+        PlaceChoice(
             description if count[description] > 1 else "",
             bool(description) and count[description] == 1,
             _named(action, description if count[description] > 1 else "", task),
@@ -232,7 +234,7 @@ def choices_of(page: tuple[str, ...], descriptions: tuple[str, ...], task: Task)
 
 
 def _named(action: str, kind: str, task: Task) -> int:
-    """See `Choice`."""
+    """See `PlaceChoice`."""
     arguments = read_action(action).arguments
     if not arguments or not all(f" {argument.name} " in task.phrase for argument in arguments):
         return 0
@@ -245,8 +247,8 @@ def _named(action: str, kind: str, task: Task) -> int:
 
 
 @lru_cache(maxsize=1 << 16)
-def offer_of(description: str, task: Task) -> Offer:
+def offer_of(description: str, task: Task) -> PlaceOffer:
     price = ""
     if task.amount is not None and (own := amounts(description)):
         price = ">" if min(own) > task.amount else "<" if max(own) <= task.amount else "~"
-    return Offer(terms_of(description) & task.terms, price)
+    return PlaceOffer(terms_of(description) & task.terms, price)

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 
 from hgpo_gym.policies.base import Request
-from hgpo_gym.policies.choosing import ChoosingPolicy
 from hgpo_gym.policies.scorer.features import Extractor, Features
 from hgpo_gym.policies.scorer.network import Network
+from hgpo_gym.policies.scoring import ScoringPolicy
 
 
-class ScorerPolicy(ChoosingPolicy):
-    """See `ChoosingPolicy`.
+class ScorerPolicy(ScoringPolicy):
+    """See `ScoringPolicy`.
 
     Args:
         model: gives the scores.

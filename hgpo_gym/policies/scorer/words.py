@@ -35,7 +35,7 @@ class Argument(NamedTuple):
     words: tuple[str, ...]
 
 
-class Action(NamedTuple):
+class ParsedAction(NamedTuple):
     """An action taken apart.
 
     Attributes:
@@ -116,7 +116,7 @@ def read_task(text: str) -> Task:
 
 
 @lru_cache(maxsize=1 << 16)
-def read_action(text: str) -> Action:
+def read_action(text: str) -> ParsedAction:
     """The first word is what is done; what follows is arguments, with little words between them. A number ends one."""
     words = tokens(text)
     frame, arguments = words[:1], list[Argument]()
@@ -137,7 +137,7 @@ def read_action(text: str) -> Action:
             if is_number(word) and len(own) > 1:
                 close()
     close()
-    return Action(" ".join(frame), tuple(arguments))
+    return ParsedAction(" ".join(frame), tuple(arguments))
 
 
 @lru_cache(maxsize=1 << 18)

@@ -17,7 +17,7 @@ from hgpo_gym.rollouts.samplers.pods import Pods
 from hgpo_gym.rollouts.samplers.pools import Pools
 from hgpo_gym.rollouts.samplers.restarts import Restarts
 from hgpo_gym.rollouts.samplers.stages import Stages
-from hgpo_gym.rollouts.samplers.tree import Tree
+from hgpo_gym.rollouts.samplers.tree import TreeSampler
 
 SAMPLERS = Registry(
     "sampler",
@@ -28,7 +28,7 @@ SAMPLERS = Registry(
         "gaussian": Gaussian,
         "pools": Pools,
         "stages": Stages,
-        "tree": Tree,
+        "tree": TreeSampler,
         "best_plan": BestPlan,
         "restarts": Restarts,
     },

@@ -8,7 +8,7 @@ import numpy as np
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.collect import collect
 from hgpo_gym.rollouts.rollout import Rollout
 
@@ -91,7 +91,7 @@ class Sampler:
         outcomes: Outcomes,  # noqa: ARG002 - for subclasses
     ) -> list[str]:
         """The tasks of `count` groups of a later round, drawn uniformly; without repetition, if there are enough."""
-        generator = np.random.default_rng((Stream.TASKS, self.seed, iteration, round))
+        generator = np.random.default_rng((RandomStream.TASKS, self.seed, iteration, round))
         return draw_tasks(generator, self.task_ids, np.ones(len(self.task_ids)), count)
 
     def informative(self, batch: StepBatch, advantages: np.ndarray) -> np.ndarray:  # noqa: ARG002 - for subclasses
@@ -128,7 +128,7 @@ def tasks_in_order(task_ids: Sequence[str], seed: int, iteration: int, count: in
     for position in range(iteration * count, (iteration + 1) * count):
         lap, index = divmod(position, len(task_ids))
         if lap not in orders:
-            orders[lap] = np.random.default_rng((Stream.TASKS, seed, lap)).permutation(len(task_ids))
+            orders[lap] = np.random.default_rng((RandomStream.TASKS, seed, lap)).permutation(len(task_ids))
         tasks.append(task_ids[orders[lap][index]])
     return tasks
 

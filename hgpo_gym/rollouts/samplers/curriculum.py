@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.samplers.base import Outcomes, Sampler, draw_tasks
 
 
@@ -22,5 +22,5 @@ class Curriculum(Sampler, ABC):
 
     def redraw(self, iteration: int, round: int, count: int, outcomes: Outcomes) -> list[str]:
         """By weight as well: a group whose environment failed is replaced by one of the curriculum."""
-        generator = np.random.default_rng((Stream.TASKS, self.seed, iteration, round))
+        generator = np.random.default_rng((RandomStream.TASKS, self.seed, iteration, round))
         return draw_tasks(generator, self.task_ids, self.weights(iteration, outcomes), count)

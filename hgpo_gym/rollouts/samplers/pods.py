@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.advantages.statistics import episode_returns, levelled
+from hgpo_gym.advantages.statistics import episode_returns, snap_equal
 from hgpo_gym.rollouts.samplers.base import Sampler
 
 SAME = 1e-9
@@ -34,7 +34,7 @@ class Pods(Sampler):
 
     def episodes(self, batch: StepBatch, generator: np.random.Generator) -> np.ndarray:  # noqa: ARG002 - of Sampler
         groups = batch.group_labels[batch.first_rows]
-        returns = levelled(episode_returns(batch)[batch.first_rows], groups)
+        returns = snap_equal(episode_returns(batch)[batch.first_rows], groups)
         kept = np.zeros(len(returns), dtype=np.bool_)
         for group in range(groups.max(initial=-1) + 1):
             own = np.flatnonzero(groups == group)

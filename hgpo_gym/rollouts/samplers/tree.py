@@ -11,7 +11,7 @@ from hgpo_gym.rollouts.samplers.base import Sampler
 from hgpo_gym.rollouts.trees import check_level, check_shape, collect_tree
 
 
-class Tree(Sampler):
+class TreeSampler(Sampler):
     """Episodes of a group are leaves of trees, so that its members visit the same states: Tree-GRPO's collector (arXiv
     2509.21240; code: AMAP-ML/Tree-GRPO), see `hgpo_gym.rollouts.trees`. Estimator `tree_grpo` compares leaves
     within their tree; all others take the episodes as they come.
@@ -21,7 +21,7 @@ class Tree(Sampler):
         nodes: moments of a tree that are branched from in a round.
         rounds: of branching; 0 is independent episodes.
         leaves: ends of a tree that are learned from; rollout.group_size is trees * leaves.
-        branch_at: `uniform`, all moments alike; `entropy`, by the surprise of what was answered there; `lone`, those
+        branch_at: `uniform`, all moments alike; `entropy`, by the sampled_entropy of what was answered there; `lone`, those
             whose context at `level` no other moment of the group shares, if any.
         level: of `lone`; None is the deepest, memory.history_length.
 

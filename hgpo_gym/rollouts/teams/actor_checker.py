@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hgpo_gym.rollouts.teams.base import Said, Team, check_weights, with_outputs
+from hgpo_gym.rollouts.teams.base import Message, Team, check_weights, with_outputs
 
 ACTOR, CHECKER = "actor", "checker"
 YES, NO = "yes", "no"
@@ -30,7 +30,7 @@ class ActorChecker(Team):
     """
 
     roles = (ACTOR, CHECKER)
-    acting = ACTOR
+    acting_role = ACTOR
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ActorChecker(Team):
         self._verdicts = (YES, *(f"{NO}: {hint}" for hint in hints)) if hints else ()
         self.weights = check_weights(weights)
 
-    def next(self, said: Sequence[Said], info: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - of Team
+    def next(self, said: Sequence[Message], info: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - of Team
         if not said:
             return ACTOR
         if said[-1].role == CHECKER:
@@ -54,8 +54,8 @@ class ActorChecker(Team):
         proposals = sum(role == ACTOR for role, _ in said)
         return CHECKER if proposals < self._loops else None
 
-    def prompt(self, role: str, prompt: str, said: Sequence[Said]) -> str:
+    def prompt(self, role: str, prompt: str, said: Sequence[Message]) -> str:
         return with_outputs(prompt, said, self._instruction if role == CHECKER else "")
 
-    def answers(self, role: str, admissible_actions: tuple[str, ...], said: Sequence[Said]) -> tuple[str, ...]:
+    def answers(self, role: str, admissible_actions: tuple[str, ...], said: Sequence[Message]) -> tuple[str, ...]:
         return self._verdicts if role == CHECKER else super().answers(role, admissible_actions, said)

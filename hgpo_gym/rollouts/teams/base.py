@@ -17,7 +17,7 @@ from hgpo_gym.suggest import unknown_name
 WEIGHTS = ("shared", "adapter")
 
 
-class Said(NamedTuple):
+class Message(NamedTuple):
     """An answer of a role."""
 
     role: str
@@ -27,7 +27,7 @@ class Said(NamedTuple):
 class Team(ABC):
     """Roles that answer in turn, until one answer after which the environment steps.
 
-    A turn is what is said between two steps of the environment. The action is the last answer of the role `acting`; the
+    A turn is what is said between two steps of the environment. The action is the last answer of the role `acting_role`; the
     reward belongs to the last answer of the turn, the penalty of an invalid action to the answer that was the action.
     """
 
@@ -38,12 +38,12 @@ class Team(ABC):
     """`shared`: one policy speaks for all roles. `adapter`: each role has a LoRA adapter over what all share."""
 
     @property
-    def acting(self) -> str:
+    def acting_role(self) -> str:
         """The role whose answers are actions of the environment; the last one, unless a team says otherwise."""
         return self.roles[-1]
 
     @abstractmethod
-    def next(self, said: Sequence[Said], info: Mapping[str, Any]) -> str | None:
+    def next(self, said: Sequence[Message], info: Mapping[str, Any]) -> str | None:
         """Who answers now; None ends the turn.
 
         Args:
@@ -52,19 +52,19 @@ class Team(ABC):
         """
 
     @abstractmethod
-    def prompt(self, role: str, prompt: str, said: Sequence[Said]) -> str:
+    def prompt(self, role: str, prompt: str, said: Sequence[Message]) -> str:
         """What the role reads, from the step's prompt."""
 
     def answers(
         self,
         role: str,
         admissible_actions: tuple[str, ...],
-        said: Sequence[Said],  # noqa: ARG002 - for subclasses
+        said: Sequence[Message],  # noqa: ARG002 - for subclasses
     ) -> tuple[str, ...]:
         """The answers that a role can choose among; empty where it speaks freely, as all but the acting one do here."""
-        return admissible_actions if role == self.acting else ()
+        return admissible_actions if role == self.acting_role else ()
 
-    def keep(self, said: Sequence[Said], turn: int) -> Sequence[Said]:  # noqa: ARG002 - for subclasses
+    def keep(self, said: Sequence[Message], turn: int) -> Sequence[Message]:  # noqa: ARG002 - for subclasses
         """What of it is still said in the next turn; nothing by default. `turn` counts from 0."""
         return ()
 
@@ -86,19 +86,19 @@ class Solo(Team):
     def __init__(self, role: str = ""):
         self.roles = (role,)
 
-    def next(self, said: Sequence[Said], info: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - of Team
-        return None if said else self.acting
+    def next(self, said: Sequence[Message], info: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - of Team
+        return None if said else self.acting_role
 
-    def prompt(self, role: str, prompt: str, said: Sequence[Said]) -> str:  # noqa: ARG002 - of Team
+    def prompt(self, role: str, prompt: str, said: Sequence[Message]) -> str:  # noqa: ARG002 - of Team
         return prompt
 
 
-def with_outputs(prompt: str, said: Sequence[Said], instruction: str = "") -> str:
+def with_outputs(prompt: str, said: Sequence[Message], instruction: str = "") -> str:
     """The prompt below what was said and an instruction. It comes last, because it ends where the answer begins."""
     outputs = [f'The output of "{role}": {text}' for role, text in said]
     return "\n".join([*outputs, *([instruction] if instruction else []), prompt])
 
 
-def keys_of_role(keys: np.ndarray, role: str, said: Sequence[Said]) -> np.ndarray:
+def keys_of_role(keys: np.ndarray, role: str, said: Sequence[Message]) -> np.ndarray:
     """int64[K + 1]: the state's context keys, told apart by who is asked and what was said to it."""
     return link_text(keys, json.dumps([role, *said]))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hgpo_gym.rollouts.teams.base import Said, Team, check_weights, with_outputs
+from hgpo_gym.rollouts.teams.base import Message, Team, check_weights, with_outputs
 
 PLANNER, ACTOR = "planner", "actor"
 
@@ -39,17 +39,17 @@ class PlannerActor(Team):
         self._every, self._plans, self._instruction = every, tuple(plans), instruction
         self.weights = check_weights(weights)
 
-    def next(self, said: Sequence[Said], info: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - of Team
+    def next(self, said: Sequence[Message], info: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - of Team
         if not said:
             return PLANNER
         return ACTOR if said[-1].role == PLANNER else None
 
-    def prompt(self, role: str, prompt: str, said: Sequence[Said]) -> str:
+    def prompt(self, role: str, prompt: str, said: Sequence[Message]) -> str:
         return with_outputs(prompt, said, self._instruction if role == PLANNER else "")
 
-    def answers(self, role: str, admissible_actions: tuple[str, ...], said: Sequence[Said]) -> tuple[str, ...]:
+    def answers(self, role: str, admissible_actions: tuple[str, ...], said: Sequence[Message]) -> tuple[str, ...]:
         return self._plans if role == PLANNER else super().answers(role, admissible_actions, said)
 
-    def keep(self, said: Sequence[Said], turn: int) -> Sequence[Said]:
+    def keep(self, said: Sequence[Message], turn: int) -> Sequence[Message]:
         """The plan, until the next one is due."""
         return () if (turn + 1) % self._every == 0 else [one for one in said if one.role == PLANNER]

@@ -16,7 +16,7 @@ from hgpo_gym.advantages import StepBatch
 from hgpo_gym.advantages.statistics import mean_over_copies
 from hgpo_gym.policies.states import StateReader
 from hgpo_gym.processes import ALONE, Processes
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.rollout import Rollout
 from hgpo_gym.trainers.critic.networks import ValueNetwork, make_network
 from hgpo_gym.trainers.critic.settings import CriticSettings
@@ -60,7 +60,7 @@ class Critic:
         self._networks: dict[str, Any] = {}
         self._optimizers: dict[str, torch.optim.Optimizer] = {}
         for number, column in enumerate(self.columns):
-            network = make_network(policy, settings, (Stream.CRITIC, seed, number))
+            network = make_network(policy, settings, (RandomStream.CRITIC, seed, number))
             self._networks[column] = network
             self._optimizers[column] = torch.optim.Adam(network.parameters(), lr=settings.learning_rate)
 
@@ -108,7 +108,7 @@ class Critic:
                 rows = distinct[~np.isnan(wanted[distinct])]
                 value, target = batch.extras[column][rows], wanted[rows]
                 metrics[f"{column}_explained_variance"] = explained_variance(value, target)
-                seed = (Stream.CRITIC, *iteration_seed, self.columns.index(column))
+                seed = (RandomStream.CRITIC, *iteration_seed, self.columns.index(column))
                 metrics[f"{column}_loss"] = self._fit(column, states[column][rows], value, target, seed)
             return metrics, {column: network.saved() for column, network in self._networks.items()}
 

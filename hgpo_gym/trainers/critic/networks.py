@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from hgpo_gym.policies.tabular import Table
+from hgpo_gym.policies.tabular import LogitTable
 from hgpo_gym.trainers.critic.settings import CriticSettings
 
 
@@ -67,7 +67,7 @@ class ValueTable(torch.nn.Module):
 
     def __init__(self, capacity: int):
         super().__init__()
-        self._table = Table(capacity)
+        self._table = LogitTable(capacity)
 
     def values(self, states: np.ndarray) -> torch.Tensor:
         """See `ValueNetwork`; of ids int64[N]. In training mode new ones get a value of their own."""

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from hgpo_gym.section import Section
+from hgpo_gym.section import SettingsSection
 
 
-class CriticSettings(Section):
+class CriticSettings(SettingsSection):
     """See `configs/config.yaml`."""
 
     learning_rate: NonNegativeFloat

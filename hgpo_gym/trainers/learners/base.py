@@ -59,7 +59,7 @@ class Learner(Protocol):
             state: what `state` returned then; empty at the beginning.
         """
 
-    def acting(self) -> AbstractContextManager[Any]:
+    def rollout_weights(self) -> AbstractContextManager[Any]:
         """Inside, the policy can answer. All processes take part."""
 
     def collect(self, iteration: int) -> Any:

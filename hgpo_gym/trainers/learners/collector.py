@@ -82,7 +82,7 @@ class Collector:
             invalid_action_penalty=self.run.trainer.invalid_action_penalty,
             team=self.team,
             record=[name for name in self.record if name != ENTROPY],
-            replays=self.run.rollout.replays or 0,
+            max_retries=self.run.rollout.max_retries or 0,
         )
         if self.run.prompt.subgoals is not None:
             own = with_plan_tokens(own, self.policy)

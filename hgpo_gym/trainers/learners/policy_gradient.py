@@ -13,11 +13,11 @@ import torch
 from hgpo_gym.advantages import Advantages, StepBatch
 from hgpo_gym.policies.base import CopyingPolicy, Scorer, TrainablePolicy
 from hgpo_gym.policies.lora import WithoutAdapter, has_adapter
-from hgpo_gym.policies.past_weights import PastWeights
+from hgpo_gym.policies.stale_weights import StaleWeights
 from hgpo_gym.processes import Processes
 from hgpo_gym.progress import Progress
-from hgpo_gym.randomness import Stream
-from hgpo_gym.rollouts.measures import Measured, measure_tasks
+from hgpo_gym.randomness import RandomStream
+from hgpo_gym.rollouts.measures import TaskMeasures, measure_tasks
 from hgpo_gym.rollouts.metrics import answer_metrics, credit_metrics, episode_metrics, memory_gib
 from hgpo_gym.rollouts.plans import plan_metrics
 from hgpo_gym.rollouts.recording import ENTROPY, with_extra
@@ -28,18 +28,18 @@ from hgpo_gym.rollouts.selection import select_episodes, select_steps
 from hgpo_gym.runs.checkpoints import Saving
 from hgpo_gym.trainers.critic.critic import Critic, States
 from hgpo_gym.trainers.environments import make_env
-from hgpo_gym.trainers.learners.ahead import Ahead, play_ahead
+from hgpo_gym.trainers.learners.async_rollout import AsyncRollout, async_rollout
 from hgpo_gym.trainers.learners.base import Learned
 from hgpo_gym.trainers.learners.collector import Collector, assign_credit, reads_rewards
-from hgpo_gym.trainers.learners.trial import (
+from hgpo_gym.trainers.learners.validate import (
     check_critic,
     check_overlap,
     check_plans,
     check_roles,
     check_sampler,
     check_values,
-    try_estimator,
     try_shaping,
+    validate_estimator,
 )
 from hgpo_gym.trainers.memory_estimate import memory_lines
 from hgpo_gym.trainers.settings import RunSettings
@@ -81,8 +81,8 @@ class PolicyGradientLearner:
     update: PolicyUpdate | None = None
     critic: Critic | None = None
     outcomes: list[list[GroupOutcome]] = []  # noqa: RUF012 - replaced, never changed
-    measured: Measured | None = None
-    ahead: Ahead | None = None
+    measured: TaskMeasures | None = None
+    async_rollout: AsyncRollout | None = None
 
     def __init__(self, run: RunSettings, processes: Processes, progress: Progress):
         run.model.check(run, processes.count)
@@ -92,7 +92,7 @@ class PolicyGradientLearner:
                 "launch one, or set it to 0."
             )
         check_plans(run)
-        trial = try_estimator(run)
+        trial = validate_estimator(run)
         check_critic(run, trial.targets)
         Loss(run.trainer, run.objective, trial.extras)  # refuses here what it would refuse later
         self._predicted = tuple(trial.targets)
@@ -144,30 +144,30 @@ class PolicyGradientLearner:
         if update_state:
             self.update.load_state_dict(update_state)
         self.policy.updated()
-        self.past = PastWeights(self.policy, self.run.rollout.staleness)
+        self.past = StaleWeights(self.policy, self.run.rollout.staleness)
         if (path := checkpoint / _PAST_WEIGHTS).exists():
             self.past.load(torch.load(path, map_location="cpu", weights_only=True))
         self.critic = self._critic(checkpoint)
         self.outcomes = [[GroupOutcome(*group) for group in groups] for groups in state.get("outcomes", [])]
-        self.measured = Measured(*state["measured"]) if state.get("measured") else self._measured()
+        self.measured = TaskMeasures(*state["measured"]) if state.get("measured") else self._measured()
         if self.measured:
             self.sampler.begin(self.measured.values)
         if self.run.rollout.overlap:
-            self.ahead = play_ahead(self.collector, checkpoint / "model", self.measured)
+            self.async_rollout = async_rollout(self.collector, checkpoint / "model", self.measured)
 
-    def acting(self) -> AbstractContextManager[Any]:
+    def rollout_weights(self) -> AbstractContextManager[Any]:
         """See `Learner`."""
         assert self.update is not None
-        if self.ahead is not None:
-            self.ahead.release()
+        if self.async_rollout is not None:
+            self.async_rollout.release()
         gathered = self.update.weights.gathered
-        return self.policy.acting(gathered) if isinstance(self.policy, CopyingPolicy) else gathered()
+        return self.policy.rollout_weights(gathered) if isinstance(self.policy, CopyingPolicy) else gathered()
 
     def collect(self, iteration: int) -> Rounds:
         """See `Learner`: the merged episodes of all processes."""
-        if self.ahead is not None and self.ahead.iteration == iteration:
-            return self.ahead.take()
-        with self.past.acting(), self.acting():
+        if self.async_rollout is not None and self.async_rollout.iteration == iteration:
+            return self.async_rollout.result()
+        with self.past.rollout_weights(), self.rollout_weights():
             return self.collector.collect(
                 iteration, self.outcomes[:iteration], lambda rollout: self._credit(rollout)[1].values
             )
@@ -178,8 +178,8 @@ class PolicyGradientLearner:
         handed_on = time.perf_counter()
         self.outcomes = [*self.outcomes[:iteration], list(collected.outcomes)]
         self.past.keep()
-        if self.ahead is not None and iteration + 1 < self.run.trainer.iterations:
-            self.ahead.begin(iteration + 1, self.outcomes, self.past)
+        if self.async_rollout is not None and iteration + 1 < self.run.trainer.iterations:
+            self.async_rollout.submit(iteration + 1, self.outcomes, self.past)
         began = time.perf_counter()
         seconds += began - handed_on
         rollout = select_episodes(collected.rollout, self.sampler, iteration)
@@ -188,11 +188,11 @@ class PolicyGradientLearner:
         progress = iteration / self.run.trainer.iterations
         batch = replace(batch, trained=select_steps(batch, credit.values, self.sampler, iteration, progress))
         assigned = time.perf_counter()
-        seed = (Stream.SHUFFLE, self.run.seed, iteration)
+        seed = (RandomStream.SHUFFLE, self.run.seed, iteration)
         updated = self.update(rollout.tokens, batch, credit, seed)  # type: ignore[arg-type]
         learned = self.critic.learn(states, batch, credit.targets, (self.run.seed, iteration)) if self.critic else {}
         ended = time.perf_counter()
-        before = self.measured if self.measured and iteration == 0 else Measured({}, 0, 0)
+        before = self.measured if self.measured and iteration == 0 else TaskMeasures({}, 0, 0)
         metrics = {
             **episode_metrics(collected.first_round),
             "steps": collected.steps + before.steps,
@@ -212,7 +212,7 @@ class PolicyGradientLearner:
             "seconds_update": ended - assigned,
             "tokens_per_second": _tokens_learned_from(rollout, batch) / (seconds + ended - began),
             "memory_gib": memory_gib(),
-            **({} if self.ahead is None else {"seconds_played": collected.seconds}),
+            **({} if self.async_rollout is None else {"seconds_played": collected.seconds}),
         }
         return Learned(metrics, rollout, batch, collected.failures)
 
@@ -243,8 +243,8 @@ class PolicyGradientLearner:
 
     def close(self) -> None:
         """See `Learner`."""
-        if self.ahead is not None:
-            self.ahead.close()
+        if self.async_rollout is not None:
+            self.async_rollout.close()
         if self.update is not None:
             self.collector.close()
 
@@ -278,19 +278,19 @@ class PolicyGradientLearner:
         if not reads_rewards(self.run, batch, credit):
             self.progress.line(NOT_READ.format(self.run.shaping.name, self.run.algo.name))
 
-    def _measured(self) -> Measured | None:
+    def _measured(self) -> TaskMeasures | None:
         """What the sampler has to know of every task before training."""
         if self.sampler.measure is None:
             return None
         rollout, began = self.run.rollout, time.perf_counter()
-        with self.acting():
+        with self.rollout_weights():
             measured = measure_tasks(
                 self.sampler,
                 self.collector.play,
                 lambda: make_env(self.run, num_tasks=rollout.num_tasks, group_size=1, expert=True),
                 num_tasks=rollout.num_tasks,
                 group_size=rollout.group_size,
-                replays=rollout.replays or 0,
+                max_retries=rollout.max_retries or 0,
                 max_failed=rollout.max_failed,
             )
         return measured._replace(seconds=time.perf_counter() - began)

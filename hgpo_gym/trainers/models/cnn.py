@@ -6,14 +6,14 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from hgpo_gym.policies import cnn
 from hgpo_gym.policies.cnn import ACTIONS, SIGNS, CnnPolicy, MapNetwork
-from hgpo_gym.trainers.models.choosing import ChoosingModel
+from hgpo_gym.trainers.models.scoring import ScoringModel
 from hgpo_gym.trainers.models.sizes import check_fits
 
 if TYPE_CHECKING:
     from hgpo_gym.trainers.settings import RunSettings
 
 
-class CnnModel(ChoosingModel):
+class CnnModel(ScoringModel):
     """See `configs/model/cnn.yaml`."""
 
     policy = CnnPolicy

@@ -77,7 +77,7 @@ def _make(
     constrain: Constraint = "admissible" if run.warmstart.loss == "choices" else "none"
     policy = LanguageModelPolicy(made, tokenizer, constrain=constrain, **_reading(run))
     records = _records(policy, run, worth_imitating(episodes, source))
-    with progress.stage(f"Warm start: imitating {len(records)} {source} actions") as tick:
+    with progress.stage(f"Warm start: imitating {len(records)} {source} actions") as report_progress:
         loss = imitate(
             made,
             records,
@@ -86,7 +86,7 @@ def _make(
             max_batch_tokens=run.trainer.max_batch_tokens,
             precision=run.trainer.precision,
             seed=model.seed,
-            on_progress=lambda done, steps, loss: tick(done, steps, f"loss {loss:.3f}"),
+            on_progress=lambda done, steps, loss: report_progress(done, steps, f"loss {loss:.3f}"),
         )
     unit = "choice" if constrain == "admissible" else "token"
     progress.line(f"Warm start: {len(records)} actions, loss {loss:.4f} nats a {unit} in the last epoch")

@@ -5,11 +5,11 @@ from typing import Literal, Self
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from hgpo_gym.policies.lora import LoraSettings
-from hgpo_gym.section import Section
+from hgpo_gym.section import SettingsSection
 from hgpo_gym.trainers.models.sizes import Threads, check_fits
 
 
-class LanguageModelSettings(Section):
+class LanguageModelSettings(SettingsSection):
     """See `configs/model/tiny.yaml` and `pretrained.yaml`. The shape is that of a model made from scratch, where there
     is no path."""
 

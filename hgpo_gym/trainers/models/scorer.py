@@ -8,11 +8,11 @@ from pydantic import Field, NonNegativeInt, model_validator
 from hgpo_gym.policies import scorer
 from hgpo_gym.policies.scorer.network import Network
 from hgpo_gym.policies.scorer.policy import ScorerPolicy
-from hgpo_gym.trainers.models.choosing import ChoosingModel
+from hgpo_gym.trainers.models.scoring import ScoringModel
 from hgpo_gym.trainers.models.sizes import check_fits
 
 
-class ScorerModel(ChoosingModel):
+class ScorerModel(ScoringModel):
     """See `configs/model/scorer.yaml`."""
 
     policy = ScorerPolicy

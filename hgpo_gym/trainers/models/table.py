@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
-from hgpo_gym.policies.tabular import Table, TabularPolicy
-from hgpo_gym.section import Section
+from hgpo_gym.policies.tabular import LogitTable, TabularPolicy
+from hgpo_gym.section import SettingsSection
 from hgpo_gym.trainers.models.admissible import check_chooses
 from hgpo_gym.trainers.models.sizes import Threads, check_fits
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hgpo_gym.trainers.settings import RunSettings
 
 
-class TableModel(Section):
+class TableModel(SettingsSection):
     """See `configs/model/tabular.yaml`."""
 
     level: NonNegativeInt | None
@@ -52,7 +52,7 @@ class TableModel(Section):
 
     def initial(self, run: "RunSettings", progress: "Progress") -> TabularPolicy:  # noqa: ARG002 - Model
         level = run.memory.history_length if self.level is None else self.level
-        return TabularPolicy(Table(self.capacity), level)
+        return TabularPolicy(LogitTable(self.capacity), level)
 
     def load(self, run: "RunSettings", folder: Path) -> TabularPolicy:
         policy = TabularPolicy.load(folder)

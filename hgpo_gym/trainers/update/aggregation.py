@@ -19,10 +19,10 @@ class Totals(NamedTuple):
 
 def aggregate(
     values: "Tensor",
-    record: "Tensor",
+    sequence_index: "Tensor",
     totals: Totals,
     how: str,
-    kept: "Tensor | None" = None,
+    loss_mask: "Tensor | None" = None,
     constant: float | None = None,
 ) -> "Tensor":
     """The mean of token values over a mini-batch, of which these tokens may be a part.
@@ -37,19 +37,23 @@ def aggregate(
 
     Args:
         values: float32[T].
-        record: int64[T], the answer that each token belongs to; every answer whole.
+        sequence_index: int64[T], the answer that each token belongs to; every answer whole.
         totals: of the whole mini-batch.
         how: one of `AGGREGATIONS`.
-        kept: float32[T], 1 for tokens that are kept and 0 for the others; None keeps all.
+        loss_mask: float32[T], 1 for tokens that are kept and 0 for the others; None keeps all.
         constant: the divisor of sequence_sum.
     """
-    if kept is not None:
-        values = values * kept
+    if loss_mask is not None:
+        values = values * loss_mask
     if how == "token_mean":
         return values.sum() / max(1, totals.tokens)
     if how == "sequence_mean":
-        lengths = record.bincount() if kept is None else record.bincount(kept).clamp(min=1).to(values.dtype)
-        return (values / lengths[record]).sum() / totals.sequences
+        lengths = (
+            sequence_index.bincount()
+            if loss_mask is None
+            else sequence_index.bincount(loss_mask).clamp(min=1).to(values.dtype)
+        )
+        return (values / lengths[sequence_index]).sum() / totals.sequences
     if how == "sequence_sum":
         if constant is None:
             raise ValueError("loss_aggregation=sequence_sum divides by a constant: set trainer.loss_constant.")

@@ -1,11 +1,11 @@
 """Corrections of an engine whose probabilities differ from the trainer's although the weights are the same, or that has
 older weights.
 
-A correction is a pure function `(old, behaviour, record, *, options) -> weights float32[T]`:
+A correction is a pure function `(old, behaviour, sequence_index, *, options) -> weights float32[T]`:
 
     old: float32[T], log-probabilities by the trainer, before the update.
     behaviour: float32[T], by the engine, as recorded.
-    record: int64[T], the answer that each token belongs to; every answer whole.
+    sequence_index: int64[T], the answer that each token belongs to; every answer whole.
 
 The weights have no gradient. They multiply token losses and never change a denominator; 0 drops the token. To add one:
 write it here and add its line to `CORRECTIONS`, or, from elsewhere, call `register_correction` or name it as an entry
@@ -25,28 +25,28 @@ STATISTICS = ("sum", "mean")
 K3_STATISTICS = ("mean", "max")
 
 
-def none(old: "Tensor", behaviour: "Tensor", record: "Tensor") -> "Tensor":  # noqa: ARG001 - the signature of all
+def none(old: "Tensor", behaviour: "Tensor", sequence_index: "Tensor") -> "Tensor":  # noqa: ARG001 - the signature of all
     """Ones."""
     return old.new_ones(old.shape)
 
 
-def token(old: "Tensor", behaviour: "Tensor", record: "Tensor", *, cap: float = 2.0) -> "Tensor":  # noqa: ARG001
+def token(old: "Tensor", behaviour: "Tensor", sequence_index: "Tensor", *, cap: float = 2.0) -> "Tensor":  # noqa: ARG001
     """min(exp d, cap): truncated importance sampling (Ionides, 2008; Yao et al., 2025, "Your efficient RL framework
     secretly brings you off-policy RL training"). Biased in long answers, with less variance than `sequence`."""
     _check_cap(cap)
     return (old - behaviour).detach().exp().clamp(max=cap)
 
 
-def sequence(old: "Tensor", behaviour: "Tensor", record: "Tensor", *, cap: float = 2.0) -> "Tensor":
+def sequence(old: "Tensor", behaviour: "Tensor", sequence_index: "Tensor", *, cap: float = 2.0) -> "Tensor":
     """min(exp(sum of d over the answer), cap), which makes the gradient unbiased but for the cap."""
     _check_cap(cap)
-    return answer_sum((old - behaviour).detach(), record).exp().clamp(max=cap)
+    return answer_sum((old - behaviour).detach(), sequence_index).exp().clamp(max=cap)
 
 
 def token_mask(
     old: "Tensor",
     behaviour: "Tensor",
-    record: "Tensor",  # noqa: ARG001
+    sequence_index: "Tensor",  # noqa: ARG001
     *,
     low: float = 0.0,
     high: float = 3.0,
@@ -59,7 +59,7 @@ def token_mask(
 def sequence_mask(
     old: "Tensor",
     behaviour: "Tensor",
-    record: "Tensor",
+    sequence_index: "Tensor",
     *,
     low: float = 0.0,
     high: float = 3.0,
@@ -71,11 +71,11 @@ def sequence_mask(
     if statistic not in STATISTICS:
         raise ValueError(unknown_name("statistic", statistic, STATISTICS))
     over = answer_sum if statistic == "sum" else answer_mean
-    return _inside(over((old - behaviour).detach(), record).clamp(-20, 20).exp(), low, high, weigh)
+    return _inside(over((old - behaviour).detach(), sequence_index).clamp(-20, 20).exp(), low, high, weigh)
 
 
 def sequence_k3(
-    old: "Tensor", behaviour: "Tensor", record: "Tensor", *, limit: float, statistic: str = "mean"
+    old: "Tensor", behaviour: "Tensor", sequence_index: "Tensor", *, limit: float, statistic: str = "mean"
 ) -> "Tensor":
     """1 where the answer's mean (or max) of exp d - 1 - d is at most `limit`, else 0 (verl `seq_mean_k3`,
     `seq_max_k3`)."""
@@ -86,9 +86,9 @@ def sequence_k3(
     difference = log_ratio(old, behaviour).detach()
     k3 = difference.exp() - 1 - difference
     if statistic == "mean":
-        return (answer_mean(k3, record) <= limit).to(old.dtype)
-    largest = k3.new_zeros(int(record.max()) + 1).scatter_reduce(0, record, k3, "amax")
-    return (largest[record] <= limit).to(old.dtype)
+        return (answer_mean(k3, sequence_index) <= limit).to(old.dtype)
+    largest = k3.new_zeros(int(sequence_index.max()) + 1).scatter_reduce(0, sequence_index, k3, "amax")
+    return (largest[sequence_index] <= limit).to(old.dtype)
 
 
 def _inside(ratio: "Tensor", low: float, high: float, weigh: bool) -> "Tensor":

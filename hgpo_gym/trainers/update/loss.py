@@ -19,7 +19,7 @@ from hgpo_gym.trainers.update.metrics import UpdateMetrics
 from hgpo_gym.trainers.update.objectives import Tokens, answer_mean
 from hgpo_gym.trainers.update.objectives.bound import bind_objective
 from hgpo_gym.trainers.update.objectives.terms import kl_k3
-from hgpo_gym.trainers.update.rows import Row, per_token
+from hgpo_gym.trainers.update.samples import TrainingSample, per_token
 from hgpo_gym.trainers.update.settings import TrainerSettings
 
 
@@ -55,11 +55,11 @@ class Loss:
         self.recomputes = settings.recompute_logprobs or self.corrected or self.objective.needs_old or prepares
 
     @staticmethod
-    def totals(mini_batch: Sequence[Row]) -> Totals:
+    def totals(mini_batch: Sequence[TrainingSample]) -> Totals:
         """What it counts in all."""
-        return Totals(sum(int(row.kept.sum()) for row in mini_batch), len(mini_batch))
+        return Totals(sum(int(row.loss_mask.sum()) for row in mini_batch), len(mini_batch))
 
-    def tokens(self, rows: Sequence[Row], result: Likelihood) -> Tokens:
+    def tokens(self, rows: Sequence[TrainingSample], result: Likelihood) -> Tokens:
         """What the objective sees of rows, given their likelihood under the current weights."""
         device = result.logprobs.device
         behaviour = per_token([row.behaviour for row in rows], device)
@@ -67,26 +67,28 @@ class Loss:
         return Tokens(
             logprobs=result.logprobs,
             entropy=result.entropy,
-            start=per_token([row.old for row in rows], device) if from_old else behaviour,
+            old_logprobs=per_token([row.old_logprobs for row in rows], device) if from_old else behaviour,
             behaviour=behaviour,
             advantages=per_token([row.advantages for row in rows], device),
-            record=result.record,
-            trajectory=torch.tensor([row.trajectory for row in rows], device=device)[result.record],
-            group=torch.tensor([row.group for row in rows], device=device)[result.record],
+            sequence_index=result.sequence_index,
+            trajectory=torch.tensor([row.trajectory for row in rows], device=device)[result.sequence_index],
+            group=torch.tensor([row.group for row in rows], device=device)[result.sequence_index],
             extras={name: per_token([row.extras[name] for row in rows], device) for name in rows[0].extras},
         )
 
-    def __call__(self, rows: Sequence[Row], result: Likelihood, totals: Totals, metrics: UpdateMetrics) -> torch.Tensor:
+    def __call__(
+        self, rows: Sequence[TrainingSample], result: Likelihood, totals: Totals, metrics: UpdateMetrics
+    ) -> torch.Tensor:
         """float32[], the rows' part of the mini-batch's loss; its terms are added to the metrics."""
         settings, tokens = self.settings, self.tokens(rows, result)
-        surrogate, acted = self.objective.surrogate(tokens)
+        surrogate, clipped = self.objective.surrogate(tokens)
         told = {
             "kl_behaviour": kl_k3(tokens.behaviour, tokens.logprobs),
             "entropy": tokens.entropy,
-            "clip_fraction": acted.float(),
+            "clip_fraction": clipped.float(),
         }
         if self.corrected:
-            weights = self._correction(tokens.start, tokens.behaviour, tokens.record)
+            weights = self._correction(tokens.old_logprobs, tokens.behaviour, tokens.sequence_index)
             surrogate = weights * surrogate
             told |= {"importance_weight": weights, "importance_dropped": (weights == 0).float()}
             if (cap := settings.correction.options.get("cap")) is not None:
@@ -102,19 +104,19 @@ class Loss:
             )
             loss = loss + settings.kl_coef * told["kl_reference"]
         metrics.add_tokens({"loss": loss, **told})
-        kept = tokens.extras.get("kept")
-        return aggregate(loss, tokens.record, totals, self.aggregation, kept, settings.loss_constant)
+        loss_mask = tokens.extras.get("loss_mask")
+        return aggregate(loss, tokens.sequence_index, totals, self.aggregation, loss_mask, settings.loss_constant)
 
-    def _rewarded(self, rows: Sequence[Row], entropy: torch.Tensor) -> torch.Tensor:
+    def _rewarded(self, rows: Sequence[TrainingSample], entropy: torch.Tensor) -> torch.Tensor:
         """float32[T]: the entropy that has a bonus, 0 for the other tokens."""
         if self.settings.zero_advantage == "keep":
             return entropy
-        silent = np.repeat([row.silent for row in rows], [len(row.behaviour) for row in rows])
-        return entropy.masked_fill(torch.from_numpy(silent).to(entropy.device), 0.0)
+        zero_advantage = np.repeat([row.zero_advantage for row in rows], [len(row.behaviour) for row in rows])
+        return entropy.masked_fill(torch.from_numpy(zero_advantage).to(entropy.device), 0.0)
 
 
 def off_policy(tokens: Tokens, limit: float) -> torch.Tensor:
     """bool[T]: tokens of negative advantage in answers that the current weights find less likely than the engine did,
     by more than `limit` nats a token on average (DeepSeek-V3.2, arXiv:2512.02556, eq. 9)."""
-    drift = answer_mean((tokens.behaviour - tokens.logprobs).detach(), tokens.record)
+    drift = answer_mean((tokens.behaviour - tokens.logprobs).detach(), tokens.sequence_index)
     return (tokens.advantages < 0) & (drift > limit)

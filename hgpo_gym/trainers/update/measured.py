@@ -9,27 +9,31 @@ import numpy as np
 from hgpo_gym.policies.base import TokenRecord
 from hgpo_gym.policies.likelihood import measure
 from hgpo_gym.processes import Processes
-from hgpo_gym.trainers.update.rows import Row
+from hgpo_gym.trainers.update.samples import TrainingSample
 from hgpo_gym.trainers.update.settings import TrainerSettings
 from hgpo_gym.trainers.update.weights import Weights
 
 
 def with_old(
-    rows: Sequence[Row],
+    rows: Sequence[TrainingSample],
     policy: Weights,
     reads: Sequence[str],
     settings: TrainerSettings,
     temperature: float,
     processes: Processes,
-) -> list[Row]:
+) -> list[TrainingSample]:
     """The rows with what the trainer's weights say before the update: `old`, and `before` what is named by `reads`."""
     measured = _measured([row.tokens for row in rows], policy, ("logprobs", *reads), settings, temperature, processes)
-    return [replace(row, old=own.pop("logprobs"), before=own) for row, own in zip(rows, measured, strict=True)]
+    return [replace(row, old_logprobs=own.pop("logprobs"), before=own) for row, own in zip(rows, measured, strict=True)]
 
 
 def with_reference(
-    rows: Sequence[Row], reference: Weights, settings: TrainerSettings, temperature: float, processes: Processes
-) -> list[Row]:
+    rows: Sequence[TrainingSample],
+    reference: Weights,
+    settings: TrainerSettings,
+    temperature: float,
+    processes: Processes,
+) -> list[TrainingSample]:
     """The rows with the reference policy's log-probabilities."""
     measured = _measured([row.tokens for row in rows], reference, ("logprobs",), settings, temperature, processes)
     return [replace(row, reference=own["logprobs"]) for row, own in zip(rows, measured, strict=True)]

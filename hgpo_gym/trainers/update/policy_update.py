@@ -9,10 +9,10 @@ import torch
 
 from hgpo_gym.advantages import Advantages, StepBatch
 from hgpo_gym.policies.base import Likelihood, Scorer, TokenRecord, TrainablePolicy
-from hgpo_gym.policies.batching import by_adapter, dealt_batches
+from hgpo_gym.policies.batching import by_adapter, shard_batches
 from hgpo_gym.policies.likelihood import computing_in
 from hgpo_gym.processes import ALONE, Processes
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.aggregation import Totals
 from hgpo_gym.trainers.update.distribute import distribute
@@ -20,7 +20,7 @@ from hgpo_gym.trainers.update.loss import Loss
 from hgpo_gym.trainers.update.measured import mean_entropies, with_old, with_reference
 from hgpo_gym.trainers.update.metrics import UpdateMetrics, merge
 from hgpo_gym.trainers.update.optimizer import load_state_by_name, make_optimizer, state_by_name, warm_up
-from hgpo_gym.trainers.update.rows import Row, make_rows, per_token
+from hgpo_gym.trainers.update.samples import TrainingSample, make_samples, per_token
 from hgpo_gym.trainers.update.settings import TrainerSettings
 from hgpo_gym.trainers.update.weights import Weights
 
@@ -97,12 +97,12 @@ class PolicyUpdate:
             NonFiniteError: names the mini-batch, or says that the steps have left no weights to go on with.
         """
         metrics = UpdateMetrics()
-        every = make_rows(tokens, batch, advantages)
+        every = make_samples(tokens, batch, advantages)
         learned, prepared = self._prepared([row for row in every if self._in_loss(row)], seed)
         if (own := self.processes.share(learned)) and self.loss.recomputes:
             cpu = torch.device("cpu")
             metrics.add_mismatch(
-                per_token([row.old for row in own], cpu), per_token([row.behaviour for row in own], cpu)
+                per_token([row.old_logprobs for row in own], cpu), per_token([row.behaviour for row in own], cpu)
             )
         rows = learned
         if self.settings.zero_advantage == "mask":
@@ -126,11 +126,13 @@ class PolicyUpdate:
         take part."""
         return mean_entropies(tokens, self.weights, self.settings, self.temperature, self.processes)
 
-    def _in_loss(self, row: Row) -> bool:
+    def _in_loss(self, row: TrainingSample) -> bool:
         """Whether the loss has anything of it."""
-        return self.settings.zero_advantage == "keep" or self.settings.kl_coef > 0 or not row.silent
+        return self.settings.zero_advantage == "keep" or self.settings.kl_coef > 0 or not row.zero_advantage
 
-    def _prepared(self, rows: list[Row], seed: tuple[int, ...]) -> tuple[list[Row], dict[str, float]]:
+    def _prepared(
+        self, rows: list[TrainingSample], seed: tuple[int, ...]
+    ) -> tuple[list[TrainingSample], dict[str, float]]:
         """With all that is computed before the weights change, and the pre-pass's metrics."""
         objective, common = self.loss.objective, (self.settings, self.temperature, self.processes)
         if self.loss.recomputes:
@@ -139,7 +141,7 @@ class PolicyUpdate:
             rows = with_reference(rows, self.reference, *common)
         if objective.prepare is None or not rows:
             return rows, {}
-        columns, metrics = objective.prepare(rows, np.random.default_rng((Stream.OBJECTIVE, *seed[1:])))
+        columns, metrics = objective.prepare(rows, np.random.default_rng((RandomStream.OBJECTIVE, *seed[1:])))
         rows = [replace(row, extras={**row.extras, **own}) for row, own in zip(rows, columns, strict=True)]
         return rows, dict(metrics)
 
@@ -158,7 +160,7 @@ class PolicyUpdate:
         load_state_by_name(self.optimizer, self.policy.model, state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
 
-    def _step(self, rows: list[Row], metrics: UpdateMetrics, where: str) -> None:
+    def _step(self, rows: list[TrainingSample], metrics: UpdateMetrics, where: str) -> None:
         """One optimiser step on what a mini-batch has in the loss; none where that is nothing."""
         totals, mini_batch = self.loss.totals(rows), [row for row in rows if self._in_loss(row)]
         if not mini_batch:
@@ -167,7 +169,7 @@ class PolicyUpdate:
         self.policy.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         lengths = [len(row.tokens) for row in mini_batch]
-        dealt = dealt_batches(lengths, self.settings.max_batch_tokens, self.processes.count)
+        dealt = shard_batches(lengths, self.settings.max_batch_tokens, self.processes.count)
         # With gradient checkpointing a backward pass computes again, by the adapter that is in use then.
         *parts, last = [
             rows
@@ -183,7 +185,7 @@ class PolicyUpdate:
         norm = self.weights.clip_gradients(self.settings.max_grad_norm)
         if not torch.isfinite(norm):
             raise NonFiniteError(f"The gradient norm is {norm.item()} in {where}.")
-        if not any(row.kept.any() for row in mini_batch):
+        if not any(row.loss_mask.any() for row in mini_batch):
             return  # the objective has dropped every token
         rate = self.schedule.get_last_lr()[0]
         self.optimizer.step()
@@ -196,7 +198,13 @@ class PolicyUpdate:
             raise NonFiniteError("After the last step weights are infinite or not numbers.")
 
     def _backward(
-        self, rows: list[Row], mini_batch: list[Row], totals: Totals, metrics: UpdateMetrics, *, unchanged: bool
+        self,
+        rows: list[TrainingSample],
+        mini_batch: list[TrainingSample],
+        totals: Totals,
+        metrics: UpdateMetrics,
+        *,
+        unchanged: bool,
     ) -> torch.Tensor:
         """Add the gradient of the rows' part of the mini-batch's loss, and return that part, float32[]. Without rows, a
         pass that adds 0 keeps step with the processes that have some."""
@@ -207,11 +215,13 @@ class PolicyUpdate:
         (loss * self.processes.count).backward()  # the mean over processes is taken where the sum is wanted
         return loss.detach()
 
-    def _likelihood(self, rows: list[Row]) -> Likelihood:
+    def _likelihood(self, rows: list[TrainingSample]) -> Likelihood:
         with computing_in(self.settings.precision, self.policy.model):
             return self.weights.likelihood([row.tokens for row in rows], temperature=self.temperature)
 
-    def _loss(self, rows: list[Row], totals: Totals, metrics: UpdateMetrics, *, unchanged: bool) -> torch.Tensor:
+    def _loss(
+        self, rows: list[TrainingSample], totals: Totals, metrics: UpdateMetrics, *, unchanged: bool
+    ) -> torch.Tensor:
         result = self._likelihood(rows)
         if unchanged and not self.loss.recomputes:
             behaviour = per_token([row.behaviour for row in rows], result.logprobs.device)

@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from hgpo_gym.registry import Choice
-from hgpo_gym.section import Section, one_of
+from hgpo_gym.section import SettingsSection, one_of
 from hgpo_gym.trainers.update.aggregation import AGGREGATIONS
 from hgpo_gym.trainers.update.corrections import CORRECTIONS
 
 
-class TrainerSettings(Section):
+class TrainerSettings(SettingsSection):
     """See `configs/trainer/default.yaml`."""
 
     iterations: NonNegativeInt

@@ -13,7 +13,7 @@ from hgpo_gym.policies import scripted
 from hgpo_gym.policies.base import Policy, Sampling
 from hgpo_gym.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.progress import Progress
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts import collect as rollout
 from hgpo_gym.rollouts import player, playing, transcripts
 from hgpo_gym.rollouts.collect import collect
@@ -67,14 +67,20 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
         schedule = tasks_in_order(vector.task_ids, seed, 0, settings.episodes)
         collected: list[Transcript] = []
         failures: list[FailedEpisode] = []
-        with progress.stage(f"Collecting {settings.episodes} {'expert' if expert else 'random'} episodes") as tick:
+        with progress.stage(
+            f"Collecting {settings.episodes} {'expert' if expert else 'random'} episodes"
+        ) as report_progress:
             for first in range(0, settings.episodes, num_tasks):
                 tasks = schedule[first : first + num_tasks]
-                seeds = [(Stream.WARM_START, seed, first + index) for index in range(len(tasks))]
-                played = collect(env, policy, Sampling(), task_ids=tasks, seeds=seeds, replays=run.rollout.replays or 0)
+                seeds = [(RandomStream.WARM_START, seed, first + index) for index in range(len(tasks))]
+                played = collect(
+                    env, policy, Sampling(), task_ids=tasks, seeds=seeds, max_retries=run.rollout.max_retries or 0
+                )
                 collected += transcripts.from_rollout(played)
                 failures += played.failures
-                tick(first + len(tasks), settings.episodes, f"{sum(episode.won for episode in collected)} won")
+                report_progress(
+                    first + len(tasks), settings.episodes, f"{sum(episode.won for episode in collected)} won"
+                )
         lost = settings.episodes - len(collected)
         check_failures(failures, lost, settings.episodes, run.rollout.max_failed, "episodes to imitate")
         if failures:

@@ -11,8 +11,8 @@ from rich.console import Console
 from hgpo_gym.analysis.report import write_report
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.progress import Progress
-from hgpo_gym.rollouts.evaluation import fall
-from hgpo_gym.runs.diagnostics import CHECKS, Sign, signs
+from hgpo_gym.rollouts.evaluation import eval_drop
+from hgpo_gym.runs.diagnostics import CHECKS, Diagnostic, diagnose
 from hgpo_gym.runs.directory import flatten, read_config, read_metrics
 from hgpo_gym.runs.metric_table import METRICS
 from tests.integration.trainers.test_training import SMALL
@@ -28,7 +28,7 @@ SETTINGS = {
     "learner.name": "policy_gradient",
 }
 GOOD = {"success": 0.4, "kl_behaviour": 0.01, "entropy": 0.4, "clip_fraction": 0.05, "gradient_norm": 0.5} | {
-    "silent_group_share": 0.2, "valid_action_rate": 0.99, "cut_off_share": 0.0, "mismatch_kl": 1e-9
+    "zero_variance_groups": 0.2, "valid_action_rate": 0.99, "truncated_fraction": 0.0, "mismatch_kl": 1e-9
 }  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def history(*changes):
 
 
 def found(*changes, **settings):
-    return {sign.check.metric: sign for sign in signs(history(*changes), {**SETTINGS, **settings})}
+    return {sign.check.metric: sign for sign in diagnose(history(*changes), {**SETTINGS, **settings})}
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +66,13 @@ def runs(tmp_path_factory):
         ("kl_reference", 1.0, 6.0),
         ("clip_fraction", 0.5, 0.9),
         ("gradient_norm", 9.0, 11.0),
-        ("silent_group_share", 0.8, 1.0),
+        ("zero_variance_groups", 0.8, 1.0),
         ("entropy", 0.05, 0.0),
         ("valid_action_rate", 0.6, 0.1),
-        ("cut_off_share", 0.05, 0.4),
+        ("truncated_fraction", 0.05, 0.4),
         ("prompt_cut_share", 0.0, 0.5),
         ("mismatch_kl", 0.001, 0.1),
-        ("evaluation_fall", 2.0, 4.1),
+        ("evaluation_drop", 2.0, 4.1),
     ],
 )
 def test_a_metric_is_warned_of_beyond_its_limit_and_not_before(metric, good, bad):
@@ -112,9 +112,9 @@ def test_the_remedies_name_settings_and_commands_that_exist():
 
 
 def test_a_solved_task_may_be_silent_and_certain():
-    assert not found(*[{"success": 0.95, "silent_group_share": 1.0, "entropy": 0.001}] * 6)
-    assert found(*[{"success": 0.2, "silent_group_share": 1.0, "entropy": 0.001}] * 6).keys() == {
-        "silent_group_share", "entropy"
+    assert not found(*[{"success": 0.95, "zero_variance_groups": 1.0, "entropy": 0.001}] * 6)
+    assert found(*[{"success": 0.2, "zero_variance_groups": 1.0, "entropy": 0.001}] * 6).keys() == {
+        "zero_variance_groups", "entropy"
     }  # fmt: skip
 
 
@@ -122,8 +122,8 @@ def test_iterations_without_a_metric_do_not_hold():
     """An update that had nothing to learn from has no entropy."""
     low = {"entropy": 0.0}
     without = [{key: value for key, value in line.items() if key != "entropy"} for line in history({})]
-    assert not signs([*history(low), *without, *history(low)], SETTINGS)
-    assert not signs([], SETTINGS)
+    assert not diagnose([*history(low), *without, *history(low)], SETTINGS)
+    assert not diagnose([], SETTINGS)
 
 
 def test_success_that_falls_is_told_from_chance():
@@ -143,15 +143,15 @@ def test_an_evaluation_that_falls_is_measured_by_what_chance_would_do(tmp_path):
     """61.4 % of 140 episodes and 37.1 % differ by four standard errors; the run has its own, the first one included."""
     shares = [{"success": success, "episodes": 140} for success in (0.614, 0.5, 0.371)]
     middle = (0.614 + 0.371) / 2
-    assert fall(shares) == pytest.approx((0.614 - 0.371) / np.sqrt(middle * (1 - middle) / 70))
-    assert 4 < fall(shares) < 4.2
-    assert fall(shares[:1]) == 0.0
-    assert fall([{"success": share, "episodes": 10} for share in (0.0, 1.0)]) == 0.0
-    assert fall([{"success": share, "episodes": 8} for share in (1.0, 0.0)]) == pytest.approx(4.0)
+    assert eval_drop(shares) == pytest.approx((0.614 - 0.371) / np.sqrt(middle * (1 - middle) / 70))
+    assert 4 < eval_drop(shares) < 4.2
+    assert eval_drop(shares[:1]) == 0.0
+    assert eval_drop([{"success": share, "episodes": 10} for share in (0.0, 1.0)]) == 0.0
+    assert eval_drop([{"success": share, "episodes": 8} for share in (1.0, 0.0)]) == pytest.approx(4.0)
     summary = train(tmp_path, "evaluation.every=1")
     lines = read_metrics(tmp_path)
     evaluations = summary["evaluations"]
-    assert [line["evaluation_fall"] for line in lines] == [fall(evaluations[: i + 1]) for i in range(1, 5)]
+    assert [line["evaluation_drop"] for line in lines] == [eval_drop(evaluations[: i + 1]) for i in range(1, 5)]
 
 
 def test_evaluations_that_differ_by_chance_are_rarely_said_to_have_fallen():
@@ -159,11 +159,11 @@ def test_evaluations_that_differ_by_chance_are_rarely_said_to_have_fallen():
     random, warned = np.random.default_rng(0), 0
     for _ in range(200):
         flat = [{"success": share, "episodes": 200} for share in random.binomial(200, 0.5, size=41) / 200]
-        warned += "evaluation_fall" in found(*({"evaluation_fall": fall(flat[: i + 1])} for i in range(1, 41)))
+        warned += "evaluation_drop" in found(*({"evaluation_drop": eval_drop(flat[: i + 1])} for i in range(1, 41)))
     assert warned <= 10
-    many = [{"evaluation_fall": value} for value in (*[0.0] * 39, 6.0)]
-    assert found(*many)["evaluation_fall"].seen.startswith("fall in evaluation 6 (above 4.3")
-    assert "evaluation_fall" not in found(*many[:39], {"evaluation_fall": 4.0})
+    many = [{"evaluation_drop": value} for value in (*[0.0] * 39, 6.0)]
+    assert found(*many)["evaluation_drop"].seen.startswith("fall in evaluation 6 (above 4.3")
+    assert "evaluation_drop" not in found(*many[:39], {"evaluation_drop": 4.0})
 
 
 def test_a_limit_that_chance_sets_is_not_called_half_of_the_best():
@@ -189,14 +189,14 @@ def test_a_remedy_says_what_the_setting_is_now_and_whose_it_is():
 def test_a_remedy_names_the_bound_of_the_objective(objective, bound):
     settings = flatten(load_config("config", [f"objective={objective}"]))
     certain = next(check for check in CHECKS if check.metric == "entropy")
-    remedy = Sign(certain, (1,), 0.0, 0.02, settings).remedy
+    remedy = Diagnostic(certain, (1,), 0.0, 0.02, settings).remedy
     assert remedy == f"Try: raise trainer.entropy_coef (now 0.01){bound}lower trainer.learning_rate (now 0.0005)."
 
 
 def test_a_remedy_leaves_out_what_is_set_already():
     def remedies(*words):
         settings = flatten(load_config("config", words))
-        return {check.metric: Sign(check, (1,), 0.0, 0.5, settings).remedy for check in CHECKS}
+        return {check.metric: Diagnostic(check, (1,), 0.0, 0.5, settings).remedy for check in CHECKS}
 
     before = remedies("engine.constrain=none", "prompt=bare", "warmstart.source=none")
     after = remedies("engine.constrain=admissible", "prompt=instruct", "warmstart.source=random", "sampler=dynamic")
@@ -206,10 +206,10 @@ def test_a_remedy_leaves_out_what_is_set_already():
     )
     assert after["valid_action_rate"] == "Try: raise rollout.max_new_tokens (now 32)."
     assert (
-        before["silent_group_share"]
+        before["zero_variance_groups"]
         .replace("; play informative groups only (sampler=dynamic)", "")
         .replace("(now none)", "(now random)")
-        == after["silent_group_share"]
+        == after["zero_variance_groups"]
     )
     assert "Try: ." not in after.values()
 
@@ -218,14 +218,14 @@ def test_a_remedy_leaves_out_what_is_set_already():
 def test_a_remedy_names_only_settings_that_the_learner_reads(algorithm):
     settings = flatten(load_config("config", [f"algo={algorithm}"]))
     for check in CHECKS:
-        remedy = Sign(check, (1,), 3.0, 1.0, settings).remedy
+        remedy = Diagnostic(check, (1,), 3.0, 1.0, settings).remedy
         assert not re.search(r"\b(trainer|warmstart)\.|sampler=", remedy)
         named = re.findall(r"algo\.\w+", remedy)
         assert all(setting in settings for setting in named)
         assert named or "rollout." in remedy or "other options of algo" in remedy
     if algorithm == "sb3_ppo":
         far = next(check for check in CHECKS if check.metric == "kl_behaviour")
-        assert Sign(far, (1,), 3.0, 1.0, settings).remedy == (
+        assert Diagnostic(far, (1,), 3.0, 1.0, settings).remedy == (
             "Try: lower algo.learning_rate (now 0.001) tenfold; take algo.n_epochs=1."
         )
 
@@ -235,7 +235,7 @@ def test_healthy_runs_are_not_warned(runs):
     assert "Warning" not in said["healthy"]
     settings = flatten(read_config(folder / "healthy"))
     assert np.mean([line["success"] for line in read_metrics(folder / "healthy")][-3:]) > 0.5
-    assert signs(read_metrics(folder / "healthy"), settings) == []
+    assert diagnose(read_metrics(folder / "healthy"), settings) == []
 
 
 def test_the_terminal_warns_once_when_a_sign_begins(runs):

@@ -7,7 +7,7 @@ from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.compare import run_comparison
 from hgpo_gym.experiments.plan import plan, variants
 from hgpo_gym.progress import Progress
-from hgpo_gym.trainers.learners.trial import try_estimator
+from hgpo_gym.trainers.learners.validate import validate_estimator
 from hgpo_gym.trainers.update.loss import Loss
 from tests.support.small_runs import SETTINGS
 
@@ -15,7 +15,7 @@ from tests.support.small_runs import SETTINGS
 @pytest.mark.parametrize("recipe", choices()["recipe"])
 def test_every_recipe_makes_sound_settings(recipe):
     run = load_run([f"recipe={recipe}"])
-    Loss(run.trainer, run.objective, try_estimator(run).extras)
+    Loss(run.trainer, run.objective, validate_estimator(run).extras)
     assert run != load_run([])
 
 

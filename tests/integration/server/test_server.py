@@ -23,7 +23,7 @@ from hgpo_gym.client import env as client_env
 from hgpo_gym.envs import ENVIRONMENTS, TextVectorEnv, check_text_env
 from hgpo_gym.server import models, serve
 from hgpo_gym.server.guard import Guard
-from hgpo_gym.server.offers import Offer, make_offers
+from hgpo_gym.server.offers import EnvironmentOffer, make_offers
 from tests.checks.malformed import SECRET, Target, malformed_requests, send
 from tests.support.serving import MANY, TEST, ServerProcess
 
@@ -525,7 +525,7 @@ def test_without_env_everything_is_offered_that_can_be_made(monkeypatch, caplog)
     ids = (MAZE, "hgpo_gym/ALFWorld-v0")
     monkeypatch.setattr("hgpo_gym.server.offers.ENVIRONMENTS", {id: ENVIRONMENTS[id] for id in ids})
     monkeypatch.setenv("ALFWORLD_DATA", "/no/such/place")
-    assert make_offers([]) == {MAZE: Offer(MAZE)}
+    assert make_offers([]) == {MAZE: EnvironmentOffer(MAZE)}
     assert "hgpo_gym/ALFWorld-v0 is not offered: ALFWorld games not found in /no/such/place" in caplog.text
 
 

@@ -27,9 +27,9 @@ from hgpo_gym.config.compose import load_run
 from hgpo_gym.config.of_run import load_evaluation
 from hgpo_gym.files import NotWrittenError, make_whole, write_whole
 from hgpo_gym.policies.huggingface import load_model, save_model
-from hgpo_gym.policies.tabular import Table, TabularPolicy
+from hgpo_gym.policies.tabular import LogitTable, TabularPolicy
 from hgpo_gym.progress import Progress
-from hgpo_gym.runs.checkpoints import CheckpointNotSavedError, Checkpoints, UnsoundError
+from hgpo_gym.runs.checkpoints import CheckpointNotSavedError, Checkpoints, InvalidCheckpointError
 from hgpo_gym.runs.directory import RunDirectory, read_metrics, read_summary
 from hgpo_gym.trainers.learners import Saving
 from hgpo_gym.trainers.models.initial_weights import initial_weights
@@ -116,7 +116,7 @@ def whole(tmp_path_factory):
 
 
 def save(checkpoints, iteration):
-    policy = TabularPolicy(Table(16), level=0)
+    policy = TabularPolicy(LogitTable(16), level=0)
     policy.model.logits.data.fill_(float(iteration))
 
     def write(folder):
@@ -136,12 +136,12 @@ def test_a_kill_before_any_file_operation_of_saving_leaves_a_newest_checkpoint_t
         for iteration in (0, 1, 2):
             save(checkpoints, iteration)
         killed = killed_at(number, checkpoints.folder, lambda checkpoints=checkpoints: save(checkpoints, 3))
-        path = checkpoints.newest_sound(pytest.fail)
+        path = checkpoints.latest_valid(pytest.fail)
         assert path == checkpoints.newest()
         loaded = TabularPolicy.load(path / "model").model.logits[0].item()
         assert loaded == torch.load(path / "update.pt")["optimizer"][0].item() == int(path.name[-4:])
         newest.append(int(loaded))
-        checkpoints.tidy(3, pytest.fail)
+        checkpoints.prune(3, pytest.fail)
         save(checkpoints, 3)
         assert {file.name for file in checkpoints.folder.iterdir()} == {"iteration_0000", "iteration_0003"}
         if not killed:
@@ -205,7 +205,9 @@ def test_a_run_without_any_sound_checkpoint_is_not_begun_again_in_silence(tmp_pa
     train(tmp_path)
     for folder in (tmp_path / "checkpoints").iterdir():
         (folder / "manifest").unlink()
-    with pytest.raises(UnsoundError, match=r"No checkpoint in .* is sound\. Restore one, or remove the folder"):
+    with pytest.raises(
+        InvalidCheckpointError, match=r"No checkpoint in .* is sound\. Restore one, or remove the folder"
+    ):
         train(tmp_path, "trainer.iterations=4", "resume=auto")
     assert len(read_metrics(tmp_path)) == 3
 
@@ -402,7 +404,7 @@ def test_a_run_goes_on_without_a_checkpoint_that_the_disk_does_not_take_and_trie
 def test_a_last_checkpoint_that_the_disk_does_not_take_stops_the_run_and_nothing_is_lost(tmp_path, whole):
     with files_of_at_most(100_000), pytest.raises(CheckpointNotSavedError, match="No checkpoint after iteration 3"):
         train(tmp_path)
-    assert Checkpoints(tmp_path / "checkpoints").newest_sound(pytest.fail).name == "iteration_0000"
+    assert Checkpoints(tmp_path / "checkpoints").latest_valid(pytest.fail).name == "iteration_0000"
     assert not (tmp_path / "summary.json").exists()
     train(tmp_path, "resume=auto")
     assert numbers(tmp_path) == numbers(whole)
@@ -489,7 +491,7 @@ def test_a_full_disk_is_said_and_old_checkpoints_stay(tmp_path, whole):
     assert "iteration 6: No checkpoint after iteration 6: Cannot write" in ended.stderr
     assert "the same command with resume=auto goes on from" in ended.stderr
     assert "Traceback" not in ended.stderr
-    newest = Checkpoints(after / "checkpoints").newest_sound(pytest.fail)
+    newest = Checkpoints(after / "checkpoints").latest_valid(pytest.fail)
     assert newest == Checkpoints(after / "checkpoints").newest()
     assert newest.name == "iteration_0001"
     train(after, "trainer.iterations=6", "resume=auto")

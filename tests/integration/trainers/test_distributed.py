@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.policies import RandomPolicy, Sampling
-from hgpo_gym.policies.batching import dealt_batches, length_sorted_batches
+from hgpo_gym.policies.batching import length_sorted_batches, shard_batches
 from hgpo_gym.processes import ALONE, Processes
 from hgpo_gym.rollouts.collect import collect
 from hgpo_gym.rollouts.rollout import merge
@@ -303,22 +303,24 @@ def test_groups_that_were_collected_apart_make_the_rollout_of_one_process():
     assert len(set(parts[0].batch.group)) == 2
 
 
-@pytest.mark.parametrize("hands", [1, 2, 3, 8])
-def test_every_process_gets_as_many_batches_and_about_as_many_tokens(hands):
-    lengths = np.random.default_rng(hands).integers(20, 200, size=61).tolist()
-    dealt = dealt_batches(lengths, 512, hands)
-    assert len(dealt) == hands
-    assert sorted(index for batches in dealt for batch in batches for index in batch) == list(range(61))
-    assert len({len(batches) for batches in dealt}) == 1
-    assert all(batches == [*filter(None, batches), *([[]] * batches.count([]))] for batches in dealt), "empty ones last"
-    tokens = [sum(lengths[index] for batch in batches for index in batch) for batches in dealt]
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+def test_every_process_gets_as_many_batches_and_about_as_many_tokens(world_size):
+    lengths = np.random.default_rng(world_size).integers(20, 200, size=61).tolist()
+    shards = shard_batches(lengths, 512, world_size)
+    assert len(shards) == world_size
+    assert sorted(index for batches in shards for batch in batches for index in batch) == list(range(61))
+    assert len({len(batches) for batches in shards}) == 1
+    assert all(batches == [*filter(None, batches), *([[]] * batches.count([]))] for batches in shards), (
+        "empty ones last"
+    )
+    tokens = [sum(lengths[index] for batch in batches for index in batch) for batches in shards]
     assert max(tokens) - min(tokens) <= max(lengths)
-    if hands == 1:
-        assert dealt[0] == list(length_sorted_batches(lengths, 512))
+    if world_size == 1:
+        assert shards[0] == list(length_sorted_batches(lengths, 512))
 
 
 def test_a_process_without_a_sequence_has_an_empty_batch():
-    assert dealt_batches([5, 6], 100, 3) == [[[1]], [[0]], [[]]]
+    assert shard_batches([5, 6], 100, 3) == [[[1]], [[0]], [[]]]
 
 
 @pytest.mark.parametrize(

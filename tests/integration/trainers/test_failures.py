@@ -39,10 +39,10 @@ def breaking(folder, groups=3, size=4, workers=0, timeout=None, **options):
     return ContextWrapper(vector, "bare", window=2, history_length=2)
 
 
-def play(env, groups=3, replays=2, how=collect, **options):
+def play(env, groups=3, max_retries=2, how=collect, **options):
     seeds = [(7, 0, 0, group) for group in range(groups)]
     tasks = env.unwrapped.task_ids[:groups]
-    return how(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds, replays=replays, **options)
+    return how(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds, max_retries=max_retries, **options)
 
 
 def said(rollout):
@@ -76,21 +76,21 @@ def test_a_task_that_cannot_begin_costs_its_group_and_no_other(tmp_path, workers
     sound = play(breaking(tmp_path, size=2))
     task = sound.episodes[2].task_id
     env = breaking(tmp_path, size=2, workers=workers, timeout=SECONDS if how == "stop" else None, broken=task, how=how)
-    rollout = play(env, replays=1)
+    rollout = play(env, max_retries=1)
     env.close()
     assert rollout.episodes == sound.episodes[:2] + sound.episodes[4:]
     assert rollout.groups.tolist() == [0, 0, 1, 1]
     failed = rollout.failures
-    assert [(one.group, one.attempt, one.given_up) for one in failed] == [(1, 1, False)] * 2 + [(1, 2, True)] * 2
+    assert [(one.group, one.attempt, one.failed) for one in failed] == [(1, 1, False)] * 2 + [(1, 2, True)] * 2
     assert all(one.outcome.task_id == task and words in one.error for one in failed)
     assert (rollout.episodes_left_out, rollout.steps_left_out) == (4, 0)
 
 
 def test_an_unlucky_episode_is_played_again_with_other_chance_and_what_was_said_is_kept(tmp_path):
-    sound, rollout = play(breaking(tmp_path)), play(breaking(tmp_path, unlucky=0.3), replays=5)
+    sound, rollout = play(breaking(tmp_path)), play(breaking(tmp_path, unlucky=0.3), max_retries=5)
     failed = rollout.failures
     assert failed
-    assert not any(one.given_up for one in failed)
+    assert not any(one.failed for one in failed)
     assert len(rollout.episodes) == 12
     assert all(one.steps == 1 and [len(one.texts), len(one.rewards)] == [2, 2] for one in failed)
     assert all("take_action" in one.traceback for one in failed)
@@ -103,12 +103,12 @@ def test_an_unlucky_episode_is_played_again_with_other_chance_and_what_was_said_
 
 
 def test_a_group_with_an_episode_that_always_fails_is_left_out_whole_and_counted(tmp_path):
-    rollout = play(breaking(tmp_path, unlucky=0.2), replays=0)
+    rollout = play(breaking(tmp_path, unlucky=0.2), max_retries=0)
     lost = {one.group for one in rollout.failures}
     assert 0 < len(lost) < 3
     assert len(rollout.episodes) == 4 * (3 - len(lost))
     assert rollout.played_episodes == 12
-    whole = play(breaking(tmp_path, unlucky=0.2), replays=5)
+    whole = play(breaking(tmp_path, unlucky=0.2), max_retries=5)
     assert rollout.episodes == tuple(
         one for one, group in zip(whole.episodes, whole.groups, strict=True) if group not in lost
     )
@@ -141,12 +141,12 @@ def test_samplers_that_branch_leave_out_a_group_that_failed(tmp_path, name):
     own, options = SAMPLERS[name]
     policy = make_policy(constrain="none" if name == "best_plan" else "admissible")
 
-    def played(env, replays):
+    def played(env, max_retries):
         sampler = make_sampler(Choice(name, own), env.unwrapped.task_ids, 0)
         seeds = [(7, 0, 0, group) for group in range(3)]
         tasks = env.unwrapped.task_ids[:3]
         return sampler.collect(
-            env, policy, Sampling(max_new_tokens=16), task_ids=tasks, seeds=seeds, replays=replays, **options
+            env, policy, Sampling(max_new_tokens=16), task_ids=tasks, seeds=seeds, max_retries=max_retries, **options
         )
 
     sound = played(breaking(tmp_path, size=6), 0)
@@ -166,7 +166,7 @@ def test_samplers_that_branch_leave_out_a_group_that_failed(tmp_path, name):
 
 
 def test_failures_of_processes_come_together_even_if_one_has_nothing_else(tmp_path):
-    nothing, something = play(breaking(tmp_path, broken="*"), replays=0), play(breaking(tmp_path))
+    nothing, something = play(breaking(tmp_path, broken="*"), max_retries=0), play(breaking(tmp_path))
     merged = merge([nothing, something])
     assert merged.episodes == something.episodes
     assert len(merged.failures) == 12
@@ -179,7 +179,7 @@ def test_an_evaluation_counts_as_not_won_what_always_fails(tmp_path):
     struck = sound.episodes[0][4].task_id
     result = evaluate(
         breaking(tmp_path, groups=4, size=1, sections=2, broken=struck), RandomPolicy(), Sampling(), [0, 1],
-        tasks=6, replays=1, max_failed=0.2,
+        tasks=6, max_retries=1, max_failed=0.2,
     )  # fmt: skip
     for before, after in zip(sound.episodes, result.episodes, strict=True):
         assert [one for one in before if one.task_id != struck] == [one for one in after if one.task_id != struck]
@@ -242,7 +242,7 @@ def test_a_run_goes_on_past_failures_and_shows_them(tmp_path, capsys):
     assert told
     assert all("the backend hung up" in failure.error for failure in told)
     assert all(failure.conversation.exchanges[-1].answer for failure in told)
-    lost = sum(failure.given_up for _, phase, path in failures.kept(folder) if phase == "evaluation"
+    lost = sum(failure.failed for _, phase, path in failures.kept(folder) if phase == "evaluation"
                for failure in failures.read(path))  # fmt: skip
     assert sum(result["failed"] for result in summary["evaluations"]) == lost
     assert [line["evaluation_failed"] for line in lines if "evaluation_failed" in line] == [
@@ -315,16 +315,16 @@ def test_a_warm_start_leaves_out_episodes_whose_environment_fails(tmp_path, caps
 
 
 @pytest.mark.parametrize("replays", ["2", "null"])
-def test_a_warm_start_that_loses_too_much_ends_in_words(tmp_path, replays, capsys):
+def test_a_warm_start_that_loses_too_much_ends_in_words(tmp_path, max_retries, capsys):
     with pytest.raises(SystemExit) as ended:
         main([
             "train", *RUN, *WARM, f"run_dir={tmp_path / 'run'}", f"+env.folder={tmp_path}", "+env.broken=*",
-            f"rollout.replays={replays}",
+            f"rollout.max_retries={max_retries}",
         ])  # fmt: skip
-    assert ended.value.code == (1 if replays == "2" else 2)
+    assert ended.value.code == (1 if max_retries == "2" else 2)
     said = capsys.readouterr().err
     assert "the backend hung up" in said
-    assert ("before training: " in said and "12 of 12 episodes to imitate are lost" in said) == (replays == "2")
+    assert ("before training: " in said and "12 of 12 episodes to imitate are lost" in said) == (max_retries == "2")
 
 
 @pytest.mark.parametrize("measure", ["win_rate", "expert_length"])
@@ -339,7 +339,7 @@ def test_what_is_measured_of_tasks_before_training_counts_failures_as_not_won(tm
 
 def test_without_replays_the_first_error_ends_the_run(tmp_path):
     with pytest.raises(ConnectionResetError, match="the backend hung up"):
-        run(tmp_path, "+env.unlucky=0.3", "rollout.replays=null")
+        run(tmp_path, "+env.unlucky=0.3", "rollout.max_retries=null")
 
 
 def test_a_resumed_run_forgets_failures_that_are_to_be_made_again(tmp_path):

@@ -70,7 +70,7 @@ def test_an_evaluation_that_was_left_to_make_is_logged_too(tmp_path):
     assert [line["iteration"] for line in lines] == [1, 2]
     assert curve(tmp_path, "success") == [(line["iteration"], pytest.approx(line["success"])) for line in lines]
     _, *later = wandb_records(tmp_path)
-    for name in ("evaluation_success", "evaluation_fall"):
+    for name in ("evaluation_success", "evaluation_drop"):
         expected = [(2, pytest.approx(lines[-1][name]))]
         assert curve(tmp_path, name) == expected
         assert [history(records, name) for records in later] == [expected] * 2

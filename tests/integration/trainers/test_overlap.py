@@ -11,7 +11,7 @@ from hgpo_gym.progress import Progress
 from hgpo_gym.rollouts.failures import EpisodesFailedError
 from hgpo_gym.rollouts.samplers import tasks_in_order
 from hgpo_gym.runs.directory import read_metrics
-from hgpo_gym.trainers.learners.ahead import AheadDiedError
+from hgpo_gym.trainers.learners.async_rollout import AsyncRolloutDiedError
 from hgpo_gym.trainers.learners.policy_gradient import UNCORRECTED, PolicyGradientLearner
 from hgpo_gym.trainers.run import Run
 from tests.support.breaking import BREAKING
@@ -111,7 +111,7 @@ def breaking(folder, *overrides):
 
 
 def test_an_error_of_an_environment_is_raised_where_its_rollout_is_wanted(tmp_path):
-    with breaking(tmp_path, "rollout.replays=null") as run:
+    with breaking(tmp_path, "rollout.max_retries=null") as run:
         with pytest.raises(ConnectionResetError, match="the backend hung up") as raised:
             run.train()
         assert run.iteration == 1
@@ -120,7 +120,7 @@ def test_an_error_of_an_environment_is_raised_where_its_rollout_is_wanted(tmp_pa
 
 
 def test_what_failed_ahead_is_kept(tmp_path):
-    with breaking(tmp_path, "rollout.replays=0") as run:
+    with breaking(tmp_path, "rollout.max_retries=0") as run:
         with pytest.raises(EpisodesFailedError, match="so that 1 of 1 task groups are lost"):
             run.train()
         assert [path.name for path in run.directory.failures_path.iterdir()] == ["training_0002.jsonl.gz"]
@@ -132,7 +132,9 @@ def test_a_process_that_dies_is_told_of(tmp_path):
         (process,) = multiprocessing.active_children()
         process.kill()
         process.join()
-        with pytest.raises(AheadDiedError, match=r"exit code -9.*Set rollout\.overlap=false, which changes no numbers"):
+        with pytest.raises(
+            AsyncRolloutDiedError, match=r"exit code -9.*Set rollout\.overlap=false, which changes no numbers"
+        ):
             run.learner.learn(1, run.learner.collect(1), 0.0)  # what it had played already can be taken
 
 

@@ -14,7 +14,7 @@ from hgpo_gym.envs.registration import make
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.policies import RandomPolicy, Sampling
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.collect import collect
 from hgpo_gym.rollouts.restarts import collect_with_restarts
 from hgpo_gym.rollouts.rollout import merge
@@ -43,7 +43,7 @@ def play(env, policy=None, function=collect_with_restarts, groups=2, **options):
         policy or RandomPolicy(),
         Sampling(),
         task_ids=env.unwrapped.task_ids[:groups],
-        seeds=[(Stream.ROLLOUT, 5, 0, group) for group in range(groups)],
+        seeds=[(RandomStream.ROLLOUT, 5, 0, group) for group in range(groups)],
         invalid_action_penalty=0.5,
         **options,
     )
@@ -148,10 +148,10 @@ def test_a_restart_begins_with_the_prompt_and_the_keys_of_its_moment(team):
     policy = Noting()
     env = maze(num_tasks=1, group_size=1, window=1)
     rollout = play(env, policy, groups=1, restarts=2, team=team)
-    in_episode = policy.asked[Stream.ROLLOUT]
+    in_episode = policy.asked[RandomStream.ROLLOUT]
     assert len(in_episode) == len(rollout.batch)
     first = {}
-    for request in policy.asked[Stream.RESTART]:
+    for request in policy.asked[RandomStream.RESTART]:
         first.setdefault(request.seed[:-1], request)
     begun = sorted((seed[-1], request) for seed, request in first.items())
     for number, request in enumerate(in_episode):
@@ -191,7 +191,7 @@ def test_groups_collected_apart_are_those_collected_together():
             RandomPolicy(),
             Sampling(),
             task_ids=[task_id],
-            seeds=[(Stream.ROLLOUT, 5, 0, group)],
+            seeds=[(RandomStream.ROLLOUT, 5, 0, group)],
             restarts=3,
             gamma=GAMMA,
         )

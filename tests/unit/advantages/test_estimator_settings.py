@@ -5,7 +5,7 @@ from inspect import signature
 import pytest
 
 from hgpo_gym.advantages import ESTIMATORS, needed_with
-from hgpo_gym.analysis.estimator_bias.run import Measured
+from hgpo_gym.analysis.estimator_bias.run import BiasResult
 from hgpo_gym.config.choices import choices
 from hgpo_gym.config.compose import ConfigError, load_config, load_configs
 from tests.support import ROOT
@@ -56,7 +56,7 @@ def test_every_estimator_has_a_page_that_names_its_options(subtests):
 )
 def test_a_measurement_fits_a_scale_unless_the_estimator_has_the_rewards_unit(options, fitted, monkeypatch):
     monkeypatch.setitem(ESTIMATORS._all, "mine", lambda batch, **options: batch.reward)
-    assert Measured("mine", options).without_unit is fitted
+    assert BiasResult("mine", options).without_unit is fitted
 
 
 def test_an_option_base_of_ones_own_is_no_other_estimator(monkeypatch):

@@ -13,13 +13,13 @@ from hgpo_gym.analysis.estimator_bias.decision_process import Situations, unfold
 from hgpo_gym.analysis.estimator_bias.exact import baseline, context_bias, solve, success_rate
 from hgpo_gym.analysis.estimator_bias.measure import Truth, measure
 from hgpo_gym.analysis.estimator_bias.policies import improved, stages_of_training, uniform_policy
-from hgpo_gym.analysis.estimator_bias.run import BiasSettings, Measured, measure_bias
+from hgpo_gym.analysis.estimator_bias.run import BiasResult, BiasSettings, measure_bias
 from hgpo_gym.analysis.estimator_bias.simulate import roll_out
 from hgpo_gym.analysis.report.intervals import student_quantile
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs import TextEnv, Turn
 from hgpo_gym.envs.registration import make
-from hgpo_gym.envs.signpost_maze import Place, SignpostMazeEnv
+from hgpo_gym.envs.signpost_maze import Position, SignpostMazeEnv
 from hgpo_gym.memory import Memory
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.progress import Progress
@@ -183,12 +183,12 @@ def test_batches_carry_what_estimators_need(slip):
         won = np.bincount(batch.trajectory_labels, weights=batch.reward)[batch.trajectory_labels] > 0
         np.testing.assert_array_equal(batch.success, won)
         np.testing.assert_array_equal(batch.extras["truncated"], ~won)  # only the garden ends an episode early
-        garden = SignpostMazeEnv(slip=slip).maze("red-red-red").observation(Place(3, 0))
+        garden = SignpostMazeEnv(slip=slip).maze("red-red-red").observation(Position(3, 0))
         assert set(batch.final_keys[won, 0].tolist()) <= {np.uint64(hash_text(garden)).view(np.int64)}
         assert set(batch.final_keys[~won, 0].tolist()) <= set(batch.context_keys[:, 0].tolist())
         assert set(batch.action.view(np.uint64).tolist()) <= {
             hash_text(action) for place in [(0, 0), (0, 1), (0, 2)]
-            for action in SignpostMazeEnv().maze("red-red-red").admissible_actions(Place(*place))
+            for action in SignpostMazeEnv().maze("red-red-red").admissible_actions(Position(*place))
         }  # fmt: skip
 
 
@@ -218,12 +218,12 @@ def test_the_exact_maze_measures_every_configured_estimator():
 def test_common_options_reach_what_an_estimator_builds_on():
     settings = parse_section(BiasSettings, load_config("estimator-bias", ["bias.gamma=0.8"])["bias"], "bias.")
     common = {"gamma": 0.8, "norm": "mean_norm"}
-    measured = Measured.of("mine", {"estimator": "salt", "base": "gigpo"}, settings)
+    measured = BiasResult.of("mine", {"estimator": "salt", "base": "gigpo"}, settings)
     assert measured.options == {"base": "gigpo", "base_options": common}
     assert not measured.without_unit
-    deeper = Measured.of("mine", {"estimator": "progpo", "base": "salt", "base_options": {"base": "gigpo"}}, settings)
+    deeper = BiasResult.of("mine", {"estimator": "progpo", "base": "salt", "base_options": {"base": "gigpo"}}, settings)
     assert deeper.options["base_options"] == {"base": "gigpo", "base_options": common}
-    own = Measured.of("mine", {"estimator": "salt", "base_options": {"norm": "mean_std_norm"}}, settings)
+    own = BiasResult.of("mine", {"estimator": "salt", "base_options": {"norm": "mean_std_norm"}}, settings)
     assert own.options["base_options"] == {"norm": "mean_std_norm"}
     assert own.without_unit
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
-from hgpo_gym.envs.members import EpisodeStart, chance_of
+from hgpo_gym.envs.sub_envs import EpisodeStart, chance_of
 from hgpo_gym.memory import ContextWrapper
 
 DICE, MAZE = "hgpo_gym_tests/Dice-v0", "hgpo_gym/SignpostMaze-v0"

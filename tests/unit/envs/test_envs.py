@@ -18,7 +18,7 @@ from gymnasium.vector.utils import create_shared_memory, write_to_shared_memory
 
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, check_text_env, register
 from hgpo_gym.envs.registration import make
-from hgpo_gym.envs.signpost_maze import Place, SignpostMazeEnv
+from hgpo_gym.envs.signpost_maze import Position, SignpostMazeEnv
 from hgpo_gym.envs.spaces import UnicodeText
 
 MAZE = "hgpo_gym/SignpostMaze-v0"
@@ -115,7 +115,7 @@ def test_the_random_policy_runs_a_thousand_episodes_and_its_success_is_the_exact
     for left in range(25):
         for section in range(4):
             for room in range(3):
-                place = Place(section, room)
+                place = Position(section, room)
                 if maze.is_garden(place):
                     value[place, left] = 1.0
                 elif left:
@@ -146,9 +146,9 @@ def test_a_slipping_maze_leads_where_its_rules_say_as_often_as_they_say():
     env.step("walk on")
     hall, counts = env.snapshot(), defaultdict(int)
     generator = np.random.default_rng(0)
-    outcomes = env.maze("red-red-blue").outcomes(Place(0, 2), "open red door")
+    outcomes = env.maze("red-red-blue").outcomes(Position(0, 2), "open red door")
     # Of four admissible actions two lead back to the signpost, one to the corridor, and the right door on.
-    assert outcomes == pytest.approx({Place(1, 0): 0.6 + 0.1, Place(0, 0): 0.2, Place(0, 1): 0.1})
+    assert outcomes == pytest.approx({Position(1, 0): 0.6 + 0.1, Position(0, 0): 0.2, Position(0, 1): 0.1})
     for _ in range(2000):
         env.restore(hall)
         env.np_random = generator
@@ -158,9 +158,9 @@ def test_a_slipping_maze_leads_where_its_rules_say_as_often_as_they_say():
     for place, probability in outcomes.items():
         assert abs(counts[place] / 2000 - probability) < 4 * np.sqrt(probability * (1 - probability) / 2000)
     sure = SignpostMazeEnv().maze("red-red-blue")
-    assert sure.outcomes(Place(0, 2), "open red door") == {Place(1, 0): 1.0}
+    assert sure.outcomes(Position(0, 2), "open red door") == {Position(1, 0): 1.0}
     with pytest.raises(ValueError, match="Unknown action 'jump'"):
-        sure.outcomes(Place(0, 2), "jump")
+        sure.outcomes(Position(0, 2), "jump")
 
 
 def test_memory_matters_in_the_maze():

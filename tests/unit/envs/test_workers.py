@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
-from hgpo_gym.envs.workers import WorkerDiedError, WorkerMembers
+from hgpo_gym.envs.workers import WorkerDiedError, WorkerSubEnvs
 from hgpo_gym.plugins import load_plugins
 from tests.support.envs import GAME
 
@@ -78,7 +78,7 @@ def test_workers_change_nothing_and_a_killed_one_is_replaced():
     def kill_one(step):
         if step == 4:
             members = workers._members
-            assert isinstance(members, WorkerMembers)
+            assert isinstance(members, WorkerSubEnvs)
             os.kill(members.process_ids[0], signal.SIGKILL)
 
     assert follow_expert(workers, 9, kill_one) == expected

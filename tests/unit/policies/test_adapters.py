@@ -23,7 +23,7 @@ from hgpo_gym.policies.lora import (
     unpack,
 )
 from hgpo_gym.progress import Progress
-from hgpo_gym.runs.checkpoints import Checkpoints, UnsoundError
+from hgpo_gym.runs.checkpoints import Checkpoints, InvalidCheckpointError
 from hgpo_gym.runs.directory import read_config
 from hgpo_gym.trainers.export import export
 from hgpo_gym.trainers.learners.base import Saving
@@ -257,7 +257,9 @@ def test_a_damaged_checkpoint_is_not_exported_be_it_the_newest(run, tmp_path):
         file.seek(-100, 2)
         file.write(bytes(100))
     for iteration in (None, 2):
-        with pytest.raises(UnsoundError, match=r"iteration_0002 is not sound: model/adapter_model\.safetensors"):
+        with pytest.raises(
+            InvalidCheckpointError, match=r"iteration_0002 is not sound: model/adapter_model\.safetensors"
+        ):
             export(tmp_path / "run", tmp_path / "plain", iteration=iteration)
     assert not (tmp_path / "plain").exists()
 

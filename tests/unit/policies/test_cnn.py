@@ -8,7 +8,7 @@ import torch
 
 from hgpo_gym.cli.main import main
 from hgpo_gym.policies import Request, Sampling
-from hgpo_gym.policies.base import CannotAnswerError, Moment
+from hgpo_gym.policies.base import CannotAnswerError, StepContext
 from hgpo_gym.policies.cnn import CnnPolicy, MapNetwork, read_map
 from hgpo_gym.policies.likelihood import score
 from hgpo_gym.runs.directory import read_metrics
@@ -36,8 +36,8 @@ WIDE = "#####\n#@$.#\n#####"
 
 
 def ask(observation, actions=("up", "down", "right"), seed=0):
-    moment = Moment("", observation, actions)
-    return Request("", actions, seed=(seed,), choices=actions, moment=moment)
+    step_context = StepContext("", observation, actions)
+    return Request("", actions, seed=(seed,), choices=actions, step_context=step_context)
 
 
 @pytest.fixture

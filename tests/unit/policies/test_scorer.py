@@ -13,7 +13,7 @@ import torch
 
 from hgpo_gym.cli.main import main
 from hgpo_gym.policies import Request, Sampling
-from hgpo_gym.policies.base import Moment
+from hgpo_gym.policies.base import StepContext
 from hgpo_gym.policies.likelihood import score
 from hgpo_gym.policies.scorer.episode import EARLIER, LAST, NOTHING, Episode, Episodes, role_of
 from hgpo_gym.policies.scorer.features import Extractor
@@ -33,15 +33,15 @@ SMALL = ["model=scorer", "model.novelty=0", "model.relevance=0", *SHORT]
 train = partial(small_runs.train, base=SMALL)
 
 
-def moments(*steps, task=TASK):
+def step_contexts(*steps, task=TASK):
     """The moments of an episode, given (observation, actions, action that led there, maybe descriptions)."""
     made = []
     for observation, actions, action, *described in steps:
-        made.append(Moment(task, observation, actions, *(described or [()]), made[-1] if made else None, action))
+        made.append(StepContext(task, observation, actions, *(described or [()]), made[-1] if made else None, action))
     return made
 
 
-CLEANING = moments(
+CLEANING = step_contexts(
     (ROOM, GO, ""),
     (
         "On the table 1, you see a cup 2 and a cup 1.",
@@ -76,11 +76,18 @@ PAGES = (
 )
 """Descriptions, prices beside a limit, options of a product."""
 WANTED = "Find me a red mug, size small, and price lower than 12.00 dollars"
-SHOPPING = moments(*PAGES, task=WANTED)
+SHOPPING = step_contexts(*PAGES, task=WANTED)
 
 
-def ask(moment, seed=0):
-    return Request("", moment.actions, seed=(seed,), task=moment.task, choices=moment.actions, moment=moment)
+def ask(step_context, seed=0):
+    return Request(
+        "",
+        step_context.actions,
+        seed=(seed,),
+        task=step_context.task,
+        choices=step_context.actions,
+        step_context=step_context,
+    )
 
 
 @pytest.fixture
@@ -107,8 +114,8 @@ def test_actions_are_a_frame_with_arguments():
 def test_an_episode_remembers_where_what_the_task_speaks_of_was_found():
     episode = Episode(CLEANING[0])
     assert episode.found["shelf 1"] == frozenset()
-    for moment in CLEANING[1:]:
-        episode.advance(moment)
+    for step_context in CLEANING[1:]:
+        episode.advance(step_context)
     assert episode.found["cup 1"] == episode.found["cup 2"] == {"table 1"}
     assert set(episode.holds["table 1"]) == {"cup 1", "cup 2"}
     assert episode.status["cup 2"] == "take _ from _ - e -#0"
@@ -118,14 +125,14 @@ def test_an_episode_remembers_where_what_the_task_speaks_of_was_found():
 
 def test_the_memory_at_a_moment_does_not_depend_on_what_was_asked_before():
     """Branches of an episode are asked for in any order."""
-    other = Moment(TASK, "You arrive at the shelf 1.", GO, (), CLEANING[2], "go to shelf 1")
+    other = StepContext(TASK, "You arrive at the shelf 1.", GO, (), CLEANING[2], "go to shelf 1")
     in_order, extract = Episodes(), Extractor(1 << 12, 1 << 10)
-    for moment in CLEANING:
-        in_order.at(moment)
+    for step_context in CLEANING:
+        in_order.at(step_context)
     asked = [CLEANING[3], other, CLEANING[1], CLEANING[3], other]
-    fresh = [Extractor(1 << 12, 1 << 10)([ask(moment)])[0] for moment in asked]
-    for moment, expected in zip(asked, fresh, strict=True):
-        (features,) = extract([ask(moment)])
+    fresh = [Extractor(1 << 12, 1 << 10)([ask(step_context)])[0] for step_context in asked]
+    for step_context, expected in zip(asked, fresh, strict=True):
+        (features,) = extract([ask(step_context)])
         for name in features._fields:
             np.testing.assert_array_equal(getattr(features, name), getattr(expected, name))
     assert in_order.at(CLEANING[3]).status == Episodes().at(CLEANING[3]).status
@@ -139,7 +146,7 @@ def test_actions_of_which_nothing_is_known_apart_share_a_row():
 
 
 def test_a_moment_without_a_word_has_features_too():
-    (features,) = Extractor(1 << 12, 1 << 10)([ask(Moment("Find it.", "...", ("go left", "go right")))])
+    (features,) = Extractor(1 << 12, 1 << 10)([ask(StepContext("Find it.", "...", ("go left", "go right")))])
     assert len(features.row) == 2
 
 
@@ -150,7 +157,7 @@ def digest():
     """Of the features of each episode."""
 
     def of(episode):
-        features = Extractor(1 << 18, 1 << 15)([ask(moment) for moment in episode])
+        features = Extractor(1 << 18, 1 << 15)([ask(step_context) for step_context in episode])
         parts = [getattr(one, name).astype("<i8").tobytes() for one in features for name in one._fields]
         return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
@@ -169,11 +176,11 @@ def test_features_are_the_same_on_every_machine_and_in_every_process():
 def test_descriptions_and_amounts_are_among_the_features():
     """What the golden value is of."""
 
-    def features(moment):
-        (found,) = Extractor(1 << 18, 1 << 15)([ask(moment)])
+    def features(step_context):
+        (found,) = Extractor(1 << 18, 1 << 15)([ask(step_context)])
         return [part.tolist() for part in found]
 
-    cheaper = moments(*PAGES, task=WANTED.replace("12.00", "5.00"))
+    cheaper = step_contexts(*PAGES, task=WANTED.replace("12.00", "5.00"))
     for page in SHOPPING[1:]:
         assert features(page) != features(replace(page, descriptions=()))
     assert features(SHOPPING[1]) != features(cheaper[1])
@@ -189,10 +196,10 @@ def test_what_was_never_trained_is_uniform():
 
 @pytest.mark.parametrize("temperature", [1.0, 0.4])
 def test_records_hold_the_probabilities_that_answers_were_drawn_with(policy, temperature):
-    moment = CLEANING[3]
-    responses = policy.generate([ask(moment, seed) for seed in range(2000)], Sampling(temperature=temperature))
+    step_context = CLEANING[3]
+    responses = policy.generate([ask(step_context, seed) for seed in range(2000)], Sampling(temperature=temperature))
     records = {response.text: response.tokens for response in responses}
-    assert set(records) == set(moment.actions)
+    assert set(records) == set(step_context.actions)
     probabilities = {text: np.exp(float(record.logprobs[0])) for text, record in records.items()}
     assert sum(probabilities.values()) == pytest.approx(1, rel=1e-5)
     for text, probability in probabilities.items():
@@ -205,7 +212,7 @@ def test_records_hold_the_probabilities_that_answers_were_drawn_with(policy, tem
 
 
 def test_answers_depend_on_their_seed_and_not_on_what_they_are_batched_with(policy):
-    asked = [ask(moment, seed) for seed in range(8) for moment in CLEANING]
+    asked = [ask(step_context, seed) for seed in range(8) for step_context in CLEANING]
     together = policy.generate(asked, Sampling())
     apart = [policy.generate([request], Sampling())[0] for request in asked]
     assert [response.text for response in together] == [response.text for response in apart]
@@ -221,7 +228,9 @@ def test_answers_have_the_form_that_the_prompt_asks_for(policy):
 
 
 def test_a_scorer_is_saved_and_loaded(policy, tmp_path):
-    records = [response.tokens for response in policy.generate([ask(moment) for moment in CLEANING], Sampling())]
+    records = [
+        response.tokens for response in policy.generate([ask(step_context) for step_context in CLEANING], Sampling())
+    ]
     policy.save(tmp_path / "scorer")
     loaded = ScorerPolicy.load(tmp_path / "scorer")
     before, after = (one.likelihood(records, temperature=1.0).logprobs for one in (policy, loaded))
@@ -232,7 +241,7 @@ def test_a_scorer_is_saved_and_loaded(policy, tmp_path):
 
 def test_a_policy_needs_actions_to_choose_from_and_their_moment(policy):
     with pytest.raises(ValueError, match=r"this environment names none: set model=tiny or model=pretrained"):
-        policy.generate([Request("", (), moment=CLEANING[0])], Sampling())
+        policy.generate([Request("", (), step_context=CLEANING[0])], Sampling())
     with pytest.raises(ValueError, match="acts on the moments of an episode"):
         policy.generate([Request("", GO, choices=GO)], Sampling())
 
@@ -281,9 +290,11 @@ def test_whatever_trains_other_models_trains_this_one(options, tmp_path):
 
 def test_it_leans_away_from_what_was_taken_and_towards_what_the_task_speaks_of():
     policy = ScorerPolicy(Network(1 << 12, 1 << 10, 4, (-2.0, 3.0), seed=0))
-    moment = CLEANING[3]
-    records = [policy.record(ask(moment), action) for action in moment.actions]
-    logprobs = dict(zip(moment.actions, policy.likelihood(records, temperature=1.0).logprobs.tolist(), strict=True))
+    step_context = CLEANING[3]
+    records = [policy.record(ask(step_context), action) for action in step_context.actions]
+    logprobs = dict(
+        zip(step_context.actions, policy.likelihood(records, temperature=1.0).logprobs.tolist(), strict=True)
+    )
     unknown = logprobs["go to table 2"]
     assert logprobs["go to table 1"] == pytest.approx(unknown - 2, abs=1e-4), "taken once"
     assert logprobs["go to shelf 1"] == pytest.approx(unknown + 3, abs=1e-4), "in the task"
@@ -291,7 +302,7 @@ def test_it_leans_away_from_what_was_taken_and_towards_what_the_task_speaks_of()
 
 
 def test_descriptions_count_as_words_and_the_best_one_is_leant_to():
-    page = Moment("buy a red cup", "Results", ("click[a1]", "click[a2]"), ("Blue cup, $3.00", "Red cup, $9.00"))
+    page = StepContext("buy a red cup", "Results", ("click[a1]", "click[a2]"), ("Blue cup, $3.00", "Red cup, $9.00"))
     (features,) = Extractor(1 << 12, 1 << 10)([ask(page)])
     assert features.row.tolist() == [0, 1]
     assert features.leaning.tolist() == [[0, 0], [0, 1]]
@@ -305,11 +316,13 @@ SAYS = {"click[a1]": "Red lamp, $9.00", "click[a2]": "Blue lamp, $30.00"} | dict
 
 def shopping(*steps):
     """The places of an episode of (observation, actions, action that led there), and its last moment."""
-    moment, places = None, Places(read_task(SHOP_TASK))
+    step_context, places = None, Places(read_task(SHOP_TASK))
     for observation, actions, action in steps:
-        moment = Moment(SHOP_TASK, observation, actions, tuple(SAYS.get(one, "") for one in actions), moment, action)
-        places.see(moment, observation)
-    return places, moment
+        step_context = StepContext(
+            SHOP_TASK, observation, actions, tuple(SAYS.get(one, "") for one in actions), step_context, action
+        )
+        places.see(step_context, observation)
+    return places, step_context
 
 
 RED = (("Results", LIST, ""), ("Red lamp", ITEM, "click[a1]"))
@@ -342,11 +355,11 @@ def test_things_stand_to_the_task_by_what_was_read_of_them_and_of_others():
 def test_one_of_each_kind_that_the_task_names_is_left_to_choose():
     for steps, left in ((RED, 1), ((*RED, ("Red lamp", ITEM, "click[2 pack]")), 0)):
         assert ("left", left) in shopping(*steps)[0].about_subject()
-    places, moment = shopping(*RED)
-    standing = standing_of(places, moment)
+    places, step_context = shopping(*RED)
+    standing = standing_of(places, step_context)
     assert len(set(standing.row)) == len(ITEM), "buttons go by their names, the named size is another than the other"
-    assert {choice.named for choice in choices_of(ITEM, moment.descriptions, places.task)[:3]} == {0}
-    assert [choice.named for choice in choices_of(ITEM, moment.descriptions, places.task)[3:]] == [2, 0]
+    assert {choice.named for choice in choices_of(ITEM, step_context.descriptions, places.task)[:3]} == {0}
+    assert [choice.named for choice in choices_of(ITEM, step_context.descriptions, places.task)[3:]] == [2, 0]
 
 
 def test_a_measure_has_to_stand_in_the_task_as_it_is():

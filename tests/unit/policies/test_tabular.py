@@ -11,7 +11,7 @@ from hgpo_gym.cli.main import main
 from hgpo_gym.memory.keys import chain_keys, hash_text, link
 from hgpo_gym.policies import Request, Sampling
 from hgpo_gym.policies.likelihood import score
-from hgpo_gym.policies.tabular import Table, TableFullError, TabularPolicy
+from hgpo_gym.policies.tabular import LogitTable, TableFullError, TabularPolicy
 from hgpo_gym.runs.directory import read_metrics
 from tests.support import small_runs
 from tests.support.small_runs import numbers
@@ -52,7 +52,7 @@ def teach(policy, request, logits):
 
 @pytest.fixture
 def policy():
-    return TabularPolicy(Table(100), level=2)
+    return TabularPolicy(LogitTable(100), level=2)
 
 
 def test_what_was_never_trained_on_is_uniform(policy):
@@ -108,7 +108,7 @@ def test_evaluation_leaves_no_trace_and_training_makes_an_entry_for_each_answer_
 
 def test_the_context_is_the_task_and_the_deepest_key_up_to_the_level():
     def contexts(level):
-        policy = TabularPolicy(Table(1), level)
+        policy = TabularPolicy(LogitTable(1), level)
         asked = {
             "here": ask("sign", "corridor", "hall"), "once more": ask("sign", "corridor", "hall"),
             "longer": ask("garden", "sign", "corridor", "hall"), "other sign": ask("post", "corridor", "hall"),
@@ -144,7 +144,7 @@ def test_a_policy_needs_actions_to_choose_from_context_keys_and_room(policy):
         policy.generate([ask("hall", answers=())], Sampling())
     with pytest.raises(ValueError, match="the environment needs a ContextWrapper"):
         policy.generate([Request("", ACTIONS)], Sampling())
-    small = TabularPolicy(Table(4), level=2)
+    small = TabularPolicy(LogitTable(4), level=2)
     records = [response.tokens for response in small.generate([ask("hall"), ask("cellar")], Sampling())]
     small.model.train()
     with pytest.raises(TableFullError, match=r"model\.capacity=4 logits.*Set it higher"):

@@ -82,7 +82,7 @@ def an_iteration(policy, told):
         told.append("give back")
 
     for _ in range(2):
-        with policy.acting(gathered):
+        with policy.rollout_weights(gathered):
             policy.generate([Request("Hall.")], Sampling())
             told.append("answer")
     policy.updated()
@@ -126,7 +126,7 @@ def test_inside_of_acting_answers_stay_by_the_weights_it_began_with(monkeypatch)
     """The model may be trained meanwhile."""
     engine = Engine(0)
     policy = policy_with(engine, monkeypatch)
-    with policy.acting(nullcontext):
+    with policy.rollout_weights(nullcontext):
         policy.generate([Request("Hall.")], Sampling())
         policy.updated()
         policy.generate([Request("Hall.")], Sampling())

@@ -77,8 +77,8 @@ def test_a_player_follows_its_plan_also_where_it_branches():
     shown = []
     for said in (template.write_answers("go")[0], "<action>go</action>", template.write_answers("stay", "one")[2]):
         shown.append(player.request(template).prompt.splitlines()[0])
-        player.hear(template, Response(said))
-        player.see("a hall\n>", 0.0, False, {**INFO, "action_valid": True})
+        player.on_response(template, Response(said))
+        player.on_step("a hall\n>", 0.0, False, {**INFO, "action_valid": True})
     assert shown == ["Subgoal: none", "Subgoal: one", "Subgoal: one"]
     assert player.request(template).prompt.startswith("Subgoal: two")
     assert [row.valid for row in player.rows] == [True, False, True]  # the second acts, and is not in form

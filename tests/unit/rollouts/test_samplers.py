@@ -10,7 +10,7 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.policies import RandomPolicy, Sampling
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 from hgpo_gym.registry import Choice
 from hgpo_gym.rollouts.collect import collect
 from hgpo_gym.rollouts.measures import measure_tasks
@@ -139,7 +139,7 @@ def test_round_0_plays_what_in_order_plays(name):
     tasks = sampler("in_order", plain)
     first = [asked for asked in game.asked if asked[1][0][-1] == 0]
     assert first == [
-        (tasks.tasks(iteration, 3, ()), [(Stream.ROLLOUT, 3, iteration, group) for group in range(3)])
+        (tasks.tasks(iteration, 3, ()), [(RandomStream.ROLLOUT, 3, iteration, group) for group in range(3)])
         for iteration in (0, 5)
     ]
 
@@ -162,7 +162,7 @@ def test_dynamic_plays_what_is_missing_from_seeds_of_its_own(options):
     kept = 0
     for number, (tasks, seeds) in enumerate(game.asked):
         assert len(tasks) == NUM_TASKS - kept
-        assert seeds == [(Stream.ROLLOUT, 3, 1, number * NUM_TASKS + group) for group in range(len(tasks))]
+        assert seeds == [(RandomStream.ROLLOUT, 3, 1, number * NUM_TASKS + group) for group in range(len(tasks))]
         played = game(tasks, seeds)
         returns = np.array([episode.episode_return for episode in played.episodes]).reshape(-1, GROUP_SIZE)
         informative = (returns != returns[:, :1]).any(axis=1)

@@ -10,11 +10,11 @@ from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.memory.keys import link_text
 from hgpo_gym.policies import RandomPolicy, Response, Sampling
 from hgpo_gym.policies.base import CannotAnswerError
-from hgpo_gym.policies.tabular import Table, TabularPolicy
+from hgpo_gym.policies.tabular import LogitTable, TabularPolicy
 from hgpo_gym.registry import Choice
 from hgpo_gym.rollouts.collect import collect
 from hgpo_gym.rollouts.rollout import last_of_turn, merge
-from hgpo_gym.rollouts.teams import TEAMS, Said, Solo, Team, make_team, register_team
+from hgpo_gym.rollouts.teams import TEAMS, Message, Solo, Team, make_team, register_team
 from hgpo_gym.rollouts.teams.actor_checker import ActorChecker
 from hgpo_gym.rollouts.teams.planner_actor import PlannerActor
 from tests.support.small_models import make_policy
@@ -63,7 +63,7 @@ def play(team, policy, env=None, penalty=0.5):
     )
 
 
-@pytest.mark.parametrize("make", [RandomPolicy, make_policy, lambda: TabularPolicy(Table(64), 1)])
+@pytest.mark.parametrize("make", [RandomPolicy, make_policy, lambda: TabularPolicy(LogitTable(64), 1)])
 def test_a_team_of_one_is_no_team_byte_for_byte(make):
     alone, team = play(None, make()), play(Solo("actor"), make())
     columns = [dict(rollout.batch._columns()) for rollout in (alone, team)]
@@ -149,7 +149,7 @@ def test_a_policy_without_text_is_told_the_plan_by_keys():
 
 
 def test_a_table_answers_for_every_role():
-    rollout = play(PlannerActor(every=6, plans=PLANS), TabularPolicy(Table(512), 0))
+    rollout = play(PlannerActor(every=6, plans=PLANS), TabularPolicy(LogitTable(512), 0))
     assert all(record is not None for record in rollout.tokens)
     assert len(rollout.tokens) == len(rollout.batch)
 
@@ -198,7 +198,7 @@ def test_a_checkers_keys_do_not_tell_its_verdict():
     [("yes", True), ("Yes.", True), ("", True), ("nothing", True), ("no", False), (" No, go back", False)],
 )
 def test_only_a_clear_no_sends_an_action_back(verdict, passes):
-    said = [Said("actor", "walk on"), Said("checker", verdict)]
+    said = [Message("actor", "walk on"), Message("checker", verdict)]
     assert ActorChecker(loops=3).next(said, {}) == (None if passes else "actor")
 
 
@@ -257,7 +257,7 @@ class Silent(Team):
 
 def test_a_role_that_lists_nothing_is_named_where_a_policy_chooses():
     with pytest.raises(CannotAnswerError, match=r"the role 'planner' lists none: give it some, as team.plans"):
-        play(PlannerActor(), TabularPolicy(Table(100), 0))
+        play(PlannerActor(), TabularPolicy(LogitTable(100), 0))
 
 
 def test_wrong_teams_are_refused():

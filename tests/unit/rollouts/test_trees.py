@@ -339,12 +339,12 @@ def test_a_team_goes_on_from_the_plan_that_it_had():
     assert batch.trained.sum() < len(batch)
 
 
-def player(keys, surprise):
+def player(keys, sampled_entropy):
     """A real player that was led through these contexts."""
     info = {"context_keys": np.array(keys[0]), "observation": "", "admissible_actions": (), "task": ""}
     made = Player((0,), "", info, Solo())
     made.keys_of_turn = [np.array(own) for own in keys]
-    made.surprise = lambda turn: surprise[turn]
+    made.sampled_entropy = lambda turn: sampled_entropy[turn]
     return made
 
 

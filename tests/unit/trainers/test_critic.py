@@ -11,13 +11,13 @@ from hgpo_gym.advantages.result import Advantages, as_advantages
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.policies import Request, Sampling
-from hgpo_gym.policies.tabular import Table, TabularPolicy
+from hgpo_gym.policies.tabular import LogitTable, TabularPolicy
 from hgpo_gym.progress import Progress
 from hgpo_gym.rollouts.rollout import Rollout
 from hgpo_gym.runs.directory import read_metrics
 from hgpo_gym.trainers.critic.critic import Critic, explained_variance
 from hgpo_gym.trainers.critic.settings import CriticSettings
-from hgpo_gym.trainers.learners.trial import try_estimator
+from hgpo_gym.trainers.learners.validate import validate_estimator
 from hgpo_gym.trainers.run import make_learner
 from hgpo_gym.trainers.update.policy_update import NonFiniteError
 from tests.support import small_models, small_runs
@@ -82,7 +82,7 @@ def rollout_of(policy, walks):
     return Rollout(batch, tuple(answers[place].tokens for place in places), (), ()), np.array(places)
 
 
-POLICIES = {"a table": lambda: TabularPolicy(Table(50), level=0), "a language model": make_policy}
+POLICIES = {"a table": lambda: TabularPolicy(LogitTable(50), level=0), "a language model": make_policy}
 
 
 @pytest.mark.slow
@@ -215,17 +215,17 @@ def test_an_estimator_that_builds_on_one_with_a_critic_has_it_too(tmp_path, algo
     train(tmp_path, f"algo={algo}", "algo.base=gae", "env.sections=1", "trainer.iterations=2")
     assert read_metrics(tmp_path)[-1]["value_loss"] > 0
     restarts = small_runs.settings(tmp_path, f"algo={algo}", "algo.base=gae", "sampler=restarts")
-    assert not try_estimator(restarts).targets  # they give the values
+    assert not validate_estimator(restarts).targets  # they give the values
 
 
 def test_an_estimator_that_gives_no_targets_gets_no_critic(tmp_path):
     with pytest.raises(
         ValueError, match="Estimator 'vineppo' needs the column 'value', which this batch does not have"
     ):
-        try_estimator(small_runs.settings(tmp_path, "algo=vineppo", "sampler=in_order"))
-    assert list(try_estimator(small_runs.settings(tmp_path, "algo=gae")).targets) == ["value"]
+        validate_estimator(small_runs.settings(tmp_path, "algo=vineppo", "sampler=in_order"))
+    assert list(validate_estimator(small_runs.settings(tmp_path, "algo=gae")).targets) == ["value"]
     restarts = ["sampler=restarts", "sampler.gamma=1.0"]
-    assert not try_estimator(small_runs.settings(tmp_path, "algo=gae", *restarts)).targets  # they give the values
+    assert not validate_estimator(small_runs.settings(tmp_path, "algo=gae", *restarts)).targets  # they give the values
 
 
 def test_a_model_without_states_is_refused_at_the_start(tmp_path):

@@ -73,9 +73,9 @@ def test_every_metric_has_a_title_a_unit_and_a_sentence():
 def test_answers_that_reach_the_longest_length_count_as_cut_off(written):
     """An untrained model that may say anything mostly does not end by itself, one that is held to actions does."""
     line = written["an untrained one"][0]
-    assert line["cut_off_share"] > 0.5
+    assert line["truncated_fraction"] > 0.5
     assert 1 < line["answer_tokens"] <= 32
-    assert written["a language model"][0]["cut_off_share"] == 0
+    assert written["a language model"][0]["truncated_fraction"] == 0
 
 
 def test_lengths_and_cut_prompts_are_told(written):
@@ -109,11 +109,11 @@ def test_a_group_is_silent_where_none_of_its_steps_has_an_advantage():
     groups = batch.group_labels
     count = groups.max() + 1
     assert count > 1
-    assert credit_metrics(batch, np.zeros(len(batch)))["silent_group_share"] == 1
-    assert credit_metrics(batch, np.ones(len(batch)))["silent_group_share"] == 0
+    assert credit_metrics(batch, np.zeros(len(batch)))["zero_variance_groups"] == 1
+    assert credit_metrics(batch, np.ones(len(batch)))["zero_variance_groups"] == 0
     alone = np.zeros(len(batch))
     alone[np.flatnonzero(groups == 0)[0]] = -0.5
-    assert credit_metrics(batch, alone)["silent_group_share"] == pytest.approx(1 - 1 / count)
+    assert credit_metrics(batch, alone)["zero_variance_groups"] == pytest.approx(1 - 1 / count)
 
 
 def test_two_kinds_of_kl_have_two_names(written):

@@ -58,7 +58,7 @@ _LISTED = 20
 
 
 @dataclass
-class Survey:
+class ALFWorldSurvey:
     """The games in a folder: those that can be played, how many by split and task type, and what is not sound."""
 
     playable: list[Path] = field(default_factory=list)
@@ -139,8 +139,8 @@ class ALFWorldData:
             if file not in sources:
                 self.progress.line(f"Taking {file}.")
             if file.is_file():
-                with self.progress.stage(f"Checking {file.name}", lines=False) as tick:
-                    check_archive(file, tick)
+                with self.progress.stage(f"Checking {file.name}", lines=False) as report_progress:
+                    check_archive(file, report_progress)
         with self._alone():
             return self._install(found)
 
@@ -148,9 +148,9 @@ class ALFWorldData:
         """Compile every game for the native engine, unless it is compiled already; whether all could be."""
         games, playable = CompiledGames(default_directory()), self._survey().playable
         new, failed = 0, []
-        with self.progress.stage("Compiling", lines=False) as tick:
+        with self.progress.stage("Compiling", lines=False) as report_progress:
             for done, file in enumerate(playable, 1):
-                tick(done, len(playable), "games")
+                report_progress(done, len(playable), "games")
                 try:
                     new += games.ensure(file)
                 except ValueError as error:
@@ -171,13 +171,13 @@ class ALFWorldData:
         self._list("not sound and left out", result.unsound)
         return not result.unsound
 
-    def _survey(self) -> Survey:
-        survey = Survey()
+    def _survey(self) -> ALFWorldSurvey:
+        survey = ALFWorldSurvey()
         folders = sorted(entry for entry in self.base.glob("[!.]*") if entry.is_dir())
         files = [(folder, file) for folder in folders for file in game_files(folder)]
-        with self.progress.stage("Reading games", lines=False) as tick:
+        with self.progress.stage("Reading games", lines=False) as report_progress:
             for done, (folder, file) in enumerate(files, 1):
-                tick(done, len(files), folder.name)
+                report_progress(done, len(files), folder.name)
                 try:
                     about = examine_game(file, folder)
                 except UnsoundGameError as error:

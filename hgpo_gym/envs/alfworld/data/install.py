@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path, PurePath
 
 from hgpo_gym.envs.alfworld.games.files import GAME_FILE, SPLITS, TRAJECTORY_FILE, UnsoundGameError, examine_game
-from hgpo_gym.progress import Progress, Tick
+from hgpo_gym.progress import Progress, ProgressCallback
 
 ARCHIVES_PATTERN = "json_*.zip"
 
@@ -97,17 +97,19 @@ def install(trials: Trials, base: Path, progress: Progress) -> Installed:
     base.mkdir(parents=True, exist_ok=True)
     result = Installed()
     for split, of_split in sorted(trials.items()):
-        with progress.stage(f"Installing {split}", lines=False) as tick:
-            _install_split(of_split, base / split, result, tick)
+        with progress.stage(f"Installing {split}", lines=False) as report_progress:
+            _install_split(of_split, base / split, result, report_progress)
     return result
 
 
-def _install_split(trials: Mapping[str, Trial], target: Path, result: Installed, tick: Tick) -> None:
+def _install_split(
+    trials: Mapping[str, Trial], target: Path, result: Installed, report_progress: ProgressCallback
+) -> None:
     staging = target.with_name(f".{target.name}.part")
     shutil.rmtree(staging, ignore_errors=True)  # of an installation that was killed
     staged: list[str] = []
     for done, (place, trial) in enumerate(sorted(trials.items()), 1):
-        tick(done, len(trials), "games")
+        report_progress(done, len(trials), "games")
         content = {name: read() for name, read in trial.items()}
         if all(_holds(target / place / name, data) for name, data in content.items()):
             result.there += 1

@@ -30,7 +30,7 @@ _SENTENCES = (
 _NAME = r"[a-z]+ \d+"
 
 
-class Errand(NamedTuple):
+class HouseholdTask(NamedTuple):
     """A task sentence, understood: types of things and of receptacles.
 
     Attributes:
@@ -48,12 +48,12 @@ class Errand(NamedTuple):
     two: bool = False
 
 
-def read_task(sentence: str) -> Errand:
+def read_task(sentence: str) -> HouseholdTask:
     """What a task sentence asks for. Raises ValueError where it is none of ALFWorld's."""
     for pattern in _SENTENCES:
         if found := re.fullmatch(pattern, sentence.strip().rstrip(".")):
             words = found.groupdict()
-            return Errand(
+            return HouseholdTask(
                 thing=words["thing"],
                 target=words.get("target", ""),
                 lamp=words.get("lamp", ""),

@@ -95,7 +95,7 @@ class GeneratedGame:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _GameTask:
     type: str
     kind: str
     object: str
@@ -162,7 +162,7 @@ def fingerprint() -> str:
     return content_key([code, _domain(), _bare_grammar()])
 
 
-def _draw(rng: Random, task_type: str) -> tuple[_Task, list[rooms.Receptacle], list[rooms.Thing]]:
+def _draw(rng: Random, task_type: str) -> tuple[_GameTask, list[rooms.Receptacle], list[rooms.Thing]]:
     """A task and the room that it is set in. It may lack what the task needs."""
     kinds = _KINDS[task_type]
     kind = rng.choices(list(kinds), list(kinds.values()))[0]
@@ -170,7 +170,7 @@ def _draw(rng: Random, task_type: str) -> tuple[_Task, list[rooms.Receptacle], l
     targets = _targets(task_type, kind, receptacles)
     common = rooms.how_common(kind)
     chosen = rng.choices(list(targets), [common[name] for name in targets])[0]
-    task = _Task(task_type, kind, chosen, rng.choices(targets[chosen])[0])
+    task = _GameTask(task_type, kind, chosen, rng.choices(targets[chosen])[0])
     copies = _COPIES_OF_TWO if task_type == "pick_two_obj_and_place" else _COPIES
     numbers = {task.object: rng.choices(list(copies), list(copies.values()))[0]}
     if task.target == LAMP:
@@ -205,7 +205,7 @@ def _fits(thing: str, place: str) -> bool:
     return thing in constants.VAL_RECEPTACLE_OBJECTS.get(place, ())
 
 
-def _problem(task: _Task, receptacles: list[rooms.Receptacle], things: list[rooms.Thing]) -> str:
+def _problem(task: _GameTask, receptacles: list[rooms.Receptacle], things: list[rooms.Thing]) -> str:
     """The PDDL problem of a task in a room; the agent starts away from all receptacles."""
     places = sorted({place.type for place in receptacles})
     objects = sorted({thing.type for thing in things})
@@ -248,7 +248,7 @@ def _thing_facts(thing: rooms.Thing) -> Iterator[str]:
             yield f"{able.lower()} {thing.name}"
 
 
-def _trajectory(seed: int, task: _Task) -> dict[str, Any]:
+def _trajectory(seed: int, task: _GameTask) -> dict[str, Any]:
     """What alfworld's readers look for, under the names that ALFRED gave it."""
     lamp = task.target == LAMP
     about = {

@@ -22,8 +22,8 @@ def generated_folder(split: str) -> Path:
     from hgpo_gym.envs.alfworld.generation import games
 
     def fill(folder: Path) -> None:
-        with progress_bar() as tick:
+        with progress_bar() as report_progress:
             words = f"Making the games of ALFWorld's split {split}, once"
-            games.write_games(folder, GENERATED_SPLITS[split], lambda done, total: tick(done, total, words))
+            games.write_games(folder, GENERATED_SPLITS[split], lambda done, total: report_progress(done, total, words))
 
     return kept_folder(cache_dir() / "alfworld" / "generated" / f"{split}-{games.fingerprint()}", fill)

@@ -12,7 +12,7 @@ domain and `text` is the grammar. `engine.NativeEngine` plays, and `planner.shor
 from hgpo_gym.envs.alfworld.native.compile import compile_game
 from hgpo_gym.envs.alfworld.native.engine import NativeEngine
 from hgpo_gym.envs.alfworld.native.fingerprint import UnknownGameRules
-from hgpo_gym.envs.alfworld.native.game import CompiledGame, State
+from hgpo_gym.envs.alfworld.native.game import CompiledGame, WorldState
 from hgpo_gym.envs.alfworld.native.planner import shortest_plan
 
-__all__ = ["CompiledGame", "NativeEngine", "State", "UnknownGameRules", "compile_game", "shortest_plan"]
+__all__ = ["CompiledGame", "NativeEngine", "UnknownGameRules", "WorldState", "compile_game", "shortest_plan"]

@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from hgpo_gym.envs.alfworld.native.fingerprint import Rules, UnknownGameRules, identify, task_sentence
-from hgpo_gym.envs.alfworld.native.game import NOTHING, CompiledGame, Goal, Numbers, State
+from hgpo_gym.envs.alfworld.native.fingerprint import GameRules, UnknownGameRules, identify, task_sentence
+from hgpo_gym.envs.alfworld.native.game import NOTHING, CompiledGame, GoalCondition, Numbers, WorldState
 from hgpo_gym.envs.alfworld.native.pddl import Problem, parse_problem, tokens
 
 PLACE = "(and (exists (?r - receptacle) (exists (?o - object) (and {conditions}))))"
@@ -66,7 +66,7 @@ def compile_game(game: Mapping[str, Any]) -> CompiledGame:
 class _Compiler:
     """Numbers the names of a problem and turns its facts into sets of numbers."""
 
-    def __init__(self, problem: Problem, rules: Rules):
+    def __init__(self, problem: Problem, rules: GameRules):
         self.problem = problem
         self.rules = rules
         facts = problem.facts
@@ -101,7 +101,7 @@ class _Compiler:
             toggleable=self._set("toggleable"),
             sliceable=self._set("sliceable"),
             knives=self._objects_of(KNIVES),
-            initial=State(
+            initial=WorldState(
                 location=self._start(),
                 held=NOTHING,
                 opened=self._set("opened"),
@@ -158,14 +158,14 @@ class _Compiler:
             for outer in sorted(self.problem.those("isreceptacleobject"))
         }
 
-    def _goal(self) -> Goal:
+    def _goal(self) -> GoalCondition:
         task_type, types = match_goal(self.problem.goal)
         objects = self._objects_of((types["o"],))
         if task_type == "look_at_obj_in_light":
             lamps = self._objects_of((types["lamp"],)) & self._set("toggleable")
-            return Goal(task_type, objects, lamps=lamps)
+            return GoalCondition(task_type, objects, lamps=lamps)
         quality, able = QUALITIES.get(task_type, ("", ""))
-        return Goal(
+        return GoalCondition(
             task_type,
             objects & self._set(able) if able else objects,
             receptacles=self._receptacles_of((types["r"],)),

@@ -5,7 +5,7 @@ from pathlib import Path
 from hgpo_gym.envs.alfworld.engine import GameState
 from hgpo_gym.envs.alfworld.native import rules, text
 from hgpo_gym.envs.alfworld.native.compiled_games import compiled_games, default_directory
-from hgpo_gym.envs.alfworld.native.game import Action, CompiledGame, State
+from hgpo_gym.envs.alfworld.native.game import CompiledGame, GroundAction, WorldState
 from hgpo_gym.envs.alfworld.native.planner import shortest_plan
 
 
@@ -19,15 +19,15 @@ class NativeEngine:
         cache: directory of compiled games; by default `alfworld` in the user's cache directory or HGPO_GYM_CACHE.
     """
 
-    _state: State
-    _commands: dict[str, Action]
+    _state: WorldState
+    _commands: dict[str, GroundAction]
     _admissible: tuple[str, ...]
     _won: bool
 
     def __init__(self, cache: Path | None = None):
         self._games = compiled_games(cache or default_directory())
         self._game: CompiledGame | None = None
-        self._plan: dict[State, str] = {}
+        self._plan: dict[WorldState, str] = {}
 
     @property
     def game(self) -> CompiledGame:
@@ -71,11 +71,11 @@ class NativeEngine:
             self._plan = self._follow(shortest_plan(self.game, self._state) or [])
         return self._plan.get(self._state, "look")
 
-    def snapshot(self) -> State:
+    def snapshot(self) -> WorldState:
         """The current state: an immutable value that `restore` takes back, also in another engine with this game."""
         return self._state
 
-    def restore(self, snapshot: State) -> None:
+    def restore(self, snapshot: WorldState) -> None:
         """Return to a state of the loaded game."""
         self._state = snapshot
         self._commands = rules.commands(self.game, snapshot)
@@ -89,7 +89,7 @@ class NativeEngine:
     def _report(self, feedback: str) -> GameState:
         return GameState(feedback, self._admissible, self._won)
 
-    def _follow(self, plan: list[str]) -> dict[State, str]:
+    def _follow(self, plan: list[str]) -> dict[WorldState, str]:
         """The states that a plan passes through, and its command in each."""
         state, found = self._state, {}
         for command in plan:

@@ -22,7 +22,7 @@ class UnknownGameRules(ValueError):  # noqa: N818 - names what is so, like Reset
 
 
 @dataclass(frozen=True)
-class Rules:
+class GameRules:
     """In what the known domains differ.
 
     Attributes:
@@ -34,11 +34,11 @@ class Rules:
 
 DOMAINS = {
     # In the released games (json_2.1.1).
-    "e733dcfa5154f9d53cbe57f3a9538fac6258eb371abd658b6a15de4c28faa85f": Rules(
+    "e733dcfa5154f9d53cbe57f3a9538fac6258eb371abd658b6a15de4c28faa85f": GameRules(
         washing_places=("sinktype", "sinkbasintype")
     ),
     # In the alfworld package, from which `alfworld-generate` makes games.
-    "915e118f4f32b4d826bf53c99e860dd85831afffb1a31ad333f063ce005b7122": Rules(washing_places=("sinkbasintype",)),
+    "915e118f4f32b4d826bf53c99e860dd85831afffb1a31ad333f063ce005b7122": GameRules(washing_places=("sinkbasintype",)),
 }
 GRAMMARS = (
     # In the released games (json_2.1.1).
@@ -48,7 +48,7 @@ GRAMMARS = (
 )
 
 
-def identify(domain: str, grammar: str) -> Rules:
+def identify(domain: str, grammar: str) -> GameRules:
     """The rules of a game with this domain and grammar.
 
     Raises:

@@ -15,7 +15,7 @@ NOTHING = -1
 Numbers = frozenset[int]
 
 
-class State(NamedTuple):
+class WorldState(NamedTuple):
     """Everything that actions change. A tuple: hashable, and cheap to keep, compare and return to.
 
     Attributes:
@@ -41,7 +41,7 @@ class State(NamedTuple):
     toggled: Numbers
 
 
-class Action(NamedTuple):
+class GroundAction(NamedTuple):
     """What a command stands for: an action of the domain and what it acts on."""
 
     name: str
@@ -49,7 +49,7 @@ class Action(NamedTuple):
     receptacle: int = NOTHING
 
 
-class Goal(NamedTuple):
+class GoalCondition(NamedTuple):
     """What wins.
 
     `look_at_obj_in_light`: one of `objects` is in the hand, and one of `lamps` has been switched on and is in a
@@ -82,7 +82,7 @@ class CompiledGame:
     """
 
     task: str
-    goal: Goal
+    goal: GoalCondition
     receptacles: tuple[str, ...]
     objects: tuple[str, ...]
     location_of: tuple[int, ...]
@@ -99,7 +99,7 @@ class CompiledGame:
     toggleable: Numbers
     sliceable: Numbers
     knives: Numbers
-    initial: State
+    initial: WorldState
 
     @cached_property
     def receptacles_at(self) -> tuple[tuple[int, ...], ...]:
@@ -111,14 +111,14 @@ class CompiledGame:
         return tuple(map(tuple, found))
 
     @cached_property
-    def commands_anywhere(self) -> dict[str, Action]:
+    def commands_anywhere(self) -> dict[str, GroundAction]:
         """The commands that apply at a location without receptacles; elsewhere one cannot go where one is."""
         return {
-            "look": Action("look"),
-            "inventory": Action("inventory"),
-            "help": Action("help"),
+            "look": GroundAction("look"),
+            "inventory": GroundAction("inventory"),
+            "help": GroundAction("help"),
             **{
-                f"go to {name}": Action("GotoLocation", receptacle=receptacle)
+                f"go to {name}": GroundAction("GotoLocation", receptacle=receptacle)
                 for receptacle, (name, at) in enumerate(zip(self.receptacles, self.location_of, strict=True))
                 if at != NOTHING
             },
@@ -137,13 +137,15 @@ class CompiledGame:
         sets = {name: frozenset(value) for name, value in data.items() if cls.__annotations__[name] is Numbers}
         return cls(
             task=data["task"],
-            goal=Goal(task_type, frozenset(objects), frozenset(receptacles), frozenset(lamps), quality, needed),
+            goal=GoalCondition(
+                task_type, frozenset(objects), frozenset(receptacles), frozenset(lamps), quality, needed
+            ),
             receptacles=tuple(data["receptacles"]),
             objects=tuple(data["objects"]),
             location_of=tuple(data["location_of"]),
             fits=tuple(map(frozenset, data["fits"])),
             insides={int(holder): tuple(inner) for holder, inner in data["insides"].items()},
-            initial=State(
+            initial=WorldState(
                 location,
                 held,
                 frozenset(opened),

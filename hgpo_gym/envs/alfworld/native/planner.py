@@ -11,16 +11,16 @@ from itertools import count
 from math import inf
 
 from hgpo_gym.envs.alfworld.native import rules
-from hgpo_gym.envs.alfworld.native.game import NOTHING, Action, CompiledGame, Numbers, State
+from hgpo_gym.envs.alfworld.native.game import NOTHING, CompiledGame, GroundAction, Numbers, WorldState
 
 
-def shortest_plan(game: CompiledGame, state: State) -> list[str] | None:
+def shortest_plan(game: CompiledGame, state: WorldState) -> list[str] | None:
     """Commands that lead from `state` to success, as few as possible; `[]` if it is there, None if there is no way."""
     remaining = _Remaining(game)
     ticket = count()  # among equals, the state that was found last: it is the deepest
     queue = [(remaining(state), 0, 0, state)]
     cost = {state: 0}
-    came_from: dict[State, tuple[State, Action]] = {}
+    came_from: dict[WorldState, tuple[WorldState, GroundAction]] = {}
     while queue:
         bound, _, steps, state = heapq.heappop(queue)
         if bound == inf:
@@ -38,7 +38,9 @@ def shortest_plan(game: CompiledGame, state: State) -> list[str] | None:
     return None
 
 
-def _commands_to(game: CompiledGame, state: State, came_from: dict[State, tuple[State, Action]]) -> list[str]:
+def _commands_to(
+    game: CompiledGame, state: WorldState, came_from: dict[WorldState, tuple[WorldState, GroundAction]]
+) -> list[str]:
     plan = []
     while state in came_from:
         state, action = came_from[state]
@@ -46,7 +48,7 @@ def _commands_to(game: CompiledGame, state: State, came_from: dict[State, tuple[
     return plan[::-1]
 
 
-def _useful_actions(game: CompiledGame, state: State) -> Iterator[Action]:
+def _useful_actions(game: CompiledGame, state: WorldState) -> Iterator[GroundAction]:
     """The actions that a shortest solution may need next: those that handle an object of the goal, make room in the
     hand, or go or open where that is possible. Looking, closing and slicing never help."""
     goal, held = game.goal, state.held
@@ -67,7 +69,7 @@ def _useful_actions(game: CompiledGame, state: State) -> Iterator[Action]:
                     yield action
 
 
-def _helpful_receptacles(game: CompiledGame, state: State) -> set[int]:
+def _helpful_receptacles(game: CompiledGame, state: WorldState) -> set[int]:
     """Where a shortest solution may lead: to the goal's receptacles, objects and lamps, to where its objects are
     cleaned, heated or cooled, and, with something else in the hand, to where that can be left."""
     goal = game.goal
@@ -92,10 +94,10 @@ class _Remaining:
         self.treating = self._locations(_treating(game))
         self.bound = self._look_bound if game.goal.task_type == "look_at_obj_in_light" else self._place_bound
 
-    def __call__(self, state: State) -> float:
+    def __call__(self, state: WorldState) -> float:
         return self.bound(state, self._sources(state))
 
-    def _look_bound(self, state: State, sources: dict[int, list[int]]) -> float:
+    def _look_bound(self, state: WorldState, sources: dict[int, list[int]]) -> float:
         """Take an object to a lamp. Fetching it comes first: the other order needs another trip."""
         lit: set[int] = set()
         unlit: set[int] = set()
@@ -109,10 +111,10 @@ class _Remaining:
                     best = min(best, cost + switching + _trips(state.location, [*stops, place]))
         return best
 
-    def _place_bound(self, state: State, sources: dict[int, list[int]]) -> float:
+    def _place_bound(self, state: WorldState, sources: dict[int, list[int]]) -> float:
         return min((self._fill_bound(state, target, sources) for target in self.game.goal.receptacles), default=inf)
 
-    def _fill_bound(self, state: State, target: int, sources: dict[int, list[int]]) -> float:
+    def _fill_bound(self, state: WorldState, target: int, sources: dict[int, list[int]]) -> float:
         """Bring as many objects to one receptacle as the goal asks for: one or two are missing."""
         goal = self.game.goal
         good = goal.objects & getattr(state, goal.quality) if goal.quality else goal.objects
@@ -134,7 +136,7 @@ class _Remaining:
             second[state.held] = 2
         return min((first[a] + second[b] for a in missing for b in missing if a != b), default=inf)
 
-    def _deliver(self, state: State, number: int, target: int, lid: int, sources: dict[int, list[int]]) -> float:
+    def _deliver(self, state: WorldState, number: int, target: int, lid: int, sources: dict[int, list[int]]) -> float:
         """Fetch an object, clean, heat or cool it if need be, and put it into a receptacle."""
         game = self.game
         cost, stops = self._fetch(state, number, sources)
@@ -152,7 +154,7 @@ class _Remaining:
             stops.append({game.location_of[target]})
         return cost + _trips(state.location, stops)
 
-    def _fetch(self, state: State, number: int, sources: dict[int, list[int]]) -> tuple[float, list[set[int]]]:
+    def _fetch(self, state: WorldState, number: int, sources: dict[int, list[int]]) -> tuple[float, list[set[int]]]:
         """The commands, other than going somewhere, that put an object in the hand, and where they must be given."""
         if state.held == number:
             return 0, []
@@ -165,7 +167,7 @@ class _Remaining:
         closed = all(place in self.game.openable and place not in state.opened for place in places)
         return 1 + closed + in_the_way, [self._locations(places)]
 
-    def _sources(self, state: State) -> dict[int, list[int]]:
+    def _sources(self, state: WorldState) -> dict[int, list[int]]:
         """The receptacles that can be reached and contain an object of the goal, by object."""
         sought = self.game.goal.objects | self.game.goal.lamps
         found: dict[int, list[int]] = {}

@@ -5,12 +5,12 @@ One function an action, each the counterpart of a PDDL `:action`. The agent and 
 
 from collections.abc import Callable, Iterator
 
-from hgpo_gym.envs.alfworld.native.game import NOTHING, Action, CompiledGame, State
+from hgpo_gym.envs.alfworld.native.game import NOTHING, CompiledGame, GroundAction, WorldState
 
-Commands = Iterator[tuple[str, Action]]
+Commands = Iterator[tuple[str, GroundAction]]
 
 
-def commands(game: CompiledGame, state: State) -> dict[str, Action]:
+def commands(game: CompiledGame, state: WorldState) -> dict[str, GroundAction]:
     """Every command that applies in a state, and its action. In no particular order."""
     found = game.commands_anywhere.copy()
     for receptacle in game.receptacles_at[state.location]:
@@ -23,53 +23,53 @@ def commands(game: CompiledGame, state: State) -> dict[str, Action]:
     return found
 
 
-def _receptacle_commands(game: CompiledGame, state: State, receptacle: int) -> Commands:
+def _receptacle_commands(game: CompiledGame, state: WorldState, receptacle: int) -> Commands:
     """What can be done to a receptacle here, with what is in it, and by putting into it what is held."""
     place, contents = game.receptacles[receptacle], state.contents[receptacle]
-    yield f"examine {place}", Action("examineReceptacle", receptacle=receptacle)
+    yield f"examine {place}", GroundAction("examineReceptacle", receptacle=receptacle)
     for number in contents & game.toggleable:  # even if the receptacle is closed
-        yield f"use {game.objects[number]}", Action("ToggleObject", number, receptacle)
+        yield f"use {game.objects[number]}", GroundAction("ToggleObject", number, receptacle)
     if receptacle in game.openable:
         if receptacle not in state.opened:
-            yield f"open {place}", Action("OpenObject", receptacle=receptacle)
+            yield f"open {place}", GroundAction("OpenObject", receptacle=receptacle)
             return
-        yield f"close {place}", Action("CloseObject", receptacle=receptacle)
+        yield f"close {place}", GroundAction("CloseObject", receptacle=receptacle)
     if state.held == NOTHING:
         for number in contents & game.pickupable:
-            yield f"take {game.objects[number]} from {place}", Action("PickupObject", number, receptacle)
+            yield f"take {game.objects[number]} from {place}", GroundAction("PickupObject", number, receptacle)
     elif receptacle in game.fits[state.held]:
-        yield f"move {game.objects[state.held]} to {place}", Action("PutObject", state.held, receptacle)
+        yield f"move {game.objects[state.held]} to {place}", GroundAction("PutObject", state.held, receptacle)
 
 
-def _appliance_commands(game: CompiledGame, state: State, receptacle: int) -> Commands:
+def _appliance_commands(game: CompiledGame, state: WorldState, receptacle: int) -> Commands:
     """What a receptacle here can do to the object that is held; whether it is open plays no part."""
     held, thing, place = state.held, game.objects[state.held], game.receptacles[receptacle]
     if receptacle in game.washing and held in game.cleanable:
-        yield f"clean {thing} with {place}", Action("CleanObject", held, receptacle)
+        yield f"clean {thing} with {place}", GroundAction("CleanObject", held, receptacle)
     if receptacle in game.heating and held in game.heatable:
-        yield f"heat {thing} with {place}", Action("HeatObject", held, receptacle)
+        yield f"heat {thing} with {place}", GroundAction("HeatObject", held, receptacle)
     if receptacle in game.cooling and held in game.coolable:
-        yield f"cool {thing} with {place}", Action("CoolObject", held, receptacle)
+        yield f"cool {thing} with {place}", GroundAction("CoolObject", held, receptacle)
 
 
-def _hand_commands(game: CompiledGame, state: State) -> Commands:
+def _hand_commands(game: CompiledGame, state: WorldState) -> Commands:
     """What can be done to the object that is held, and with it to objects here."""
     thing = game.objects[state.held]
     # Only what is held can be examined: the domain means to allow what lies here as well, but writes
     # `(exists (?l - location, ?r - receptacle) ...)`, and nothing is of a type `location,`.
-    yield f"examine {thing}", Action("examineObject", state.held)
+    yield f"examine {thing}", GroundAction("examineObject", state.held)
     if state.held in game.knives:
         for number in game.sliceable & state.objects_at[state.location]:
-            yield f"slice {game.objects[number]} with {thing}", Action("SliceObject", number)
+            yield f"slice {game.objects[number]} with {thing}", GroundAction("SliceObject", number)
 
 
-def apply(game: CompiledGame, state: State, action: Action) -> State:
+def apply(game: CompiledGame, state: WorldState, action: GroundAction) -> WorldState:
     """The state after an action that applies in `state`. The same object if nothing that matters has changed."""
     effect = _EFFECTS.get(action.name)
     return effect(game, state, action.object, action.receptacle) if effect else state
 
 
-def is_won(game: CompiledGame, state: State) -> bool:
+def is_won(game: CompiledGame, state: WorldState) -> bool:
     """Whether the task is done."""
     goal = game.goal
     if goal.task_type == "look_at_obj_in_light":
@@ -81,19 +81,19 @@ def is_won(game: CompiledGame, state: State) -> bool:
     return any(len(objects & state.contents[receptacle]) >= goal.needed for receptacle in goal.receptacles)
 
 
-def _go_to(game: CompiledGame, state: State, _: int, receptacle: int) -> State:
+def _go_to(game: CompiledGame, state: WorldState, _: int, receptacle: int) -> WorldState:
     return state._replace(location=game.location_of[receptacle])
 
 
-def _open(_game: CompiledGame, state: State, _: int, receptacle: int) -> State:
+def _open(_game: CompiledGame, state: WorldState, _: int, receptacle: int) -> WorldState:
     return state._replace(opened=state.opened | {receptacle})
 
 
-def _close(_game: CompiledGame, state: State, _: int, receptacle: int) -> State:
+def _close(_game: CompiledGame, state: WorldState, _: int, receptacle: int) -> WorldState:
     return state._replace(opened=state.opened - {receptacle})
 
 
-def _take(_game: CompiledGame, state: State, number: int, receptacle: int) -> State:
+def _take(_game: CompiledGame, state: WorldState, number: int, receptacle: int) -> WorldState:
     return state._replace(
         held=number,
         contents=_with(state.contents, receptacle, state.contents[receptacle] - {number}),
@@ -102,7 +102,7 @@ def _take(_game: CompiledGame, state: State, number: int, receptacle: int) -> St
     )
 
 
-def _move(_game: CompiledGame, state: State, number: int, receptacle: int) -> State:
+def _move(_game: CompiledGame, state: WorldState, number: int, receptacle: int) -> WorldState:
     return state._replace(
         held=NOTHING,
         contents=_with(state.contents, receptacle, state.contents[receptacle] | {number}),
@@ -111,27 +111,27 @@ def _move(_game: CompiledGame, state: State, number: int, receptacle: int) -> St
     )
 
 
-def _clean(_game: CompiledGame, state: State, number: int, _: int) -> State:
+def _clean(_game: CompiledGame, state: WorldState, number: int, _: int) -> WorldState:
     return state._replace(clean=state.clean | {number})
 
 
-def _heat(_game: CompiledGame, state: State, number: int, _: int) -> State:
+def _heat(_game: CompiledGame, state: WorldState, number: int, _: int) -> WorldState:
     return state._replace(hot=state.hot | {number}, cool=state.cool - {number})
 
 
-def _cool(_game: CompiledGame, state: State, number: int, _: int) -> State:
+def _cool(_game: CompiledGame, state: WorldState, number: int, _: int) -> WorldState:
     return state._replace(cool=state.cool | {number}, hot=state.hot - {number})
 
 
-def _toggle(_game: CompiledGame, state: State, number: int, _: int) -> State:
+def _toggle(_game: CompiledGame, state: WorldState, number: int, _: int) -> WorldState:
     return state._replace(toggled=state.toggled | {number})
 
 
-def _slice(_game: CompiledGame, state: State, number: int, _: int) -> State:
+def _slice(_game: CompiledGame, state: WorldState, number: int, _: int) -> WorldState:
     return state._replace(sliced=state.sliced | {number})
 
 
-_EFFECTS: dict[str, Callable[[CompiledGame, State, int, int], State]] = {
+_EFFECTS: dict[str, Callable[[CompiledGame, WorldState, int, int], WorldState]] = {
     "GotoLocation": _go_to,
     "OpenObject": _open,
     "CloseObject": _close,

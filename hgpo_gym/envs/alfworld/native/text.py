@@ -5,7 +5,7 @@
 
 from collections.abc import Iterable
 
-from hgpo_gym.envs.alfworld.native.game import NOTHING, Action, CompiledGame, State
+from hgpo_gym.envs.alfworld.native.game import NOTHING, CompiledGame, GroundAction, WorldState
 
 NOTHING_HAPPENS = "Nothing happens."
 """The answer to a command that does not apply."""
@@ -42,7 +42,7 @@ HELP = """Available commands:
 """The answer to `help`. The grammar starts it with an empty line, which TextWorld's parser skips."""
 
 
-def opening(game: CompiledGame, state: State) -> str:
+def opening(game: CompiledGame, state: WorldState) -> str:
     """The text that a game starts with."""
     if game.receptacles_at[state.location]:
         around = look(game, state)
@@ -52,7 +52,7 @@ def opening(game: CompiledGame, state: State) -> str:
     return f"-= Welcome to TextWorld, ALFRED! =-\n\n{around}\n\n{game.task}"
 
 
-def feedback(game: CompiledGame, state: State, action: Action) -> str:
+def feedback(game: CompiledGame, state: WorldState, action: GroundAction) -> str:
     """The answer to a command that applied."""
     match action.name:
         case "look":
@@ -71,7 +71,7 @@ def feedback(game: CompiledGame, state: State, action: Action) -> str:
             return _answer(game, state, action)
 
 
-def look(game: CompiledGame, state: State) -> str:
+def look(game: CompiledGame, state: WorldState) -> str:
     """The answer to `look`."""
     here = game.receptacles_at[state.location]
     if not here:
@@ -88,14 +88,14 @@ def look(game: CompiledGame, state: State) -> str:
     return f"You are facing the {facing}. Next to it, you see {_list(beside)}."
 
 
-def inventory(game: CompiledGame, state: State) -> str:
+def inventory(game: CompiledGame, state: WorldState) -> str:
     """The answer to `inventory`."""
     if state.held == NOTHING:
         return "You are not carrying anything."
     return f"You are carrying: a {game.objects[state.held]}."
 
 
-def examine_receptacle(game: CompiledGame, state: State, receptacle: int) -> str:
+def examine_receptacle(game: CompiledGame, state: WorldState, receptacle: int) -> str:
     """The answer to `examine (receptacle)`, which also follows going there and opening."""
     name = game.receptacles[receptacle]
     if receptacle not in game.openable:
@@ -105,7 +105,7 @@ def examine_receptacle(game: CompiledGame, state: State, receptacle: int) -> str
     return f"The {name} is open. In it, you see {_contents(game, state, receptacle)}."
 
 
-def examine_object(game: CompiledGame, state: State, number: int) -> str:
+def examine_object(game: CompiledGame, state: WorldState, number: int) -> str:
     """The answer to `examine (object)`."""
     name = game.objects[number]
     if number in game.insides:
@@ -125,7 +125,7 @@ def examine_object(game: CompiledGame, state: State, number: int) -> str:
     return f"There's nothing special about {name}."
 
 
-def _answer(game: CompiledGame, state: State, action: Action) -> str:
+def _answer(game: CompiledGame, state: WorldState, action: GroundAction) -> str:
     return ANSWERS[action.name].format(
         o=_name(game.objects, action.object),
         r=_name(game.receptacles, action.receptacle),
@@ -141,7 +141,7 @@ def _middle_of_room(around: str) -> str:
     return f"You are in the middle of a room. Looking quickly around you, you see {around}."
 
 
-def _contents(game: CompiledGame, state: State, receptacle: int) -> str:
+def _contents(game: CompiledGame, state: WorldState, receptacle: int) -> str:
     return _list(game.objects[number] for number in sorted(state.contents[receptacle]))
 
 

@@ -25,7 +25,7 @@ from hgpo_gym.envs.webshop.catalogue.records import Records, RecordWriter, mappe
 from hgpo_gym.envs.webshop.catalogue.search import IndexWriter, SearchIndex
 from hgpo_gym.envs.webshop.catalogue.sources import Sources, find_sources
 from hgpo_gym.files import cache_dir, content_key, source_digest
-from hgpo_gym.progress import Tick, progress_bar
+from hgpo_gym.progress import ProgressCallback, progress_bar
 
 _LARGE = 50e6
 """Bytes of source files from which on a progress bar is shown."""
@@ -89,7 +89,7 @@ class Catalogue:
         return json.loads((self.folder / "goals_with_attribute.json").read_text())
 
 
-def open_catalogue(data: str | os.PathLike[str] | None = None, progress: Tick | None = None) -> Catalogue:
+def open_catalogue(data: str | os.PathLike[str] | None = None, progress: ProgressCallback | None = None) -> Catalogue:
     """The catalogue of WebShop's files in `data`, built if this is the first time, shared in the process.
 
     Args:
@@ -114,13 +114,17 @@ def _opened(folder: Path, sources: Sources) -> Catalogue:
     return Catalogue(folder, sources)
 
 
-def build_catalogue(sources: Sources, folder: Path, progress: Tick | None = None) -> None:
+def build_catalogue(sources: Sources, folder: Path, progress: ProgressCallback | None = None) -> None:
     """Read WebShop's files and write the catalogue to `folder`, unless it is there and sound. See `open_catalogue`."""
     size = sum(file.stat().st_size for file in (sources.products, sources.attributes))
 
     def build(temporary: Path) -> None:
-        with progress_bar(in_bytes=True) if progress is None and size > _LARGE else nullcontext(progress) as tick:
-            _Builder(temporary, size, tick).build(sources)
+        with (
+            progress_bar(in_bytes=True)
+            if progress is None and size > _LARGE
+            else nullcontext(progress) as report_progress
+        ):
+            _Builder(temporary, size, report_progress).build(sources)
 
     keep(folder, build, 1.5 * size)
 
@@ -142,7 +146,7 @@ def keep(folder: Path, fill: Callable[[Path], None], size: float) -> None:
 
 
 class _Builder:
-    def __init__(self, folder: Path, size: int, progress: Tick | None):
+    def __init__(self, folder: Path, size: int, progress: ProgressCallback | None):
         self._folder, self._size, self._progress = folder, size, progress
         self._done = 0
         self._asins: dict[str, None] = {}

@@ -12,7 +12,7 @@ from hgpo_gym.envs.download import DownloadError, check_digest, fetch, only_proc
 from hgpo_gym.envs.webshop.catalogue import open_catalogue
 from hgpo_gym.envs.webshop.catalogue.sources import HUMAN, data_place, file_digest
 from hgpo_gym.envs.webshop.data.published import FULL, SHA256, SMALL, CatalogueFiles, examine
-from hgpo_gym.progress import Progress, Tick
+from hgpo_gym.progress import Progress, ProgressCallback
 from hgpo_gym.suggest import option
 
 MIRROR = "https://huggingface.co/datasets/YWZBrandon/webshop-data/resolve/ce990fff5aee388db2706f07820c578ab68e0453"
@@ -23,7 +23,7 @@ _MB = 10**6
 
 
 @dataclass
-class Survey:
+class WebShopSurvey:
     """The sound files of a folder by name, with what `published.examine` found in them, and why others are not."""
 
     sound: dict[str, Counter[str]] = field(default_factory=dict)
@@ -123,8 +123,8 @@ class WebShopData:
         begun = [c for c in names if (self.root / c.products).exists() or (self.root / c.attributes).exists()]
         return begun or [SMALL]
 
-    def _survey(self) -> Survey:
-        survey = Survey()
+    def _survey(self) -> WebShopSurvey:
+        survey = WebShopSurvey()
         for name in SHA256:
             if (file := self.root / name).is_file():
                 try:
@@ -134,10 +134,10 @@ class WebShopData:
         return survey
 
     def _examine(self, file: Path, name: str) -> Counter[str]:
-        with self.progress.stage(f"Reading {name}", lines=False) as tick:
-            return examine(file, name, _Bytes(file, tick).add)
+        with self.progress.stage(f"Reading {name}", lines=False) as report_progress:
+            return examine(file, name, _Bytes(file, report_progress).add)
 
-    def _describe(self, name: str, survey: Survey) -> str:
+    def _describe(self, name: str, survey: WebShopSurvey) -> str:
         found = survey.sound[name]
         if name == HUMAN:
             what = f"{found.total():,} human goals"
@@ -151,13 +151,13 @@ class WebShopData:
         return f"{name}: {what}{known}"
 
     def _fetch_file(self, name: str, folder: str, any_digest: bool) -> None:
-        with self.progress.stage(f"Fetching {name}") as tick:
+        with self.progress.stage(f"Fetching {name}") as report_progress:
 
             def verify(part: Path) -> None:
-                examine(part, name, _Bytes(part, tick).add)
+                examine(part, name, _Bytes(part, report_progress).add)
                 check_digest(name, file_digest(part), SHA256[name], any_digest, self.progress)
 
-            fetch(f"{folder}/{name}", self.root / name, verify, tick)
+            fetch(f"{folder}/{name}", self.root / name, verify, report_progress)
 
     def _take_file(self, name: str, source: Path) -> bool:
         target = self.root / name
@@ -177,8 +177,8 @@ class WebShopData:
 
     def _compile_file(self, file: Path) -> bool:
         try:
-            with self.progress.stage(f"Building the catalogue of {file.name}", lines=False) as tick:
-                catalogue = open_catalogue(file, _in_mb(tick))
+            with self.progress.stage(f"Building the catalogue of {file.name}", lines=False) as report_progress:
+                catalogue = open_catalogue(file, _in_mb(report_progress))
         except (ValueError, FileNotFoundError) as error:
             self.progress.line(f"Not built: {error}")
             return False
@@ -212,13 +212,13 @@ def list_files(sources: Sequence[Path]) -> dict[str, Path]:
 class _Bytes:
     """Adds up the bytes that were read of a file, for a bar."""
 
-    def __init__(self, file: Path, tick: Tick):
-        self._done, self._size, self._tick = 0, file.stat().st_size, _in_mb(tick)
+    def __init__(self, file: Path, report_progress: ProgressCallback):
+        self._done, self._size, self._report_progress = 0, file.stat().st_size, _in_mb(report_progress)
 
     def add(self, read: int) -> None:
         self._done += read
-        self._tick(self._done, self._size, "MB")
+        self._report_progress(self._done, self._size, "MB")
 
 
-def _in_mb(tick: Tick) -> Tick:
-    return lambda done, total, words: tick(-(-done // _MB), -(-total // _MB), words)
+def _in_mb(report_progress: ProgressCallback) -> ProgressCallback:
+    return lambda done, total, words: report_progress(-(-done // _MB), -(-total // _MB), words)

@@ -24,7 +24,7 @@ PRODUCTS_WITH_GOALS = 3_000
 """About how many products have goals in a larger catalogue: as in the benchmark, which has 12,087 on 1.18 million."""
 
 
-class Product(NamedTuple):
+class GeneratedProduct(NamedTuple):
     """A product as the three files have it.
 
     Attributes:
@@ -87,7 +87,7 @@ def _json_lines(file: Path, brackets: str) -> Iterator[Callable[[str], None]]:
         opened.write("\n" + brackets[1] + "\n")
 
 
-def generate_catalogue(seed: int, products: int) -> Iterator[Product]:
+def generate_catalogue(seed: int, products: int) -> Iterator[GeneratedProduct]:
     """The products of the catalogue of this seed, family by family; the same on every machine.
 
     Raises:
@@ -98,7 +98,7 @@ def generate_catalogue(seed: int, products: int) -> Iterator[Product]:
     return islice(_all_products(seed, min(1.0, PRODUCTS_WITH_GOALS / products)), products)
 
 
-def _all_products(seed: int, share_with_goals: float) -> Iterator[Product]:
+def _all_products(seed: int, share_with_goals: float) -> Iterator[GeneratedProduct]:
     kinds, brands = vocabulary.read_vocabulary()
     asins = (_asin(seed, number) for number in count())
     for family in count():
@@ -108,7 +108,7 @@ def _all_products(seed: int, share_with_goals: float) -> Iterator[Product]:
         family_brands = [rng.choice(brands) for _ in range(3)]
         has_goals = goal_rng.random() < share_with_goals
         for member, asin in zip(families.make_family(rng, kind), asins, strict=False):
-            yield Product(
+            yield GeneratedProduct(
                 record=pages.product_record(rng, kind, member, asin, rng.choice(family_brands)),
                 synthetic=instructions.synthetic_entry(rng, kind, member),
                 human=instructions.human_goals(goal_rng, kind, member, asin) if has_goals else [],

@@ -14,7 +14,7 @@ SEARCH, RESULTS, ITEM, DONE = "search", "results", "item", "done"
 SUB_PAGES = ("description", "features", "reviews", "attributes")
 
 
-class State(NamedTuple):
+class ShopState(NamedTuple):
     """A moment of an episode: all that the page and the score depend on, besides the catalogue.
 
     Attributes:
@@ -52,7 +52,7 @@ class State(NamedTuple):
         return 3 if self.options else 2
 
 
-class Page(NamedTuple):
+class ShopPage(NamedTuple):
     """What a state looks like: its text, and what can be clicked, lower-case, in order, without repetitions."""
 
     text: str
@@ -71,7 +71,7 @@ class Piece(NamedTuple):
     clicked: bool = False
 
 
-def draw_page(state: State, catalogue: Catalogue, *, show_attributes: bool, observation_mode: str) -> Page:
+def draw_page(state: ShopState, catalogue: Catalogue, *, show_attributes: bool, observation_mode: str) -> ShopPage:
     """The page of a state.
 
     Args:
@@ -84,10 +84,10 @@ def draw_page(state: State, catalogue: Catalogue, *, show_attributes: bool, obse
     # Buttons and links come before options, wherever they stand.
     clickables = [piece.text.lower() for piece in pieces if piece.kind in (BUTTON, LINK)]
     clickables += [piece.text for piece in pieces if piece.kind == OPTION]
-    return Page(OBSERVATION_MODES[observation_mode](pieces), tuple(dict.fromkeys(clickables)))
+    return ShopPage(OBSERVATION_MODES[observation_mode](pieces), tuple(dict.fromkeys(clickables)))
 
 
-def describe_clickables(state: State, page: Page, catalogue: Catalogue) -> tuple[str, ...]:
+def describe_clickables(state: ShopState, page: ShopPage, catalogue: Catalogue) -> tuple[str, ...]:
     """What each clickable of a page stands for: title and price of a product, the kind of an option; else empty."""
     described: dict[str, str] = {}
     if state.page == RESULTS:
@@ -100,7 +100,7 @@ def describe_clickables(state: State, page: Page, catalogue: Catalogue) -> tuple
     return tuple(described.get(clickable, "") for clickable in page.clickables)
 
 
-def page_pieces(state: State, catalogue: Catalogue, *, show_attributes: bool) -> list[Piece]:
+def page_pieces(state: ShopState, catalogue: Catalogue, *, show_attributes: bool) -> list[Piece]:
     """What the page of a state consists of, in order."""
     if state.page == DONE:
         return _receipt(state, catalogue)
@@ -114,7 +114,7 @@ def _texts(*texts: str) -> list[Piece]:
     return [Piece(text, TEXT) for text in texts if text]
 
 
-def _results(state: State, catalogue: Catalogue) -> list[Piece]:
+def _results(state: ShopState, catalogue: Catalogue) -> list[Piece]:
     pieces = _texts(f"Page {state.results_page} (Total results: {len(state.results)})")
     if state.results_page > 1:
         pieces.append(Piece("< Prev", BUTTON))
@@ -126,7 +126,7 @@ def _results(state: State, catalogue: Catalogue) -> list[Piece]:
     return pieces
 
 
-def _item(state: State, catalogue: Catalogue, show_attributes: bool) -> list[Piece]:
+def _item(state: ShopState, catalogue: Catalogue, show_attributes: bool) -> list[Piece]:
     product = catalogue.product(state.product)
     pieces = [Piece("< Prev", BUTTON)]
     if state.page == ITEM:
@@ -144,7 +144,7 @@ def _item(state: State, catalogue: Catalogue, show_attributes: bool) -> list[Pie
     return pieces
 
 
-def _options(state: State, product: Product) -> list[Piece]:
+def _options(state: ShopState, product: Product) -> list[Piece]:
     """Options show as chosen where the original finds them, between quotation marks, in the address of the page. There
     values are JSON, so one with quotation marks or letters beyond ASCII never does."""
     address = f"{state.query.replace(' ', '+')}/{state.results_page}/{json.dumps(dict(state.options))}"
@@ -155,7 +155,7 @@ def _options(state: State, product: Product) -> list[Piece]:
     return pieces
 
 
-def _receipt(state: State, catalogue: Catalogue) -> list[Piece]:
+def _receipt(state: ShopState, catalogue: Catalogue) -> list[Piece]:
     assert state.score is not None
     return _texts(
         *("Thank you for shopping with us!", "Your code: ", "None", " (Paste it in your MTurk interface.)"),

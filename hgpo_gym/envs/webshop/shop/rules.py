@@ -6,7 +6,7 @@ import numpy as np
 
 from hgpo_gym.envs.webshop.catalogue import Catalogue
 from hgpo_gym.envs.webshop.shop.nouns import Nouns
-from hgpo_gym.envs.webshop.shop.pages import DONE, ITEM, RESULTS, SEARCH, SUB_PAGES, Page, State
+from hgpo_gym.envs.webshop.shop.pages import DONE, ITEM, RESULTS, SEARCH, SUB_PAGES, ShopPage, ShopState
 from hgpo_gym.envs.webshop.shop.scoring import WantedOption, score_purchase
 
 SEARCH_TEMPLATE = "search[<your query>]"
@@ -29,7 +29,7 @@ class Shop:
     nouns: Nouns
     wanted_option: WantedOption
 
-    def act(self, state: State, page: Page, action: str) -> State | None:
+    def act(self, state: ShopState, page: ShopPage, action: str) -> ShopState | None:
         """Where an action leads from a state with this page; None if it is not understood, or not possible there."""
         if action.startswith("click[") and action.endswith("]") and action[6:-1] in page.clickables:
             name, argument = "click", action[6:-1]  # as listed, even if there are brackets in it
@@ -41,15 +41,15 @@ class Shop:
             return self._click(state, argument)
         return None
 
-    def _search(self, state: State, query: str) -> State:
+    def _search(self, state: ShopState, query: str) -> ShopState:
         results = self.catalogue.rank(query)
-        return State(state.goal, RESULTS, query, results, visited=state.visited)
+        return ShopState(state.goal, RESULTS, query, results, visited=state.visited)
 
-    def _click(self, state: State, clickable: str) -> State:
+    def _click(self, state: ShopState, clickable: str) -> ShopState:
         if clickable == "buy now":
             return self._buy(state)
         if clickable == "back to search":
-            return State(state.goal)
+            return ShopState(state.goal)
         if clickable in SUB_PAGES:
             return state._replace(page=clickable)
         if state.page == RESULTS:
@@ -58,7 +58,7 @@ class Shop:
             return state._replace(page=ITEM) if state.page in SUB_PAGES else state._replace(page=RESULTS, options=())
         return self._choose(state, clickable)
 
-    def _click_in_results(self, state: State, clickable: str) -> State:
+    def _click_in_results(self, state: ShopState, clickable: str) -> ShopState:
         turn = {"next >": 1, "< prev": -1}.get(clickable)
         if turn is not None:
             return state._replace(results_page=state.results_page + turn)
@@ -66,13 +66,13 @@ class Shop:
         number = asins[clickable]
         return state._replace(page=ITEM, product=number, options=(), visited=state.visited | {number})
 
-    def _choose(self, state: State, value: str) -> State:
+    def _choose(self, state: ShopState, value: str) -> ShopState:
         product = self.catalogue.product(state.product)
         # A value that two options have stands for the last of them.
         name = [name for name, values in product.options.items() if value in values][-1]
         return state._replace(options=tuple((dict(state.options) | {name: value}).items()))
 
-    def _buy(self, state: State) -> State:
+    def _buy(self, state: ShopState) -> ShopState:
         product, price = self.catalogue.product(state.product), float(self.prices[state.product])
         score = score_purchase(product, price, dict(state.options), state.goal, self.nouns, self.wanted_option)
         return state._replace(page=DONE, score=score)

@@ -19,7 +19,7 @@ import gymnasium
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from hgpo_gym.envs.webshop.env import WebShopEnv
-from hgpo_gym.envs.webshop.shop.pages import DONE, ITEM, RESULTS, SEARCH, SUB_PAGES, State
+from hgpo_gym.envs.webshop.shop.pages import DONE, ITEM, RESULTS, SEARCH, SUB_PAGES, ShopState
 from hgpo_gym.envs.webshop.shop.rules import SEARCH_TEMPLATE
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -93,7 +93,7 @@ class ShoppingSession:
         )
 
 
-def _parts(state: State) -> list[Part]:
+def _parts(state: ShopState) -> list[Part]:
     if not state.score:
         return []
     goal, parts = state.goal, state.score.parts

@@ -12,7 +12,7 @@ from stable_baselines3.common.utils import ConstantSchedule
 
 from hgpo_gym.processes import Processes
 from hgpo_gym.progress import Progress
-from hgpo_gym.randomness import Stream
+from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.metrics import episode_metrics
 from hgpo_gym.rollouts.samplers import tasks_in_order
 from hgpo_gym.runs.checkpoints import Saving
@@ -95,7 +95,7 @@ class Sb3Learner:
         if (temperature := self.run.rollout.temperature) != 1.0:
             self.progress.line(TEMPERATURE_NOT_READ.format(temperature, self.run.algo.name))
 
-    def acting(self) -> AbstractContextManager[Any]:
+    def rollout_weights(self) -> AbstractContextManager[Any]:
         """See `Learner`."""
         return nullcontext()
 
@@ -108,7 +108,7 @@ class Sb3Learner:
         began = time.perf_counter()
         algorithm, episodes = self.policy.algorithm, self.policy.episodes
         tasks = tasks_in_order(self.task_ids, self.run.seed, iteration, self.run.rollout.num_tasks)
-        seed = (Stream.ROLLOUT, self.run.seed, iteration)
+        seed = (RandomStream.ROLLOUT, self.run.seed, iteration)
         episodes.play(self.env, [task for task in tasks for _ in range(self.run.rollout.group_size)], seed)
         algorithm.set_env(episodes)  # which also makes it begin new episodes
         algorithm.set_random_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))

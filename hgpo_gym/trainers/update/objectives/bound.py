@@ -11,7 +11,7 @@ from hgpo_gym.policies.base import TokenRecord
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, Prepared, Surrogate, Tokens, preferred_aggregation
 from hgpo_gym.trainers.update.objectives.marks import Preparation
-from hgpo_gym.trainers.update.rows import Row
+from hgpo_gym.trainers.update.samples import TrainingSample
 
 
 class Objective(NamedTuple):
@@ -28,7 +28,7 @@ class Objective(NamedTuple):
     surrogate: Callable[[Tokens], Surrogate]
     aggregation: str
     needs_old: bool
-    prepare: Callable[[Sequence[Row], np.random.Generator], Prepared] | None
+    prepare: Callable[[Sequence[TrainingSample], np.random.Generator], Prepared] | None
     reads: tuple[str, ...]
 
 
@@ -60,7 +60,7 @@ def bind_objective(choice: Choice, extras: Collection[str] | None = None) -> Obj
 
 
 def _prepared(
-    name: str, function: Callable[..., Any], options: Mapping[str, Any], rows: Sequence[Row], generator: Any
+    name: str, function: Callable[..., Any], options: Mapping[str, Any], rows: Sequence[TrainingSample], generator: Any
 ) -> Prepared:
     """What the pre-pass of an objective gives, a list of columns by itself wrapped.
 
@@ -82,19 +82,19 @@ def _try(name: str, objective: Objective, names: Collection[str] | None) -> None
     """Have it judge an answer of two tokens and one of one token."""
     numbers = [np.ones(length, dtype=np.float32) for length in (2, 1)]
     rows = [
-        Row(
+        TrainingSample(
             TokenRecord(np.zeros(1, dtype=np.int64), np.zeros(len(one), dtype=np.int64), -one),
             one,
             -one,
             trajectory=place,
             group=0,
-            old=-one,
+            old_logprobs=-one,
             before=dict.fromkeys(objective.reads, one),
         )
         for place, one in enumerate(numbers)
     ]
     prepared = objective.prepare(rows, np.random.default_rng(0)) if objective.prepare else Prepared([{}, {}])
-    number, record = torch.ones(3), torch.tensor([0, 0, 1])
+    number, sequence_index = torch.ones(3), torch.tensor([0, 0, 1])
     extras = {
         column: torch.from_numpy(np.concatenate([own[column] for own in prepared.columns]))
         for column in prepared.columns[0]
@@ -102,7 +102,17 @@ def _try(name: str, objective: Objective, names: Collection[str] | None) -> None
     extras = _OnesBeside(extras) if names is None else dict.fromkeys(names, number) | extras
     logprobs, entropy = (-number).requires_grad_(), number.clone().requires_grad_()
     surrogate = objective.surrogate(
-        Tokens(logprobs, entropy, -number, -number, number, record, record, torch.zeros_like(record), extras)
+        Tokens(
+            logprobs,
+            entropy,
+            -number,
+            -number,
+            number,
+            sequence_index,
+            sequence_index,
+            torch.zeros_like(sequence_index),
+            extras,
+        )
     )
     _check(name, surrogate, len(number))
 
@@ -113,18 +123,18 @@ def _check(name: str, surrogate: Any, tokens: int) -> None:
     if not isinstance(surrogate, tuple) or len(surrogate) != 2:
         wrong = f"it gives {type(surrogate).__name__}"
     else:
-        loss, acted = surrogate
-        for what, value in (("loss", loss), ("acted", acted)):
+        loss, clipped = surrogate
+        for what, value in (("loss", loss), ("clipped", clipped)):
             if not isinstance(value, torch.Tensor) or value.shape != (tokens,):
                 shape = f"the shape {list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
                 wrong = wrong or f"of {tokens} tokens its {what} has {shape}"
         if not wrong and not loss.requires_grad:
             wrong = "its loss has no gradient in the tokens' logprobs"
-        if not wrong and acted.dtype != torch.bool:
-            wrong = f"its acted has {acted.dtype}"
+        if not wrong and clipped.dtype != torch.bool:
+            wrong = f"its clipped has {clipped.dtype}"
     if wrong:
         raise ValueError(
-            f"Objective {name!r} has to give Surrogate(loss, acted), a differentiable number and a truth value of each "
+            f"Objective {name!r} has to give Surrogate(loss, clipped), a differentiable number and a truth value of each "
             f"token; {wrong}."
         )
 

@@ -12,6 +12,6 @@ def bpo(tokens: Tokens, *, clip_low: float = 0.3, clip_high: float = 0.3) -> Sur
     """
     check_clip(clip_low, clip_high)
     target = by_sign(tokens.advantages, 1 + clip_high, 1 - clip_low)
-    ratio = log_ratio(tokens.logprobs, tokens.start).exp()
-    acted = (ratio - target) * (target - 1) > 0
-    return Surrogate(tokens.advantages.abs() * distance(ratio - target), acted)
+    ratio = log_ratio(tokens.logprobs, tokens.old_logprobs).exp()
+    clipped = (ratio - target) * (target - 1) > 0
+    return Surrogate(tokens.advantages.abs() * distance(ratio - target), clipped)

@@ -9,14 +9,14 @@ from hgpo_gym.trainers.update.objectives import (
     Prepared,
     Surrogate,
     Tokens,
-    clipped,
+    clip_ratio,
     log_ratio,
     prefers,
     prepared_by,
 )
 
 if TYPE_CHECKING:
-    from hgpo_gym.trainers.update.rows import Row
+    from hgpo_gym.trainers.update.samples import TrainingSample
 
 
 class Moments(NamedTuple):
@@ -27,15 +27,15 @@ class Moments(NamedTuple):
     hessian: np.ndarray
 
 
-def moments(row: "Row", learning_rate: float) -> Moments:
+def moments(row: "TrainingSample", learning_rate: float) -> Moments:
     """The last layer under plain SGD, in closed form: v = onehot - p, X = |x|^2 of the hidden state, eta the rate.
 
     m_F = (eta A X |v|^2)^2 / 2,   |v|^2 = 1 - 2 p_a + S2,   S2 = sum p^2,   S3 = sum p^3
     m_H = eta A^2 X |v|^2 + eta^2 / 2 A (A X)^2 (|v|^4 - (B - C^2)),
     B = p_a (1 - p_a)^2 + S3 - p_a^3,   C = p_a (1 - p_a) - S2 + p_a^2
     """
-    assert row.old is not None
-    probability, advantage = np.exp(row.old, dtype=np.float64), row.advantages.astype(np.float64)
+    assert row.old_logprobs is not None
+    probability, advantage = np.exp(row.old_logprobs, dtype=np.float64), row.advantages.astype(np.float64)
     squares, cubes = (row.before[name].astype(np.float64) for name in ("sum_squared", "sum_cubed"))
     norm = row.before["norm_squared"].astype(np.float64)
     length = 1 - 2 * probability + squares
@@ -48,7 +48,7 @@ def moments(row: "Row", learning_rate: float) -> Moments:
 
 
 def prepare(
-    rows: "Sequence[Row]",
+    rows: "Sequence[TrainingSample]",
     _: np.random.Generator,
     *,
     learning_rate: float,
@@ -60,13 +60,13 @@ def prepare(
         if value < 0:
             raise ValueError(f"{name}={value}: choose 0 or more.")
     found = [moments(row, learning_rate) for row in rows]
-    kept = [(own.fisher < tau_fisher) & (np.abs(own.hessian) < tau_hessian) for own in found]
+    loss_mask = [(own.fisher < tau_fisher) & (np.abs(own.hessian) < tau_hessian) for own in found]
     quantiles = {
         "capo_fisher_q99": np.quantile(np.concatenate([own.fisher for own in found]), 0.99),
         "capo_hessian_q99": np.quantile(np.abs(np.concatenate([own.hessian for own in found])), 0.99),
     }
     metrics = {name: float(value) for name, value in quantiles.items()}
-    return Prepared([{"kept": own.astype(np.float64)} for own in kept], metrics)
+    return Prepared([{"loss_mask": own.astype(np.float64)} for own in loss_mask], metrics)
 
 
 @prefers("sequence_mean")
@@ -79,7 +79,7 @@ def capo(tokens: Tokens, *, clip_low: float = 0.2, clip_high: float = 0.2) -> Su
 
     Acts where it drops or clips.
     """
-    ratio = log_ratio(tokens.logprobs, tokens.start).exp()
-    loss, acted = clipped(ratio, tokens.advantages, clip_low, clip_high)
-    kept = tokens.extras["kept"]
-    return Surrogate(loss * kept, acted | (kept == 0))
+    ratio = log_ratio(tokens.logprobs, tokens.old_logprobs).exp()
+    loss, clipped = clip_ratio(ratio, tokens.advantages, clip_low, clip_high)
+    loss_mask = tokens.extras["loss_mask"]
+    return Surrogate(loss * loss_mask, clipped | (loss_mask == 0))

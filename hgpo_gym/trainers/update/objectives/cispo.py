@@ -14,6 +14,6 @@ def cispo(tokens: Tokens, *, clip_low: float = 1.0, clip_high: float = 0.2, cap:
     check_clip(clip_low, clip_high)
     if cap is not None and cap <= 0:
         raise ValueError(f"cap={cap}: the largest weight must be above 0; null takes the clip.")
-    ratio = log_ratio(tokens.logprobs, tokens.start).detach().exp()
+    ratio = log_ratio(tokens.logprobs, tokens.old_logprobs).detach().exp()
     weight = ratio.clamp(1 - clip_low, 1 + clip_high) if cap is None else ratio.clamp(max=cap)
     return Surrogate(-weight * tokens.advantages * tokens.logprobs, weight != ratio)

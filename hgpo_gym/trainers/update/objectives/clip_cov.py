@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hgpo_gym.trainers.update.objectives import Prepared, Surrogate, Tokens, clipped, log_ratio, prepared_by
+from hgpo_gym.trainers.update.objectives import Prepared, Surrogate, Tokens, clip_ratio, log_ratio, prepared_by
 from hgpo_gym.trainers.update.objectives.covariance import count_of, covariances, selected
 
 if TYPE_CHECKING:
-    from hgpo_gym.trainers.update.rows import Row
+    from hgpo_gym.trainers.update.samples import TrainingSample
 
 
 def prepare(
-    rows: "Sequence[Row]",
+    rows: "Sequence[TrainingSample]",
     generator: np.random.Generator,
     *,
     share: float = 2e-4,
@@ -37,7 +37,7 @@ def clip_cov(tokens: Tokens, *, clip_low: float = 0.2, clip_high: float = 0.2) -
 
     Chosen are a few of those whose advantage and log-probability are high together. Acts where it chose or clips.
     """
-    ratio = log_ratio(tokens.logprobs, tokens.start).exp()
-    loss, acted = clipped(ratio, tokens.advantages, clip_low, clip_high)
+    ratio = log_ratio(tokens.logprobs, tokens.old_logprobs).exp()
+    loss, clipped = clip_ratio(ratio, tokens.advantages, clip_low, clip_high)
     chosen = tokens.extras["selected"] > 0
-    return Surrogate(loss.masked_fill(chosen, 0.0), acted | chosen)
+    return Surrogate(loss.masked_fill(chosen, 0.0), clipped | chosen)

@@ -8,13 +8,13 @@ import numpy as np
 from hgpo_gym.trainers.update.objectives import Prepared
 
 if TYPE_CHECKING:
-    from hgpo_gym.trainers.update.rows import Row
+    from hgpo_gym.trainers.update.samples import TrainingSample
 
 
-def covariances(rows: "Sequence[Row]") -> np.ndarray:
+def covariances(rows: "Sequence[TrainingSample]") -> np.ndarray:
     """float64[T]: (A - mean A) (log old - mean log old) of every token, the means over all of them."""
     advantages = np.concatenate([row.advantages for row in rows], dtype=np.float64)
-    old = np.concatenate([row.old for row in rows if row.old is not None], dtype=np.float64)
+    old = np.concatenate([row.old_logprobs for row in rows if row.old_logprobs is not None], dtype=np.float64)
     return (advantages - advantages.mean()) * (old - old.mean())
 
 
@@ -25,7 +25,7 @@ def count_of(share: float, tokens: int) -> int:
     return max(1, int(share * tokens))
 
 
-def selected(rows: "Sequence[Row]", chosen: np.ndarray) -> Prepared:
+def selected(rows: "Sequence[TrainingSample]", chosen: np.ndarray) -> Prepared:
     """The column `selected`: 1 for the tokens int64[S] that were chosen, of all rows one after the other."""
     ends = np.cumsum([len(row.advantages) for row in rows])
     marks = np.zeros(ends[-1])

@@ -18,7 +18,7 @@ def dppo(tokens: Tokens, *, clip_low: float = 0.2, clip_high: float = 0.2, cap: 
     logprobs, advantages = tokens.logprobs, tokens.advantages
     moved = logprobs.detach().exp() - tokens.behaviour.exp()
     masked = ((advantages > 0) & (moved > clip_high)) | ((advantages < 0) & (moved < -clip_low))
-    ratio = log_ratio(logprobs, tokens.start).exp()
+    ratio = log_ratio(logprobs, tokens.old_logprobs).exp()
     if cap is None:
         return Surrogate(-advantages * ratio * ~masked, masked)
     capped = ratio.detach().clamp(max=cap)

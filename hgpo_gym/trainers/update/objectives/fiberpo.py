@@ -31,20 +31,20 @@ def fiberpo(
             raise ValueError(f"{name}={value}: choose 0 or more.")
     if delta <= 0:
         raise ValueError(f"delta={delta}: the budget of an answer must be above 0.")
-    difference = log_ratio(tokens.logprobs, tokens.start)
+    difference = log_ratio(tokens.logprobs, tokens.old_logprobs)
     rises = difference >= 0  # a token at 0 belongs to this side alone, and has its gradient
     zero = torch.zeros_like(difference)
-    up = answer_mean(torch.where(rises, difference, zero), tokens.record)
-    down = answer_mean(torch.where(rises, zero, -difference), tokens.record)
+    up = answer_mean(torch.where(rises, difference, zero), tokens.sequence_index)
+    down = answer_mean(torch.where(rises, zero, -difference), tokens.sequence_index)
     own = torch.where(rises, difference - up, difference + down)
     other = torch.where(rises, -down, up)
     epsilon = by_sign(tokens.advantages, epsilon_positive, epsilon_negative)
     budget_up, budget_down = share_positive * delta, (1 - share_positive) * delta
-    length = tokens.record.bincount()[tokens.record].to(difference.dtype)
+    length = tokens.sequence_index.bincount()[tokens.sequence_index].to(difference.dtype)
     gate = (_within(up, budget_up, length) - _within(down, budget_down, length)).exp()
     loss = -gate * (own.clamp(-epsilon, epsilon) - other.clamp(-epsilon, epsilon)).exp() * tokens.advantages
-    acted = (own.abs() > epsilon) | (other.abs() > epsilon) | (up > budget_up) | (down > budget_down)
-    return Surrogate(loss, acted)
+    clipped = (own.abs() > epsilon) | (other.abs() > epsilon) | (up > budget_up) | (down > budget_down)
+    return Surrogate(loss, clipped)
 
 
 def _within(drift: torch.Tensor, budget: float, length: torch.Tensor) -> torch.Tensor:

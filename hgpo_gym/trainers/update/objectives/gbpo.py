@@ -22,6 +22,6 @@ def gbpo(tokens: Tokens, *, clip_low: float = 0.3, clip_high: float = 0.3) -> Su
             "objective=gbpo takes its targets from the estimator: set algo=gbpo, or objective=bpo for any other."
         ) from None
     target = 1 + (clip_high - clip_low) / 2 + (clip_high + clip_low) * (signal - 0.5)
-    ratio = log_ratio(tokens.logprobs, tokens.start).exp()
-    acted = (ratio - target) * (target - 1) > 0
-    return Surrogate(tokens.advantages.abs() * distance(ratio - target), acted)
+    ratio = log_ratio(tokens.logprobs, tokens.old_logprobs).exp()
+    clipped = (ratio - target) * (target - 1) > 0
+    return Surrogate(tokens.advantages.abs() * distance(ratio - target), clipped)

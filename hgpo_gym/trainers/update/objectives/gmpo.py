@@ -12,8 +12,8 @@ def gmpo(tokens: Tokens, *, clip_low: float = 0.4, clip_high: float = 0.4) -> Su
     The bounds are those of the log-ratio d. Every token of an answer has the answer's loss.
     """
     check_clip(clip_low, clip_high)
-    difference = log_ratio(tokens.logprobs, tokens.start)
+    difference = log_ratio(tokens.logprobs, tokens.old_logprobs)
     sign = tokens.advantages.sign()
     free, bound = sign * difference, sign * difference.clamp(-clip_low, clip_high)
-    mean = answer_mean(sign * free.minimum(bound), tokens.record)
+    mean = answer_mean(sign * free.minimum(bound), tokens.sequence_index)
     return Surrogate(-tokens.advantages * mean.exp(), bound < free)

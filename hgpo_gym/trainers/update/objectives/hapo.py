@@ -11,13 +11,13 @@ from hgpo_gym.trainers.update.objectives import (
     Surrogate,
     Tokens,
     check_clip,
-    clipped,
+    clip_ratio,
     log_ratio,
     prepared_by,
 )
 
 if TYPE_CHECKING:
-    from hgpo_gym.trainers.update.rows import Row
+    from hgpo_gym.trainers.update.samples import TrainingSample
 
 SMALLEST_ENTROPY = 1e-8
 
@@ -44,7 +44,7 @@ def entropy_scale(entropy: np.ndarray, quantile: float, *, released: bool = Fals
 
 
 def prepare(
-    rows: "Sequence[Row]", _: np.random.Generator, *, quantile: float = 0.8, released: bool = False
+    rows: "Sequence[TrainingSample]", _: np.random.Generator, *, quantile: float = 0.8, released: bool = False
 ) -> Prepared:
     """h of all tokens, by their entropies before the update."""
     if not 0 <= quantile <= 1:
@@ -80,8 +80,8 @@ def hapo(
     high = scale > 0
     low_bound = torch.where(high, clip_low, clip_low * (1 - clip_alpha * scale)).to(scale.dtype)
     high_bound = torch.where(high, clip_high * (1 + clip_alpha * scale), clip_high).to(scale.dtype)
-    ratio = log_ratio(tokens.logprobs, tokens.start).exp()
+    ratio = log_ratio(tokens.logprobs, tokens.old_logprobs).exp()
     still = (1 - low_bound / 2 < ratio.detach()) & (ratio.detach() < 1 + high_bound / 2)
     scaled = tokens.advantages * (1 + advantage_beta * scale)
     advantages = torch.where(still ^ high, scaled, tokens.advantages)
-    return clipped(ratio, advantages, low_bound, high_bound, dual_clip)
+    return clip_ratio(ratio, advantages, low_bound, high_bound, dual_clip)

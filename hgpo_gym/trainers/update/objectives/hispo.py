@@ -4,7 +4,7 @@ from hgpo_gym.trainers.update.objectives import (
     Surrogate,
     Tokens,
     answer_mean,
-    clipped,
+    clip_ratio,
     log_ratio,
     needs_old,
     prefers,
@@ -33,9 +33,9 @@ def hispo(
     for name, value in (("delta_sequence", delta_sequence), ("delta_token", delta_token)):
         if value <= 0:
             raise ValueError(f"{name}={value}: the largest |ratio - 1| that is let through, above 0.")
-    mismatch = log_ratio(tokens.start, tokens.behaviour)
-    of_answer = answer_mean(mismatch, tokens.record).exp()
+    mismatch = log_ratio(tokens.old_logprobs, tokens.behaviour)
+    of_answer = answer_mean(mismatch, tokens.sequence_index).exp()
     open_ = ((of_answer - 1).abs() < delta_sequence) & ((mismatch.exp() - 1).abs() < delta_token)
     ratio = log_ratio(tokens.logprobs, tokens.behaviour).exp()
-    loss, acted = clipped(ratio, tokens.advantages, clip_low, clip_high, dual_clip)
-    return Surrogate(loss * open_, acted | ~open_)
+    loss, clipped = clip_ratio(ratio, tokens.advantages, clip_low, clip_high, dual_clip)
+    return Surrogate(loss * open_, clipped | ~open_)

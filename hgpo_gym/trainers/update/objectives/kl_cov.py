@@ -9,10 +9,10 @@ from hgpo_gym.trainers.update.objectives import Prepared, Surrogate, Tokens, dis
 from hgpo_gym.trainers.update.objectives.covariance import count_of, covariances, selected
 
 if TYPE_CHECKING:
-    from hgpo_gym.trainers.update.rows import Row
+    from hgpo_gym.trainers.update.samples import TrainingSample
 
 
-def prepare(rows: "Sequence[Row]", _: np.random.Generator, *, share: float = 2e-4) -> Prepared:
+def prepare(rows: "Sequence[TrainingSample]", _: np.random.Generator, *, share: float = 2e-4) -> Prepared:
     """Takes the max(1, int(share * T)) tokens of the largest covariance, earlier ones first where equal."""
     covariance = covariances(rows)
     return selected(rows, np.argsort(-covariance, kind="stable")[: count_of(share, len(covariance))])
@@ -28,6 +28,6 @@ def kl_cov(tokens: Tokens, *, coef: float = 1.0) -> Surrogate:
     """
     if coef < 0:
         raise ValueError(f"coef={coef}: choose 0 or more.")
-    difference = log_ratio(tokens.logprobs, tokens.start)
+    difference = log_ratio(tokens.logprobs, tokens.old_logprobs)
     chosen = tokens.extras["selected"] > 0
     return Surrogate(-tokens.advantages * difference.exp() + coef * distance(difference) * chosen, chosen)

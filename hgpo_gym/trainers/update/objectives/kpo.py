@@ -3,7 +3,7 @@
 import torch
 
 from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, log_ratio, position, prefers
-from hgpo_gym.trainers.update.objectives import clipped as ppo
+from hgpo_gym.trainers.update.objectives import clip_ratio as ppo
 
 
 @prefers("sequence_mean")
@@ -13,13 +13,13 @@ def kpo(
     process_noise: float = 1e-6,
     measurement_noise: float = 1.0,
     initial_variance: float = 0.0,
-    clipped: bool = True,
+    clip_ratio: bool = True,
     clip_low: float = 3e-4,
     clip_high: float = 4e-4,
 ) -> Surrogate:
     """Kalman Policy Optimization (2026, arXiv:2602.10609), after paper and code.
 
-        L = -min(rho A, clip(rho, 1 - clip_low, 1 + clip_high) A), or -rho A without `clipped`
+        L = -min(rho A, clip(rho, 1 - clip_low, 1 + clip_high) A), or -rho A without `clip_ratio`
         log rho_t = log pi_t - sg(log pi_t) + x_t,   x_t = (1 - K_t) x_{t-1} + K_t sg(d_t),   x_0 = 0
         K_t = (K_{t-1} + q) / (K_{t-1} + q + 1),   q = process_noise / measurement_noise,
         K_0 = initial_variance / measurement_noise
@@ -33,22 +33,22 @@ def kpo(
             raise ValueError(f"{name}={value}: a variance, 0 or more.")
     logprobs = tokens.logprobs
     noise, gain = process_noise / measurement_noise, initial_variance / measurement_noise
-    smoothed = _filter(log_ratio(logprobs, tokens.start).detach(), tokens.record, noise, gain)
+    smoothed = _filter(log_ratio(logprobs, tokens.old_logprobs).detach(), tokens.sequence_index, noise, gain)
     ratio = (logprobs - logprobs.detach() + smoothed).exp()
-    if clipped:
+    if clip_ratio:
         return ppo(ratio, tokens.advantages, clip_low, clip_high)
-    return Surrogate(-ratio * tokens.advantages, torch.zeros_like(tokens.record, dtype=torch.bool))
+    return Surrogate(-ratio * tokens.advantages, torch.zeros_like(tokens.sequence_index, dtype=torch.bool))
 
 
-def _filter(measured: torch.Tensor, record: torch.Tensor, noise: float, gain: float) -> torch.Tensor:
+def _filter(measured: torch.Tensor, sequence_index: torch.Tensor, noise: float, gain: float) -> torch.Tensor:
     """float[T]: the state of each answer after each of its tokens. Gains depend on the place alone, so all answers go
     forward together."""
-    place = position(record)
+    place = position(sequence_index)
     longest = int(place.max()) + 1
-    waiting = measured.new_zeros(int(record.max()) + 1, longest).index_put((record, place), measured)
+    waiting = measured.new_zeros(int(sequence_index.max()) + 1, longest).index_put((sequence_index, place), measured)
     states, state = [], measured.new_zeros(len(waiting))
     for column in waiting.unbind(1):
         gain = (gain + noise) / (gain + noise + 1)
         state = (1 - gain) * state + gain * column
         states.append(state)
-    return torch.stack(states, 1)[record, place]
+    return torch.stack(states, 1)[sequence_index, place]

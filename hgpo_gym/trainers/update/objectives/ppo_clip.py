@@ -1,6 +1,6 @@
 """PPO's clipped objective."""
 
-from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, clipped, log_ratio
+from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, clip_ratio, log_ratio
 
 
 def ppo_clip(
@@ -13,5 +13,5 @@ def ppo_clip(
 
     Acts where the clip or the cap is taken.
     """
-    ratio = log_ratio(tokens.logprobs, tokens.start).exp()
-    return clipped(ratio, tokens.advantages, clip_low, clip_high, dual_clip)
+    ratio = log_ratio(tokens.logprobs, tokens.old_logprobs).exp()
+    return clip_ratio(ratio, tokens.advantages, clip_low, clip_high, dual_clip)

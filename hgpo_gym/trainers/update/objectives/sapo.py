@@ -17,6 +17,6 @@ def sapo(tokens: Tokens, *, tau_positive: float = 1.0, tau_negative: float = 1.0
         if value <= 0:
             raise ValueError(f"{name}={value}: the temperature of the gate must be above 0.")
     tau = by_sign(tokens.advantages, tau_positive, tau_negative)
-    ratio = log_ratio(tokens.logprobs, tokens.start).exp()
+    ratio = log_ratio(tokens.logprobs, tokens.old_logprobs).exp()
     loss = -4 / tau * torch.sigmoid(tau * (ratio - 1)) * tokens.advantages
-    return Surrogate(loss, torch.zeros_like(tokens.record, dtype=torch.bool))
+    return Surrogate(loss, torch.zeros_like(tokens.sequence_index, dtype=torch.bool))

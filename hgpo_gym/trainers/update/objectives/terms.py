@@ -34,22 +34,22 @@ def kl_k3(logprobs: "Tensor", reference: "Tensor") -> "Tensor":
     return (difference.exp() - difference - 1).clamp(max=LARGEST_KL)
 
 
-def answer_sum(values: "Tensor", record: "Tensor") -> "Tensor":
+def answer_sum(values: "Tensor", sequence_index: "Tensor") -> "Tensor":
     """float[T]: for each token the sum over its answer."""
-    sums = values.new_zeros(int(record.max()) + 1).index_add(0, record, values)
-    return sums[record]
+    sums = values.new_zeros(int(sequence_index.max()) + 1).index_add(0, sequence_index, values)
+    return sums[sequence_index]
 
 
-def answer_mean(values: "Tensor", record: "Tensor") -> "Tensor":
+def answer_mean(values: "Tensor", sequence_index: "Tensor") -> "Tensor":
     """float[T]: for each token the mean over its answer."""
-    return answer_sum(values, record) / record.bincount()[record]
+    return answer_sum(values, sequence_index) / sequence_index.bincount()[sequence_index]
 
 
-def position(record: "Tensor") -> "Tensor":
+def position(sequence_index: "Tensor") -> "Tensor":
     """int64[T]: the token's place in its answer, from 0."""
-    lengths = record.bincount()
+    lengths = sequence_index.bincount()
     begins = lengths.cumsum(0) - lengths
-    return record.new_ones(len(record)).cumsum(0) - 1 - begins[record]
+    return sequence_index.new_ones(len(sequence_index)).cumsum(0) - 1 - begins[sequence_index]
 
 
 def by_sign(advantages: "Tensor", positive: float, negative: float) -> "Tensor":
@@ -57,7 +57,7 @@ def by_sign(advantages: "Tensor", positive: float, negative: float) -> "Tensor":
     return advantages.new_full(advantages.shape, negative).masked_fill(advantages > 0, positive)
 
 
-def clipped(
+def clip_ratio(
     ratio: "Tensor",
     advantages: "Tensor",
     clip_low: "float | Tensor",
@@ -71,12 +71,12 @@ def clipped(
     check_clip(clip_low, clip_high, dual_clip)
     free = ratio * advantages
     bound = ratio.clamp(1 - clip_low, 1 + clip_high) * advantages  # type: ignore[arg-type]
-    loss, acted = -free.minimum(bound), bound < free
+    loss, clipped = -free.minimum(bound), bound < free
     if dual_clip is None:
-        return Surrogate(loss, acted)
+        return Surrogate(loss, clipped)
     cap = -dual_clip * advantages
     capped = (advantages < 0) & (loss > cap)
-    return Surrogate(cap.where(capped, loss), acted | capped)
+    return Surrogate(cap.where(capped, loss), clipped | capped)
 
 
 def check_clip(clip_low: "float | Tensor", clip_high: "float | Tensor", dual_clip: float | None = None) -> None:

@@ -15,11 +15,11 @@ class Tokens(NamedTuple):
     Attributes:
         logprobs: float32[T], by the weights that are trained; differentiable.
         entropy: float32[T], nats, of the distribution that the token was drawn from; differentiable.
-        start: float32[T], log-probabilities that the ratio is taken to: the engine's, or those of the trainer before
+        old_logprobs: float32[T], log-probabilities that the ratio is taken to: the engine's, or those of the trainer before
             the update where a correction or the objective asks for them.
         behaviour: float32[T], log-probabilities by the engine that drew the tokens.
         advantages: float32[T].
-        record: int64[T], the answer that the token belongs to: 0, 1, 2, ...
+        sequence_index: int64[T], the answer that the token belongs to: 0, 1, 2, ...
         trajectory: int64[T], the episode, numbered through the whole rollout.
         group: int64[T], the task group, likewise.
         extras: float32[T] each, what was prepared before the update and what the estimator returned beside the
@@ -28,10 +28,10 @@ class Tokens(NamedTuple):
 
     logprobs: "Tensor"
     entropy: "Tensor"
-    start: "Tensor"
+    old_logprobs: "Tensor"
     behaviour: "Tensor"
     advantages: "Tensor"
-    record: "Tensor"
+    sequence_index: "Tensor"
     trajectory: "Tensor"
     group: "Tensor"
     extras: "Mapping[str, Tensor]"
@@ -42,8 +42,8 @@ class Surrogate(NamedTuple):
 
     Attributes:
         loss: float32[T], to be minimised.
-        acted: bool[T], where the objective bent the gradient: its mean is the metric `clip_fraction`.
+        clipped: bool[T], where the objective clips or masks the gradient; its mean is the metric `clip_fraction`.
     """
 
     loss: "Tensor"
-    acted: "Tensor"
+    clip_ratio: "Tensor"

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from hgpo_gym.envs.alfworld.env import ALFWorldEnv
-from hgpo_gym.envs.alfworld.experts.explorer import Errand, Explorer, read_task
+from hgpo_gym.envs.alfworld.experts.explorer import Explorer, HouseholdTask, read_task
 from hgpo_gym.envs.alfworld.experts.likely_places import EVERY_PLACE, LIKELY_PLACES
 from hgpo_gym.envs.alfworld.native import NativeEngine
 from hgpo_gym.envs.alfworld.splits import find_games
@@ -65,18 +65,18 @@ def first(data, task_type, about="", split="valid_seen"):
 @pytest.mark.parametrize(
     ("sentence", "errand"),
     [
-        ("put a cd in safe.", Errand("cd", "safe")),
-        ("put some fork on drawer.", Errand("fork", "drawer")),
-        ("look at pen under the desklamp.", Errand("pen", lamp="desklamp")),
-        ("examine the mug with the floorlamp.", Errand("mug", lamp="floorlamp")),
-        ("put a clean egg in garbagecan.", Errand("egg", "garbagecan", treatment="clean")),
-        ("clean some egg and put it in garbagecan.", Errand("egg", "garbagecan", treatment="clean")),
-        ("put a hot mug in shelf.", Errand("mug", "shelf", treatment="heat")),
-        ("heat some mug and put it in shelf.", Errand("mug", "shelf", treatment="heat")),
-        ("put a cool pan in stoveburner.", Errand("pan", "stoveburner", treatment="cool")),
-        ("cool some pan and put it in stoveburner.", Errand("pan", "stoveburner", treatment="cool")),
-        ("put two cup in shelf.", Errand("cup", "shelf", two=True)),
-        ("find two book and put them in desk.", Errand("book", "desk", two=True)),
+        ("put a cd in safe.", HouseholdTask("cd", "safe")),
+        ("put some fork on drawer.", HouseholdTask("fork", "drawer")),
+        ("look at pen under the desklamp.", HouseholdTask("pen", lamp="desklamp")),
+        ("examine the mug with the floorlamp.", HouseholdTask("mug", lamp="floorlamp")),
+        ("put a clean egg in garbagecan.", HouseholdTask("egg", "garbagecan", treatment="clean")),
+        ("clean some egg and put it in garbagecan.", HouseholdTask("egg", "garbagecan", treatment="clean")),
+        ("put a hot mug in shelf.", HouseholdTask("mug", "shelf", treatment="heat")),
+        ("heat some mug and put it in shelf.", HouseholdTask("mug", "shelf", treatment="heat")),
+        ("put a cool pan in stoveburner.", HouseholdTask("pan", "stoveburner", treatment="cool")),
+        ("cool some pan and put it in stoveburner.", HouseholdTask("pan", "stoveburner", treatment="cool")),
+        ("put two cup in shelf.", HouseholdTask("cup", "shelf", two=True)),
+        ("find two book and put them in desk.", HouseholdTask("book", "desk", two=True)),
     ],
 )
 def test_every_kind_of_task_is_read(sentence, errand):

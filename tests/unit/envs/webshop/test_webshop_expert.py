@@ -12,7 +12,7 @@ from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.webshop.env import WebShopEnv
 from hgpo_gym.envs.webshop.experts import ERRANDS, Notes, advise
 from hgpo_gym.envs.webshop.goals.queries import suggested_queries
-from hgpo_gym.envs.webshop.shop.pages import State
+from hgpo_gym.envs.webshop.shop.pages import ShopState
 from hgpo_gym.policies.huggingface import train_tokenizer
 
 
@@ -218,7 +218,7 @@ def test_an_expert_knows_of_products_only_what_pages_show(expert):
             _, _, terminated, _, info = env.step(action)
 
 
-def instruction_alone(state: State):
+def instruction_alone(state: ShopState):
     goal = replace(state.goal, asin="", category="", query="", name="", product_category="")
     return replace(goal, price_limit=0.0, attributes=(), options=())
 

@@ -14,7 +14,7 @@ import pytest
 from hgpo_gym.envs import check_text_env
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.webshop.catalogue import Catalogue, open_catalogue
-from hgpo_gym.envs.webshop.generation import Product, generate_catalogue, generated_folder, write_catalogue
+from hgpo_gym.envs.webshop.generation import GeneratedProduct, generate_catalogue, generated_folder, write_catalogue
 from hgpo_gym.envs.webshop.generation.catalogue import ATTRIBUTES_FILE, GOALS_FILE, PRODUCTS_FILE
 from hgpo_gym.envs.webshop.generation.vocabulary import read_vocabulary
 from hgpo_gym.envs.webshop.goals.goal_list import Goal, open_goals
@@ -23,12 +23,12 @@ from hgpo_gym.envs.webshop.shop.scoring import OPTION_MATCHING, alike, colour_of
 
 
 @pytest.fixture(scope="module")
-def shop() -> list[Product]:
+def shop() -> list[GeneratedProduct]:
     return list(generate_catalogue(seed=0, products=400))
 
 
 @pytest.fixture(scope="module")
-def families(shop) -> list[list[Product]]:
+def families(shop) -> list[list[GeneratedProduct]]:
     return [list(members) for _, members in groupby(shop, lambda product: product.record["query"])]
 
 
@@ -48,17 +48,17 @@ def best_score(catalogue: Catalogue, number: int, price: float, goal: Goal, matc
     return score_purchase(product, price, chosen, goal, nouns_by_words, OPTION_MATCHING[matching]).value
 
 
-def values_of(product: Product) -> list[str]:
+def values_of(product: GeneratedProduct) -> list[str]:
     options = product.record["customization_options"]
     return [entry["value"].lower() for entries in options.values() for entry in entries]
 
 
-def prices_of(product: Product) -> list[float]:
+def prices_of(product: GeneratedProduct) -> list[float]:
     """Lowest and highest; the benchmark takes a missing price for 100 dollars."""
     return [float(amount) for amount in product.record["pricing"].replace("$", "").split(" - ") if amount] or [100.0]
 
 
-def highest_limit(product: Product) -> float:
+def highest_limit(product: GeneratedProduct) -> float:
     """The largest price limit that the benchmark can draw for a product: the fourth multiple of ten above its price."""
     return prices_of(product)[-1] // 10 * 10 + 40
 

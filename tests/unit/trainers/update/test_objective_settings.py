@@ -11,7 +11,7 @@ from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.processes import ALONE
 from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.learners.policy_gradient import PolicyGradientLearner
-from hgpo_gym.trainers.learners.trial import try_estimator
+from hgpo_gym.trainers.learners.validate import validate_estimator
 from hgpo_gym.trainers.run import Run
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, OWN, preferred_aggregation
 from tests.support import ROOT
@@ -71,7 +71,7 @@ def test_a_run_refuses_what_cannot_be_before_it_begins(overrides, message):
 
 def test_an_estimator_that_returns_what_an_objective_reads_suits_it():
     run = load_run(["objective=gbpo", "algo=gbpo"])
-    assert "target" in try_estimator(run).extras
+    assert "target" in validate_estimator(run).extras
     PolicyGradientLearner(run, ALONE, Progress())
 
 

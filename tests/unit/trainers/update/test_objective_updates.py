@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from hgpo_gym.policies import Request, Sampling
 from hgpo_gym.policies.base import TokenRecord
 from hgpo_gym.policies.likelihood import likelihood
-from hgpo_gym.policies.tabular import Table, TabularPolicy
+from hgpo_gym.policies.tabular import LogitTable, TabularPolicy
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, Surrogate
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
@@ -176,7 +176,7 @@ def test_what_capo_reads_is_the_squared_gradient_of_the_last_layer(temperature):
 
 
 def test_nor_does_the_temperature_change_what_a_table_is():
-    policy = TabularPolicy(Table(capacity=1), level=0)
+    policy = TabularPolicy(LogitTable(capacity=1), level=0)
     (response,) = policy.generate([Request("", ("left", "right"), seed=(0,), context_keys=(1,))], Sampling())
     found = policy.likelihood([response.tokens], temperature=0.5, sums=True)
     assert found.norm_squared.tolist() == [4.0]  # of its one logit, divided by the temperature

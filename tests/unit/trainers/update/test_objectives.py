@@ -45,7 +45,7 @@ def test_an_answers_tokens_share_one_ratio_by_gspo_in_float32_too():
     generator = torch.Generator().manual_seed(0)
     start, log_ratios = -3 * torch.rand(8000, generator=generator), 2e-4 * torch.randn(8000, generator=generator)
     tokens = answers_of((8,) * 1000, (1.0,) * 1000, log_ratios)
-    tokens = tokens._replace(logprobs=start + log_ratios, start=start, advantages=torch.ones(8000))
+    tokens = tokens._replace(logprobs=start + log_ratios, old_logprobs=start, advantages=torch.ones(8000))
     loss = choice("gspo").surrogate(tokens).loss.reshape(1000, 8)
     assert torch.equal(loss.min(dim=1).values, loss.max(dim=1).values)
     assert len(loss.unique()) > 100
@@ -74,9 +74,9 @@ def test_a_pre_pass_gives_columns_by_themselves_or_says_what_is_wrong(monkeypatc
         (lambda t: Surrogate((-t.advantages * t.logprobs).mean(), t.logprobs > 0), r"its loss has the shape \[\]"),
         (lambda t: Surrogate(-t.advantages * t.logprobs.detach(), t.logprobs > 0), "its loss has no gradient"),
         (lambda t: Surrogate(-t.logprobs[:, None], t.logprobs > 0), r"of 3 tokens its loss has the shape \[3, 1\]"),
-        (lambda t: Surrogate(-t.logprobs, torch.zeros(1)), r"of 3 tokens its acted has the shape \[1\]"),
-        (lambda t: Surrogate(-t.logprobs, torch.zeros(3)), r"its acted has torch\.float32"),
-        (lambda t: Surrogate(-t.logprobs, None), "its acted has NoneType"),  # type: ignore[arg-type]
+        (lambda t: Surrogate(-t.logprobs, torch.zeros(1)), r"of 3 tokens its clipped has the shape \[1\]"),
+        (lambda t: Surrogate(-t.logprobs, torch.zeros(3)), r"its clipped has torch\.float32"),
+        (lambda t: Surrogate(-t.logprobs, None), "its clipped has NoneType"),  # type: ignore[arg-type]
         (lambda t: -t.advantages * t.logprobs, "it gives Tensor"),
     ],
 )
@@ -142,12 +142,12 @@ def assert_same(tokens, one, other, **wider):
 
 def test_limits_in_which_objectives_are_others():
     tokens, ppo = some_answers(), choice("ppo_clip")
-    ratio = (tokens.logprobs - tokens.start).exp()
+    ratio = (tokens.logprobs - tokens.old_logprobs).exp()
     free = choice("fiberpo", epsilon_positive=99, epsilon_negative=99, delta=999)
     torch.testing.assert_close(free.surrogate(tokens).loss, -ratio * tokens.advantages)
     assert_same(tokens, choice("hispo", delta_sequence=99, delta_token=99), ppo)
     assert_same(tokens, choice("kpo", process_noise=1e15, clip_low=0.2, clip_high=0.2), ppo)
-    still = choice("kpo", process_noise=0, clipped=False).surrogate(tokens)
+    still = choice("kpo", process_noise=0, clip_ratio=False).surrogate(tokens)
     torch.testing.assert_close(still.loss, -tokens.advantages)
     unclipped = {"clip_low": 99, "clip_high": 99}
     assert_same(tokens, choice("gspo", **unclipped), choice("gmpo", **unclipped))
@@ -181,7 +181,7 @@ def test_answers_are_judged_one_by_one(name):
     pushed = gradient_of(whole.loss.sum(), tokens)
     assert pushed.isfinite().all()
     for answer in range(len(LENGTHS)):
-        own = tokens.record == answer
+        own = tokens.sequence_index == answer
         fields = {field: value[own] for field, value in tokens._asdict().items() if field != "extras"}
         fields |= {"record": torch.zeros(int(own.sum()), dtype=torch.int64)}
         fields |= {"extras": {column: values[own] for column, values in tokens.extras.items()}}
@@ -189,7 +189,7 @@ def test_answers_are_judged_one_by_one(name):
         alone = alone._replace(logprobs=alone.logprobs.detach().requires_grad_())
         part = objective.surrogate(alone)
         torch.testing.assert_close(part.loss, whole.loss[own])
-        assert torch.equal(part.acted, whole.acted[own])
+        assert torch.equal(part.clipped, whole.clipped[own])
         torch.testing.assert_close(gradient_of(part.loss.sum(), alone), pushed[own])
 
 

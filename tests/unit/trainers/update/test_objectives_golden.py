@@ -11,7 +11,7 @@ from hgpo_gym.trainers.update.corrections import CORRECTIONS
 from hgpo_gym.trainers.update.loss import off_policy
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, Tokens
 from hgpo_gym.trainers.update.objectives.hapo import entropy_scale
-from hgpo_gym.trainers.update.rows import Row
+from hgpo_gym.trainers.update.samples import TrainingSample
 from tests.support import golden
 from tests.support.token_cases import choice, gradient_of
 
@@ -32,7 +32,7 @@ def tokens_of(case, dtype=torch.float64, extras=None):
     return Tokens(
         logprobs=tensor(case["logprobs"]).requires_grad_(),
         entropy=tensor(case["entropy"]),
-        start=tensor(case["start"]),
+        old_logprobs=tensor(case["start"]),
         behaviour=tensor(case["behaviour"]),
         advantages=tensor(case["advantage"])[record],
         record=record,
@@ -46,13 +46,13 @@ def rows_of(case):
     """The case as a pre-pass sees it, in float64."""
     record, columns = np.array(case["record"]), {name: np.array(case[name]) for name in READS}
     return [
-        Row(
+        TrainingSample(
             tokens=None,
             advantages=np.full((record == answer).sum(), advantage),
             behaviour=np.array(case["behaviour"])[record == answer],
             trajectory=answer,
             group=0,
-            old=np.array(case["start"])[record == answer],
+            old_logprobs=np.array(case["start"])[record == answer],
             before={name: values[record == answer] for name, values in columns.items()},
         )
         for answer, advantage in enumerate(case["advantage"])
@@ -85,13 +85,13 @@ def test_golden_losses_gradients_and_where_objectives_act(name, dtype):
         if entry["objective"] == "clip_cov":
             extras = selection(entry, len(case["record"]))
         tokens = tokens_of(case, dtype, extras)
-        loss, acted = objective.surrogate(tokens)
+        loss, clipped = objective.surrogate(tokens)
         where = f"{entry['objective']} {entry['options']}"
         for ours, theirs in ((loss, entry["loss"]), (gradient_of(loss.sum(), tokens), entry["gradient"])):
             np.testing.assert_allclose(ours.detach(), theirs, rtol=tolerance, atol=tolerance, err_msg=where)
         assert loss.dtype == dtype
-        assert acted.dtype == torch.bool
-        assert acted.nonzero()[:, 0].tolist() == entry["acted"], where
+        assert clipped.dtype == torch.bool
+        assert clipped.nonzero()[:, 0].tolist() == entry["acted"], where
         seen.add(entry["objective"])
     assert seen | {"gbpo"} == set(OBJECTIVES) or name == "by hand"
 
@@ -125,7 +125,7 @@ def test_golden_share_of_a_lasting_log_ratio_that_kpo_lets_through():
         length = max(entry["at"])
         tokens = tokens_of(CASES["by hand"])._replace(
             logprobs=torch.ones(length, dtype=torch.float64),
-            start=torch.zeros(length, dtype=torch.float64),
+            old_logprobs=torch.zeros(length, dtype=torch.float64),
             advantages=-torch.ones(length, dtype=torch.float64),
             record=torch.zeros(length, dtype=torch.int64),
         )
@@ -143,11 +143,11 @@ def test_golden_corrections_and_off_policy_answers(name, dtype):
     tokens = tokens_of(case, dtype)
     for entry in case["corrections"]:
         weigh = CORRECTIONS.bind(Choice(entry["correction"], entry["options"]))
-        weights = weigh(tokens.start, tokens.behaviour, tokens.record)
+        weights = weigh(tokens.old_logprobs, tokens.behaviour, tokens.sequence_index)
         np.testing.assert_allclose(weights, entry["weight"], rtol=tolerance, atol=tolerance, err_msg=str(entry))
         assert (weights == 0).nonzero()[:, 0].tolist() == entry["dropped"]
     for entry in case["off_policy_answers"]:
-        assert tokens.record[off_policy(tokens, entry["limit"])].unique().tolist() == entry["dropped"]
+        assert tokens.sequence_index[off_policy(tokens, entry["limit"])].unique().tolist() == entry["dropped"]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -157,12 +157,12 @@ def test_golden_means_over_a_mini_batch(name):
         objective = choice(entry["objective"], **entry["options"])
         tokens = tokens_of(case, extras=prepared(objective, case))
         weigh = CORRECTIONS.bind(Choice(entry["correction"], entry["correction_options"]))
-        weights = weigh(tokens.start, tokens.behaviour, tokens.record)
+        weights = weigh(tokens.old_logprobs, tokens.behaviour, tokens.sequence_index)
         kept = tokens.extras.get("kept")
-        count = len(tokens.record) if kept is None else int(kept.sum())
+        count = len(tokens.sequence_index) if kept is None else int(kept.sum())
         loss = aggregate(
             weights * objective.surrogate(tokens).loss,
-            tokens.record,
+            tokens.sequence_index,
             Totals(count, len(case["advantage"])),
             entry["aggregation"],
             kept,

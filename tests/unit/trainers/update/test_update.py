@@ -11,7 +11,7 @@ from hgpo_gym.policies import Sampling
 from hgpo_gym.policies import likelihood as likelihood_module
 from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.policies.likelihood import likelihood, score
-from hgpo_gym.policies.tabular import Table, TabularPolicy
+from hgpo_gym.policies.tabular import LogitTable, TabularPolicy
 from hgpo_gym.trainers.update.policy_update import NonFiniteError, PolicyUpdate
 from tests.support.small_models import (
     answers,
@@ -216,7 +216,7 @@ def test_gradient_checkpointing_computes_layers_twice_and_the_same_gradient(poli
 
 def test_a_table_has_no_layers_to_checkpoint():
     with pytest.raises(ValueError, match="Table has no layers to checkpoint"):
-        PolicyUpdate(TabularPolicy(Table(10), 0), None, settings(gradient_checkpointing=True), 1.0)
+        PolicyUpdate(TabularPolicy(LogitTable(10), 0), None, settings(gradient_checkpointing=True), 1.0)
 
 
 def test_logits_in_pieces_give_the_same_gradient(policy, records, monkeypatch):

@@ -9,7 +9,7 @@ import torch
 from rich.console import Console
 
 from hgpo_gym.policies import Request, Sampling
-from hgpo_gym.policies.tabular import Table, TabularPolicy
+from hgpo_gym.policies.tabular import LogitTable, TabularPolicy
 from hgpo_gym.progress import Progress
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
@@ -51,7 +51,7 @@ def adapter():
 
 
 def table():
-    policy = TabularPolicy(Table(64), level=0)
+    policy = TabularPolicy(LogitTable(64), level=0)
     asked = [Request("", ACTIONS, seed=(n,), task="Go.", context_keys=(n % 7 + 1,)) for n in range(COUNT)]
     return policy, [response.tokens for response in policy.generate(asked, Sampling())]
 

@@ -9,7 +9,7 @@ import torch
 from hgpo_gym.policies.base import TrainablePolicy
 
 
-class PastWeights:
+class StaleWeights:
     """The trained weights of a policy as they were before each of its last updates.
 
     Args:
@@ -27,7 +27,7 @@ class PastWeights:
             self._kept.append(self._copies())
 
     @contextmanager
-    def acting(self) -> Iterator[None]:
+    def rollout_weights(self) -> Iterator[None]:
         """Inside, the policy has the oldest weights that are kept, its own if there are none."""
         if not self._kept:
             yield
@@ -41,7 +41,7 @@ class PastWeights:
 
     @property
     def oldest(self) -> list[torch.Tensor]:
-        """The weights that `acting` puts in place."""
+        """The weights that `rollout_weights` puts in place."""
         return self._kept[0] if self._kept else self._copies()
 
     def state(self) -> list[list[torch.Tensor]]:

@@ -4,7 +4,7 @@ import pickle
 import traceback
 
 
-def to_be_sent(error: Exception) -> Exception:
+def picklable(error: Exception) -> Exception:
     """The error with its traceback as a note, or another that says the same where it could not be unpacked."""
     error.add_note("".join(["In a worker process:\n", *traceback.format_exception(error)]))
     try:

@@ -21,15 +21,15 @@ import numpy as np
 import torch
 
 from hgpo_gym.interrupts import SIGNALS
+from hgpo_gym.picklable_errors import describe_failed_start, picklable
 from hgpo_gym.plugins import load_plugins
 from hgpo_gym.policies.base import CopyingPolicy, Request, Response, Sampling, Stream
-from hgpo_gym.policies.past_weights import PastWeights, put_weights
+from hgpo_gym.policies.stale_weights import StaleWeights, put_weights
 from hgpo_gym.policies.streams import open_stream
-from hgpo_gym.rollouts.measures import Measured
+from hgpo_gym.rollouts.measures import TaskMeasures
 from hgpo_gym.rollouts.rollout import Rollout
 from hgpo_gym.rollouts.rounds import Rounds
 from hgpo_gym.rollouts.samplers import Outcomes
-from hgpo_gym.sent_errors import describe_failed_start, to_be_sent
 from hgpo_gym.trainers.learners.collector import Collector, assign_credit
 from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.settings import RunSettings
@@ -40,11 +40,11 @@ STOP_SECONDS = 5.0
 """What it has for that."""
 
 
-class AheadDiedError(RuntimeError):
+class AsyncRolloutDiedError(RuntimeError):
     """The process that plays ahead has ended."""
 
 
-class Ahead(Protocol):
+class AsyncRollout(Protocol):
     """What plays ahead, one iteration at a time.
 
     Attributes:
@@ -53,7 +53,7 @@ class Ahead(Protocol):
 
     iteration: int | None
 
-    def begin(self, iteration: int, outcomes: Outcomes, past: PastWeights) -> None:
+    def submit(self, iteration: int, outcomes: Outcomes, past: StaleWeights) -> None:
         """Begin to play an iteration by the oldest of the past weights.
 
         Raises:
@@ -61,7 +61,7 @@ class Ahead(Protocol):
             Exception: what kept it from being there.
         """
 
-    def take(self) -> Rounds:
+    def result(self) -> Rounds:
         """The iteration, once it is there. Raises what was raised in playing it, or AheadDiedError."""
 
     def release(self) -> None:
@@ -71,12 +71,12 @@ class Ahead(Protocol):
         """Stop at once."""
 
 
-def play_ahead(collector: Collector, folder: Path, measured: Measured | None) -> Ahead:
+def async_rollout(collector: Collector, folder: Path, measured: TaskMeasures | None) -> AsyncRollout:
     """What plays ahead of a collector.
 
     Args:
         collector: plays what is not played ahead.
-        folder: a saved model of the run; read until the first `begin`.
+        folder: a saved model of the run; read until the first `submit`.
         measured: what the sampler knows.
     """
     if isinstance(collector.policy, CopyingPolicy):
@@ -85,9 +85,9 @@ def play_ahead(collector: Collector, folder: Path, measured: Measured | None) ->
 
 
 class AheadInProcess:
-    """See `play_ahead`: a process of its own."""
+    """See `async_rollout`: a process of its own."""
 
-    def __init__(self, run: RunSettings, folder: Path, measured: Measured | None):
+    def __init__(self, run: RunSettings, folder: Path, measured: TaskMeasures | None):
         self.iteration: int | None = None
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
@@ -98,8 +98,8 @@ class AheadInProcess:
         theirs.close()
         self._ready = False
 
-    def begin(self, iteration: int, outcomes: Outcomes, past: PastWeights) -> None:
-        """See `Ahead`."""
+    def submit(self, iteration: int, outcomes: Outcomes, past: StaleWeights) -> None:
+        """See `AsyncRollout`."""
         if not self._ready:
             self._receive()
             self._ready = True
@@ -112,17 +112,17 @@ class AheadInProcess:
             raise self._died() from None
         self.iteration = iteration
 
-    def take(self) -> Rounds:
-        """See `Ahead`."""
+    def result(self) -> Rounds:
+        """See `AsyncRollout`."""
         collected: Rounds = self._receive()
         self.iteration = None
         return collected
 
     def release(self) -> None:
-        """See `Ahead`: it has a policy of its own."""
+        """See `AsyncRollout`: it has a policy of its own."""
 
     def close(self) -> None:
-        """See `Ahead`."""
+        """See `AsyncRollout`."""
         if self.iteration is not None and self._process.is_alive():
             os.kill(self._process.pid or 0, STOP)
         self._connection.close()  # its cue to leave, where it plays nothing
@@ -139,19 +139,19 @@ class AheadInProcess:
             raise answer
         return answer
 
-    def _died(self) -> AheadDiedError:
+    def _died(self) -> AsyncRolloutDiedError:
         self._process.join()
         exit_code = self._process.exitcode or 0
         if not self._ready and exit_code > 0:
-            return AheadDiedError(describe_failed_start(exit_code, "set rollout.overlap=false"))
-        return AheadDiedError(
+            return AsyncRolloutDiedError(describe_failed_start(exit_code, "set rollout.overlap=false"))
+        return AsyncRolloutDiedError(
             f"The process that plays rollouts ahead has ended (exit code {self._process.exitcode}). Out of memory? It "
             "has a model and environments of its own. Set rollout.overlap=false, which changes no numbers."
         )
 
 
 def _serve(
-    connection: Connection, resolved: dict[str, Any], folder: Path, measured: Measured | None, threads: int
+    connection: Connection, resolved: dict[str, Any], folder: Path, measured: TaskMeasures | None, threads: int
 ) -> None:
     """The process: plays what it is asked for until the parent hangs up or stops it."""
     for number in SIGNALS:
@@ -168,7 +168,7 @@ def _serve(
                 collector.sampler.begin(measured.values)
         except Exception as error:  # noqa: BLE001 - whatever it is, the parent is to know
             error.add_note(_OWN)
-            connection.send(to_be_sent(error))
+            connection.send(picklable(error))
             return
         signal.signal(STOP, _stop)
         connection.send(None)
@@ -200,7 +200,7 @@ def _played(collector: Collector, iteration: int, outcomes: Outcomes) -> Rounds 
     try:
         return _collect(collector, iteration, outcomes)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the parent's to raise
-        return to_be_sent(error)
+        return picklable(error)
 
 
 def _collect(collector: Collector, iteration: int, outcomes: Outcomes) -> Rounds:
@@ -211,7 +211,7 @@ def _collect(collector: Collector, iteration: int, outcomes: Outcomes) -> Rounds
 
 
 class AheadInThread:
-    """See `play_ahead`: a thread, in which a policy answers by a copy that it holds on to.
+    """See `async_rollout`: a thread, in which a policy answers by a copy that it holds on to.
 
     Args:
         collector: whose environments play, while it does not.
@@ -227,18 +227,18 @@ class AheadInThread:
         self._thread = threading.Thread()
         self._collected: Rounds | BaseException
 
-    def begin(self, iteration: int, outcomes: Outcomes, past: PastWeights) -> None:
-        """See `Ahead`: returns when the weights are copied."""
-        with past.acting():
-            self._copy.enter_context(self._policy.acting(nullcontext))
+    def submit(self, iteration: int, outcomes: Outcomes, past: StaleWeights) -> None:
+        """See `AsyncRollout`: returns when the weights are copied."""
+        with past.rollout_weights():
+            self._copy.enter_context(self._policy.rollout_weights(nullcontext))
         self.iteration = iteration
         self._thread = threading.Thread(
             target=self._play, args=(iteration, outcomes), name="hgpo_gym-ahead", daemon=True
         )
         self._thread.start()
 
-    def take(self) -> Rounds:
-        """See `Ahead`."""
+    def result(self) -> Rounds:
+        """See `AsyncRollout`."""
         self.release()
         self.iteration = None
         if isinstance(self._collected, BaseException):
@@ -246,13 +246,13 @@ class AheadInThread:
         return self._collected
 
     def release(self) -> None:
-        """See `Ahead`: until it has played to the end."""
+        """See `AsyncRollout`: until it has played to the end."""
         if self.iteration is not None:
             self._thread.join()
             self._copy.close()
 
     def close(self) -> None:
-        """See `Ahead`."""
+        """See `AsyncRollout`."""
         self._stopped.set()
         if self.iteration is not None:
             self._thread.join(STOP_SECONDS)  # a slow environment may take longer

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import NonNegativeInt
 
 from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest, writing
-from hgpo_gym.policies import choosing
+from hgpo_gym.policies import scoring
 from hgpo_gym.policies.base import Request, TokenRecord
-from hgpo_gym.policies.choosing import ChoosingPolicy
+from hgpo_gym.policies.scoring import ScoringPolicy
 from hgpo_gym.rollouts.transcripts import Transcript
-from hgpo_gym.section import Section
+from hgpo_gym.section import SettingsSection
 from hgpo_gym.trainers.models.admissible import check_chooses
 from hgpo_gym.trainers.models.sizes import Threads
 from hgpo_gym.trainers.warm_start import imitation
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hgpo_gym.trainers.settings import RunSettings
 
 
-class ChoosingModel(Section):
+class ScoringModel(SettingsSection):
     """Settings of a kind whose policies choose.
 
     Attributes:
@@ -35,14 +35,14 @@ class ChoosingModel(Section):
         made_by: the modules that its policies are made by, besides those that all of them are.
     """
 
-    policy: ClassVar[type[ChoosingPolicy]]
+    policy: ClassVar[type[ScoringPolicy]]
     made_by: ClassVar[Sequence[ModuleType]]
 
     seed: NonNegativeInt
     threads: Threads | None
 
     @abstractmethod
-    def new(self) -> ChoosingPolicy:
+    def new(self) -> ScoringPolicy:
         """A policy that has learned nothing."""
 
     @property
@@ -55,14 +55,14 @@ class ChoosingModel(Section):
             raise ValueError(f"model.kind={self.policy.kind} trains in one process: launch one, or set another model=.")
         check_chooses(run, self.policy.kind)
 
-    def initial(self, run: "RunSettings", progress: "Progress") -> ChoosingPolicy:
+    def initial(self, run: "RunSettings", progress: "Progress") -> ScoringPolicy:
         """A new policy, or what has imitated episodes, kept in the cache under a key of all that it depends on."""
         if run.warmstart.source == "none":
             return self.new()
         episodes, episodes_key = episodes_to_imitate(run, self.seed, progress)
         settings = {name: dict(run.resolved[name]) for name in ("model", "warmstart")}
         del settings["model"]["threads"], settings["warmstart"]["new_model"]
-        made_by = source_digest(choosing, imitation, *self.made_by)
+        made_by = source_digest(scoring, imitation, *self.made_by)
         folder = cache_dir() / "models" / content_key([made_by, settings, run.trainer.precision, episodes_key])
         with writing(folder):
             there = folder.exists()
@@ -72,13 +72,13 @@ class ChoosingModel(Section):
         progress.line(f"Initial weights: {folder}")
         return self.policy.load(folder)
 
-    def load(self, run: "RunSettings", folder: Path) -> ChoosingPolicy:  # noqa: ARG002 - Model
+    def load(self, run: "RunSettings", folder: Path) -> ScoringPolicy:  # noqa: ARG002 - Model
         return self.policy.load(folder)
 
-    def _imitated(self, run: "RunSettings", episodes: list[Transcript], progress: "Progress") -> ChoosingPolicy:
+    def _imitated(self, run: "RunSettings", episodes: list[Transcript], progress: "Progress") -> ScoringPolicy:
         policy = self.new()
         records = [record for one in episodes for record in _records(policy, one)]
-        with progress.stage(f"Warm start: imitating {len(records)} {run.warmstart.source} actions") as tick:
+        with progress.stage(f"Warm start: imitating {len(records)} {run.warmstart.source} actions") as report_progress:
             loss = imitate(
                 policy.model,
                 records,
@@ -87,17 +87,19 @@ class ChoosingModel(Section):
                 max_batch_tokens=run.trainer.max_batch_tokens,
                 precision=run.trainer.precision,
                 seed=self.seed,
-                on_progress=lambda done, steps, loss: tick(done, steps, f"loss {loss:.3f}"),
+                on_progress=lambda done, steps, loss: report_progress(done, steps, f"loss {loss:.3f}"),
             )
         progress.line(f"Warm start: {len(records)} actions, loss {loss:.4f} nats an action in the last epoch")
         return policy
 
 
-def _records(policy: ChoosingPolicy, transcript: Transcript) -> list[TokenRecord]:
+def _records(policy: ScoringPolicy, transcript: Transcript) -> list[TokenRecord]:
     """What was done at every step that had a choice, where it was admissible."""
-    steps = list(transcript.moments())  # keeps them, and with them what the policy remembers of the episode
+    steps = list(transcript.step_contexts())  # keeps them, and with them what the policy remembers of the episode
     return [
-        policy.record(Request("", moment.actions, choices=moment.actions, moment=moment), action)
-        for moment, action in steps
-        if len(moment.actions) > 1 and action in moment.actions
+        policy.record(
+            Request("", step_context.actions, choices=step_context.actions, step_context=step_context), action
+        )
+        for step_context, action in steps
+        if len(step_context.actions) > 1 and action in step_context.actions
     ]

@@ -11,7 +11,7 @@ from hgpo_gym.policies.base import TokenRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TrainingSample:
     """A step that had a choice. Arrays are float32[C], an entry for each choice.
 
     Attributes:
@@ -20,7 +20,7 @@ class Row:
         behaviour: log-probabilities by the engine that drew the tokens, as recorded.
         trajectory: the episode, numbered through the whole rollout.
         group: the task group, likewise.
-        old: log-probabilities by the trainer before the update, from the same weights; None where not asked for.
+        old_logprobs: log-probabilities by the trainer before the update, from the same weights; None where not asked for.
         reference: by the reference policy; None without one.
         before: what else the objective's pre-pass reads, by the weights before the update.
         extras: what the objective reads: from its pre-pass, and from the estimator.
@@ -31,23 +31,25 @@ class Row:
     behaviour: np.ndarray
     trajectory: int
     group: int
-    old: np.ndarray | None = None
+    old_logprobs: np.ndarray | None = None
     reference: np.ndarray | None = None
     before: Mapping[str, np.ndarray] = field(default_factory=dict)
     extras: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
-    def kept(self) -> np.ndarray:
+    def loss_mask(self) -> np.ndarray:
         """The tokens that count in means: 1, for the others 0."""
-        return self.extras.get("kept", np.ones_like(self.behaviour))
+        return self.extras.get("loss_mask", np.ones_like(self.behaviour))
 
     @property
-    def silent(self) -> bool:
+    def zero_advantage(self) -> bool:
         """Whether all its advantages are 0, so that no objective learns from it."""
         return not self.advantages.any()
 
 
-def make_rows(tokens: Sequence[TokenRecord], batch: StepBatch, advantages: Advantages | np.ndarray) -> list[Row]:
+def make_samples(
+    tokens: Sequence[TokenRecord], batch: StepBatch, advantages: Advantages | np.ndarray
+) -> list[TrainingSample]:
     """A row for each record that is to be learned from and has a choice; answers without one have probability 1 and
     teach nothing.
 
@@ -71,7 +73,7 @@ def make_rows(tokens: Sequence[TokenRecord], batch: StepBatch, advantages: Advan
                     "estimator gives one a token of the answer, those without a choice included, or None."
                 )
             rows.append(
-                Row(
+                TrainingSample(
                     tokens=record,
                     advantages=_repeat(credit.values[index], choices)
                     if own is None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import gymnasium
 import numpy as np
 
-ResetResult = tuple[str, dict[str, Any]]
+ResetPair = tuple[str, dict[str, Any]]
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
 _Answer = TypeVar("_Answer")
 
@@ -40,10 +40,10 @@ class EpisodeStart(NamedTuple):
         return self._replace(prefix=tuple(actions), chances=(*before, (len(actions), member)))
 
 
-class Opening(NamedTuple):
+class ResetResult(NamedTuple):
     """How an episode began: what the reset said, and what each action of its start's prefix led to."""
 
-    reset: ResetResult
+    reset: ResetPair
     steps: list[StepResult]
 
 
@@ -55,7 +55,7 @@ class EpisodeReplay:
     actions: list[str] = field(default_factory=list)
 
 
-class Members(Protocol):
+class SubEnvs(Protocol):
     """Sub-environments by row number. Requests name the rows they are for; answers come by row. Where a sub-environment
     has failed, the answer is the exception, and its row has to begin anew.
 
@@ -63,7 +63,7 @@ class Members(Protocol):
     sent an action, and returns all that there are.
     """
 
-    def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening | Exception]: ...
+    def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, ResetResult | Exception]: ...
 
     def send(self, actions: Mapping[int, str]) -> None: ...
 
@@ -72,7 +72,7 @@ class Members(Protocol):
     def close(self) -> None: ...
 
 
-class LocalMembers:
+class LocalSubEnvs:
     """Sub-environments in this process. One that raises an error is made anew, brought back to where it was and asked
     once more; what it raises then is its answer.
 
@@ -86,7 +86,7 @@ class LocalMembers:
         self._episodes: dict[int, EpisodeReplay] = {}
         self._results: dict[int, StepResult | Exception] = {}
 
-    def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, Opening | Exception]:
+    def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, ResetResult | Exception]:
         self._results.clear()
         return {row: self._begin(row, start) for row, start in starts.items()}
 
@@ -116,7 +116,7 @@ class LocalMembers:
                 answers[row] = error
         return answers
 
-    def _begin(self, row: int, start: EpisodeStart) -> Opening | Exception:
+    def _begin(self, row: int, start: EpisodeStart) -> ResetResult | Exception:
         self._episodes[row] = EpisodeReplay(start)
         try:
             return begin_episode(self._envs[row], start)
@@ -161,7 +161,7 @@ def chance_of(group_seed: int, member: int) -> np.random.Generator:
     return np.random.default_rng([group_seed, member, 1])
 
 
-def begin_episode(env: gymnasium.Env[str, str], start: EpisodeStart) -> Opening:
+def begin_episode(env: gymnasium.Env[str, str], start: EpisodeStart) -> ResetResult:
     """Reset an environment and play the prefix of a start.
 
     Raises:
@@ -182,4 +182,4 @@ def begin_episode(env: gymnasium.Env[str, str], start: EpisodeStart) -> Opening:
                     f"The episode of task {start.task_id!r} ends at step {number + 1} of a prefix of "
                     f"{len(start.prefix)} actions: nothing can begin there. Take a shorter prefix."
                 )
-    return Opening(reset, steps)
+    return ResetResult(reset, steps)

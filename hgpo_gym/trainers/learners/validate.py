@@ -110,7 +110,7 @@ def check_plans(run: RunSettings) -> None:
         )
 
 
-def try_estimator(run: RunSettings) -> Advantages:
+def validate_estimator(run: RunSettings) -> Advantages:
     """Assign credit to a toy batch. The targets are those of columns that a critic has to predict, because nothing
     records them.
 

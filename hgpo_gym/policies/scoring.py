@@ -16,10 +16,10 @@ from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.policies.base import (
     CannotAnswerError,
     Likelihood,
-    Moment,
     Request,
     Response,
     Sampling,
+    StepContext,
     TokenRecord,
     check_has_choices,
 )
@@ -39,7 +39,7 @@ class ChosenRecord(TokenRecord):
     chosen: int
 
 
-class ChoosingPolicy(ABC):
+class ScoringPolicy(ABC):
     """Draws an admissible action by a softmax over the scores of all of them.
 
     Attributes:
@@ -119,16 +119,16 @@ class ChoosingPolicy(ABC):
         return f"{cls.kind}.safetensors"
 
 
-def moment_of(request: Request, kind: str) -> Moment:
+def step_context_of(request: Request, kind: str) -> StepContext:
     """What a request is about.
 
     Raises:
         CannotAnswerError: it has no choices, or no moment.
     """
     check_has_choices(request.choices, request.role, kind)
-    if request.moment is None:
+    if request.step_context is None:
         raise CannotAnswerError(f"A {kind} acts on the moments of an episode: ask it by a rollout.")
-    return request.moment
+    return request.step_context
 
 
 def _record(request: Request, features: Any, chosen: int, logprobs: np.ndarray) -> ChosenRecord:
