@@ -52,6 +52,50 @@ class Progress:
         self.console.print(for_terminal(text), highlight=False, markup=False, soft_wrap=True)
 
 
+class NotebookProgress(Progress):
+    """The same in a notebook: a bar of tqdm, and no lines."""
+
+    @contextmanager
+    def stage(self, description: str, *, lines: bool = True) -> Iterator[ProgressCallback]:  # noqa: ARG002
+        """A stage of work with a bar."""
+        from tqdm.auto import tqdm
+
+        with tqdm(desc=description) as bar:
+
+            def update(done: int, total: int, words: str) -> None:
+                bar.total, bar.n = total, done
+                bar.set_postfix_str(words)
+
+            yield update
+
+    def line(self, text: str) -> None:
+        """Show warnings alone."""
+        if text.startswith("Warning"):
+            super().line(text)
+
+
+class CallbackProgress(Progress):
+    """Calls a function and prints nothing."""
+
+    def __init__(self, callback: ProgressCallback):
+        super().__init__(Console(quiet=True))
+        self._callback = callback
+
+    @contextmanager
+    def stage(self, description: str, *, lines: bool = True) -> Iterator[ProgressCallback]:  # noqa: ARG002
+        """Hand on what a stage reports."""
+        yield self._callback
+
+
+def progress_for(progress: "bool | ProgressCallback") -> Progress:
+    """The progress that a caller from Python asks for: True, False, or a function of (done, all, words)."""
+    if callable(progress):
+        return CallbackProgress(progress)
+    if not progress:
+        return Progress(Console(quiet=True))
+    return NotebookProgress() if Console().is_jupyter else Progress()
+
+
 @contextmanager
 def progress_bar(*, in_bytes: bool = False) -> Iterator[ProgressCallback]:
     """A bar on the standard error stream, if that is a terminal, for what is made when it is first used; it goes when

@@ -3,7 +3,7 @@
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.checker import check_text_env
 from hgpo_gym.envs.from_discrete import DiscreteTask, TextFromDiscrete
-from hgpo_gym.envs.registration import ENVIRONMENTS, register
+from hgpo_gym.envs.registration import ENVIRONMENTS, make, make_vec, register
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.envs.wrappers import DiscreteActions, HashedText, TokenIds
 from hgpo_gym.plugins import load_entry_points
@@ -19,6 +19,8 @@ __all__ = [
     "TokenIds",
     "Turn",
     "check_text_env",
+    "make",
+    "make_vec",
     "register",
 ]
 

@@ -19,7 +19,7 @@ from hgpo_gym.envs.making import ENVIRONMENTS, EnvRecord, make, option_defaults
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.source_code import is_defined_again
 
-__all__ = ["ENVIRONMENTS", "EnvRecord", "make", "option_defaults", "register"]
+__all__ = ["ENVIRONMENTS", "EnvRecord", "make", "make_vec", "option_defaults", "register"]
 
 _BUILT_IN: frozenset[str] = frozenset()
 """The ids of this package, once they are registered."""
@@ -80,6 +80,21 @@ def register(
     )
     name = name or next(candidate for candidate in _names(id) if candidate not in taken)
     ENVIRONMENTS[id] = EnvRecord(id, name, entry_point, int(max_episode_steps), description, configs)
+
+
+def make_vec(id: str, num_tasks: int = 1, group_size: int = 1, **options: Any) -> TextVectorEnv:
+    """Make `num_tasks * group_size` environments that step together; the members of a group play the same task.
+
+    Args:
+        id: the id of a registered environment.
+        num_tasks: groups.
+        group_size: members of a group.
+        options: of `TextVectorEnv` and of the environment.
+
+    Raises:
+        ValueError: as `make` does.
+    """
+    return TextVectorEnv(id, num_tasks=num_tasks, group_size=group_size, **options)
 
 
 def _names(id: str) -> list[str]:

@@ -47,7 +47,7 @@ def collect(
         record: numbers that the environment puts in the info of a step; each becomes one of the batch's extras, 0 on
             rows after which the environment did not step.
         on_progress: see `ProgressCallback`.
-        max_retries: how often an episode is played again whose environment fails, where the environments contain failures.
+        max_retries: how often an episode is played again if its environment fails, where environments contain failures.
             After that its group is left out; the rollout's `failures` have it all.
 
     Raises:

@@ -209,7 +209,7 @@ class Player:
         if (role := self._team.next(self._said, self._info)) is None:
             if self._row_of_action is None:
                 raise ValueError(
-                    f"{type(self._team).__name__}: the turn is over and {self._team.acting_role!r}, the role that acts, has "
+                    f"{type(self._team).__name__}: the turn is over and the acting role {self._team.acting_role!r} has "
                     "said nothing. next() has to name it first."
                 )
             self.actions.append(self._row_of_action.text.action)

@@ -114,7 +114,7 @@ def play(
     """Play episodes to their end, by sub-environment.
 
     One whose environment fails (which the environments say where they contain failures, see `TextVectorEnv`) is played
-    again from its beginning, when the others have ended, with other answers and other chance, up to `max_retries` times.
+    again from its start when the others have ended, with other responses and other chance, up to `max_retries` times.
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     played, waiting = PlayedEpisodes(), dict(wanted)

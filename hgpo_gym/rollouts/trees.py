@@ -102,7 +102,7 @@ def collect_tree(
     Args:
         seeds: for each group (stream, ...), the numbers that everything random in its episodes is drawn from; where
             it branches, with the stream `TREE` instead of the first.
-        branch_at: `uniform`, all moments alike; `entropy`, by the sampled_entropy of what was answered there, an estimate of
+        branch_at: `uniform`, all moments alike; `entropy`, by the sampled entropy of the response there, an estimate of
             the policy's entropy; `lone`, those whose context at `level` no other moment of the group shares, if any.
         level: of `lone`; None is the deepest.
 

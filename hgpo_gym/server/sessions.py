@@ -89,7 +89,7 @@ class Sessions:
         return session
 
     def get(self, client: str, id: str) -> Session:
-        """A session of this client. Raises `ProblemDetails`, the same for those of others as for those that never were."""
+        """Return a session of this client. Raises `ProblemDetails` alike for unknown sessions and those of others."""
         session = self._open.get(id)
         if session is None or session.client != client:
             raise _unknown_session()

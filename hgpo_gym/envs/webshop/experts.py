@@ -1,7 +1,7 @@
 """Experts that shop as an agent does: they search, open results, read, choose options and buy.
 
 An expert knows what the pages have shown it: titles and prices in the results, the options of a product that it opened,
-the lines of the pages "Features" and "Description" that it read. What it looks for is an `ShoppingTask`, of one of two kinds:
+the lines of the pages "Features" and "Description" that it read. It works from a `ShoppingTask`, of one of two kinds:
 
 - `reader`: made from the instruction's text alone. It doesn't see through paraphrases, so it buys what has most of the
   instruction's words.

@@ -21,7 +21,7 @@ class TreeSampler(Sampler):
         nodes: moments of a tree that are branched from in a round.
         rounds: of branching; 0 is independent episodes.
         leaves: ends of a tree that are learned from; rollout.group_size is trees * leaves.
-        branch_at: `uniform`, all moments alike; `entropy`, by the sampled_entropy of what was answered there; `lone`, those
+        branch_at: `uniform`, all moments alike; `entropy`, by the sampled entropy of the response there; `lone`, those
             whose context at `level` no other moment of the group shares, if any.
         level: of `lone`; None is the deepest, memory.history_length.
 

@@ -27,7 +27,7 @@ class Message(NamedTuple):
 class Team(ABC):
     """Roles that answer in turn, until one answer after which the environment steps.
 
-    A turn is what is said between two steps of the environment. The action is the last answer of the role `acting_role`; the
+    A turn is what is said between two steps of the environment. The action is the last answer of `acting_role`; the
     reward belongs to the last answer of the turn, the penalty of an invalid action to the answer that was the action.
     """
 

@@ -20,7 +20,7 @@ class TrainingSample:
         behaviour: log-probabilities by the engine that drew the tokens, as recorded.
         trajectory: the episode, numbered through the whole rollout.
         group: the task group, likewise.
-        old_logprobs: log-probabilities by the trainer before the update, from the same weights; None where not asked for.
+        old_logprobs: log-probabilities by the trainer before the update; None where not asked for.
         reference: by the reference policy; None without one.
         before: what else the objective's pre-pass reads, by the weights before the update.
         extras: what the objective reads: from its pre-pass, and from the estimator.

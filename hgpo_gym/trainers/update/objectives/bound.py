@@ -134,7 +134,7 @@ def _check(name: str, surrogate: Any, tokens: int) -> None:
             wrong = f"its clipped has {clipped.dtype}"
     if wrong:
         raise ValueError(
-            f"Objective {name!r} has to give Surrogate(loss, clipped), a differentiable number and a truth value of each "
+            f"Objective {name!r} has to give Surrogate(loss, clipped), a differentiable number and a truth value a "
             f"token; {wrong}."
         )
 

@@ -47,8 +47,8 @@ def prefers(aggregation: str) -> Callable[[Function], Function]:
 
 
 def needs_old(objective: Function) -> Function:
-    """Mark an objective that itself weighs the trainer before the update against the engine: `old_logprobs` are then the
-    trainer's, and a correction beside it, which would count the difference twice, is refused."""
+    """Mark an objective that itself weighs the trainer before the update against the engine: `old_logprobs` are
+    then the trainer's, and a correction beside it, which would count the difference twice, is refused."""
     vars(objective)["needs_old"] = True
     return objective
 
@@ -61,10 +61,9 @@ def prepared_by(prepare: Callable[..., Prepared], reads: Sequence[str] = ()) -> 
 
     Args:
         prepare: `(rows, generator, *, options) -> Prepared`, or a list of its columns alone; they reach
-            `Tokens.extras`. Rows have
-            `advantages`, `behaviour`, `old_logprobs` and, under `before`, what `reads` names, all float32[C] by the weights
-            before the update. A column `loss_mask` of 0 and 1 takes tokens out of all means. Its options are options of the
-            objective; a name that both have goes to both.
+            `Tokens.extras`. Rows have `advantages`, `behaviour`, `old_logprobs` and, under `before`, what `reads`
+            names, all float32[C] by the weights before the update. A column `loss_mask` of 0 and 1 takes tokens out of
+            all means. Its options are options of the objective; a name that both have goes to both.
         reads: of `entropy`, `norm_squared`, `sum_squared` and `sum_cubed`, see `Likelihood`.
 
     Raises:

@@ -15,7 +15,7 @@ class Tokens(NamedTuple):
     Attributes:
         logprobs: float32[T], by the weights that are trained; differentiable.
         entropy: float32[T], nats, of the distribution that the token was drawn from; differentiable.
-        old_logprobs: float32[T], log-probabilities that the ratio is taken to: the engine's, or those of the trainer before
+        old_logprobs: float32[T], log-probabilities in the ratio's denominator: the engine's, or the trainer's before
             the update where a correction or the objective asks for them.
         behaviour: float32[T], log-probabilities by the engine that drew the tokens.
         advantages: float32[T].

@@ -1,0 +1,116 @@
+"""Evaluate a policy on every task of a split: a checkpoint, a new model, an endpoint, the expert, random actions."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hgpo_gym.files import cache_dir, content_key
+from hgpo_gym.memory.prompts import UNEXPLAINED
+from hgpo_gym.memory.wrapper import ContextWrapper
+from hgpo_gym.plain_text import counted
+from hgpo_gym.policies.base import MeteredPolicy, Policy
+from hgpo_gym.policies.endpoint_settings import EndpointSettings
+from hgpo_gym.policies.kept_answers import KeptAnswers
+from hgpo_gym.policies.scripted import ExpertPolicy, RandomPolicy
+from hgpo_gym.progress import Progress
+from hgpo_gym.rollouts.evaluation import Evaluation, evaluate
+from hgpo_gym.rollouts.teams import TEAMS
+from hgpo_gym.runs.checkpoints import Checkpoints, read_state
+from hgpo_gym.section import parse_section
+from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.run import make_learner
+from hgpo_gym.trainers.settings import RunSettings
+
+EVALUATED_POLICIES = ("model", "expert", "random", "openai")
+
+
+def evaluate_policy(
+    env: ContextWrapper, policy: Policy, settings: RunSettings, progress: Progress, title: str, *, keep: int | None
+) -> Evaluation:
+    """Play every task of the split with every decoding seed. Of a metered policy, also print what that cost.
+
+    Args:
+        env: see `make_evaluation_env`.
+        policy: see `evaluated_policy`.
+        settings: sampling, tasks, seeds, team and retries.
+        progress: shows the stage.
+        title: of the stage.
+        keep: the number of episodes whose prompts and responses are kept; None keeps all.
+
+    Raises:
+        NoAnswerError, CannotAnswerError: the policy could not answer.
+        EpisodesFailedError: too many episodes failed.
+    """
+    evaluation, metered = settings.evaluation, policy if isinstance(policy, MeteredPolicy) else None
+    try:
+        with metered or nullcontext(), progress.stage(title) as report_progress:
+            return evaluate(
+                env,
+                policy,
+                evaluation.sampling(settings.rollout.max_new_tokens),
+                range(evaluation.decoding_seeds),
+                lambda done, total, steps: report_progress(done, total, f"episodes, {counted(steps, 'step')}"),
+                team=TEAMS.bind(settings.team)(),
+                tasks=evaluation.tasks,
+                keep=keep,
+                max_retries=settings.rollout.max_retries or 0,
+                max_failed=settings.rollout.max_failed,
+            )
+    finally:
+        if metered:
+            progress.line(metered.describe_usage())
+
+
+def evaluated_policy(config: Mapping[str, Any], settings: RunSettings, progress: Progress) -> tuple[Policy, int | None]:
+    """The policy that was asked for: `expert`, `random`, a model, or `openai`, a model elsewhere; and the iteration of
+    the run's checkpoint that it is, if it is one.
+
+    Raises:
+        ValueError: another name, or settings that do not suit the policy.
+        FileNotFoundError: the run has no checkpoint, or not that one.
+        InvalidCheckpointError: the checkpoint is damaged.
+    """
+    kind = config["policy"]
+    if kind not in EVALUATED_POLICIES:
+        raise ValueError(unknown_name("policy", kind, EVALUATED_POLICIES))
+    if config["iteration"] != "newest" and (kind != "model" or config["run"] is None):
+        raise ValueError(f"iteration={config['iteration']}: of which run? Name it by run=, with policy=model.")
+    if kind == "expert":
+        return ExpertPolicy(), None
+    if kind == "random":
+        return RandomPolicy(), None
+    if kind == "openai":
+        return _endpoint_policy(config, settings, progress), None
+    if config["run"] is None:
+        learner = make_learner(settings, progress)
+        learner.start()
+        return learner.policy, None
+    run = Path(config["run"])
+    checkpoints = Checkpoints(run / "checkpoints")
+    if checkpoints.newest() is None:
+        raise FileNotFoundError(f"run={run} has no checkpoint: expected {checkpoints.folder}/iteration_*.")
+    checkpoint = checkpoints.choose(config["iteration"], progress.line)
+    learner = make_learner(settings, progress)
+    learner.load(checkpoint)
+    return learner.policy, read_state(checkpoint)["iteration"]
+
+
+def _endpoint_policy(config: Mapping[str, Any], settings: RunSettings, progress: Progress) -> Policy:
+    endpoint = parse_section(EndpointSettings, config["openai"], "openai.")
+    if (constrain := settings.engine.options["constrain"]) != "none":
+        raise ValueError(
+            f"engine.constrain={constrain}: what an endpoint answers cannot be constrained. Set engine.constrain=none, "
+            "and prompt=instruct, which tells the model how to answer."
+        )
+    from hgpo_gym.policies.endpoint import EndpointPolicy
+
+    prompt = asdict(settings.prompt)
+    if settings.prompt.unexplained:
+        progress.line(UNEXPLAINED)
+    asked = [endpoint.base_url, endpoint.model, endpoint.chat, endpoint.extra, prompt, settings.resolved["env"]]
+    kept = KeptAnswers(cache_dir() / "answers" / f"{content_key([*asked, settings.evaluation.split])}.jsonl")
+    if kept:
+        progress.line(f"Going on with {len(kept):,} answers in {kept.path}; remove it to ask anew.")
+    return EndpointPolicy(endpoint, kept)
