@@ -190,7 +190,7 @@ def compare(
         ValueError: unknown settings, or runs that cannot be compared.
         RunFailedError: runs ended with an error; the others are complete.
     """
-    chosen = {"env": env, "model": model, "algos": json.dumps(list(algos)), "seeds": json.dumps(seeds)}
+    chosen: dict[str, Any] = {"env": env, "model": model, "algos": json.dumps(list(algos)), "seeds": json.dumps(seeds)}
     chosen |= {"out": _quoted(out), "jobs": jobs}
     given = [*_overrides(chosen), *overrides]
     config, folder = load_config("compare", given), Path(out)

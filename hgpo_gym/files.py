@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, BinaryIO
 
 from platformdirs import user_cache_dir
 
@@ -156,9 +156,20 @@ def check_can_be_written(path: Path) -> None:
 def append_line(path: Path, line: str) -> None:
     """Append a line to a file, in place of a last line that was cut short. Raises NotWrittenError."""
     with writing(path), path.open("a+b") as file:
-        file.seek(0)
-        file.truncate(file.read().rfind(b"\n") + 1)
+        file.truncate(_end_of_whole_lines(file))
         file.write(line.encode() + b"\n")
+
+
+def _end_of_whole_lines(file: BinaryIO) -> int:
+    """Where the last whole line ends. Read from the end, so that the cost does not grow with the file."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        begin = max(0, end - 4096)
+        file.seek(begin)
+        if (place := file.read(end - begin).rfind(b"\n")) >= 0:
+            return begin + place + 1
+        end = begin
+    return 0
 
 
 def make_whole(target: Path, fill: Callable[[Path], None]) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hgpo_gym.analysis.report.blocks import Block, Chapter, Column, Items, Paragraph, Section, Table
-from hgpo_gym.analysis.report.health import COURSE, NOTHING_WRONG, course_of
+from hgpo_gym.analysis.report.health import COURSE, ENDS, NOTHING_WRONG, course_of
 from hgpo_gym.runs.diagnostics import check_numbers, diagnose
 from hgpo_gym.runs.directory import finished_iterations, flatten, read_config, read_metrics
 from hgpo_gym.runs.metric_table import METRICS
@@ -36,9 +36,11 @@ def health_of_run(run_dir: Path) -> Chapter:
 
 
 def _judged(metrics: list[dict[str, Any]], settings: Mapping[str, Any], about: str, *, finished: bool) -> Chapter:
-    success = [line["success"] for line in metrics]
+    success = np.array([line["success"] for line in metrics], float)
     ended = "" if finished else ", not finished"
-    course = f"success {success[0]:.1%} at first, {max(success):.1%} at best, {success[-1]:.1%} in the end"
+    course = (
+        f"success {success[:ENDS].mean():.1%} first, {success.max():.1%} at best, {success[-ENDS:].mean():.1%} final"
+    )
     found = diagnose(metrics, settings)
     verdict: Block = Paragraph(NOTHING_WRONG)
     if found:
@@ -51,7 +53,7 @@ def _judged(metrics: list[dict[str, Any]], settings: Mapping[str, Any], about: s
         "",
         "",
         [
-            Section("", [Paragraph(f"{about}{ended}; {course}.")]),
+            Section("", [Paragraph(f"{about}{ended}; {course} (means over {ENDS} iterations).")]),
             Section("Warnings" if found else "Health", [verdict]),
             Section("Metrics", [_courses(metrics)]),
         ],
@@ -64,5 +66,5 @@ def _courses(metrics: list[dict[str, Any]]) -> Table:
         curve = np.array([line.get(name, np.nan) for line in metrics], float) if name not in LEFT_OUT else np.array([])
         if (course := course_of([curve])) is not None:
             rows.append((metric.title, *course, metric.unit))
-    caption = "What each of them is: docs/reading_a_run.md. At first and in the end: means over 5 iterations."
+    caption = f"What each of them is: docs/reading_a_run.md. First and final: means over {ENDS} iterations."
     return Table("metrics", caption, (Column("metric"), *COURSE, Column("unit")), tuple(rows))

@@ -51,7 +51,8 @@ def train_all(
             while waiting and len(workers) < jobs:
                 taken = Counter(worker.gpu for worker in workers)
                 workers.append(_PoolWorker(train, min(gpus, key=lambda gpu: taken[gpu], default=None)))
-                workers[-1].begin(waiting[0], runs[waiting.pop(0)])
+                run = waiting.pop(0)
+                workers[-1].begin(run, runs[run])
             watch([worker.run for worker in workers])
             ready = wait([worker.connection for worker in workers], timeout=POLL_SECONDS)
             for worker in [worker for worker in workers if worker.connection in ready]:
@@ -59,7 +60,8 @@ def train_all(
                 if ended:
                     failed[run] = ended
                 if alive and waiting:
-                    worker.begin(waiting[0], runs[waiting.pop(0)])
+                    run = waiting.pop(0)
+                    worker.begin(run, runs[run])
                 else:
                     workers.remove(worker)
                     worker.stop()

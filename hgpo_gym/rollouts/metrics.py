@@ -46,11 +46,9 @@ def answer_metrics(rollout: Rollout) -> dict[str, float]:
 
 
 def memory_gib() -> float:
-    """The most that this process has held: of its GPU since this was last asked; without one, of main memory ever."""
+    """The most that this process has held so far, of its GPU; without one, of main memory."""
     if torch.cuda.is_available():
-        peak = torch.cuda.max_memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        return peak / 2**30
+        return torch.cuda.max_memory_allocated() / 2**30
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT / 2**30
 
 

@@ -4,11 +4,11 @@ The trainer says them while it trains; the report and `hgpo-gym health` say them
 healthy runs of docs/reading_a_run.md show none and the broken ones do.
 """
 
-import re
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -34,8 +34,7 @@ class Check:
         kind: `above` or `below` the limit; `fallen` below that share of the best mean of `WINDOW` iterations.
         limit: see `kind`; times the setting `of`, where that is given.
         cause: the likely one.
-        remedy: settings to try, `; ` between them; names of settings get the run's values beside them, and what a run
-            has already is left out.
+        remedies: what to try.
         in_a_row: iterations that it must hold for; those that have no value of the metric do not hold.
         while_success_below: it is no sign in a run that is as good as this.
         of: a setting.
@@ -47,7 +46,7 @@ class Check:
     kind: Literal["above", "below", "fallen"]
     limit: float
     cause: str
-    remedy: str
+    remedies: "tuple[Remedy, ...]"
     in_a_row: int = 1
     while_success_below: float = np.inf
     of: str = ""
@@ -55,39 +54,65 @@ class Check:
     unless: str = ""
 
 
+class Remedy(NamedTuple):
+    """Something to try.
+
+    Attributes:
+        text: what to do, with `{}` where the setting stands.
+        setting: its name, or that of a group; empty where the text names none.
+        value: what to set it to, where that is a value. A run that has it is not advised to set it.
+    """
+
+    text: str
+    setting: str = ""
+    value: Any = None
+
+    def __str__(self) -> str:
+        return self.text.format(self.setting if self.value is None else f"{self.setting}={self.value}")
+
+
+def _lower(setting: str) -> Remedy:
+    return Remedy("lower {}", setting)
+
+
+def _raise(setting: str) -> Remedy:
+    return Remedy("raise {}", setting)
+
+
+def _set(setting: str, value: Any) -> Remedy:
+    return Remedy("set {}", setting, value)
+
+
+LEARNING_RATE, UPDATE_EPOCHS = "trainer.learning_rate", "trainer.update_epochs"
 UNLEARNED = "an update went too far, or the policy was driven away from what it had learned"
 LEARN_GENTLY = (
-    "go on from the best checkpoint (hgpo-gym export --iteration, iteration=best of hgpo-gym eval) with a lower "
-    "trainer.learning_rate; set trainer.zero_advantage=drop; set trainer.kl_coef above 0"
+    Remedy("resume from the best checkpoint (hgpo-gym export --iteration, hgpo-gym eval iteration=best)"),
+    _lower(LEARNING_RATE),
+    _set("trainer.zero_advantage", "drop"),
+    _raise("trainer.kl_coef"),
 )
-
 ENVIRONMENT_FAILS = "an environment raises errors, or takes longer than rollout.worker_timeout"
 MEND_ENVIRONMENT = (
-    "hgpo-gym inspect RUN --failures shows which and what was said; mend it, or raise rollout.worker_timeout"
+    Remedy("read what failed (hgpo-gym inspect RUN --failures) and fix it"),
+    _raise("rollout.worker_timeout"),
 )
 
 CHECKS = (
-    Check(
-        "failed_episodes",
-        "above",
-        0,
-        ENVIRONMENT_FAILS,
-        MEND_ENVIRONMENT,
-    ),
+    Check("failed_episodes", "above", 0, ENVIRONMENT_FAILS, MEND_ENVIRONMENT),
     Check(
         "kl_behaviour",
         "above",
         0.2,
         "the optimiser's steps are too long, and one update undoes what the policy knew",
-        "lower trainer.learning_rate tenfold; raise trainer.warmup_steps; take trainer.update_epochs=1",
-        while_success_below=0.95,  # in a solved task the few answers with an advantage move far and alone
+        (Remedy("lower {} tenfold", LEARNING_RATE), _raise("trainer.warmup_steps"), _set(UPDATE_EPOCHS, 1)),
+        while_success_below=0.95,  # in a solved task the few responses with an advantage move far and alone
     ),
     Check(
         "kl_reference",
         "above",
         3.0,
         "the policy has left the weights that it began with",
-        "lower trainer.learning_rate; raise trainer.kl_coef",
+        (_lower(LEARNING_RATE), _raise("trainer.kl_coef")),
         in_a_row=3,
     ),
     Check(
@@ -95,7 +120,7 @@ CHECKS = (
         "above",
         0.6,  # objective=gspo has a tight bound, and about 0.5 in runs that learn
         "updates go so far that the objective's bound leaves most tokens without a gradient",
-        "lower trainer.learning_rate; take trainer.update_epochs=1; take a larger trainer.mini_batch_size",
+        (_lower(LEARNING_RATE), _set(UPDATE_EPOCHS, 1), _raise("trainer.mini_batch_size")),
         in_a_row=2,
     ),
     Check(
@@ -103,7 +128,11 @@ CHECKS = (
         "above",
         10.0,
         "rewards or advantages of very different size, or weights that an update has broken",
-        "lower trainer.learning_rate; choose algo.norm=mean_std_norm; look at the answers by hgpo-gym inspect",
+        (
+            _lower(LEARNING_RATE),
+            _set("algo.norm", "mean_std_norm"),
+            Remedy("look at the responses (hgpo-gym inspect RUN)"),
+        ),
         in_a_row=2,
         of="trainer.max_grad_norm",
     ),
@@ -112,8 +141,13 @@ CHECKS = (
         "above",
         0.9,
         "all episodes of a task end alike, mostly lost, so that there is nothing to compare",
-        "start from warmstart.source=expert; raise rollout.group_size, env.max_episode_steps or "
-        "rollout.temperature; play informative groups only (sampler=dynamic)",
+        (
+            _set("warmstart.source", "expert"),
+            _raise("rollout.group_size"),
+            _raise("env.max_episode_steps"),
+            _raise("rollout.temperature"),
+            Remedy("sample informative groups only, by {}", "sampler", "dynamic"),
+        ),
         in_a_row=3,
         while_success_below=0.5,
     ),
@@ -121,8 +155,8 @@ CHECKS = (
         "entropy",
         "below",
         0.02,
-        "the policy has settled on one answer before it was a good one",
-        "raise trainer.entropy_coef; raise trainer.clip_high; lower trainer.learning_rate",
+        "the policy has settled on one response before it was a good one",
+        (_raise("trainer.entropy_coef"), _raise("trainer.clip_high"), _lower(LEARNING_RATE)),
         in_a_row=2,
         while_success_below=0.8,
     ),
@@ -130,17 +164,25 @@ CHECKS = (
         "valid_action_rate",
         "below",
         0.5,
-        "the model does not know the form of an answer, or its answers are cut off",
-        "set engine.constrain=admissible; set prompt=instruct; set warmstart.source=random; raise "
-        "rollout.max_new_tokens",
+        "the model does not know the form of a response, or its responses are truncated",
+        (
+            _set("engine.constrain", "admissible"),
+            _set("prompt", "instruct"),
+            _set("warmstart.source", "random"),
+            _raise("rollout.max_new_tokens"),
+        ),
         in_a_row=3,
     ),
     Check(
         "truncated_fraction",
         "above",
         0.1,
-        "answers are longer than they may be, and what is missing is their action",
-        "raise rollout.max_new_tokens, or ask for less in the prompt; use shaping=overlong",
+        "responses are longer than rollout.max_new_tokens, and what is missing is their action",
+        (
+            _raise("rollout.max_new_tokens"),
+            Remedy("ask for less in the prompt", "prompt"),
+            _set("shaping", "overlong"),
+        ),
         in_a_row=2,
     ),
     Check(
@@ -148,22 +190,24 @@ CHECKS = (
         "above",
         0.1,
         "prompts are longer than the engine reads, and the policy does not see what it is meant to",
-        "raise engine.max_prompt_tokens, or lower memory.window",
+        (_raise("engine.max_prompt_tokens"), _lower("memory.window")),
         in_a_row=2,
     ),
     Check(
         "mismatch_kl",
         "above",
         0.01,
-        "the engine that draws the answers has other weights (rollout.staleness) or another number format than the "
-        "trainer",
-        "set the same precision in engine.precision and trainer.precision; set rollout.staleness=0; correct for it by "
-        "trainer.importance_correction=token",
+        "the engine has stale weights (rollout.staleness) or another number format than the trainer",
+        (
+            Remedy("use the same precision in the trainer and in {}", "engine.precision"),
+            _set("rollout.staleness", 0),
+            _set("trainer.importance_correction", "token"),
+        ),
         in_a_row=2,
         unless="trainer.importance_correction",
     ),
     Check("success", "fallen", 0.5, UNLEARNED, LEARN_GENTLY),
-    # What training success hides, whose tasks change.
+    # Training success hides this, because its tasks change.
     Check("evaluation_drop", "above", 3.0, UNLEARNED, LEARN_GENTLY, of_pairs=True),
     Check(
         "evaluation_failed",
@@ -173,7 +217,7 @@ CHECKS = (
         MEND_ENVIRONMENT,
     ),
 )
-"""Of each metric one at most, the likeliest first causes before what follows from them."""
+"""At most one a metric, likely first causes before what follows from them."""
 
 
 @dataclass(frozen=True)
@@ -223,38 +267,95 @@ class Diagnostic:
     @property
     def remedy(self) -> str:
         """With the run's value beside each setting."""
-        return f"Try: {_with_values(self.check.remedy, self.settings)}."
+        described = [_described(remedy, self.settings) for remedy in self.check.remedies]
+        return f"Try: {'; '.join(filter(None, described)) or 'other options of algo'}."
 
     def _written(self, value: float) -> str:
         return f"{value:.1%}" if METRICS[self.check.metric].unit == SHARE else f"{value or 0.0:.3g}"  # not -0
 
 
+class Monitor:
+    """Diagnose a run while it trains. The cost of an iteration does not grow with their number.
+
+    Args:
+        settings: of the run, flat: `trainer.learning_rate`.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]):
+        self._settings = settings
+        self._found = {check: _Held() for check in CHECKS if settings.get(check.unless, "none") == "none"}
+        self._recent: deque[tuple[float, float]] = deque(maxlen=WINDOW)
+        self._best_mean = 0.0
+        self._evaluations: Counter[Check] = Counter()
+
+    def add(self, metrics: Mapping[str, Any]) -> list[Diagnostic]:
+        """Take in the metrics of the next iteration. Returns the diagnostics that begin with it."""
+        success, began = _number(metrics, "success"), []
+        episodes = self._settings["rollout.num_tasks"] * self._settings["rollout.group_size"]  # older runs do not say
+        self._recent.append((success, float(metrics.get("first_round_episodes", episodes))))
+        for check, held in self._found.items():
+            value, limit = self._value_and_limit(check, metrics)
+            beyond = value > limit if check.kind == "above" else value < limit
+            held.in_a_row = held.in_a_row + 1 if beyond and success < check.while_success_below else 0
+            if held.in_a_row >= check.in_a_row:
+                held.iterations.append(int(metrics["iteration"]))
+                if len(held.iterations) == 1 or (value > held.worst) == (check.kind == "above") and value != held.worst:
+                    held.worst, held.limit = value, limit
+                if len(held.iterations) == 1:
+                    began.append(self._diagnostic(check, held))
+        return began
+
+    @property
+    def found(self) -> list[Diagnostic]:
+        """All diagnostics so far, in the order of `CHECKS`."""
+        return [self._diagnostic(check, held) for check, held in self._found.items() if held.iterations]
+
+    def _diagnostic(self, check: Check, held: "_Held") -> Diagnostic:
+        return Diagnostic(check, tuple(held.iterations), held.worst, held.limit, self._settings)
+
+    def _value_and_limit(self, check: Check, metrics: Mapping[str, Any]) -> tuple[float, float]:
+        if check.kind == "fallen":
+            return self._fallen(check.limit)
+        value, limit = _number(metrics, check.metric), check.limit * float(self._settings.get(check.of, 1.0))
+        if check.of_pairs:
+            self._evaluations[check] += not np.isnan(value)
+            limit = max(limit, _largest_by_chance(1 + self._evaluations[check]))
+        return value, limit
+
+    def _fallen(self, share: float) -> tuple[float, float]:
+        """The mean success of the last `WINDOW` iterations, and its limit: a share of the best mean so far, less where
+        the difference could be chance, and 0 before there was a best."""
+        mean = float(np.mean([success for success, _ in self._recent]))
+        count = sum(episodes for _, episodes in self._recent)
+        if len(self._recent) == WINDOW:
+            self._best_mean = max(self._best_mean, mean)
+        best = self._best_mean
+        middle = min(max((best + mean) / 2, 0.0), 1.0)
+        chance = STANDARD_ERRORS * float(np.sqrt(2 * middle * (1 - middle) / count))
+        return mean, min(share * best, best - chance) if best >= LEAST_BEST else 0.0
+
+
+@dataclass
+class _Held:
+    """How long a check has held, and when it held for long enough."""
+
+    in_a_row: int = 0
+    iterations: list[int] = field(default_factory=list)
+    worst: float = 0.0
+    limit: float = 0.0
+
+
 def diagnose(metrics: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> list[Diagnostic]:
-    """What is wrong with a run, in the order of `CHECKS`; empty where nothing is.
+    """Return what is wrong with a run, in the order of `CHECKS`; empty where nothing is.
 
     Args:
         metrics: of its iterations, see metrics.jsonl.
         settings: of the run, flat: `trainer.learning_rate`.
     """
-    found = []
-    success = _values(metrics, "success")
-    iterations = [int(line["iteration"]) for line in metrics]
-    for check in CHECKS:
-        if settings.get(check.unless, "none") != "none":
-            continue
-        values = _values(metrics, check.metric)
-        limits = np.full(len(values), check.limit * float(settings.get(check.of, 1.0)))
-        if check.kind == "fallen":
-            values, limits = _after_the_best(values, check.limit, _episodes(metrics, settings))
-        if check.of_pairs:
-            limits = np.maximum(limits, _largest_by_chance(1 + np.cumsum(~np.isnan(values))))
-        beyond = values > limits if check.kind == "above" else values < limits
-        held = _in_a_row(beyond & (success < check.while_success_below), check.in_a_row)
-        if held.any():
-            worst = int(np.nanargmax(np.where(held, values if check.kind == "above" else -values, -np.inf)))
-            when = tuple(number for number, holds in zip(iterations, held, strict=True) if holds)
-            found.append(Diagnostic(check, when, float(values[worst]), float(limits[worst]), settings))
-    return found
+    monitor = Monitor(settings)
+    for line in metrics:
+        monitor.add(line)
+    return monitor.found
 
 
 def check_numbers(settings: Mapping[str, Any]) -> None:
@@ -263,41 +364,17 @@ def check_numbers(settings: Mapping[str, Any]) -> None:
         float(settings.get(name, 1.0))
 
 
-def _values(metrics: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
-    """float64[iterations]: not a number where there is none, which is neither above nor below a limit."""
-    return np.array([line.get(name, np.nan) for line in metrics], dtype=np.float64)
+def _number(metrics: Mapping[str, Any], name: str) -> float:
+    """Not a number where there is none, which is neither above nor below a limit."""
+    value = metrics.get(name)
+    return np.nan if value is None else float(value)
 
 
-def _in_a_row(beyond: np.ndarray, count: int) -> np.ndarray:
-    """bool[iterations]: where the last `count` are all true."""
-    sums = np.cumsum(beyond)
-    before = np.concatenate([np.zeros(count, dtype=np.int64), sums])[: len(sums)]
-    return sums - before == count
-
-
-def _episodes(metrics: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> np.ndarray:
-    """float64[iterations]: that the success of each is a mean of; in older runs, which do not say so, by settings."""
-    episodes = _values(metrics, "first_round_episodes")
-    return np.where(np.isnan(episodes), settings["rollout.num_tasks"] * settings["rollout.group_size"], episodes)
-
-
-def _after_the_best(success: np.ndarray, share: float, episodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means of the last `WINDOW` iterations, and what they must not be below: a share of their best so far, less where
-    the difference could be chance, and nothing before there was a best."""
-    windows = [slice(max(0, end - WINDOW), end) for end in range(1, len(success) + 1)]
-    means = np.array([success[window].mean() for window in windows])
-    count = np.array([episodes[window].sum() for window in windows])
-    best = np.maximum.accumulate(np.where(np.arange(len(means)) >= WINDOW - 1, means, 0.0))
-    middle = np.clip((best + means) / 2, 0, 1)
-    chance = STANDARD_ERRORS * np.sqrt(2 * middle * (1 - middle) / count)
-    limits = np.minimum(share * best, best - chance)
-    return means, np.where(best >= LEAST_BEST, limits, 0.0)
-
-
-def _largest_by_chance(evaluations: np.ndarray) -> np.ndarray:
-    """How many standard errors apart the farthest two of so many evaluations may be, where they differ by chance: by
-    `BY_CHANCE` over the number of pairs (Bonferroni)."""
-    return np.array([NormalDist().inv_cdf(1 - BY_CHANCE / (count * (count - 1))) for count in evaluations.clip(2)])
+def _largest_by_chance(evaluations: int) -> float:
+    """The number of standard errors by which the farthest two of so many evaluations may differ by chance:
+    `BY_CHANCE` divided by the number of pairs (Bonferroni)."""
+    count = max(evaluations, 2)
+    return NormalDist().inv_cdf(1 - BY_CHANCE / (count * (count - 1)))
 
 
 SB3_NAMES = {
@@ -308,40 +385,31 @@ SB3_NAMES = {
     "trainer.clip_high": "algo.clip_range",
 }
 """What algorithms of Stable-Baselines3 call a setting, where they have it."""
-POLICY_GRADIENT_ALONE = re.compile(r"\b(?:trainer|warmstart|engine)\.|\b(?:sampler|prompt|shaping)=|\balgo\.norm\b")
+POLICY_GRADIENT_ALONE = ("trainer.", "warmstart.", "engine.", "sampler", "prompt", "shaping", "algo.norm")
 """Settings that another learner does not read."""
 
 
-_ASSIGNMENT = re.compile(r"\b([a-z]+(?:\.[a-z_0-9]+)*)=(\w+)")
-
-
-def _is_set(name: str, value: str, settings: Mapping[str, Any]) -> bool:
-    """Whether a run has that value of a setting, or has chosen it of a group."""
-    if name == "prompt":  # whose texts a run keeps, and not their name
-        return bool(settings.get("prompt.first") == PromptTemplate.named(value).first)
-    return str(settings.get(name, settings.get(f"{name}.name"))) == value
-
-
-def _with_values(text: str, settings: Mapping[str, Any]) -> str:
-    """The text, with the run's value after each setting that it names, without those that have the value already; for
-    another objective or an algorithm with a learner of its own, with the names of their options, and without what they
-    do not read."""
-    if settings.get("objective.name", "ppo_clip") != "ppo_clip":
-        if "objective.clip_high" in settings:
-            text = text.replace("trainer.clip_high", "objective.clip_high")
-        text = "; ".join(part for part in text.split("; ") if "trainer.clip_high" not in part)
+def _described(remedy: Remedy, settings: Mapping[str, Any]) -> str | None:
+    """The text of a remedy with the run's value beside the setting; None where the run does not read the setting or
+    has the value already."""
+    setting = remedy.setting
+    if setting == "trainer.clip_high" and settings.get("objective.name", "ppo_clip") != "ppo_clip":
+        setting = "objective.clip_high"
+        if setting not in settings:
+            return None
     if settings.get("learner.name", "policy_gradient") != "policy_gradient":
-        for ours, theirs in SB3_NAMES.items():
-            if theirs in settings:
-                text = text.replace(ours, theirs)
-        kept = [part for part in text.split("; ") if not POLICY_GRADIENT_ALONE.search(part)]
-        text = "; ".join(kept)
-    has = {
-        part for part in text.split("; ") for name, value in _ASSIGNMENT.findall(part) if _is_set(name, value, settings)
-    }
-    text = "; ".join(part for part in text.split("; ") if part not in has) or "other options of algo"
-    return re.sub(
-        r"\b[a-z]+(?:\.[a-z_0-9]+)+\b(?!=)",
-        lambda name: f"{name[0]} (now {settings[name[0]]})" if name[0] in settings else name[0],
-        text,
-    )
+        setting = SB3_NAMES.get(setting, setting)
+        if setting.startswith(POLICY_GRADIENT_ALONE) or (setting.startswith("algo.") and setting not in settings):
+            return None
+    if remedy.value is not None and _has(setting, remedy.value, settings):
+        return None
+    name = setting if remedy.value is None else f"{setting}={remedy.value}"
+    now = f" (now {settings[setting]})" if setting in settings else ""
+    return remedy.text.format(f"{name}{now}")
+
+
+def _has(setting: str, value: Any, settings: Mapping[str, Any]) -> bool:
+    """Whether a run has this value of a setting, or this choice of a group."""
+    if setting == "prompt":  # a run keeps its texts, not its name
+        return bool(settings.get("prompt.first") == PromptTemplate.named(value).first)
+    return bool(settings.get(setting, settings.get(f"{setting}.name")) == value)

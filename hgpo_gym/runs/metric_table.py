@@ -300,7 +300,7 @@ TIME = {
     "memory_gib": Metric(
         "memory",
         "GiB",
-        "The most that the main process held: in its GPU in this iteration; without a GPU, in main memory so far. What "
+        "The most that the main process held so far: in its GPU; without a GPU, in main memory. What "
         "vLLM holds beside torch is not in it.",
         "Some GiB below what there is.",
     ),

@@ -22,7 +22,7 @@ from hgpo_gym.rollouts.rollout import FailedEpisode
 from hgpo_gym.rollouts.samplers import spread
 from hgpo_gym.rollouts.teams import TEAMS
 from hgpo_gym.runs.checkpoints import CheckpointNotSavedError, Checkpoints, Saving, best_evaluation, read_state
-from hgpo_gym.runs.diagnostics import Diagnostic, diagnose
+from hgpo_gym.runs.diagnostics import Monitor
 from hgpo_gym.runs.directory import flatten
 from hgpo_gym.runs.loggers import find_loggers
 from hgpo_gym.trainers.code_used import changed_code, code_used
@@ -84,6 +84,7 @@ class Run:
         self.iteration = 0
         self.evaluations: list[dict[str, Any]] = []
         self.metrics: list[dict[str, Any]] = []
+        self.monitor = Monitor(flatten(settings.resolved))
         self.steps_so_far, self.seconds_so_far = 0, 0.0
         self.unsaved = False
         self.interrupts = Interrupts(progress.line, twice=processes.count == 1)
@@ -132,7 +133,7 @@ class Run:
                     before = self._evaluate()
                 self.progress.line(f"Before training: evaluation of {before.split} {before.success:.1%}; {LEGEND}")
             self._iterate_to_the_end()
-        if found := self._diagnostics():
+        if found := self.monitor.found:
             self.progress.line(f"Warnings: {len(found)}. All of them again: hgpo-gym health {self.directory.path}")
         summary = self._summary()
         if self.processes.main:
@@ -147,9 +148,8 @@ class Run:
                 while self.iteration < iterations:
                     metrics = self._iterate()
                     self.progress.line(describe_iteration(metrics, iterations))
-                    for diagnostic in self._diagnostics():
-                        if diagnostic.iterations[0] == self.iteration:
-                            self.progress.line(f"Warning: {diagnostic}")
+                    for diagnostic in self.monitor.add(metrics):
+                        self.progress.line(f"Warning: {diagnostic}")
                     self.report_progress(self.iteration, iterations, f"success {metrics['success']:.0%}")
                 if self._evaluation_left:
                     self._evaluate_late()
@@ -177,6 +177,8 @@ class Run:
         check_same_tasks(state.get("tasks", self.tasks), self.tasks, self.directory.path)
         self.iteration, self.evaluations = state["iteration"], state["evaluations"]
         self.metrics = list(state["metrics"])
+        for line in self.metrics:
+            self.monitor.add(line)
         last = (state["metrics"] or [{}])[-1]
         self.steps_so_far, self.seconds_so_far = last.get("steps_so_far", 0), last.get("seconds_so_far", 0.0)
         if self.processes.main:
@@ -284,9 +286,6 @@ class Run:
         self.seconds_so_far += sum(learned.metrics[f"seconds_{part}"] for part in PARTS)
         so_far = {"steps_so_far": self.steps_so_far, "seconds_so_far": self.seconds_so_far}
         return {"iteration": self.iteration, **learned.metrics, **so_far}
-
-    def _diagnostics(self) -> list[Diagnostic]:
-        return diagnose(self.metrics, flatten(self.settings.resolved))
 
     def _log(self, metrics: dict[str, Any], learned: Learned) -> None:
         self.directory.log(metrics)

@@ -21,8 +21,8 @@ DRAWN = (
 )
 """Metrics that have a picture."""
 ENDS = 5
-"""Iterations that the numbers at the beginning and in the end are means of."""
-COURSE = tuple(Column(title, "number") for title in ("at first", "lowest", "highest", "in the end"))
+"""Iterations that the first and the final number are means of."""
+COURSE = tuple(Column(title, "number") for title in ("first", "lowest", "highest", "final"))
 NOTHING_WRONG = "No sign that training went wrong in any run."
 
 
@@ -61,7 +61,7 @@ def update(comparison: Comparison, style: Styles) -> Section:
                 rows.append((METRICS[metric].title, label, *course, METRICS[metric].unit))
     columns = (Column("metric"), Column("algorithm"), *COURSE, Column("unit"))
     caption = (
-        f"At first and in the end: means over {ENDS} iterations, interquartile means over runs; lowest and highest of "
+        f"First and final: means over {ENDS} iterations, interquartile means over runs; lowest and highest of "
         "any iteration of any run. An iteration without anything to learn from has no update."
     )
     pictures = [

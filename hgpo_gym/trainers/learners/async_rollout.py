@@ -123,8 +123,8 @@ class AheadInProcess:
 
     def close(self) -> None:
         """See `AsyncRollout`."""
-        if self.iteration is not None and self._process.is_alive():
-            os.kill(self._process.pid or 0, STOP)
+        if self.iteration is not None and self._process.pid is not None and self._process.is_alive():
+            os.kill(self._process.pid, STOP)
         self._connection.close()  # its cue to leave, where it plays nothing
         self._process.join(STOP_SECONDS)
         self._process.kill()
