@@ -1,6 +1,6 @@
 """What dividing by a set's standard deviation makes of small differences, in the rollouts that a run has kept.
 
-    hgpo-gym train env=alfworld "env.split=[valid_train+generated,generated]" model=scorer algo=hgpo \\
+    hgpo-gym train env=alfworld "env.split=[valid_train+generated,generated]" model=features algo=hgpo \\
         rollout.num_tasks=16 rollout.group_size=8 trainer.iterations=25 evaluation.every=0 \\
         checkpoint.rollouts_every=5 run_dir=runs/division
     python -m benchmarks.division runs/division

@@ -1,6 +1,6 @@
 """Where imitation fails in WebShop: how often a policy's likeliest action is its expert's, by what is to be chosen.
 
-    python -m benchmarks.expert_choices model=scorer warmstart.source=expert
+    python -m benchmarks.expert_choices model=features warmstart.source=expert
     python -m benchmarks.expert_choices model.path=models/imitated prompt=described
 
 The expert plays, and at each of its steps with a choice the policy is asked as well, on products of the warm start

@@ -1,7 +1,7 @@
 """What the levels of the context keys compare, in the rollouts that a run has kept.
 
     hgpo-gym train env=alfworld "env.split=[valid_train+generated,generated]" env.milestones=true \\
-        "rollout.record=[milestone]" model=scorer algo=hgpo rollout.num_tasks=16 rollout.group_size=8 \\
+        "rollout.record=[milestone]" model=features algo=hgpo rollout.num_tasks=16 rollout.group_size=8 \\
         trainer.iterations=40 evaluation.every=0 checkpoint.rollouts_every=4 run_dir=runs/history
     python -m benchmarks.history runs/history
 

@@ -19,7 +19,7 @@ from hgpo_gym.progress import Progress
 from hgpo_gym.trainers.learners.policy_gradient import PolicyGradientLearner
 from hgpo_gym.trainers.libraries import quiet_libraries
 
-MODELS = ("tiny", "scorer")
+MODELS = ("tiny", "features")
 ITERATIONS = 2
 SETTINGS = ("trainer.zero_advantage=keep", "warmstart.new_model=random", "warmstart.episodes=64", "warmstart.epochs=1")
 

@@ -17,7 +17,10 @@ def metrics(section: str) -> str:
 def warnings(_: str = "") -> str:
     """What a run warns of."""
     rows = [
-        (code(check.metric), *map(prose, (_when(check), f"{check.cause.capitalize()}.", f"{check.remedy}.")))
+        (
+            code(check.metric),
+            *map(prose, (_when(check), f"{check.cause.capitalize()}.", f"{'; '.join(map(str, check.remedies))}.")),
+        )
         for check in CHECKS
     ]
     return explanations(("metric", "warned of", "likely cause", "try"), rows)

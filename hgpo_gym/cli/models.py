@@ -25,7 +25,7 @@ def warmstart(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
         if not isinstance(settings.model, LanguageModel):
             raise ValueError(
                 f"model.kind={config['model']['kind']}: this command saves a language model, for model.path to load: "
-                "set model=tiny. A scorer or a cnn imitates when it begins to train (model=scorer "
+                "set model=tiny. A features policy or a cnn imitates when it begins to train (model=features "
                 "warmstart.source=expert), a table never does."
             )
         if out.exists() and not out.is_dir():

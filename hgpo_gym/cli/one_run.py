@@ -24,7 +24,7 @@ from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.policy_update import NonFiniteError
 
 # Thresholds of Python's garbage collector: rollouts keep many objects, hardly any of them in cycles, and by its own
-# thresholds, looking for those takes a tenth of a run by the scorer.
+# thresholds, looking for those takes a tenth of a run by the features policy.
 RARE_COLLECTIONS = (50_000, 20, 50)
 
 NOT_LAUNCHED = (

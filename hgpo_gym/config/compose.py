@@ -5,6 +5,7 @@ What comes out is plain data, every interpolation resolved; no other module know
 
 import copy
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -22,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 from hgpo_gym.config import choices
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.plugins import load_plugins
+from hgpo_gym.runs import renamed
 from hgpo_gym.runs.directory import flatten
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.settings import RunSettings
@@ -29,6 +31,7 @@ from hgpo_gym.trainers.settings import RunSettings
 PATHS = ("run", "out", "transcripts")
 """Keys of commands that take a file or folder."""
 NAMED_ELSEWHERE = {
+    **renamed.SETTINGS,
     "out": "run_dir",
     "output_dir": "run_dir",
     "lr": "trainer.learning_rate",
@@ -49,7 +52,7 @@ NAMED_ELSEWHERE = {
     "num_generations": "rollout.group_size",
     "max_completion_length": "rollout.max_new_tokens",
 }
-"""What TRL, verl and verl-agent, or other commands of this one, call a key: for a hint where it is none here."""
+"""What TRL, verl, verl-agent, earlier versions or other commands call a key: for a hint where it is unknown."""
 
 
 class ConfigError(ValueError):
@@ -101,8 +104,12 @@ def parse_overrides(overrides: Sequence[str]) -> list[Override]:
     """
     with _mistakes_named():
         parser = OverridesParser.create()
-        _load_plugins(parser.parse_overrides([_env_by_name(override) for override in overrides]))
-        parsed = parser.parse_overrides([_env_by_name(override) for override in overrides])
+        _load_plugins(parser.parse_overrides(list(map(_by_current_name, overrides))))
+        current = list(map(_by_current_name, overrides))
+        parsed = parser.parse_overrides(current)
+    for old, new in zip(overrides, current, strict=True):
+        if old != new and not new.startswith("env="):
+            warnings.warn(f"{old} is now {new}.", FutureWarning, stacklevel=2)
     for override in parsed:
         if override.is_sweep_override():
             raise ConfigError(_several_values(override))
@@ -195,10 +202,12 @@ def _load_plugins(overrides: Sequence[Override]) -> None:
             load_plugins(map(str, names))
 
 
-def _env_by_name(override: str) -> str:
-    """`env=namespace/Name-v0` as `env=name`."""
+def _by_current_name(override: str) -> str:
+    """`env=namespace/Name-v0` as `env=name`, and a choice that was renamed by its new name."""
     group, _, choice = override.partition("=")
-    return f"env={ENVIRONMENTS[choice].name}" if group == "env" and choice in ENVIRONMENTS else override
+    if group == "env" and choice in ENVIRONMENTS:
+        return f"env={ENVIRONMENTS[choice].name}"
+    return f"{group}={renamed.CHOICES.get(group, {}).get(choice, choice)}" if choice else override
 
 
 def _several_values(override: Override) -> str:

@@ -241,8 +241,8 @@ class Likelihood(NamedTuple):
     sum_cubed: "torch.Tensor | None" = None
 
 
-class Scorer(Protocol):
-    """What tells how likely answers are."""
+class LikelihoodModel(Protocol):
+    """A model that gives the likelihood of responses."""
 
     @property
     def model(self) -> "torch.nn.Module":
@@ -253,7 +253,7 @@ class Scorer(Protocol):
         have a choice. `sums` asks for what else `Likelihood` can hold."""
 
 
-class TrainablePolicy(Policy, Scorer, Protocol):
+class TrainablePolicy(Policy, LikelihoodModel, Protocol):
     """A policy that training can change: all that the trainer, the update and the checkpoints know of it."""
 
     def updated(self) -> None:

@@ -43,7 +43,7 @@ def read_map(text: str) -> np.ndarray:
     if len(largest) < 2:
         raise CannotAnswerError(
             f"model=cnn reads a map, lines of as many cells below one another, and there is none in {text!r}: set "
-            "model=scorer or model=tiny."
+            "model=features or model=tiny."
         )
     return np.array([[min(ord(sign), SIGNS - 1) for sign in row] for row in largest], dtype=np.int64)
 

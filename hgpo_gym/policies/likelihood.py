@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from hgpo_gym.policies.base import Likelihood, Scorer, TokenRecord
+from hgpo_gym.policies.base import Likelihood, LikelihoodModel, TokenRecord
 from hgpo_gym.policies.batching import by_adapter, length_sorted_batches
 from hgpo_gym.policies.sampling import likelihood_of_drawn, power_sums, restrict
 
@@ -111,7 +111,7 @@ def computing_in(precision: str, model: torch.nn.Module) -> AbstractContextManag
 
 @torch.inference_mode()
 def measure(
-    policy: Scorer,
+    policy: LikelihoodModel,
     records: Sequence[TokenRecord],
     names: Sequence[str],
     *,
@@ -140,7 +140,7 @@ def measure(
 
 
 def score(
-    policy: Scorer,
+    policy: LikelihoodModel,
     records: Sequence[TokenRecord],
     *,
     temperature: float,

@@ -299,7 +299,9 @@ class Monitor:
             held.in_a_row = held.in_a_row + 1 if beyond and success < check.while_success_below else 0
             if held.in_a_row >= check.in_a_row:
                 held.iterations.append(int(metrics["iteration"]))
-                if len(held.iterations) == 1 or (value > held.worst) == (check.kind == "above") and value != held.worst:
+                if len(held.iterations) == 1 or (
+                    (value > held.worst) == (check.kind == "above") and value != held.worst
+                ):
                     held.worst, held.limit = value, limit
                 if len(held.iterations) == 1:
                     began.append(self._diagnostic(check, held))

@@ -17,6 +17,7 @@ import yaml
 
 from hgpo_gym.files import append_line, write_whole, writing
 from hgpo_gym.runs.loggers import Logger, MakeLogger
+from hgpo_gym.runs.renamed import with_new_metrics, with_new_settings
 from hgpo_gym.runs.run_files import damage_named, read_json, read_json_lines, read_yaml
 
 NUMBERS_UNCHANGED = (
@@ -138,7 +139,7 @@ def this_command() -> str:
 
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
     """The lines of a run's metrics.jsonl; empty if there is none. A last line cut short by a kill is left out."""
-    return read_json_lines(run_dir / "metrics.jsonl")
+    return [with_new_metrics(line) for line in read_json_lines(run_dir / "metrics.jsonl")]
 
 
 def read_launches(run_dir: Path) -> list[dict[str, Any]]:
@@ -185,7 +186,7 @@ def read_config(run_dir: Path) -> dict[str, Any]:
     if not path.exists():
         several = f" Runs are in folders of it: {run_dir}/*." if any(run_dir.glob("*/config.yaml")) else ""
         raise FileNotFoundError(f"No run in {run_dir}: expected {path}.{several}")
-    return read_yaml(path)
+    return with_new_settings(read_yaml(path))
 
 
 NOT_SET = "not set"

@@ -41,7 +41,7 @@ MODELS = Registry(
     {
         "language_model": "hgpo_gym.trainers.models.language_model:LanguageModel",
         "tabular": "hgpo_gym.trainers.models.table:TableModel",
-        "scorer": "hgpo_gym.trainers.models.scorer:ScorerModel",
+        "features": "hgpo_gym.trainers.models.features:FeaturesModel",
         "cnn": "hgpo_gym.trainers.models.cnn:CnnModel",
     },
     arguments=0,

@@ -47,7 +47,7 @@ TINY = ["model=tiny", "tiny.hidden_size=16", "tiny.heads=2", "tiny.layers=1", "w
 RUNS = {
     "tabular": [*SMALL, "env.slip=0.1"],
     "tabular_trees": [*SMALL, "sampler=tree", "algo=tree_grpo", "rollout.group_size=6"],
-    "scorer": [*SMALL, "model=scorer", "model.novelty=0", "model.relevance=0"],
+    "features": [*SMALL, "model=features", "model.novelty=0", "model.relevance=0"],
     "cnn": ["env=sokoban", *(one for one in SMALL if not one.startswith("env.")), "model=cnn", "model.channels=4"],
     "tiny": [*SMALL, *TINY],
     "sb3_ppo": [*SMALL, "algo=sb3_ppo"],

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from hgpo_gym.advantages import Advantages, StepBatch
-from hgpo_gym.policies.base import CopyingPolicy, Scorer, TrainablePolicy
+from hgpo_gym.policies.base import CopyingPolicy, LikelihoodModel, TrainablePolicy
 from hgpo_gym.policies.lora import WithoutAdapter, has_adapter
 from hgpo_gym.policies.stale_weights import StaleWeights
 from hgpo_gym.processes import Processes
@@ -295,7 +295,7 @@ class PolicyGradientLearner:
             )
         return measured._replace(seconds=time.perf_counter() - began)
 
-    def _reference(self, initial: Path) -> Scorer:
+    def _reference(self, initial: Path) -> LikelihoodModel:
         """What the KL loss holds the policy to, the weights that its run began with: those under the policy's adapter,
         or else a second model from the folder `initial`."""
         if has_adapter(self.policy.model):

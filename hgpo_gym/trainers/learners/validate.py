@@ -25,7 +25,7 @@ RECORDED = ("agent", "turn", "truncated")
 """The extras of every rollout."""
 PREDICTED = ("value", "value_low", "value_high")
 """What a critic predicts, for an estimator that gives it targets."""
-WITHOUT_TEXT, WITHOUT_STATE = ("tabular", "scorer", "cnn"), ("scorer", "cnn")
+WITHOUT_TEXT, WITHOUT_STATE = ("tabular", "features", "cnn"), ("features", "cnn")
 """Kinds of models that choose an action without writing, and whose decisions have no state that a critic could read."""
 
 

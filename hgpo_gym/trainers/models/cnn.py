@@ -33,7 +33,7 @@ class CnnModel(ScoringModel):
         if run.team.name != "solo":
             raise ValueError(
                 f"team={run.team.name}: a cnn reads the map alone, and nothing of what others say. Choose team=solo, "
-                "or model=scorer."
+                "or model=features."
             )
 
     def new(self) -> CnnPolicy:

@@ -10,7 +10,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from hgpo_gym.policies.base import Likelihood, Scorer, TokenRecord
+from hgpo_gym.policies.base import Likelihood, LikelihoodModel, TokenRecord
 from hgpo_gym.policies.lora import has_adapter
 from hgpo_gym.trainers.update.weights import Weights
 
@@ -22,15 +22,15 @@ class ReplicatedWeights(Weights):
     """Each process has all weights and all of the optimiser: DistributedDataParallel, whose buckets are the gradients
     and not a copy of them."""
 
-    def __init__(self, scorer: Scorer, accelerator: "Accelerator"):
+    def __init__(self, policy: LikelihoodModel, accelerator: "Accelerator"):
         from accelerate.utils import DistributedDataParallelKwargs
 
-        super().__init__(scorer)
+        super().__init__(policy)
         accelerator.ddp_handler = DistributedDataParallelKwargs(gradient_as_bucket_view=True)
-        self._root: DistributedDataParallel = accelerator.prepare_model(_Root(scorer.model))
+        self._root: DistributedDataParallel = accelerator.prepare_model(_Root(policy.model))
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
-        return self._root(self.scorer.likelihood, records, temperature=temperature)
+        return self._root(self.policy.likelihood, records, temperature=temperature)
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:
@@ -47,17 +47,17 @@ class ShardedWeights(Weights):
         ImportError: torch is too old.
     """
 
-    def __init__(self, scorer: Scorer, accelerator: "Accelerator"):
+    def __init__(self, policy: LikelihoodModel, accelerator: "Accelerator"):
         from accelerate.utils import FullyShardedDataParallelPlugin
         from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 
         if not hasattr(FSDPModule, "reset_iter_state"):
             raise ImportError(f"distributed=fsdp2 needs torch 2.13, this is {torch.__version__}: set distributed=ddp.")
-        super().__init__(scorer)
+        super().__init__(policy)
         accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin(
             fsdp_version=2, auto_wrap_policy="transformer_based_wrap", cpu_ram_efficient_loading=False
         )
-        self._root = fsdp2_prepare_model(accelerator, _Root(scorer.model))
+        self._root = fsdp2_prepare_model(accelerator, _Root(policy.model))
         self._whole = False
         self._units = [module for module in self._root.modules() if isinstance(module, FSDPModule)]
 
@@ -65,7 +65,7 @@ class ShardedWeights(Weights):
         return self._root(self._likelihood, records, temperature=temperature)
 
     def _likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
-        result = self.scorer.likelihood(records, temperature=temperature)
+        result = self.policy.likelihood(records, temperature=temperature)
         return result._replace(logprobs=result.logprobs.clone())  # FSDP2 wants no view of a larger tensor
 
     def clip_gradients(self, max_norm: float) -> torch.Tensor:
@@ -96,7 +96,7 @@ class ShardedWeights(Weights):
             self._whole = False
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        model = self.scorer.model
+        model = self.policy.model
         # Beside an adapter nothing else is saved; a vision tower, which is frozen too, is.
         options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=has_adapter(model))
         names = {*dict(model.named_parameters()), *dict(model.named_buffers())}  # a tied weight's first name alone

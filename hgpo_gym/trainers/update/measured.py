@@ -63,7 +63,7 @@ def _measured(
     """Processes that have the same records share the work, and all get all of it."""
     with weights.gathered():
         own = measure(
-            weights.scorer,
+            weights.policy,
             processes.share(records),
             names,
             temperature=temperature,

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from hgpo_gym.advantages import Advantages, StepBatch
-from hgpo_gym.policies.base import Likelihood, Scorer, TokenRecord, TrainablePolicy
+from hgpo_gym.policies.base import Likelihood, LikelihoodModel, TokenRecord, TrainablePolicy
 from hgpo_gym.policies.batching import by_adapter, shard_batches
 from hgpo_gym.policies.likelihood import computing_in
 from hgpo_gym.processes import ALONE, Processes
@@ -49,7 +49,7 @@ class PolicyUpdate:
     def __init__(
         self,
         policy: TrainablePolicy,
-        reference: Scorer | None,
+        reference: LikelihoodModel | None,
         settings: TrainerSettings,
         temperature: float,
         processes: Processes = ALONE,
@@ -145,7 +145,7 @@ class PolicyUpdate:
         rows = [replace(row, extras={**row.extras, **own}) for row, own in zip(rows, columns, strict=True)]
         return rows, dict(metrics)
 
-    def _weights_of(self, reference: Scorer) -> Weights:
+    def _weights_of(self, reference: LikelihoodModel) -> Weights:
         """Of its own model, or of the policy's, where it reads that without the adapter."""
         own = reference.model is not self.policy.model
         return distribute(reference, self.processes) if own else self.weights.read_by(reference)

@@ -6,29 +6,29 @@ from contextlib import contextmanager
 
 import torch
 
-from hgpo_gym.policies.base import Likelihood, Scorer, TokenRecord
+from hgpo_gym.policies.base import Likelihood, LikelihoodModel, TokenRecord
 
 
 class Weights:
     """The weights of a model, all of them in this process alone.
 
     Args:
-        scorer: reads them; whatever else has the same model reads them too.
+        policy: reads them; whatever else has the same model reads them too.
     """
 
-    def __init__(self, scorer: Scorer):
-        self.scorer = scorer
+    def __init__(self, policy: LikelihoodModel):
+        self.policy = policy
 
-    def read_by(self, scorer: Scorer) -> "Weights":
-        """The same weights, for another scorer with the same model."""
+    def read_by(self, policy: LikelihoodModel) -> "Weights":
+        """The same weights, for another policy with the same model."""
         other = copy.copy(self)
-        other.scorer = scorer
+        other.policy = policy
         return other
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
-        """The scorer's likelihood for training. Backward passes leave in `grad` the mean over processes; every process
+        """The policy's likelihood for training. Backward passes leave in `grad` the mean over processes; every process
         must do as many."""
-        return self.scorer.likelihood(records, temperature=temperature)
+        return self.policy.likelihood(records, temperature=temperature)
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:
@@ -47,11 +47,11 @@ class Weights:
 
     def clip_gradients(self, max_norm: float) -> torch.Tensor:
         """Scale the gradients down to `max_norm` in all. Returns their norm before, float32[]."""
-        return torch.nn.utils.clip_grad_norm_(self.scorer.model.parameters(), max_norm)
+        return torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), max_norm)
 
     def not_finite(self) -> torch.Tensor:
         """Of how many trained tensors this process' part has something infinite or not a number, float32[]."""
-        parts = [self._part(weight.detach()) for weight in self.scorer.model.parameters() if weight.requires_grad]
+        parts = [self._part(weight.detach()) for weight in self.policy.model.parameters() if weight.requires_grad]
         return torch.stack([~torch.isfinite(part).all() for part in parts]).float().sum()
 
     def _part(self, weight: torch.Tensor) -> torch.Tensor:

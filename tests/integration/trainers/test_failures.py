@@ -297,7 +297,7 @@ def test_a_run_that_loses_too_much_stops_and_keeps_what_failed(tmp_path):
     assert ended.value.code == 1
 
 
-WARM = ["model=scorer", "warmstart.source=expert", "warmstart.episodes=12", "trainer.iterations=1"]
+WARM = ["model=features", "warmstart.source=expert", "warmstart.episodes=12", "trainer.iterations=1"]
 
 
 def test_a_warm_start_leaves_out_episodes_whose_environment_fails(tmp_path, capsys):

@@ -18,7 +18,7 @@ from tests.support.breaking import BREAKING
 from tests.support.small_runs import numbers, settings, train
 
 SCORER = [
-    "model=scorer",
+    "model=features",
     "warmstart.source=none",
     "env.sections=1",
     "env.max_episode_steps=24",

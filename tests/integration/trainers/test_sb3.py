@@ -142,7 +142,7 @@ def test_what_is_said_of_other_models_and_not_read_is_told(tmp_path, capsys):
     own = [*ALGORITHMS["sb3_ppo"], "trainer.iterations=0"]
     train(tmp_path / "plain", *own)
     assert "has no effect" not in capsys.readouterr().out
-    train(tmp_path / "told", *own, "model=scorer", "warmstart.source=expert", "rollout.temperature=0.5")
+    train(tmp_path / "told", *own, "model=features", "warmstart.source=expert", "rollout.temperature=0.5")
     said = capsys.readouterr().out.splitlines()
     assert "warmstart.source=expert has no effect: algo=sb3_ppo begins with a new network of its own." in said
     assert "rollout.temperature=0.5 has no effect: algo=sb3_ppo explores by options of its own." in said

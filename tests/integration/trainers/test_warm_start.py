@@ -13,7 +13,7 @@ from hgpo_gym.envs import TextEnv, Turn, register
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.files import cache_dir
 from hgpo_gym.plugins import load_plugins
-from hgpo_gym.policies import Request, Sampling, language_model, scorer, trie
+from hgpo_gym.policies import Request, Sampling, features, language_model, trie
 from hgpo_gym.policies.huggingface import checkpoint_activations
 from hgpo_gym.progress import Progress
 from hgpo_gym.rollouts import plans
@@ -106,7 +106,7 @@ def test_imitated_choices_are_those_among_admissible_answers(tmp_path):
     assert not {"left", "right"} & {answer.text for answer in free}
 
 
-@pytest.mark.parametrize("kind", ["tiny", "scorer"])
+@pytest.mark.parametrize("kind", ["tiny", "features"])
 def test_imitation_computes_as_an_update_does(kind, monkeypatch):
     """In the precision that is set, which rounds; checkpoints of activations change nothing."""
     checkpointed = []
@@ -161,14 +161,14 @@ def test_choices_need_admissible_answers(capsys):
     )
 
 
-SCORER = ["model=scorer", "warmstart.source=expert"]
+SCORER = ["model=features", "warmstart.source=expert"]
 
 
 @pytest.mark.parametrize(
     ("owner", "part", "overrides"),
     [
-        (scorer, "hashing.py", SCORER),
-        (scorer, "page.py", SCORER),
+        (features, "hashing.py", SCORER),
+        (features, "page.py", SCORER),
         (language_model, "language_model.py", []),
         (trie, "trie.py", []),
         (plans, "plans.py", []),

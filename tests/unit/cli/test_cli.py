@@ -129,8 +129,8 @@ def test_the_version_is_said(capsys):
             "Or the role 'planner' does not act, and has no expert: choose team=solo.",
         ),
         (
-            ["train", "model=scorer", *PLANNED, "team.weights=adapter"],
-            "team.weights=adapter: a scorer has no adapters.",
+            ["train", "model=features", *PLANNED, "team.weights=adapter"],
+            "team.weights=adapter: a features policy has no adapters.",
         ),
         (["train", "model=cnn", "env=sokoban", *PLANNED], "team=planner_actor: a cnn reads the map alone"),
         (
@@ -175,7 +175,7 @@ USES_OF_THE_CACHE = (
     ["eval", "policy=expert", "env=webshop", "env.split=generated", "evaluation.split=generated_test"],
     ["eval", "policy=expert", "env=alfworld", "env.split=generated", "evaluation.split=generated_test"],
     ["eval", "policy=openai", "openai.model=x", "prompt=instruct", "engine.constrain=none", "run=null"],
-    ["train", "model=scorer", "warmstart.source=expert"],
+    ["train", "model=features", "warmstart.source=expert"],
 )
 
 
@@ -518,7 +518,7 @@ print("imported:", sorted(slow.intersection(sys.modules)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["tabular", "scorer"])
+@pytest.mark.parametrize("model", ["tabular", "features"])
 def test_a_run_waits_for_nothing_that_only_others_need(model, tmp_path):
     """What language models, several processes and reports need takes longer to import than a small run takes."""
     command = [sys.executable, "-c", WAITS_FOR, *SETTINGS, f"model={model}", f"run_dir={tmp_path / 'run'}"]

@@ -11,7 +11,7 @@ READ = {
     "critic.epochs=2": ["algo=gae"],
     "rollout.rewards=[success]": ["algo=dvao"],
     "warmstart.epochs=1": ["warmstart.source=random", "model=tiny"],
-    "warmstart.learning_rate=0.1": ["model=scorer", "warmstart.source=expert"],
+    "warmstart.learning_rate=0.1": ["model=features", "warmstart.source=expert"],
     "warmstart.episodes=9": ["model=tiny", "warmstart.source=none"],
     "warmstart.random_actions=0.5": ["model=tiny", "warmstart.source=expert"],
     "tiny.layers=1": ["model=tiny"],

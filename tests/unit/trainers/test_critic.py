@@ -229,8 +229,8 @@ def test_an_estimator_that_gives_no_targets_gets_no_critic(tmp_path):
 
 
 def test_a_model_without_states_is_refused_at_the_start(tmp_path):
-    run = small_runs.settings(tmp_path, "model=scorer", "algo=gae", base=[])
-    with pytest.raises(ValueError, match="model=scorer gives a critic no state to read, and algo=gae needs one for"):
+    run = small_runs.settings(tmp_path, "model=features", "algo=gae", base=[])
+    with pytest.raises(ValueError, match="model=features gives a critic no state to read, and algo=gae needs one for"):
         make_learner(run, Progress())
 
 

@@ -20,11 +20,11 @@ from typing import NamedTuple
 import numpy as np
 
 from hgpo_gym.policies.base import Request, StepContext
-from hgpo_gym.policies.scorer.episode import Episode, Episodes, told
-from hgpo_gym.policies.scorer.hashing import crossed, mix, padded, places_of, slots
-from hgpo_gym.policies.scorer.page import ParsedPage, page_of, task_keys
-from hgpo_gym.policies.scorer.places import nowhere, standing_of
-from hgpo_gym.policies.scorer.words import amounts, key
+from hgpo_gym.policies.features.episode import Episode, Episodes, told
+from hgpo_gym.policies.features.hashing import crossed, mix, padded, places_of, slots
+from hgpo_gym.policies.features.page import ParsedPage, page_of, task_keys
+from hgpo_gym.policies.features.places import nowhere, standing_of
+from hgpo_gym.policies.features.words import amounts, key
 from hgpo_gym.policies.scoring import step_context_of
 
 OFTEN = 4
@@ -97,7 +97,7 @@ class Extractor:
         ]
 
     def _look(self, request: Request) -> "_Seen":
-        step_context = step_context_of(request, "scorer")
+        step_context = step_context_of(request, "features")
         episode = self._episodes.at(step_context)
         acts = request.choices == step_context.actions
         page = page_of(request.choices, step_context.descriptions if acts else (), episode.task)

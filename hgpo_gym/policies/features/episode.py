@@ -6,8 +6,8 @@ from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 from hgpo_gym.policies.base import StepContext
-from hgpo_gym.policies.scorer.places import Places
-from hgpo_gym.policies.scorer.words import (
+from hgpo_gym.policies.features.places import Places
+from hgpo_gym.policies.features.words import (
     Argument,
     ParsedAction,
     Task,

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hgpo_gym.policies.scorer.episode import NOTHING, kind_of, roles_of
-from hgpo_gym.policies.scorer.hashing import keys_of, mix, padded
-from hgpo_gym.policies.scorer.words import Task, amounts, content_of, key, read_action
+from hgpo_gym.policies.features.episode import NOTHING, kind_of, roles_of
+from hgpo_gym.policies.features.hashing import keys_of, mix, padded
+from hgpo_gym.policies.features.words import Task, amounts, content_of, key, read_action
 
 TASK_WORDS = 12
 """Words of the task that are conjoined; long instructions have no more."""

@@ -1,4 +1,4 @@
-"""The scorer as a policy: general features of each admissible action, and a softmax over their scores."""
+"""The features policy: general features of each admissible action, and a softmax over their scores."""
 
 from collections.abc import Sequence
 
@@ -6,19 +6,19 @@ import numpy as np
 import torch
 
 from hgpo_gym.policies.base import Request
-from hgpo_gym.policies.scorer.features import Extractor, Features
-from hgpo_gym.policies.scorer.network import Network
+from hgpo_gym.policies.features.features import Extractor, Features
+from hgpo_gym.policies.features.network import Network
 from hgpo_gym.policies.scoring import ScoringPolicy
 
 
-class ScorerPolicy(ScoringPolicy):
+class FeaturesPolicy(ScoringPolicy):
     """See `ScoringPolicy`.
 
     Args:
         model: gives the scores.
     """
 
-    kind = "scorer"
+    kind = "features"
     network = Network
 
     def __init__(self, model: Network):

@@ -1,22 +1,22 @@
-"""`model=scorer`: a softmax over scores of the admissible actions, from general features of how an action fits its
+"""`model=features`: a softmax over scores of the admissible actions, from general features of how an action fits its
 moment. Small, and quick to train."""
 
 from typing import Annotated, Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from hgpo_gym.policies import scorer
-from hgpo_gym.policies.scorer.network import Network
-from hgpo_gym.policies.scorer.policy import ScorerPolicy
+from hgpo_gym.policies import features
+from hgpo_gym.policies.features.network import Network
+from hgpo_gym.policies.features.policy import FeaturesPolicy
 from hgpo_gym.trainers.models.scoring import ScoringModel
 from hgpo_gym.trainers.models.sizes import check_fits
 
 
-class ScorerModel(ScoringModel):
-    """See `configs/model/scorer.yaml`."""
+class FeaturesModel(ScoringModel):
+    """See `configs/model/features.yaml`."""
 
-    policy = ScorerPolicy
-    made_by = (scorer,)
+    policy = FeaturesPolicy
+    made_by = (features,)
 
     wide: Annotated[int, Field(ge=2)]
     deep: Annotated[int, Field(ge=2)]
@@ -30,5 +30,7 @@ class ScorerModel(ScoringModel):
         check_fits(self.wide + self.deep * self.hidden_size, shape)
         return self
 
-    def new(self) -> ScorerPolicy:
-        return ScorerPolicy(Network(self.wide, self.deep, self.hidden_size, (-self.novelty, self.relevance), self.seed))
+    def new(self) -> FeaturesPolicy:
+        return FeaturesPolicy(
+            Network(self.wide, self.deep, self.hidden_size, (-self.novelty, self.relevance), self.seed)
+        )

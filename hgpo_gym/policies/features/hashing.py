@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from hgpo_gym.policies.scorer.words import key
+from hgpo_gym.policies.features.words import key
 
 
 def keys_of(name: str, texts: Sequence[str]) -> np.ndarray:

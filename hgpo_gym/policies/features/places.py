@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hgpo_gym.policies.base import StepContext
-from hgpo_gym.policies.scorer.words import Task, amounts, content_of, key, read_action, terms_of
+from hgpo_gym.policies.features.words import Task, amounts, content_of, key, read_action, terms_of
 
 NEARBY = 2
 """How many words of the task before and behind an action's own are looked at for those of its kind."""

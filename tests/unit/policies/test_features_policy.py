@@ -14,13 +14,13 @@ import torch
 from hgpo_gym.cli.main import main
 from hgpo_gym.policies import Request, Sampling
 from hgpo_gym.policies.base import StepContext
+from hgpo_gym.policies.features.episode import EARLIER, LAST, NOTHING, Episode, Episodes, role_of
+from hgpo_gym.policies.features.features import Extractor
+from hgpo_gym.policies.features.network import Network
+from hgpo_gym.policies.features.places import Places, choices_of, standing_of
+from hgpo_gym.policies.features.policy import FeaturesPolicy
+from hgpo_gym.policies.features.words import Argument, read_action, read_task
 from hgpo_gym.policies.likelihood import score
-from hgpo_gym.policies.scorer.episode import EARLIER, LAST, NOTHING, Episode, Episodes, role_of
-from hgpo_gym.policies.scorer.features import Extractor
-from hgpo_gym.policies.scorer.network import Network
-from hgpo_gym.policies.scorer.places import Places, choices_of, standing_of
-from hgpo_gym.policies.scorer.policy import ScorerPolicy
-from hgpo_gym.policies.scorer.words import Argument, read_action, read_task
 from hgpo_gym.runs.directory import read_config, read_metrics
 from tests.support import small_runs
 from tests.support.small_runs import numbers
@@ -29,7 +29,7 @@ TASK = "put a clean cup on the shelf."
 ROOM = "You are in a room. You see a shelf 1, a sink 1, a table 2 and a table 1."
 GO = tuple(f"go to {place}" for place in ("shelf 1", "sink 1", "table 1", "table 2"))
 SHORT = ["env.sections=2", "env.max_episode_steps=12", "evaluation.decoding_seeds=20"]
-SMALL = ["model=scorer", "model.novelty=0", "model.relevance=0", *SHORT]
+SMALL = ["model=features", "model.novelty=0", "model.relevance=0", *SHORT]
 train = partial(small_runs.train, base=SMALL)
 
 
@@ -96,7 +96,7 @@ def policy():
     network = Network(wide=1 << 12, deep=1 << 10, hidden_size=4, leaning=(-0.3, 0.2), seed=0)
     network.weights.data.normal_(std=0.05, generator=torch.Generator().manual_seed(1))
     network.out.data.normal_(std=0.3, generator=torch.Generator().manual_seed(2))
-    return ScorerPolicy(network)
+    return FeaturesPolicy(network)
 
 
 def test_actions_are_a_frame_with_arguments():
@@ -168,7 +168,7 @@ def digest():
 def test_features_are_the_same_on_every_machine_and_in_every_process():
     assert digest() == GOLDEN
     for seed in ("1", "2"):
-        command = [sys.executable, "-c", "from tests.unit.policies.test_scorer import digest; print(digest())"]
+        command = [sys.executable, "-c", "from tests.unit.policies.test_features_policy import digest; print(digest())"]
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         assert subprocess.run(command, env=environment, capture_output=True, text=True).stdout.strip() == GOLDEN
 
@@ -187,7 +187,7 @@ def test_descriptions_and_amounts_are_among_the_features():
 
 
 def test_what_was_never_trained_is_uniform():
-    policy = ScorerPolicy(Network(1 << 12, 1 << 10, 4, (0.0, 0.0), seed=0))
+    policy = FeaturesPolicy(Network(1 << 12, 1 << 10, 4, (0.0, 0.0), seed=0))
     responses = policy.generate([ask(CLEANING[0], seed) for seed in range(2000)], Sampling())
     assert {float(response.tokens.logprobs[0]) for response in responses} == {float(np.float32(-np.log(4)))}
     for action in GO:
@@ -231,12 +231,12 @@ def test_a_scorer_is_saved_and_loaded(policy, tmp_path):
     records = [
         response.tokens for response in policy.generate([ask(step_context) for step_context in CLEANING], Sampling())
     ]
-    policy.save(tmp_path / "scorer")
-    loaded = ScorerPolicy.load(tmp_path / "scorer")
+    policy.save(tmp_path / "features")
+    loaded = FeaturesPolicy.load(tmp_path / "features")
     before, after = (one.likelihood(records, temperature=1.0).logprobs for one in (policy, loaded))
     assert torch.equal(before, after)
     with pytest.raises(FileNotFoundError, match=r"No scorer in .*nowhere: expected scorer\.safetensors"):
-        ScorerPolicy.load(tmp_path / "nowhere")
+        FeaturesPolicy.load(tmp_path / "nowhere")
 
 
 def test_a_policy_needs_actions_to_choose_from_and_their_moment(policy):
@@ -289,7 +289,7 @@ def test_whatever_trains_other_models_trains_this_one(options, tmp_path):
 
 
 def test_it_leans_away_from_what_was_taken_and_towards_what_the_task_speaks_of():
-    policy = ScorerPolicy(Network(1 << 12, 1 << 10, 4, (-2.0, 3.0), seed=0))
+    policy = FeaturesPolicy(Network(1 << 12, 1 << 10, 4, (-2.0, 3.0), seed=0))
     step_context = CLEANING[3]
     records = [policy.record(ask(step_context), action) for action in step_context.actions]
     logprobs = dict(

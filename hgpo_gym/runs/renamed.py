@@ -1,0 +1,33 @@
+"""Names that settings, choices and metrics had in earlier versions: older runs are read with today's names."""
+
+from collections.abc import Mapping
+from typing import Any
+
+SETTINGS = {"rollout.replays": "rollout.max_retries"}
+"""Old key -> new key."""
+CHOICES = {"model": {"scorer": "features"}}
+"""By group: old choice -> new choice."""
+METRICS = {
+    "silent_group_share": "zero_variance_groups",
+    "cut_off_share": "truncated_fraction",
+    "evaluation_fall": "evaluation_drop",
+}
+"""Old name -> new name."""
+
+
+def with_new_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Give the settings of a run their new names, in place."""
+    for old, new in SETTINGS.items():
+        section, _, key = old.partition(".")
+        values = config.get(section)
+        if isinstance(values, dict) and key in values:
+            values[new.partition(".")[2]] = values.pop(key)
+    model = config.get("model")
+    if isinstance(model, dict) and model.get("kind") in CHOICES["model"]:
+        model["kind"] = CHOICES["model"][model["kind"]]
+    return config
+
+
+def with_new_metrics(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line of metrics.jsonl with the new names."""
+    return {METRICS.get(name, name): value for name, value in line.items()}
