@@ -190,7 +190,7 @@ def compare(
         ValueError: unknown settings, or runs that cannot be compared.
         RunFailedError: runs ended with an error; the others are complete.
     """
-    chosen: dict[str, Any] = {"env": env, "model": model, "algos": json.dumps(list(algos)), "seeds": json.dumps(seeds)}
+    chosen: dict[str, Any] = {"env": env, "model": model, "algos": _as_hydra(list(algos)), "seeds": _as_hydra(seeds)}
     chosen |= {"out": _quoted(out), "jobs": jobs}
     given = [*_overrides(chosen), *overrides]
     config, folder = load_config("compare", given), Path(out)
@@ -211,9 +211,17 @@ def _overrides(chosen: Mapping[str, Any]) -> list[str]:
     return [f"{key}={value}" for key, value in chosen.items() if value is not None]
 
 
+def _as_hydra(value: Any) -> str:
+    """A value in Hydra's grammar."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_as_hydra(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list | tuple | range):
+        return "[" + ", ".join(map(_as_hydra, value)) + "]"
+    return json.dumps(value)
+
+
 def _quoted(path: str | Path) -> str:
-    """A path as a value of Hydra's grammar."""
-    return json.dumps(str(path))
+    return _as_hydra(str(path))
 
 
 def _new_folder(folder: Path) -> Path:

@@ -46,13 +46,23 @@ class Registry(Mapping[str, Callable[..., Any]]):
         self._entries: dict[str, Callable[..., Any] | str | EntryPoint] = dict(builtin)
         self._builtin = frozenset(builtin)
 
-    def register(self, name: str, entry: Callable[..., Any]) -> None:
-        """Add a choice. One that is defined again (a notebook's cell, a module that is loaded again) replaces the one
-        before. Raises ValueError if the name is taken by something else."""
+    def register(self, name: str | Callable[..., Any], entry: Callable[..., Any] | None = None) -> Any:
+        """Add a choice: `register(name, function)`, or as a decorator, `@register` (under the function's own name) and
+        `@register(name)`. One that is defined again, as by a notebook's cell, replaces the one before.
+
+        Raises:
+            ValueError: the name is taken by something else.
+        """
+        if callable(name):
+            self.register(name.__name__, name)
+            return name
+        if entry is None:
+            return lambda decorated: (self.register(name, decorated), decorated)[1]
         there = self._all.get(name)
         if there is not None and (name in self._builtin or not is_defined_again(there, entry)):
             raise ValueError(f"The {self.kind} name {name!r} is taken by {_origin(there)}: choose another.")
         self._all[name] = entry
+        return entry
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """The choice of this name, imported if need be. Raises KeyError; `find` explains."""

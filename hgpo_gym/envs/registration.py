@@ -27,14 +27,14 @@ _BUILT_IN: frozenset[str] = frozenset()
 
 def register(
     id: str,
-    entry_point: str | Callable[..., TextEnv],
+    entry_point: str | Callable[..., TextEnv] | None = None,
     *,
     max_episode_steps: int,
     description: str,
     name: str | None = None,
     configs: str | Path | None = None,
-) -> None:
-    """Register a text environment under `id` (`namespace/Name-v0`).
+) -> Any:
+    """Register a text environment under `id` (`namespace/Name-v0`). Without `entry_point` it decorates the class.
 
     A class that is defined again (a notebook's cell, a module that is loaded again) replaces the one before.
 
@@ -52,6 +52,14 @@ def register(
         ValueError: the id or the name is taken by something else, what is given is of another kind, or `configs` is
             no folder.
     """
+    if entry_point is None:
+
+        def decorate(made: Callable[..., TextEnv]) -> Callable[..., TextEnv]:
+            options = {"max_episode_steps": max_episode_steps, "description": description}
+            register(id, made, **options, name=name, configs=configs)  # type: ignore[arg-type]
+            return made
+
+        return decorate
     # No colons: Gymnasium takes what stands before one for a module.
     if not isinstance(id, str) or not re.fullmatch(r"([\w.-]+/)?[\w.-]+-v\d+", id):
         raise ValueError(f"id={id!r}: write it as namespace/Name-v0, with a version.")
@@ -80,6 +88,7 @@ def register(
     )
     name = name or next(candidate for candidate in _names(id) if candidate not in taken)
     ENVIRONMENTS[id] = EnvRecord(id, name, entry_point, int(max_episode_steps), description, configs)
+    return None
 
 
 def make_vec(id: str, num_tasks: int = 1, group_size: int = 1, **options: Any) -> TextVectorEnv:

@@ -330,8 +330,8 @@ PROGRESS = {
     "evaluation_failed": Metric(
         "failed in evaluation",
         COUNT,
-        "Episodes of that evaluation whose environment raised an error or hung each time, rollout.max_retries included. "
-        "They count as not won.",
+        "Episodes of that evaluation whose environment raised an error or hung each time, after rollout.max_retries "
+        "retries. They count as not won.",
         "0.",
         "Above 0: the success is that of a policy and of an environment. hgpo-gym inspect RUN --failures shows what "
         "was said and what went wrong.",
