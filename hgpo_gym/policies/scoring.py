@@ -110,7 +110,7 @@ class ScoringPolicy(ABC):
         path = folder / cls._file()
         if not path.exists():
             raise FileNotFoundError(
-                f"No {cls.kind} in {folder}: expected {path.name}, as runs with model={cls.kind} leave it."
+                f"No {cls.kind} policy in {folder}: expected {path.name}, as runs with model={cls.kind} leave it."
             )
         return cls(cls.network.from_tensors(load_file(path)))
 

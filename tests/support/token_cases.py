@@ -36,7 +36,7 @@ def answers_of(lengths, advantages, difference, **columns):
         old_logprobs=start,
         behaviour=start,
         advantages=torch.tensor(advantages, dtype=torch.float64)[record],
-        record=record,
+        sequence_index=record,
         trajectory=record,
         group=record,
         extras=extras,

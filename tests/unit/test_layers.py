@@ -40,9 +40,9 @@ FACTORIES = {
 }
 ON_THE_CPU = (
     "policies/tabular.py",
-    "policies/choosing.py",
+    "policies/scoring.py",
     "policies/cnn.py",
-    "policies/scorer/",
+    "policies/features/",
     "objectives/bound.py",
 )
 """Models that train on the CPU alone, and a toy that objectives are tried on."""

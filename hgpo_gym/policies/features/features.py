@@ -97,7 +97,7 @@ class Extractor:
         ]
 
     def _look(self, request: Request) -> "_Seen":
-        step_context = step_context_of(request, "features")
+        step_context = step_context_of(request, "features policy")
         episode = self._episodes.at(step_context)
         acts = request.choices == step_context.actions
         page = page_of(request.choices, step_context.descriptions if acts else (), episode.task)

@@ -53,7 +53,7 @@ class ScoringModel(SettingsSection):
     def check(self, run: "RunSettings", processes: int) -> None:
         if processes > 1:
             raise ValueError(f"model.kind={self.policy.kind} trains in one process: launch one, or set another model=.")
-        check_chooses(run, self.policy.kind)
+        check_chooses(run, f"{self.policy.kind} policy")
 
     def initial(self, run: "RunSettings", progress: "Progress") -> ScoringPolicy:
         """A new policy, or what has imitated episodes, kept in the cache under a key of all that it depends on."""

@@ -377,7 +377,7 @@ from hgpo_gym.trainers.update.distribute import distribute
 def work_together():
     processes = join_processes("ddp", groups=2, on_cpu=True)
     weights = distribute(types.SimpleNamespace(model=torch.nn.Linear(50, 50)), processes)
-    weights._root(lambda: weights.scorer.model(torch.zeros(2, 50))).sum().backward()
+    weights._root(lambda: weights.policy.model(torch.zeros(2, 50))).sum().backward()
     for _ in range(3):
         processes.sum(torch.ones(2000))
     processes.close()

@@ -314,7 +314,7 @@ def test_a_warm_start_leaves_out_episodes_whose_environment_fails(tmp_path, caps
     assert task not in {episode.task_id for episode in kept}
 
 
-@pytest.mark.parametrize("replays", ["2", "null"])
+@pytest.mark.parametrize("max_retries", ["2", "null"])
 def test_a_warm_start_that_loses_too_much_ends_in_words(tmp_path, max_retries, capsys):
     with pytest.raises(SystemExit) as ended:
         main([

@@ -316,7 +316,7 @@ def test_eval_says_why_a_model_does_nothing(capsys, tmp_path, monkeypatch):
     status, out, _ = run(capsys, "eval", *one, *small)
     assert status == 0
     assert "success 0.0% of 1 episode\nvalid actions 0.0% (below 50.0%). Likely cause: the model does not know" in out
-    assert "Try: set engine.constrain=admissible; set prompt=instruct" in out
+    assert "Try: set engine.constrain=admissible (now none); set prompt=instruct" in out
     assert "Likely cause" not in run(capsys, "eval", "policy=random", *one)[1]
 
 

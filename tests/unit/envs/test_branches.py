@@ -94,7 +94,7 @@ def test_a_killed_worker_comes_back_to_where_a_branch_had_come():
     env = dice(workers=1)
     env.begin_at({1: (env.starts[0], ["roll", "roll"], 7)})
     env.step(["roll"] * 3)
-    os.kill(env._members.process_ids[0], signal.SIGKILL)
+    os.kill(env._sub_envs.process_ids[0], signal.SIGKILL)
     observations, *_ = env.step(["roll"] * 3)
     assert rolls(observations[1]) == by_hand((0, 2), (7, 2))
     env.close()

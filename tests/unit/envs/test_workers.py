@@ -77,7 +77,7 @@ def test_workers_change_nothing_and_a_killed_one_is_replaced():
 
     def kill_one(step):
         if step == 4:
-            members = workers._members
+            members = workers._sub_envs
             assert isinstance(members, WorkerSubEnvs)
             os.kill(members.process_ids[0], signal.SIGKILL)
 
@@ -142,7 +142,7 @@ def test_an_environment_of_a_file_that_was_loaded_is_made_in_workers(tmp_path):
 def test_a_worker_that_dies_while_it_is_brought_back_is_an_error_too(tmp_path):
     env = fragile(tmp_path)
     env.step(["wait", "die when replayed"])
-    os.kill(env._members.process_ids[0], signal.SIGKILL)
+    os.kill(env._sub_envs.process_ids[0], signal.SIGKILL)
     with pytest.raises(WorkerDiedError, match=r"ended \(exit code -9\) during its replay: .* 1, task 'dog'"):
         env.step(["wait", "wait"])
     env.close()
@@ -173,7 +173,7 @@ def test_a_worker_that_hangs_at_the_same_point_again_is_an_error_that_names_the_
 def test_a_stopped_worker_is_named_while_it_is_waited_for(tmp_path, monkeypatch):
     env = fragile(tmp_path)
     monkeypatch.setattr("hgpo_gym.envs.workers.PATIENCE", 0.1)
-    [worker] = env._members.process_ids
+    [worker] = env._sub_envs.process_ids
     said = []
 
     def wake(message, *_):

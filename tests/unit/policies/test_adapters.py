@@ -191,7 +191,7 @@ def test_the_reference_is_what_lies_under_the_adapter(run, tmp_path):
     """No second copy of the model is kept for the KL loss."""
     shutil.copytree(run / "whole", tmp_path / "run")
     with Run(small_runs.settings(tmp_path / "run", "resume=must", base=RUN), Progress()) as resumed:
-        assert isinstance(resumed.learner.update.reference.scorer, WithoutAdapter)
+        assert isinstance(resumed.learner.update.reference.policy, WithoutAdapter)
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def test_a_policy_is_saved_and_loaded(policy, tmp_path):
     torch.testing.assert_close(
         loaded.logits(loaded.look([ask(ROOM)])), policy.logits(policy.look([ask(ROOM)])), rtol=0, atol=0
     )
-    with pytest.raises(FileNotFoundError, match=r"No cnn in .*: expected cnn\.safetensors"):
+    with pytest.raises(FileNotFoundError, match=r"No cnn policy in .*: expected cnn\.safetensors"):
         CnnPolicy.load(tmp_path / "nowhere")
 
 
@@ -136,7 +136,10 @@ def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path):
     [
         (["train", "env=signpost_maze"], "model=cnn reads a map"),
         (["eval", "env=signpost_maze"], "model=cnn reads a map"),
-        (["train", "env=sokoban", "engine.constrain=none"], "engine.constrain=none: a cnn chooses among admissible"),
+        (
+            ["train", "env=sokoban", "engine.constrain=none"],
+            "engine.constrain=none: a cnn policy chooses among admissible",
+        ),
         (["train", "env=sokoban", "model.channels=0"], "model.channels=0: must be above 0."),
         (["train", "env=sokoban", "model.channels=1000000"], "weights take"),
         (["train", "env=sokoban", "algo=gae"], "model=cnn gives a critic no state to read"),

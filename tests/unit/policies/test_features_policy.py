@@ -1,4 +1,4 @@
-"""The scorer: general features that are the same everywhere, a softmax over scores, and the trainer's promises."""
+"""The features policy: the same features everywhere, a softmax over scores, and the promises of the trainer."""
 
 import hashlib
 import os
@@ -227,7 +227,7 @@ def test_answers_have_the_form_that_the_prompt_asks_for(policy):
     np.testing.assert_array_equal(answer.tokens.logprobs, plain.tokens.logprobs)
 
 
-def test_a_scorer_is_saved_and_loaded(policy, tmp_path):
+def test_a_features_policy_is_saved_and_loaded(policy, tmp_path):
     records = [
         response.tokens for response in policy.generate([ask(step_context) for step_context in CLEANING], Sampling())
     ]
@@ -235,7 +235,7 @@ def test_a_scorer_is_saved_and_loaded(policy, tmp_path):
     loaded = FeaturesPolicy.load(tmp_path / "features")
     before, after = (one.likelihood(records, temperature=1.0).logprobs for one in (policy, loaded))
     assert torch.equal(before, after)
-    with pytest.raises(FileNotFoundError, match=r"No scorer in .*nowhere: expected scorer\.safetensors"):
+    with pytest.raises(FileNotFoundError, match=r"No features policy in .*nowhere: expected features\.safetensors"):
         FeaturesPolicy.load(tmp_path / "nowhere")
 
 
@@ -389,10 +389,10 @@ def test_it_imitates_the_expert_where_it_is_asked_to(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["engine=vllm"], "engine=vllm: a scorer answers by itself; leave out engine=."),
-        (["engine.constrain=none"], "engine.constrain=none: a scorer chooses among admissible actions"),
+        (["engine=vllm"], "engine=vllm: a features policy answers by itself; leave out engine=."),
+        (["engine.constrain=none"], "engine.constrain=none: a features policy chooses among admissible actions"),
         (["model.wide=1"], "model.wide=1: must be at least 2."),
-        (["trainer.precision=bfloat16"], "trainer.precision=bfloat16: a scorer chooses in float32"),
+        (["trainer.precision=bfloat16"], "trainer.precision=bfloat16: a features policy chooses in float32"),
     ],
 )
 def test_mistakes_are_named_with_a_remedy(arguments, message, capsys, tmp_path, monkeypatch):

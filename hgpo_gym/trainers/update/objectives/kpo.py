@@ -13,13 +13,13 @@ def kpo(
     process_noise: float = 1e-6,
     measurement_noise: float = 1.0,
     initial_variance: float = 0.0,
-    clip_ratio: bool = True,
+    clipped: bool = True,
     clip_low: float = 3e-4,
     clip_high: float = 4e-4,
 ) -> Surrogate:
     """Kalman Policy Optimization (2026, arXiv:2602.10609), after paper and code.
 
-        L = -min(rho A, clip(rho, 1 - clip_low, 1 + clip_high) A), or -rho A without `clip_ratio`
+        L = -min(rho A, clip(rho, 1 - clip_low, 1 + clip_high) A), or -rho A without `clipped`
         log rho_t = log pi_t - sg(log pi_t) + x_t,   x_t = (1 - K_t) x_{t-1} + K_t sg(d_t),   x_0 = 0
         K_t = (K_{t-1} + q) / (K_{t-1} + q + 1),   q = process_noise / measurement_noise,
         K_0 = initial_variance / measurement_noise
@@ -35,7 +35,7 @@ def kpo(
     noise, gain = process_noise / measurement_noise, initial_variance / measurement_noise
     smoothed = _filter(log_ratio(logprobs, tokens.old_logprobs).detach(), tokens.sequence_index, noise, gain)
     ratio = (logprobs - logprobs.detach() + smoothed).exp()
-    if clip_ratio:
+    if clipped:
         return ppo(ratio, tokens.advantages, clip_low, clip_high)
     return Surrogate(-ratio * tokens.advantages, torch.zeros_like(tokens.sequence_index, dtype=torch.bool))
 

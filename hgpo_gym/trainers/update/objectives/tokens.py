@@ -46,4 +46,4 @@ class Surrogate(NamedTuple):
     """
 
     loss: "Tensor"
-    clip_ratio: "Tensor"
+    clipped: "Tensor"

@@ -147,7 +147,7 @@ def test_limits_in_which_objectives_are_others():
     torch.testing.assert_close(free.surrogate(tokens).loss, -ratio * tokens.advantages)
     assert_same(tokens, choice("hispo", delta_sequence=99, delta_token=99), ppo)
     assert_same(tokens, choice("kpo", process_noise=1e15, clip_low=0.2, clip_high=0.2), ppo)
-    still = choice("kpo", process_noise=0, clip_ratio=False).surrogate(tokens)
+    still = choice("kpo", process_noise=0, clipped=False).surrogate(tokens)
     torch.testing.assert_close(still.loss, -tokens.advantages)
     unclipped = {"clip_low": 99, "clip_high": 99}
     assert_same(tokens, choice("gspo", **unclipped), choice("gmpo", **unclipped))
@@ -163,7 +163,9 @@ def test_an_advantage_of_0_teaches_nothing(name):
         "selected": torch.zeros(80),
         "entropy_scale": torch.linspace(-1, 1, 80),
     }
-    tokens = answers_of(LENGTHS, (0.0,) * 5, some_answers(1.0).logprobs.detach() + 1, kept=torch.ones(80), **columns)
+    tokens = answers_of(
+        LENGTHS, (0.0,) * 5, some_answers(1.0).logprobs.detach() + 1, loss_mask=torch.ones(80), **columns
+    )
     loss = choice(name).surrogate(tokens).loss
     assert loss.abs().max() == 0
     assert gradient_of(loss.sum(), tokens).abs().max() == 0
@@ -173,7 +175,7 @@ def test_an_advantage_of_0_teaches_nothing(name):
 def test_answers_are_judged_one_by_one(name):
     """Loss, gradient and acting of an answer are the same without the others, extreme log-ratios among them."""
     columns = {"target": torch.linspace(0, 1, 80), "selected": (torch.arange(80) % 7 == 0).double()}
-    columns |= {"entropy_scale": torch.linspace(-1, 1, 80), "kept": (torch.arange(80) % 5 > 0).double()}
+    columns |= {"entropy_scale": torch.linspace(-1, 1, 80), "loss_mask": (torch.arange(80) % 5 > 0).double()}
     difference = some_answers().logprobs.detach() - torch.linspace(-3, -0.5, 80, dtype=torch.float64)
     difference[7], difference[40] = 90.0, -90.0
     tokens, objective = answers_of(LENGTHS, ADVANTAGES, difference, **columns), choice(name)
@@ -183,7 +185,7 @@ def test_answers_are_judged_one_by_one(name):
     for answer in range(len(LENGTHS)):
         own = tokens.sequence_index == answer
         fields = {field: value[own] for field, value in tokens._asdict().items() if field != "extras"}
-        fields |= {"record": torch.zeros(int(own.sum()), dtype=torch.int64)}
+        fields |= {"sequence_index": torch.zeros(int(own.sum()), dtype=torch.int64)}
         fields |= {"extras": {column: values[own] for column, values in tokens.extras.items()}}
         alone = Tokens(**fields)
         alone = alone._replace(logprobs=alone.logprobs.detach().requires_grad_())

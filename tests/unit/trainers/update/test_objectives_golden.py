@@ -35,7 +35,7 @@ def tokens_of(case, dtype=torch.float64, extras=None):
         old_logprobs=tensor(case["start"]),
         behaviour=tensor(case["behaviour"]),
         advantages=tensor(case["advantage"])[record],
-        record=record,
+        sequence_index=record,
         trajectory=record,
         group=torch.zeros_like(record),
         extras=columns,
@@ -103,7 +103,7 @@ def test_golden_tokens_that_a_pre_pass_chooses(name):
     for entry in case["objectives"]:
         columns = prepared(choice(entry["objective"], **entry["options"]), case)
         if entry["objective"] == "capo":
-            assert np.flatnonzero(columns["kept"] == 0).tolist() == entry["dropped"]
+            assert np.flatnonzero(columns["loss_mask"] == 0).tolist() == entry["dropped"]
         if entry["objective"] == "kl_cov":
             assert np.flatnonzero(columns["selected"]).tolist() == sorted(entry["selected"])
         if entry["objective"] == "clip_cov":
@@ -127,7 +127,7 @@ def test_golden_share_of_a_lasting_log_ratio_that_kpo_lets_through():
             logprobs=torch.ones(length, dtype=torch.float64),
             old_logprobs=torch.zeros(length, dtype=torch.float64),
             advantages=-torch.ones(length, dtype=torch.float64),
-            record=torch.zeros(length, dtype=torch.int64),
+            sequence_index=torch.zeros(length, dtype=torch.int64),
         )
         options = {name: entry[name] for name in ("process_noise", "measurement_noise", "initial_variance")}
         loss = choice("kpo", clipped=False, **options).surrogate(tokens).loss
@@ -158,7 +158,7 @@ def test_golden_means_over_a_mini_batch(name):
         tokens = tokens_of(case, extras=prepared(objective, case))
         weigh = CORRECTIONS.bind(Choice(entry["correction"], entry["correction_options"]))
         weights = weigh(tokens.old_logprobs, tokens.behaviour, tokens.sequence_index)
-        kept = tokens.extras.get("kept")
+        kept = tokens.extras.get("loss_mask")
         count = len(tokens.sequence_index) if kept is None else int(kept.sum())
         loss = aggregate(
             weights * objective.surrogate(tokens).loss,
