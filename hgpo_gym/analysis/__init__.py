@@ -1,1 +1,1 @@
-"""Reads runs, never trains: reports, inspection, the bias of estimators, pages."""
+"""Analysis of runs, without training: reports, inspection, the bias of estimators, pages."""

@@ -1,4 +1,4 @@
-"""Which steps an estimator compares with which, as a picture: `draw_groups`. Needs NumPy alone."""
+"""`draw_groups`: a picture of the steps that an estimator compares with each other. Needs NumPy alone."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -13,10 +13,10 @@ from hgpo_gym.advantages.hgpo import WEIGHTS
 from hgpo_gym.advantages.statistics import discounted_returns, episode_returns, values_differ
 
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#A69B00", "#8C6BB1")
-"""Of the sets, in turn: Okabe and Ito's, which people who confuse colours can tell apart, the yellow darkened."""
+"""Colours of the sets, in turn: Okabe and Ito's, safe for colour blindness, the yellow darkened."""
 GAIN, LOSS = "#56B4E9", "#E69F00"
 CHARACTER, HEIGHT, GAP, TITLE, MARGIN = 6.6, 22, 8, 36, 24
-"""In pixels: a character, a step's height, the space between steps, a panel's title, the numbers of the episodes."""
+"""Pixels of a character, a step's height, the gap between steps, a panel's title, and the episode numbers."""
 STYLE = """
 .groups { color: #1f2328; background: #ffffff; font: 11.5px system-ui, sans-serif; }
 @media (prefers-color-scheme: dark) { .groups { color: #e6edf3; background: #16191d; } }
@@ -29,14 +29,14 @@ STYLE = """
 
 
 class Panel(NamedTuple):
-    """All steps once.
+    """One drawing of all steps.
 
     Attributes:
         title: what the panel shows.
         values: float64[N], written in the steps' boxes.
-        colours: of the boxes; None for a hollow one.
-        observations: how many of the last observations are written before the value.
-        signed: whether a value above 0 is written with its sign.
+        colours: the colours of the boxes; None for a hollow one.
+        observations: the number of last observations that are written before the value.
+        signed: True writes a value above 0 with its sign.
     """
 
     title: str
@@ -47,20 +47,21 @@ class Panel(NamedTuple):
 
 
 def draw_groups(batch: StepBatch, estimator: str, *, letters: Sequence[str] | None = None, **options: Any) -> str:
-    """The sets of steps that an estimator compares, and the advantages that it gives, as the text of an SVG file.
+    """Return the sets of steps that an estimator compares, and its advantages, as the text of an SVG file.
 
-    A row is an episode, a box a step, with a letter for each of the observations that its set has in common and with
-    the value that is compared. Boxes of one colour are a set. Hollow ones say nothing: alone, or among equal values.
-    The last panel has the advantages, blue above 0 and orange below; it is all there is of an estimator of your own.
+    A row is an episode, a box a step. A box has a letter for each of the observations that its set shares, and the
+    value that is compared. Boxes of one colour are a set. A hollow box has no signal: it is alone, or all values of its
+    set are equal. The last panel has the advantages, blue above 0 and orange below. A custom estimator has this panel
+    alone.
 
     Args:
         batch: a few short episodes.
         estimator: its name.
-        letters: one for each step; A, B, C, ... in the order of first visits if absent.
+        letters: one for each step; None takes A, B, C, ... in the order of first visits.
         options: of the estimator.
 
     Raises:
-        ValueError: no steps, a wrong number of letters, or what `estimate` refuses.
+        ValueError: no steps, a wrong number of letters, or an error of `estimate`.
     """
     advantages = estimate(estimator, batch, **options)
     letters = _letters(batch) if letters is None else letters
@@ -89,7 +90,7 @@ def draw_groups(batch: StepBatch, estimator: str, *, letters: Sequence[str] | No
 
 
 def _step(batch: StepBatch, row: int, text: str, colour: str | None, box: float) -> str:
-    """A step's box, and the line to it from the step before."""
+    """Return a step's box, and the line to it from the step before."""
     left, middle = MARGIN + (box + GAP) * batch.step[row], _middle(batch.trajectory_labels[row])
     fill = f'fill="{colour}" stroke="{colour}"' if colour else 'class="hollow"'
     line = f'<line x1="{left - GAP:g}" x2="{left:g}" y1="{middle:g}" y2="{middle:g}"/>' if batch.step[row] else ""
@@ -129,15 +130,15 @@ def _gigpo(batch: StepBatch, options: dict[str, Any]) -> list[Panel]:
 
 def _hgpo(batch: StepBatch, options: dict[str, Any]) -> list[Panel]:
     deepest = batch.history_length if options["history_length"] is None else options["history_length"]
-    added, alpha = WEIGHTS[options["weights"]], options["length_weight_alpha"]
-    weights = [f", weight {(level + added) ** alpha:.3g}" for level in range(deepest + 1)]
+    offset, alpha = WEIGHTS[options["weights"]], options["length_weight_alpha"]
+    weights = [f", weight {(level + offset) ** alpha:.3g}" for level in range(deepest + 1)]
     panels = [_level(batch, level, options["gamma"], weight) for level, weight in enumerate(weights)]
     return [*panels, _episodes(batch, "Task group, weight 1")] if options.get("base_group") else panels
 
 
 def _hgpo_gae(batch: StepBatch, options: dict[str, Any]) -> list[Panel]:
-    of_hgpo = {name: value for name, value in options.items() if name != "trace_decay"}
-    return [*_hgpo(batch, options), _advantages("HGPO's advantages a", estimate("hgpo", batch, **of_hgpo))]
+    hgpo_options = {name: value for name, value in options.items() if name != "trace_decay"}
+    return [*_hgpo(batch, options), _advantages("HGPO's advantages a", estimate("hgpo", batch, **hgpo_options))]
 
 
 PANELS: dict[str, Callable[[StepBatch, dict[str, Any]], list[Panel]]] = {  # what is drawn before the advantages
@@ -154,23 +155,23 @@ def _advantages(title: str, advantages: np.ndarray) -> Panel:
 
 
 def _colours(values: np.ndarray, sets: np.ndarray) -> list[str | None]:
-    """A colour for each set in which values differ, in the order of the rows."""
+    """Return a colour for each row of a set in which values differ; None for other rows."""
     signal = values_differ(values, sets)
-    numbers = {own: number for number, own in enumerate(dict.fromkeys(sets[signal].tolist()))}
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(sets[signal].tolist()))}
     return [
-        COLOURS[numbers[own] % len(COLOURS)] if differ else None
-        for own, differ in zip(sets.tolist(), signal, strict=True)
+        COLOURS[numbers[label] % len(COLOURS)] if differ else None
+        for label, differ in zip(sets.tolist(), signal, strict=True)
     ]
 
 
 def _with_defaults(estimator: str, options: dict[str, Any]) -> dict[str, Any]:
-    """All options of an estimator."""
+    """Return all options of an estimator."""
     parameters = list(inspect.signature(ESTIMATORS[estimator]).parameters.values())[1:]
     return {parameter.name: parameter.default for parameter in parameters} | options
 
 
 def _letters(batch: StepBatch) -> list[str]:
-    """A letter for each step's observation, by the keys of level 0."""
+    """Return a letter for each step's observation, by the keys of level 0."""
     order = np.lexsort((batch.trajectory, batch.step))
     names: dict[int, str] = {}
     for key in batch.context_keys[order, 0].tolist():
@@ -179,7 +180,7 @@ def _letters(batch: StepBatch) -> list[str]:
 
 
 def _texts(batch: StepBatch, letters: Sequence[str], panel: Panel) -> list[str]:
-    """What is written at each step: the letters of its last observations, and the value."""
+    """Return the text of each step: the letters of its last observations, and the value."""
     places = list(zip(batch.trajectory.tolist(), batch.step.tolist(), strict=True))
     letter_at = dict(zip(places, letters, strict=True))
     large = bool(np.abs(panel.values).max() >= 2)
@@ -191,7 +192,7 @@ def _texts(batch: StepBatch, letters: Sequence[str], panel: Panel) -> list[str]:
 
 
 def _number(value: float, among_large: bool, signed: bool) -> str:
-    """Short, but never 0 unless it is."""
+    """Return a short text of a number; it reads 0 only if the number is 0."""
     decimals = 1 if among_large and abs(value) >= 0.05 else 2
     text = f"{value:.{decimals}f}".removesuffix(".0").replace("-", "\N{MINUS SIGN}")
     return "0" if value == 0 else f"+{text}" if signed and value > 0 else text

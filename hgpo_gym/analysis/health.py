@@ -1,4 +1,4 @@
-"""What is wrong with a run, if anything: read from its directory, whatever state it is in."""
+"""The health of a run, from its directory: what is wrong with it. The run may be unfinished."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,15 +14,15 @@ from hgpo_gym.runs.metric_table import METRICS
 from hgpo_gym.runs.run_files import damage_named
 
 LEFT_OUT = ("iteration", "group_sizes", "steps_so_far", "seconds_so_far")
-"""Of the table: what only counts, and what is no number."""
+"""Metrics that the table leaves out: counters, and values that are no number."""
 
 
 def health_of_run(run_dir: Path) -> Chapter:
-    """How far a run came, what is wrong with it, and the course of all its metrics.
+    """Return the progress of a run, its warnings, and the course of all its metrics.
 
     Raises:
-        FileNotFoundError: there is no run.
-        DamagedError: a file of it is not what a run writes.
+        FileNotFoundError: the folder holds no run.
+        DamagedError: a file of the run is damaged.
     """
     settings, metrics = flatten(read_config(run_dir)), read_metrics(run_dir)
     with damage_named(run_dir / "config.yaml"):
@@ -41,12 +41,13 @@ def _judged(metrics: list[dict[str, Any]], settings: Mapping[str, Any], about: s
     course = (
         f"success {success[:ENDS].mean():.1%} first, {success.max():.1%} at best, {success[-ENDS:].mean():.1%} final"
     )
-    found = diagnose(metrics, settings)
+    diagnostics = diagnose(metrics, settings)
     verdict: Block = Paragraph(NOTHING_WRONG)
-    if found:
+    if diagnostics:
         verdict = Items(
             tuple(
-                f"{diagnostic.seen}, {diagnostic.when}. {diagnostic.cause} {diagnostic.remedy}" for diagnostic in found
+                f"{diagnostic.seen}, {diagnostic.when}. {diagnostic.cause} {diagnostic.remedy}"
+                for diagnostic in diagnostics
             )
         )
     return Chapter(
@@ -54,7 +55,7 @@ def _judged(metrics: list[dict[str, Any]], settings: Mapping[str, Any], about: s
         "",
         [
             Section("", [Paragraph(f"{about}{ended}; {course} (means over {ENDS} iterations).")]),
-            Section("Warnings" if found else "Health", [verdict]),
+            Section("Warnings" if diagnostics else "Health", [verdict]),
             Section("Metrics", [_courses(metrics)]),
         ],
     )

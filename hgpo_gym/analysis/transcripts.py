@@ -1,4 +1,4 @@
-"""What was said in episodes, word for word: as sections of a page or a terminal, and as files."""
+"""Transcripts of episodes, word for word: as sections of a page or a terminal, and as files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,32 +11,43 @@ from hgpo_gym.rollouts.failures import ToldFailure
 NO_ACTION = "no action was found in it"
 
 
-def write_transcripts(told: Sequence[Conversation], folder: Path, title: str) -> Path:
-    """Write `transcripts.jsonl`, a line an episode, and `transcripts.html` into a folder, which is made if it is not
-    there. Returns the page. Raises NotWrittenError where the disk is full."""
-    write(told, folder / "transcripts.jsonl")
+def write_transcripts(conversations: Sequence[Conversation], folder: Path, title: str) -> Path:
+    """Write `transcripts.jsonl`, a line for each episode, and `transcripts.html` into a folder, which is created if
+    missing.
+
+    Returns the page. Raises NotWrittenError if the disk is full.
+    """
+    write(conversations, folder / "transcripts.jsonl")
     page = folder / "transcripts.html"
-    write_html(title, [Chapter("", "", transcript_sections(told))], f"{len(told)} episodes by hgpo-gym.", page)
+    write_html(
+        title,
+        [Chapter("", "", transcript_sections(conversations))],
+        f"{len(conversations)} episodes by hgpo-gym.",
+        page,
+    )
     return page
 
 
-def transcript_sections(told: Sequence[Conversation]) -> list[Section]:
-    """A table of the episodes, and each of them, folded."""
-    return [episodes(told), *(conversation(one, number) for number, one in enumerate(told, start=1))]
+def transcript_sections(conversations: Sequence[Conversation]) -> list[Section]:
+    """Return a table of the episodes, and a folded section for each of them."""
+    return [
+        episodes(conversations),
+        *(conversation(episode, number) for number, episode in enumerate(conversations, start=1)),
+    ]
 
 
-def episodes(told: Sequence[Conversation]) -> Section:
-    """A line an episode."""
+def episodes(conversations: Sequence[Conversation]) -> Section:
+    """Return a table of the episodes, a line each."""
     rows: list[tuple[Value, ...]] = [
         (
             number,
-            one.task_id,
-            "won" if one.won else "not won",
-            len(one.exchanges),
-            sum(not exchange.action for exchange in one.exchanges),
-            sum(exchange.cut_off for exchange in one.exchanges),
+            episode.task_id,
+            "won" if episode.won else "not won",
+            len(episode.exchanges),
+            sum(not exchange.action for exchange in episode.exchanges),
+            sum(exchange.cut_off for exchange in episode.exchanges),
         )
-        for number, one in enumerate(told, start=1)
+        for number, episode in enumerate(conversations, start=1)
     ]
     columns = (
         Column("episode", "whole"),
@@ -52,17 +63,17 @@ def episodes(told: Sequence[Conversation]) -> Section:
     return Section("Episodes", [Table("episodes", caption, columns, tuple(rows))])
 
 
-def conversation(one: Conversation, number: int, *, folded: bool = True) -> Section:
-    """All prompts and answers of an episode."""
-    blocks: list[Block] = [Paragraph(f"Task: {one.task}")]
-    for step, exchange in enumerate(one.exchanges, start=1):
+def conversation(episode: Conversation, number: int, *, folded: bool = True) -> Section:
+    """Return all prompts and responses of an episode."""
+    blocks: list[Block] = [Paragraph(f"Task: {episode.task}")]
+    for step, exchange in enumerate(episode.exchanges, start=1):
         blocks += exchanged(exchange, f"{number}.{step}")
-    result = "won" if one.won else "not won"
-    return Section(f"Episode {number}: {one.task_id}, {result}", blocks, folded=folded)
+    result = "won" if episode.won else "not won"
+    return Section(f"Episode {number}: {episode.task_id}, {result}", blocks, folded=folded)
 
 
-def failed_episodes(told: Sequence[tuple[int, str, ToldFailure]]) -> Section:
-    """A line an attempt at an episode whose environment failed: what happened, and when."""
+def failed_episodes(failures: Sequence[tuple[int, str, ToldFailure]]) -> Section:
+    """Return a table of the attempts whose environment failed, a line each: the error, and when it came up."""
     rows: list[tuple[Value, ...]] = [
         (
             number,
@@ -74,7 +85,7 @@ def failed_episodes(told: Sequence[tuple[int, str, ToldFailure]]) -> Section:
             failure.attempt,
             len(failure.conversation.exchanges),
         )
-        for number, (iteration, phase, failure) in enumerate(told, start=1)
+        for number, (iteration, phase, failure) in enumerate(failures, start=1)
     ]
     columns = (
         Column("number", "whole"),
@@ -91,17 +102,17 @@ def failed_episodes(told: Sequence[tuple[int, str, ToldFailure]]) -> Section:
 
 
 def failed_episode(iteration: int, phase: str, failure: ToldFailure, number: int, *, folded: bool = True) -> Section:
-    """What was said in it, and the error."""
-    said = conversation(failure.conversation, number)
-    blocks: list[Block] = [*said.blocks, Paragraph(failure.error), Code(failure.traceback)]
+    """Return the conversation of a failed episode, and the error."""
+    transcript = conversation(failure.conversation, number)
+    blocks: list[Block] = [*transcript.blocks, Paragraph(failure.error), Code(failure.traceback)]
     title = f"Failure {number}: {failure.conversation.task_id}, {phase} of iteration {iteration}"
     return Section(title, blocks, folded=folded)
 
 
 def exchanged(exchange: Exchange, name: str) -> list[Block]:
-    """A prompt, its answer, and what came of it."""
-    read = f"action: {exchange.action}" if exchange.action else NO_ACTION
-    notes = [read, *(["cut off"] if exchange.cut_off else []), f"reward {exchange.reward:g}"]
+    """Return a prompt, its response, and the action and reward that followed."""
+    parsed_action = f"action: {exchange.action}" if exchange.action else NO_ACTION
+    notes = [parsed_action, *(["cut off"] if exchange.cut_off else []), f"reward {exchange.reward:g}"]
     return [
         Paragraph(f"{name} was asked:"),
         Code(exchange.prompt),

@@ -1,1 +1,1 @@
-"""How far advantage estimates are from the true advantages, where those can be known: `hgpo-gym estimator-bias`."""
+"""`hgpo-gym estimator-bias`: the error of advantage estimates, where the true advantages are known."""

@@ -1,4 +1,4 @@
-"""What a source of true advantages hands over: a policy at a stage of training, and batches beside the truth."""
+"""The results of a source of true advantages: a policy at a stage of training, and batches with their truth."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,14 +15,14 @@ RETURNS = "restart_returns"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What every source needs to know.
+    """The settings that every source of true advantages needs.
 
     Attributes:
-        history_length, key: of the context keys, see `Memory`.
+        history_length, key: how context keys are made, see `Memory`.
         gamma, horizon: discount and step limit.
-        episodes: of each task.
-        groups_a_batch: task groups that an estimator sees at once.
-        seed: of everything random.
+        episodes: the number of episodes of each task.
+        groups_a_batch: the number of task groups that an estimator sees at once.
+        seed: the seed of all random draws.
     """
 
     history_length: int
@@ -36,12 +36,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class BiasComparison:
-    """Independent groups of one size.
+    """Independent groups of one size, with the true advantages of some of their steps.
 
     Attributes:
-        batches: the groups, as many together as a training iteration has.
-        measured: of each batch, the rows whose true advantage is known.
-        truth: of these rows, batch after batch.
+        batches: the groups; a batch has as many as a training iteration.
+        measured: for each batch, the rows whose true advantage is known.
+        truth: the truth of these rows, in the order of the batches.
     """
 
     batches: list[StepBatch]
@@ -49,9 +49,9 @@ class BiasComparison:
     truth: Truth
 
     def estimates(self, estimator: str, *, restarts: int = 0, **options: object) -> np.ndarray:
-        """float64[N]: what an estimator says of the measured rows, given so many restarts as the column `value`.
+        """Return the estimates of the measured rows, float64[N]. The mean of `restarts` restarts is the column `value`.
 
-        Raises ValueError as `estimate` does, which misses the column where there are no restarts.
+        Raises ValueError as `estimate` does. Without restarts an estimator that reads `value` misses that column.
         """
         return np.concatenate(
             [
@@ -72,11 +72,11 @@ class Stage:
     """A policy at a stage of training.
 
     Attributes:
-        name: of the stage.
+        name: the name of the stage.
         success: the share of episodes that succeed.
         compare: group size -> groups of that size.
-        context_bias: for each level, bias2 of a baseline that is that level's mean alone, in groups without limit;
-            empty where it cannot be computed.
+        context_bias: for each level, bias2 if that level's mean is the baseline and groups are infinitely large;
+            empty if it cannot be computed.
     """
 
     name: str
@@ -86,7 +86,8 @@ class Stage:
 
 
 def split_rows(group: np.ndarray, groups_a_batch: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
-    """The rows of every batch, for groups that are put into batches by chance."""
+    """Yield the rows of each batch, after groups are put into batches at random."""
     batch = generator.permutation(group.max() + 1)[group] // groups_a_batch
+    # A stable sort keeps the steps of an episode in order.
     order = np.argsort(batch, kind="stable")
     yield from np.split(order, np.flatnonzero(np.diff(batch[order])) + 1)

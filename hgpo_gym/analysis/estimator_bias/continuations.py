@@ -1,4 +1,4 @@
-"""Any environment that can be kept and brought back: true advantages by many continuations from the same moment."""
+"""True advantages in any environment that offers snapshots, by many continuations from the same moment."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,23 +14,24 @@ from hgpo_gym.memory.keys import chain_keys, hash_text, key_function
 from hgpo_gym.randomness import RandomStream
 
 MANY_TASKS = 10
-"""With as many tasks or more, standard errors are those of drawing tasks; with fewer, of drawing steps."""
+"""From this number of tasks on, standard errors are over tasks; with fewer tasks they are over steps."""
 EPISODES_OF_EXPERT = 100
-"""Where no action is listed, what the expert does in as many episodes is what random actions are drawn from."""
+"""If no admissible actions are listed, random actions are drawn from what the expert does in these episodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampledSettings(Settings):
-    """Of the sampled computation.
+    """The settings of the sampled computation.
 
     Attributes:
-        random_actions: the stages: the share of steps at which the policy takes a random admissible action instead of
-            the expert's. Where none is listed it is one that the expert takes in some episode.
-        probes: steps of each task whose true advantage is found, at most.
-        continuations: of each probe: so many from its history, and so many after its action, for its true advantage.
-        groups: of each probe, in which estimators see one more continuation after its action.
-        restarts: in each group, continuations from the probe and from the step after it, for estimators that ask for
-            values; they have no part in the true advantage.
+        random_actions: for each stage, the share of steps with a random admissible action instead of the expert's. If
+            no actions are listed, it is one that the expert takes in some episode.
+        probes: the most steps of each task whose true advantage is computed.
+        continuations: for each probe, continuations from its history, and as many after its action. They give the true
+            advantage.
+        groups: for each probe, the groups in which estimators see one more continuation after its action.
+        restarts: for each group, continuations from the probe and from the step after it. Estimators that ask for
+            values read them; the true advantage does not.
     """
 
     random_actions: Sequence[float]
@@ -41,8 +42,10 @@ class SampledSettings(Settings):
 
 
 class Continuation(NamedTuple):
-    """An episode, or its end: of each step the hash of what was seen, the action and the reward; and how it ended.
-    The hash of what was seen last comes after those of the steps."""
+    """An episode, or its last part. For each step: the hash of the observation, the action and the reward.
+
+    The hash of the last observation follows those of the steps.
+    """
 
     observations: list[int]
     actions: list[str]
@@ -51,7 +54,7 @@ class Continuation(NamedTuple):
     truncated: bool
 
     def with_end(self, step: int, end: "Continuation") -> "Continuation":
-        """The same before `step`, then another end."""
+        """Return this episode before `step`, followed by another end."""
         return Continuation(
             self.observations[:step] + end.observations,
             self.actions[:step] + end.actions,
@@ -61,13 +64,15 @@ class Continuation(NamedTuple):
         )
 
     def discounted(self, gamma: float) -> float:
-        """The return of the first step."""
+        """Return the discounted return of the first step."""
         return float(np.dot(self.rewards, gamma ** np.arange(len(self.rewards))))
 
 
 class Actor:
-    """Does what the environment's expert says, but for a share of random actions: admissible ones, or, where none is
-    listed, those of `otherwise`."""
+    """A policy that follows the environment's expert, except for a share of random actions.
+
+    Random actions are admissible ones, or those of `otherwise` if the environment lists none.
+    """
 
     def __init__(
         self,
@@ -81,41 +86,46 @@ class Actor:
         self.horizon, self.key = settings.horizon, key_function(settings.key)
 
     def play_task(self, task_id: str, seed: int, *, keep: int = -1) -> tuple[Continuation, Snapshot | None]:
-        """An episode that begins as all of its task, and in which chance falls as in no other; otherwise as `play`."""
+        """Play an episode from the task's start, with fresh randomness. Otherwise as `play`."""
         observation, info = self.env.reset(seed=seed, options={"task_id": task_id})
         return self.play(observation, self._with_other_chance(info), keep=keep)
 
     def play(
         self, observation: str, info: dict[str, Any], first: int = 0, *, action: str | None = None, keep: int = -1
     ) -> tuple[Continuation, Snapshot | None]:
-        """From step `first` to the end, the first time by `action` if there is one; and the moment of step `keep`."""
-        observations, actions, rewards, kept = [self._seen(observation, info)], [], [], None
+        """Play from step `first` to the end; the first action is `action`, if given. Also return the snapshot before
+        step `keep`."""
+        observations, actions, rewards, snapshot = [self._seen(observation, info)], [], [], None
         for step in range(first, self.horizon):
             if step == keep:
-                kept = self.env.snapshot()
-            taken = self._choose(info) if action is None else action
+                snapshot = self.env.snapshot()
+            chosen_action = self._choose(info) if action is None else action
             action = None
-            actions.append(taken)
-            observation, reward, terminated, _, info = self.env.step(taken)
+            actions.append(chosen_action)
+            observation, reward, terminated, _, info = self.env.step(chosen_action)
             rewards.append(reward)
             observations.append(self._seen(observation, info))
             if terminated:
                 break
-        return Continuation(observations, actions, rewards, info["won"], not terminated), kept
+        return Continuation(observations, actions, rewards, info["won"], not terminated), snapshot
 
     def play_on(
         self, moment: Snapshot, step: int, action: str | None = None, *, keep: int = -1
     ) -> tuple[Continuation, Snapshot | None]:
-        """Another end of the episode, from a moment before `step`; otherwise as `play`."""
+        """Play another end of the episode from a snapshot taken before `step`. Otherwise as `play`."""
         observation, info = self.env.restore(moment)
         return self.play(observation, self._with_other_chance(info), step, action=action, keep=keep)
 
     def returns(self, moment: Snapshot, step: int, count: int, gamma: float, action: str | None = None) -> np.ndarray:
-        """float64[count]: the discounted returns of so many other ends."""
+        """Return the discounted returns of `count` other ends of the episode, float64[count]."""
         return np.array([self.play_on(moment, step, action)[0].discounted(gamma) for _ in range(count)])
 
     def _with_other_chance(self, info: dict[str, Any]) -> dict[str, Any]:
-        """The info of the present turn, from which on chance falls otherwise, what its expert leaves to it too."""
+        """Return the info of the current turn after the environment's randomness was replaced.
+
+        The expert's random choices are drawn again, too.
+        """
+        # A restored environment would otherwise repeat the random draws of the first episode.
         self.env.np_random = self.generator
         expert_action = self.env.redraw_expert()
         return info if expert_action is None else {**info, "expert_action": expert_action}
@@ -132,15 +142,15 @@ class Actor:
 
 @dataclass
 class Collected:
-    """Trajectories of a stage, and the probes; groups are drawn from them.
+    """The trajectories of a stage, and its probes. Groups are drawn from them.
 
     Attributes:
-        pool: for each task, the numbers of its episodes.
-        own: for each probe, the numbers of the continuations that are put into groups, as whole episodes.
-        source: for each probe, its task and the number of the episode that it was found in.
-        step, advantage, variance: of each probe.
-        values: by the number of a continuation, the returns of restarts from its probe, float64[R], and, unless the
-            episode ended there, from the step after it.
+        pool: for each task, the indices of its episodes.
+        own: for each probe, the indices of its continuations, which groups contain as whole episodes.
+        source: for each probe, its task and the index of its episode.
+        step, advantage, variance: for each probe, its step, its true advantage and that estimate's variance.
+        values: by the index of a continuation, the returns of restarts from its probe, float64[R], and those from the
+            step after it; the second is None if the episode ended at the probe.
     """
 
     trajectories: list[Continuation] = field(default_factory=list)
@@ -156,31 +166,31 @@ class Collected:
 def sampled_stages(
     env: TextEnv, task_ids: Sequence[str], settings: SampledSettings, on_progress: Callable[[int, int, str], None]
 ) -> list[Stage]:
-    """The expert with random actions in between, each stage with the true advantages of some of its steps.
+    """Return the stages of an expert with random actions, each with the true advantages of some of its steps.
 
     Args:
-        env: made with `expert=True`; has to offer `snapshot` and `restore`.
+        env: made with `expert=True`; must offer `snapshot` and `restore`.
         task_ids: the tasks to play.
-        settings: see there.
-        on_progress: called with (tasks done, tasks in all, a few words).
+        settings: see `SampledSettings`.
+        on_progress: called with (tasks done, all tasks, the task id).
 
     Raises:
         ValueError: the environment cannot be brought back to an earlier moment, or the episodes are too few.
     """
     if not env.can_snapshot:
         raise ValueError(f"{type(env).__name__} has no snapshot and restore, which true advantages need.")
-    otherwise = _actions_of_expert(env, settings)
+    expert_actions = _actions_of_expert(env, settings)
     stages = []
     for number, share in enumerate(settings.random_actions):
         generators = [
             np.random.default_rng((stream, settings.seed, number))
             for stream in (RandomStream.SAMPLED_EPISODE, RandomStream.SAMPLED_RESTART)
         ]
-        actor, restarting = (Actor(env, share, settings, own, otherwise) for own in generators)
+        actor, restarting = (Actor(env, share, settings, generator, expert_actions) for generator in generators)
         collected = Collected()
-        for done, task_id in enumerate(task_ids):
+        for index, task_id in enumerate(task_ids):
             collect(collected, actor, task_id, settings, restarting)
-            on_progress(number * len(task_ids) + done + 1, len(settings.random_actions) * len(task_ids), task_id)
+            on_progress(number * len(task_ids) + index + 1, len(settings.random_actions) * len(task_ids), task_id)
         if not collected.own:
             raise ValueError(f"No step was probed: raise bias.episodes={settings.episodes}.")
         groups = _Groups(collected, settings)
@@ -190,35 +200,41 @@ def sampled_stages(
 
 
 def _actions_of_expert(env: TextEnv, settings: SampledSettings) -> list[str]:
-    """What random actions are drawn from where none is listed: each action of the expert once, in tasks one after the
-    other; empty where actions are listed."""
+    """Return the actions of the expert, each once, over `EPISODES_OF_EXPERT` episodes; empty if the environment lists
+    actions."""
     _, info = env.reset(seed=settings.seed)
     if info["admissible_actions"]:
         return []
     actor = Actor(env, 0.0, settings, np.random.default_rng((RandomStream.SAMPLED_POOL, settings.seed)))
-    found: dict[str, None] = {}
+    distinct_actions: dict[str, None] = {}
     for episode in range(EPISODES_OF_EXPERT):
-        played, _ = actor.play_task(env.task_ids[episode % len(env.task_ids)], settings.seed)
-        found |= dict.fromkeys(played.actions)
-    return list(found)
+        trajectory, _ = actor.play_task(env.task_ids[episode % len(env.task_ids)], settings.seed)
+        distinct_actions |= dict.fromkeys(trajectory.actions)
+    return list(distinct_actions)
 
 
 def collect(
     collected: Collected, actor: Actor, task_id: str, settings: SampledSettings, restarting: Actor | None = None
 ) -> None:
-    """Play a task's episodes, and find the true advantages of steps that are drawn from all visited ones alike.
-    `restarting` plays the restarts."""
-    moments: list[tuple[int, int, Snapshot]] = []
+    """Play a task's episodes, and compute the true advantages of steps drawn uniformly from all visited ones.
+
+    `restarting` plays the restarts.
+    """
+    snapshots: list[tuple[int, int, Snapshot]] = []
     first = len(collected.trajectories)
     for episode in range(settings.episodes):
-        keep = int(actor.generator.integers(settings.horizon))  # a step of all possible ones: it counts if visited
-        played, moment = actor.play_task(task_id, settings.seed, keep=keep if len(moments) < settings.probes else -1)
-        collected.trajectories.append(played)
-        if moment is not None:
-            moments.append((first + episode, keep, moment))
+        keep = int(
+            actor.generator.integers(settings.horizon)
+        )  # drawn from all steps up to the horizon, so that every visited step is equally likely
+        trajectory, snapshot = actor.play_task(
+            task_id, settings.seed, keep=keep if len(snapshots) < settings.probes else -1
+        )
+        collected.trajectories.append(trajectory)
+        if snapshot is not None:
+            snapshots.append((first + episode, keep, snapshot))
     collected.pool.append(np.arange(first, first + settings.episodes))
-    for episode, step, moment in moments:
-        _probe(collected, actor, restarting or actor, episode, step, moment, settings)
+    for episode, step, snapshot in snapshots:
+        _probe(collected, actor, restarting or actor, episode, step, snapshot, settings)
 
 
 def _probe(
@@ -227,22 +243,23 @@ def _probe(
     restarting: Actor,
     episode: int,
     step: int,
-    moment: Snapshot,
+    snapshot: Snapshot,
     settings: SampledSettings,
 ) -> None:
-    found_in = collected.trajectories[episode]
-    action, gamma, count = found_in.actions[step], settings.gamma, settings.continuations
-    value = actor.returns(moment, step, count, gamma)
-    action_value = actor.returns(moment, step, count, gamma, action)
-    ends = [actor.play_on(moment, step, action, keep=step + 1) for _ in range(settings.groups)]
+    trajectory = collected.trajectories[episode]
+    action, gamma, count = trajectory.actions[step], settings.gamma, settings.continuations
+    # Separate continuations for V and Q, so that their noise is independent and their variances add.
+    value = actor.returns(snapshot, step, count, gamma)
+    action_value = actor.returns(snapshot, step, count, gamma, action)
+    ends = [actor.play_on(snapshot, step, action, keep=step + 1) for _ in range(settings.groups)]
     numbers = np.arange(settings.groups) + len(collected.trajectories)
     for number, (_, following) in zip(numbers.tolist(), ends if settings.restarts else [], strict=False):
         collected.values[number] = (
-            restarting.returns(moment, step, settings.restarts, gamma),
+            restarting.returns(snapshot, step, settings.restarts, gamma),
             None if following is None else restarting.returns(following, step + 1, settings.restarts, gamma),
         )
     collected.own.append(numbers)
-    collected.trajectories += [found_in.with_end(step, end) for end, _ in ends]
+    collected.trajectories += [trajectory.with_end(step, end) for end, _ in ends]
     collected.source.append((len(collected.pool) - 1, episode))
     collected.step.append(step)
     collected.advantage.append(float(action_value.mean() - value.mean()))
@@ -250,20 +267,20 @@ def _probe(
 
 
 class _Groups:
-    """Groups of any size: a continuation of a probe, and other episodes of its task."""
+    """Groups of any size: one continuation of a probe, and other episodes of its task."""
 
     def __init__(self, collected: Collected, settings: SampledSettings):
         self.collected, self.settings = collected, settings
-        self.length = np.array([len(played.rewards) for played in collected.trajectories])
+        self.length = np.array([len(trajectory.rewards) for trajectory in collected.trajectories])
         self.start = np.cumsum(self.length) - self.length
-        self.reward = np.concatenate([played.rewards for played in collected.trajectories])
+        self.reward = np.concatenate([trajectory.rewards for trajectory in collected.trajectories])
         self.context_keys, self.final_keys, self.action = self._keys()
         self.returns = self._returns()
-        self.won = np.array([played.won for played in collected.trajectories])
-        self.truncated = np.array([played.truncated for played in collected.trajectories])
+        self.won = np.array([trajectory.won for trajectory in collected.trajectories])
+        self.truncated = np.array([trajectory.truncated for trajectory in collected.trajectories])
 
     def compare(self, group_size: int) -> BiasComparison:
-        """The independent groups of each probe, whose step is measured."""
+        """Return the independent groups of each probe. Only the probe's step is measured."""
         if group_size > self.settings.episodes:
             raise ValueError(f"Groups of {group_size} need bias.episodes={group_size} or more.")
         generator = np.random.default_rng((RandomStream.SAMPLED_GROUP, self.settings.seed, group_size))
@@ -274,31 +291,32 @@ class _Groups:
         lengths = self.length[members.ravel()]
         episode = np.repeat(np.arange(members.size), lengths)
         step = np.arange(len(episode)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        played = members.ravel()[episode]
-        source = self.start[played] + step
+        trajectory = members.ravel()[episode]
+        source = self.start[trajectory] + step
         probe_step = np.repeat(self.collected.step, repeats)
         group = episode // group_size
+        # The first episode of each group is the probe's continuation, see `_members`.
         probed = (episode % group_size == 0) & (step == probe_step[group])
-        rows = list(split_rows(group, self.settings.groups_a_batch, generator))
+        rows_of_batches = list(split_rows(group, self.settings.groups_a_batch, generator))
         batches = [
             StepBatch(
-                group=group[some],
-                trajectory=episode[some],
-                step=step[some],
-                reward=self.reward[source[some]],
-                context_keys=self.context_keys[source[some]],
-                penalty=np.zeros(len(some)),
-                action=self.action[source[some]],
-                success=self.won[played[some]],
-                final_keys=self.final_keys[played[some]],
+                group=group[batch_rows],
+                trajectory=episode[batch_rows],
+                step=step[batch_rows],
+                reward=self.reward[source[batch_rows]],
+                context_keys=self.context_keys[source[batch_rows]],
+                penalty=np.zeros(len(batch_rows)),
+                action=self.action[source[batch_rows]],
+                success=self.won[trajectory[batch_rows]],
+                final_keys=self.final_keys[trajectory[batch_rows]],
                 extras={
-                    "truncated": self.truncated[played[some]],
-                    **({RETURNS: self.returns[source[some]]} if self.settings.restarts else {}),
+                    "truncated": self.truncated[trajectory[batch_rows]],
+                    **({RETURNS: self.returns[source[batch_rows]]} if self.settings.restarts else {}),
                 },
             )
-            for some in rows
+            for batch_rows in rows_of_batches
         ]
-        everything = Truth(
+        all_probes = Truth(
             advantage=np.repeat(self.collected.advantage, repeats),
             variance=np.repeat(self.collected.variance, repeats),
             noise=np.zeros(len(members)),
@@ -307,47 +325,55 @@ class _Groups:
             drawn=np.repeat(self._drawn(), repeats),
             step=probe_step,
         )
-        truth = everything[np.concatenate([group[some[probed[some]]] for some in rows])]
-        return BiasComparison(batches, [np.flatnonzero(probed[some]) for some in rows], truth)
+        # The truth must be in the order of the measured rows, and each group has one measured row.
+        truth = all_probes[np.concatenate([group[batch_rows[probed[batch_rows]]] for batch_rows in rows_of_batches])]
+        return BiasComparison(batches, [np.flatnonzero(probed[batch_rows]) for batch_rows in rows_of_batches], truth)
 
     def _drawn(self) -> np.ndarray:
-        """int64[probes]: the task of each, or, where there are few tasks, the probe itself."""
+        """Return what was drawn independently for each probe, int64[probes]: its task, or with few tasks the probe
+        itself."""
         tasks = np.array([task for task, _ in self.collected.source])
         return tasks if len(np.unique(tasks)) >= MANY_TASKS else np.arange(len(tasks))
 
     def _returns(self) -> np.ndarray:
-        """float64[N, R] of all steps: what restarts from before them earned; NaN but at probes and the steps after."""
+        """Return what restarts from before each step earned, float64[N, R]; NaN except at probes and the steps after
+        them."""
         returns = np.full((len(self.reward), self.settings.restarts), np.nan)
         step = dict(zip(np.concatenate(self.collected.own).tolist(), self._step_of_own(), strict=True))
-        for number, (before, after) in self.collected.values.items():
+        for number, (probe_returns, next_returns) in self.collected.values.items():
             row = self.start[number] + step[number]
-            returns[row] = before
-            if after is not None:
-                returns[row + 1] = after
+            returns[row] = probe_returns
+            if next_returns is not None:
+                returns[row + 1] = next_returns
         return returns
 
     def _step_of_own(self) -> list[int]:
-        """Of each continuation, the step of its probe."""
-        return [step for own, step in zip(self.collected.own, self.collected.step, strict=True) for _ in own]
+        """Return the step of the probe for each continuation."""
+        return [
+            step
+            for continuation_indices, step in zip(self.collected.own, self.collected.step, strict=True)
+            for _ in continuation_indices
+        ]
 
     def _members(self, probe: int, group_size: int, generator: np.random.Generator) -> np.ndarray:
-        """int64[groups, group_size], numbers of trajectories, the probe's own first."""
-        task, found_in = self.collected.source[probe]
-        others = self.collected.pool[task]
-        others = others[others != found_in]
-        drawn = [generator.choice(others, group_size - 1, replace=False) for _ in self.collected.own[probe]]
+        """Return the indices of trajectories, int64[groups, group_size], the probe's continuation first."""
+        task, source_episode = self.collected.source[probe]
+        candidates = self.collected.pool[task]
+        # The probe's episode shares its history with the continuation, so that it is not independent of it.
+        candidates = candidates[candidates != source_episode]
+        drawn = [generator.choice(candidates, group_size - 1, replace=False) for _ in self.collected.own[probe]]
         return np.column_stack([self.collected.own[probe], np.stack(drawn)])
 
     def _keys(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of all steps the context keys, int64[N, K + 1], of all trajectories those of what came last, int64[E, K + 1],
-        and of all steps the hash of the action, int64[N]."""
+        """Return the context keys of all steps, int64[N, K + 1], and those after the last step of all trajectories,
+        int64[E, K + 1], and the hash of the action of all steps, int64[N]."""
         trajectories = self.collected.trajectories
         ends = np.cumsum(self.length + 1) - 1  # the last observation has a row as well, with no action
         starts = np.zeros(ends[-1] + 1, dtype=np.bool_)
         starts[ends - self.length] = True
-        observations = np.concatenate([np.array(played.observations, np.uint64) for played in trajectories])
-        hashes = [hash_text(action) for played in trajectories for action in (*played.actions, "")]
+        observations = np.concatenate([np.array(trajectory.observations, np.uint64) for trajectory in trajectories])
+        hashes = [hash_text(action) for trajectory in trajectories for action in (*trajectory.actions, "")]
         actions = np.array(hashes, dtype=np.uint64)
-        counted = actions if key_function(self.settings.key).with_action else None
-        keys = chain_keys(observations, starts, self.settings.history_length, counted)
+        action_hashes = actions if key_function(self.settings.key).with_action else None
+        keys = chain_keys(observations, starts, self.settings.history_length, action_hashes)
         return np.delete(keys, ends, axis=0), keys[ends], np.delete(actions, ends).view(np.int64)

@@ -1,4 +1,4 @@
-"""A task as an agent with a memory meets it: a finite decision process, as arrays."""
+"""The finite decision process that an agent with a memory faces in a task, as arrays."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from hgpo_gym.memory.keys import KeyChain, hash_text, key_function
 from hgpo_gym.memory.memory import PastStep
 
 NOWHERE = -1
-"""The next state where the episode ends, and where there is no such action."""
+"""The next state if the episode ends, or if the state has no such action."""
 
 
 class Dynamics(Protocol):
-    """An environment as pure functions on a hashable place. A place without admissible actions ends the episode.
+    """An environment as pure functions of a hashable place. A place without admissible actions ends the episode.
 
-    `outcomes` says where an action may lead, and how probably.
+    `outcomes` returns the probability of each next place.
     """
 
     @property
@@ -28,7 +28,7 @@ class Dynamics(Protocol):
 
 
 class Situation(NamedTuple):
-    """What a policy decides on: the past steps that it reads, the current observation, the admissible actions."""
+    """The input of a policy: the past steps that it reads, the current observation, and the admissible actions."""
 
     history: tuple[PastStep, ...]
     observation: str
@@ -37,8 +37,10 @@ class Situation(NamedTuple):
 
 @dataclass
 class Situations:
-    """Every situation that a policy can meet, numbered: the rows of its table. Tasks share it, for a policy has to act
-    alike in tasks that look alike."""
+    """All situations that a policy can meet, numbered: the rows of its table.
+
+    Tasks share it, because a policy must act alike in tasks that look alike.
+    """
 
     rows: dict[Situation, int] = field(default_factory=dict)
 
@@ -47,7 +49,7 @@ class Situations:
 
     @property
     def admissible(self) -> np.ndarray:
-        """bool[M, A]: which actions each situation admits."""
+        """The actions that each situation admits, bool[M, A]."""
         count = np.array([len(situation.admissible_actions) for situation in self.rows])
         return np.arange(count.max()) < count[:, None]
 
@@ -58,12 +60,12 @@ class DecisionProcess:
 
     Attributes:
         situation: int64[S], the row of the policy's table.
-        probability: float64[S, A, B], of each outcome; A the most actions of any state, B the most outcomes of any
-            action (1 in a deterministic environment). 0 where there is no such action or outcome.
+        probability: float64[S, A, B], of each outcome; A is the most actions of any state, B the most outcomes of any
+            action (1 in a deterministic environment). 0 if the action or outcome does not exist.
         next_state: int64[S, A, B]; NOWHERE at the end of the episode.
         reward: float64[S, A, B].
         context_keys: int64[S, K + 1], as `Memory` makes them.
-        next_keys: int64[S, A, B, K + 1], those of what an outcome shows, the end of the episode included.
+        next_keys: int64[S, A, B, K + 1], the keys after each outcome, the end of the episode included.
         action_key: int64[S, A], the hash of the action's text.
     """
 
@@ -82,42 +84,53 @@ class DecisionProcess:
 
 
 def unfold(rules: Dynamics, situations: Situations, *, window: int, history_length: int, key: str) -> DecisionProcess:
-    """All states that can be reached. `window`, `history_length` and `key` are those of `Memory`; what the situations
-    lack is added to them."""
+    """Return the process of all reachable states. New situations are added to `situations`.
+
+    `window`, `history_length` and `key` are those of `Memory`.
+    """
     function = key_function(key)
 
     def look(place: Hashable, history: tuple[PastStep, ...], keys: tuple[int, ...], action: str | None) -> Any:
-        """The state of an agent that arrives at `place` by `action`, with what was in its memory before."""
+        """Return the state of an agent that arrives at `place` by `action`, given its memory before."""
         chain = KeyChain(history_length)
         chain.keys = np.array(keys, dtype=np.int64).view(np.uint64)
-        seen = function.canonical(rules.observation(place), rules.admissible_actions(place))
+        canonical = function.canonical(rules.observation(place), rules.admissible_actions(place))
         action_hash = hash_text(action) if function.with_action and action is not None else None
-        return place, history, tuple(chain.advance(hash_text(seen), action_hash).tolist())
+        return place, history, tuple(chain.advance(hash_text(canonical), action_hash).tolist())
 
-    found = {look(rules.start, (), (0,) * (history_length + 1), None): 0}
-    waiting = list(found)
+    state_numbers = {look(rules.start, (), (0,) * (history_length + 1), None): 0}
+    queue = list(state_numbers)
     rows: list[int] = []
-    ways: list[_Way] = []
-    for number, state in enumerate(waiting):  # grows meanwhile
+    transitions: list[_Way] = []
+    for number, state in enumerate(queue):  # the loop itself appends to the queue
         place, history, keys = state
         observation, actions = rules.observation(place), rules.admissible_actions(place)
         rows.append(situations.row(Situation(history, observation, actions)))
         for choice, action in enumerate(actions):
             past = (*history, PastStep(observation, action))
-            for outcome, (there, probability) in enumerate(rules.outcomes(place, action).items()):
-                after = look(there, past[max(0, len(past) - window) :], keys, action)
+            for outcome, (next_place, probability) in enumerate(rules.outcomes(place, action).items()):
+                next_agent_state = look(next_place, past[max(0, len(past) - window) :], keys, action)
                 following = NOWHERE
-                if rules.admissible_actions(there):
-                    following = found.setdefault(after, len(found))
-                    if following == len(waiting):
-                        waiting.append(after)
-                where = number, choice, outcome
-                ways.append(_Way(where, hash_text(action), probability, following, rules.reward(there), after[2]))
-    return _arrays(rows, [keys for _, _, keys in waiting], ways)
+                if rules.admissible_actions(next_place):
+                    following = state_numbers.setdefault(next_agent_state, len(state_numbers))
+                    if following == len(queue):
+                        queue.append(next_agent_state)
+                indices = number, choice, outcome
+                transitions.append(
+                    _Way(
+                        indices,
+                        hash_text(action),
+                        probability,
+                        following,
+                        rules.reward(next_place),
+                        next_agent_state[2],
+                    )
+                )
+    return _arrays(rows, [keys for _, _, keys in queue], transitions)
 
 
 class _Way(NamedTuple):
-    """What an action may lead to: `where` numbers the state, the action and the outcome."""
+    """A transition; `where` holds the indices of the state, the action and the outcome."""
 
     where: tuple[int, int, int]
     action_hash: int
@@ -127,24 +140,24 @@ class _Way(NamedTuple):
     next_keys: tuple[int, ...]
 
 
-def _arrays(rows: list[int], keys: list[tuple[int, ...]], ways: list[_Way]) -> DecisionProcess:
-    where = tuple(np.array([way.where for way in ways]).T)
-    shape = len(rows), int(where[1].max()) + 1, int(where[2].max()) + 1
+def _arrays(rows: list[int], keys: list[tuple[int, ...]], transitions: list[_Way]) -> DecisionProcess:
+    indices = tuple(np.array([transition.where for transition in transitions]).T)
+    shape = len(rows), int(indices[1].max()) + 1, int(indices[2].max()) + 1
 
-    def table(values: list[Any], otherwise: float, dtype: type) -> np.ndarray:
-        filled: np.ndarray = np.full(shape, otherwise, dtype=dtype)
-        filled[where] = np.array(values, dtype=dtype)
+    def table(values: list[Any], fill: float, dtype: type) -> np.ndarray:
+        filled: np.ndarray = np.full(shape, fill, dtype=dtype)
+        filled[indices] = np.array(values, dtype=dtype)
         return filled
 
     next_keys = np.zeros((*shape, len(keys[0])), dtype=np.int64)
-    next_keys[where] = [way.next_keys for way in ways]
+    next_keys[indices] = [transition.next_keys for transition in transitions]
     action_key = np.zeros(shape[:2], dtype=np.uint64)
-    action_key[where[:2]] = np.array([way.action_hash for way in ways], dtype=np.uint64)
+    action_key[indices[:2]] = np.array([transition.action_hash for transition in transitions], dtype=np.uint64)
     return DecisionProcess(
         situation=np.array(rows),
-        probability=table([way.probability for way in ways], 0.0, np.float64),
-        next_state=table([way.next_state for way in ways], NOWHERE, np.int64),
-        reward=table([way.reward for way in ways], 0.0, np.float64),
+        probability=table([transition.probability for transition in transitions], 0.0, np.float64),
+        next_state=table([transition.next_state for transition in transitions], NOWHERE, np.int64),
+        reward=table([transition.reward for transition in transitions], 0.0, np.float64),
         context_keys=np.array(keys, dtype=np.int64),
         next_keys=next_keys,
         action_key=action_key.view(np.int64),

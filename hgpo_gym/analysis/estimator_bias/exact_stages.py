@@ -20,12 +20,12 @@ from hgpo_gym.randomness import RandomStream
 
 @dataclass(frozen=True, kw_only=True)
 class ExactSettings(Settings):
-    """Of the exact computation.
+    """The settings of the exact computation.
 
     Attributes:
         improvements: the stages of training, see `stages_of_training`.
         window: past steps that the policy reads.
-        restarts: continuations from the state before every step, for estimators that ask for them.
+        restarts: the number of continuations from the state before every step, for estimators that ask for them.
     """
 
     improvements: Sequence[int]
@@ -36,23 +36,25 @@ class ExactSettings(Settings):
 def exact_stages(
     mazes: Sequence[SignpostMaze], measured: Sequence[SignpostMaze], settings: ExactSettings
 ) -> list[Stage]:
-    """The uniform policy and better ones, each with the true advantages of its rollouts.
+    """Return the uniform policy and improved ones, each with the true advantages of its rollouts.
 
     Args:
         mazes: the tasks that the policy is improved on.
-        measured: those of them that are rolled out.
-        settings: see there.
+        measured: the tasks among them that are rolled out.
+        settings: see `ExactSettings`.
 
     Raises:
-        ValueError: no finite window.
+        ValueError: the window is not finite.
     """
     if settings.window is None:
         raise ValueError("memory.window=None: exact values need a policy that reads a limited number of past steps.")
     situations = Situations()
     unfolded = partial(unfold, situations=situations, window=settings.window, key=settings.key)
-    lessons = [unfolded(maze, history_length=0) for maze in mazes]
+    training_processes = [unfolded(maze, history_length=0) for maze in mazes]
     processes = [unfolded(maze, history_length=settings.history_length) for maze in measured]
-    policies = stages_of_training(situations, lessons, settings.gamma, settings.horizon, settings.improvements)
+    policies = stages_of_training(
+        situations, training_processes, settings.gamma, settings.horizon, settings.improvements
+    )
     return [
         _stage(f"{number} improvements", processes, policy, settings)
         for number, policy in zip(settings.improvements, policies, strict=True)
@@ -63,11 +65,13 @@ def _stage(name: str, processes: Sequence[DecisionProcess], policy: np.ndarray, 
     values = [solve(process, policy, settings.gamma, settings.horizon) for process in processes]
     success = [success_rate(process, policy, task) for process, task in zip(processes, values, strict=True)]
     generator = np.random.default_rng((RandomStream.EXACT_ROLLOUT, settings.seed))
-    again = np.random.default_rng((RandomStream.EXACT_RESTART, settings.seed))
+    restart_generator = np.random.default_rng((RandomStream.EXACT_RESTART, settings.seed))
     tasks = []
     for process, value in zip(processes, values, strict=True):
         steps = roll_out(process, policy, settings.horizon, settings.episodes, generator)
-        returns = restart(process, policy, steps, settings.horizon, settings.gamma, settings.restarts, again)
+        returns = restart(
+            process, policy, steps, settings.horizon, settings.gamma, settings.restarts, restart_generator
+        )
         tasks.append(_Rollouts.of(process, steps, value, returns))
     rollouts = _Rollouts.concatenate(tasks)
     bias = context_bias(processes, policy, values)
@@ -76,7 +80,7 @@ def _stage(name: str, processes: Sequence[DecisionProcess], policy: np.ndarray, 
 
 @dataclass(frozen=True)
 class _Rollouts:
-    """Steps beside the truth; every episode is a task group of its own.
+    """Steps with their truth; every episode is its own task group.
 
     Attributes:
         batch: the steps.
@@ -91,8 +95,8 @@ class _Rollouts:
 
     @classmethod
     def of(cls, process: DecisionProcess, steps: Steps, value: Values, returns: np.ndarray) -> "_Rollouts":
-        """Of one task; `returns`, float64[N, R], are those of restarts."""
-        last, taken = steps.last, (steps.state, steps.action, steps.outcome)
+        """Return the rollouts of one task; `returns`, float64[N, R], are those of restarts."""
+        last, outcome_index = steps.last, (steps.state, steps.action, steps.outcome)
         batch = StepBatch(
             group=steps.episode,
             trajectory=steps.episode,
@@ -102,35 +106,36 @@ class _Rollouts:
             penalty=np.zeros(len(steps.step)),
             action=process.action_key[steps.state, steps.action],
             success=np.bincount(steps.episode, weights=steps.reward > 0)[steps.episode] > 0,
-            final_keys=process.next_keys[taken][last],
+            final_keys=process.next_keys[outcome_index][last],
             extras={
-                "truncated": (process.next_state[taken] != NOWHERE)[last],
+                "truncated": (process.next_state[outcome_index] != NOWHERE)[last],
                 **({RETURNS: returns} if returns.shape[1] else {}),
             },
         )
-        where = steps.step, steps.state, steps.action
-        history = np.ravel_multi_index(where, value.advantage.shape)
-        return cls(batch, value.advantage[where], value.action_value[where], history)
+        visit_index = steps.step, steps.state, steps.action
+        history = np.ravel_multi_index(visit_index, value.advantage.shape)
+        return cls(batch, value.advantage[visit_index], value.action_value[visit_index], history)
 
     @classmethod
     def concatenate(cls, tasks: Sequence["_Rollouts"]) -> "_Rollouts":
-        """The tasks one after the other."""
-        before = np.cumsum([0] + [int(task.history.max()) + 1 for task in tasks])
+        """Return the rollouts of all tasks, one task after the other."""
+        # Histories of different tasks get different labels.
+        offsets = np.cumsum([0] + [int(task.history.max()) + 1 for task in tasks])
         return cls(
             StepBatch.concatenate([task.batch for task in tasks]),
             np.concatenate([task.advantage for task in tasks]),
             np.concatenate([task.action_value for task in tasks]),
-            np.concatenate([number + task.history for number, task in zip(before, tasks, strict=False)]),
+            np.concatenate([offset + task.history for offset, task in zip(offsets, tasks, strict=False)]),
         )
 
 
 def _compare(rollouts: _Rollouts, group_size: int, *, settings: ExactSettings) -> BiasComparison:
-    """The same episodes in groups of any size that divides their number."""
+    """Return the same episodes in groups of any size that divides their number."""
     if settings.episodes % group_size:
         raise ValueError(f"bias.episodes={settings.episodes} is not a multiple of the group size {group_size}.")
     batch = replace(rollouts.batch, group=rollouts.batch.trajectory // group_size)
     generator = np.random.default_rng((RandomStream.EXACT_BATCH, settings.seed))
-    rows = list(split_rows(batch.group, settings.groups_a_batch, generator))
+    rows_of_batches = list(split_rows(batch.group, settings.groups_a_batch, generator))
     truth = Truth(
         advantage=rollouts.advantage,
         variance=np.zeros(len(batch)),
@@ -140,5 +145,7 @@ def _compare(rollouts: _Rollouts, group_size: int, *, settings: ExactSettings) -
         drawn=batch.group,
         step=batch.step,
     )
-    batches = [batch.take(some) for some in rows]
-    return BiasComparison(batches, [np.arange(len(some)) for some in rows], truth[np.concatenate(rows)])
+    batches = [batch.take(batch_rows) for batch_rows in rows_of_batches]
+    return BiasComparison(
+        batches, [np.arange(len(batch_rows)) for batch_rows in rows_of_batches], truth[np.concatenate(rows_of_batches)]
+    )

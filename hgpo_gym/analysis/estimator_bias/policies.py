@@ -11,16 +11,16 @@ STEP_SIZE = 0.05
 
 
 def uniform_policy(situations: Situations) -> np.ndarray:
-    """float64[M, A]: every admissible action of a situation is equally likely."""
+    """Return the policy that takes every admissible action of a situation with equal probability, float64[M, A]."""
     admissible = situations.admissible
     return admissible / admissible.sum(axis=1, keepdims=True)
 
 
 def improved(policy: np.ndarray, processes: Sequence[DecisionProcess], gamma: float, horizon: int) -> np.ndarray:
-    """The policy, float64[M, A], after one step of exact natural policy gradient on all tasks alike.
+    """Return the policy, float64[M, A], after one step of exact natural policy gradient on all tasks.
 
-    For a table of softmax logits that is pi'(a|m) ~ pi(a|m) * exp(size * A(m, a)), with the mean advantage of the
-    action over all visits to the situation (Agarwal et al., 2021, arXiv:1908.00261).
+    For a table of softmax logits the step is pi'(a|m) ~ pi(a|m) * exp(size * A(m, a)). A(m, a) is the mean advantage of
+    the action over all visits to the situation (Agarwal et al., 2021, arXiv:1908.00261).
     """
     advantage, visits = np.zeros_like(policy), np.zeros(len(policy))
     for process in processes:
@@ -28,6 +28,7 @@ def improved(policy: np.ndarray, processes: Sequence[DecisionProcess], gamma: fl
         weighted = (values.visits[:, :, None] * values.advantage).sum(axis=0)
         np.add.at(advantage[:, : weighted.shape[1]], process.situation, weighted)
         np.add.at(visits, process.situation, values.visits.sum(axis=0))
+    # A situation without visits has advantage 0; the guard avoids 0 / 0.
     mean_advantage = advantage / np.where(visits > 0, visits, 1.0)[:, None]
     better = policy * np.exp(STEP_SIZE * mean_advantage)
     return better / better.sum(axis=1, keepdims=True)
@@ -40,7 +41,8 @@ def stages_of_training(
     horizon: int,
     improvements: Sequence[int],
 ) -> list[np.ndarray]:
-    """The policies that so many steps of improvement on the tasks `processes` make of the uniform one."""
+    """Return the policies after the given numbers of improvement steps on the tasks `processes`, from the uniform
+    policy."""
     policies = [uniform_policy(situations)]
     while len(policies) <= max(improvements):
         policies.append(improved(policies[-1], processes, gamma, horizon))

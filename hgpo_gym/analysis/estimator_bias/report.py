@@ -1,4 +1,4 @@
-"""What `hgpo-gym estimator-bias` found, as tables, CSV and a picture."""
+"""The findings of `hgpo-gym estimator-bias`, as tables, CSV files and a picture."""
 
 import csv
 from collections.abc import Collection, Sequence
@@ -17,19 +17,19 @@ from hgpo_gym.analysis.estimator_bias.measure import Errors
 from hgpo_gym.analysis.report.intervals import student_quantile
 
 SMALLEST = 1e-2
-"""What is drawn for less: a squared bias is measured without its noise, and scatters around 0 where there is none."""
+"""The smallest number in the picture: a measured squared bias scatters around 0 if the true one is 0."""
 
 COVERED = 0.99
-"""The share of steps that a squared bias is measured on, below which it is said."""
+"""Below this share of measured steps, the caption mentions it."""
 UNKNOWN = "-"
-"""What is drawn where no factor above 0 fits an estimator without a unit."""
+"""The text for an estimator without a unit that no positive factor fits."""
 MARKERS = ".sxv^"
-"""Ten colours each."""
+"""A new marker for every ten colours."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The errors of one estimator. `steps` says at which steps of the episode: `all`, or `4 to 7`."""
+    """The errors of one estimator. `steps` names the part of the episode: `all`, or `4 to 7`."""
 
     stage: str
     group_size: int
@@ -45,33 +45,36 @@ def show(
     without_unit: Collection[str],
     console: Console,
 ) -> None:
-    """A table a stage: errors at one group size, the bias also in the largest groups, the best estimator first.
+    """Print a table for each stage: errors at one group size, and the bias in the largest groups.
 
-    `without_unit` are the labels of those that were compared after a factor was fitted. Estimators are sorted by their
-    cosine, which no factor changes: the errors of those with a unit and of those without are not on one scale.
+    `without_unit` holds the labels of estimators that were compared after a factor was fitted. Estimators are sorted by
+    their cosine, the best first. The errors of estimators with a unit and without one are not on the same scale; a
+    factor does not change the cosine.
     """
-    sizes = sorted({found.group_size for found in findings})
-    shown = group_size if group_size in sizes else sizes[0]
+    sizes = sorted({finding.group_size for finding in findings})
+    displayed_size = group_size if group_size in sizes else sizes[0]
     for stage in stages:
         table = Table(
-            title=f"{stage.name}, success {stage.success:.0%}, groups of {shown}",
-            caption=_caption(stage, sizes[-1] if shown != sizes[-1] else None, _first(findings, stage, shown)),
+            title=f"{stage.name}, success {stage.success:.0%}, groups of {displayed_size}",
+            caption=_caption(
+                stage, sizes[-1] if displayed_size != sizes[-1] else None, _first(findings, stage, displayed_size)
+            ),
             caption_justify="left",
             box=SIMPLE_HEAD,
             pad_edge=False,
         )
         columns = ["estimator", "bias²", "variance", "error", "sign", "cosine"]
-        for column in columns + [f"in {sizes[-1]}s"] * (shown != sizes[-1]):
+        for column in columns + [f"in {sizes[-1]}s"] * (displayed_size != sizes[-1]):
             name = column == "estimator"  # never shortened: in a narrow terminal the numbers take two lines
             table.add_column(column, justify="left" if name else "right", no_wrap=name)
         overall = {
-            (found.estimator, found.group_size): found.errors
-            for found in findings
-            if found.stage == stage.name and found.steps == "all"
+            (finding.estimator, finding.group_size): finding.errors
+            for finding in findings
+            if finding.stage == stage.name and finding.steps == "all"
         }
         labels = dict.fromkeys(label for label, _ in overall)
-        for label in sorted(labels, key=lambda label: -overall[label, shown].cosine):
-            errors = overall[label, shown]
+        for label in sorted(labels, key=lambda label: -overall[label, displayed_size].cosine):
+            errors = overall[label, displayed_size]
             half = student_quantile(errors.blocks)
             table.add_row(
                 label + "*" * (label in without_unit),
@@ -80,7 +83,7 @@ def show(
                 f"{_number(errors.error)} ± {_number(half * errors.error_se)}",
                 f"{errors.sign_agreement:.0%}" if isfinite(errors.sign_agreement) else UNKNOWN,
                 f"{errors.cosine:.3f} ± {half * errors.cosine_se:.3f}",
-                *[_number(overall[label, sizes[-1]].bias2)] * (shown != sizes[-1]),
+                *[_number(overall[label, sizes[-1]].bias2)] * (displayed_size != sizes[-1]),
             )
         console.print(table)
 
@@ -92,44 +95,50 @@ def _number(value: float) -> str:
 
 
 def _first(findings: Sequence[Finding], stage: Stage, group_size: int) -> Errors:
-    """Those of any estimator, for what they have in common."""
+    """Return the errors of any estimator, for the fields that all of them share."""
     return next(
-        found.errors
-        for found in findings
-        if (found.stage, found.group_size, found.steps) == (stage.name, group_size, "all")
+        finding.errors
+        for finding in findings
+        if (finding.stage, finding.group_size, finding.steps) == (stage.name, group_size, "all")
     )
 
 
 def _caption(stage: Stage, largest: int | None, errors: Errors) -> str:
-    words = [
+    sentences = [
         "In units of the mean squared advantage; sorted by cosine. ±: 95 % intervals.",
         "* has no unit: a factor was fitted first, so that the error is 1 / cosine² - 1; -: none above 0 fits.",
     ]
     if largest:
-        words.append(f"in {largest}s: bias² in groups of {largest}.")
+        sentences.append(f"in {largest}s: bias² in groups of {largest}.")
     if errors.coverage < COVERED:
-        words.append(
+        sentences.append(
             f"bias² and variance: of the {errors.coverage:.0%} of steps whose history and action other groups have "
             "too; rare ones are further off. bias.episodes raises it."
         )
     if noise := errors.truth_noise:
-        words.append(f"The true advantages are estimates, with a noise of {_number(noise)}, which is taken out.")
+        sentences.append(f"The true advantages are estimates, with a noise of {_number(noise)}, which is taken out.")
     if stage.context_bias:
         levels = ", ".join(f"{bias:.2f}" for bias in stage.context_bias)
-        words.append(f"Exact bias² of the mean of one level, in groups without limit, levels 0, 1, ...: {levels}")
-    return "\n".join(words)
+        sentences.append(f"Exact bias² of the mean of one level, in groups without limit, levels 0, 1, ...: {levels}")
+    return "\n".join(sentences)
 
 
 def write_csv(findings: Sequence[Finding], stages: Sequence[Stage], folder: Path) -> None:
-    """`findings.csv`, a line a finding, and `context_bias.csv`, a line a level and stage."""
+    """Write `findings.csv`, a line for each finding, and `context_bias.csv`, a line for each level and stage."""
     success = {stage.name: stage.success for stage in stages}
     with (folder / "findings.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["stage", "success", "group_size", "steps", "estimator", *Errors.__dataclass_fields__])
-        for found in findings:
-            numbers = [f"{value:.6g}" for value in asdict(found.errors).values()]
-            where = [found.stage, f"{success[found.stage]:.4f}", found.group_size, found.steps, found.estimator]
-            writer.writerow([*where, *numbers])
+        for finding in findings:
+            numbers = [f"{value:.6g}" for value in asdict(finding.errors).values()]
+            identifiers = [
+                finding.stage,
+                f"{success[finding.stage]:.4f}",
+                finding.group_size,
+                finding.steps,
+                finding.estimator,
+            ]
+            writer.writerow([*identifiers, *numbers])
     with (folder / "context_bias.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["stage", "level", "bias2"])
@@ -138,28 +147,28 @@ def write_csv(findings: Sequence[Finding], stages: Sequence[Stage], folder: Path
 
 
 def draw(findings: Sequence[Finding], stages: Sequence[Stage], path: Path, title: str) -> None:
-    """A row a stage: squared bias, error and cosine against the group size."""
-    labels = list(dict.fromkeys(found.estimator for found in findings))
+    """Draw a row of panels for each stage: squared bias, error and cosine against the group size."""
+    labels = list(dict.fromkeys(finding.estimator for finding in findings))
     figure = Figure(figsize=(11, max(2.7 * len(stages), 1 + 0.18 * len(labels))), layout="constrained")
     rows = figure.subplots(len(stages), 3, sharex=True, sharey="col", squeeze=False)
     for stage, axes in zip(stages, rows, strict=True):
         curves: dict[str, dict[int, Errors]] = {}
-        for found in findings:
-            if found.stage == stage.name and found.steps == "all":
-                curves.setdefault(found.estimator, {})[found.group_size] = found.errors
+        for finding in findings:
+            if finding.stage == stage.name and finding.steps == "all":
+                curves.setdefault(finding.estimator, {})[finding.group_size] = finding.errors
         for number, (label, curve) in enumerate(curves.items()):
             look = {"label": label, "color": f"C{number % 10}", "marker": MARKERS[number // 10 % len(MARKERS)]}
             sizes = sorted(curve)
             errors = [curve[size] for size in sizes]
-            axes[0].plot(sizes, [max(one.bias2, SMALLEST) for one in errors], **look, markersize=4)
-            axes[1].plot(sizes, [max(one.error, SMALLEST) for one in errors], **look, markersize=4)
-            axes[2].plot(sizes, [one.cosine for one in errors], **look, markersize=4)
+            axes[0].plot(sizes, [max(error.bias2, SMALLEST) for error in errors], **look, markersize=4)
+            axes[1].plot(sizes, [max(error.error, SMALLEST) for error in errors], **look, markersize=4)
+            axes[2].plot(sizes, [error.cosine for error in errors], **look, markersize=4)
         axes[0].set(ylabel=f"{stage.name}\nsuccess {stage.success:.0%}", yscale="log")
         axes[1].set(yscale="log")
         for panel in axes:
-            _tidy(panel, sorted({found.group_size for found in findings}))
-    for panel, words in zip(rows[0], ("squared bias", "error: squared bias + variance", "cosine"), strict=True):
-        panel.set_title(words)
+            _tidy(panel, sorted({finding.group_size for finding in findings}))
+    for panel, panel_title in zip(rows[0], ("squared bias", "error: squared bias + variance", "cosine"), strict=True):
+        panel.set_title(panel_title)
     for panel in rows[-1]:
         panel.set_xlabel("group size")
     rows[0][2].legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1, 0.5))

@@ -22,7 +22,7 @@ from hgpo_gym.section import SettingsSection
 from hgpo_gym.trainers.settings import PlaySettings
 
 TRUE_BASELINE = "true_baseline"
-"""The label of G_t - V(h_t) with the exact V: what no other baseline can better."""
+"""The label of G_t - V(h_t) with the exact V, the best possible baseline."""
 
 
 def _each_once(values: list[Any]) -> list[Any]:
@@ -51,7 +51,7 @@ class BiasSettings(SettingsSection):
 
 @dataclass(frozen=True)
 class BiasResult:
-    """An estimator with all its options, and how many restarts sample its values; 0 if it needs none."""
+    """An estimator with all its options, and the number of restarts that sample its values (0 if it needs none)."""
 
     name: str
     options: Mapping[str, Any]
@@ -59,23 +59,24 @@ class BiasResult:
 
     @classmethod
     def of(cls, label: str, entry: Mapping[str, Any], settings: BiasSettings) -> "BiasResult":
-        """An entry of the configuration with the common options filled in. Raises ValueError if it cannot be."""
+        """Return an entry of the configuration with the common options filled in. Raises ValueError if it is
+        invalid."""
         if "estimator" not in entry:
             raise ValueError(f"bias.estimators.{label} needs estimator=..., one of {', '.join(ESTIMATORS)}.")
         name = entry["estimator"]
-        own = {option: value for option, value in entry.items() if option not in ("estimator", "restarts")}
-        ESTIMATORS.check_options(name, own)
+        entry_options = {option: value for option, value in entry.items() if option not in ("estimator", "restarts")}
+        ESTIMATORS.check_options(name, entry_options)
         restarts = entry.get("restarts", 0)
         if not isinstance(restarts, int) or restarts < 0:
             raise ValueError(f"bias.estimators.{label}.restarts={restarts}: choose a whole number, 0 or more.")
-        if restarts and "value" not in needed_with(name, own):
+        if restarts and "value" not in needed_with(name, entry_options):
             raise ValueError(f"bias.estimators.{label}.restarts={restarts}: {name} reads no column 'value'.")
-        return cls(name, _with_common(name, own, {"gamma": settings.gamma, "norm": settings.norm}), restarts)
+        return cls(name, _with_common(name, entry_options, {"gamma": settings.gamma, "norm": settings.norm}), restarts)
 
     @property
     def without_unit(self) -> bool:
-        """Whether it divides by a standard deviation, or may: an estimator without `norm`, its own or of one that it
-        builds on, does not say."""
+        """True if the estimator divides by a standard deviation, or may. It may if neither it nor its base has an
+        option `norm`."""
         norms = [each.options["norm"] for each in with_bases(self.name, self.options) if "norm" in each.options]
         return not norms or any(norm != "mean_norm" for norm in norms)
 
@@ -95,7 +96,7 @@ def measure_bias(run: PlaySettings, settings: BiasSettings, out: Path, progress:
             for group_size in settings.group_sizes:
                 findings += _measure(stage, group_size, estimators)
                 total = len(stages) * len(settings.group_sizes)
-                report_progress(len({(found.stage, found.group_size) for found in findings}), total, stage.name)
+                report_progress(len({(finding.stage, finding.group_size) for finding in findings}), total, stage.name)
     out.mkdir(parents=True, exist_ok=True)
     without_unit = {label for label, entry in estimators.items() if entry.without_unit}
     show(findings, stages, run.rollout.group_size, without_unit, progress.console)
@@ -106,17 +107,22 @@ def measure_bias(run: PlaySettings, settings: BiasSettings, out: Path, progress:
 
 
 def _with_common(name: str, options: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of an estimator, with the common ones where they are its and not given; so those of one that it builds
-    on."""
-    known = ESTIMATORS.options(name)
-    complete = {option: value for option, value in common.items() if option in known} | dict(options)
+    """Return the options of an estimator with the common ones added, if it accepts them and they are not given.
+
+    The options of its base estimator are completed likewise.
+    """
+    accepted = ESTIMATORS.options(name)
+    complete = {option: value for option, value in common.items() if option in accepted} | dict(options)
     if base := with_bases(name, options)[1:2]:
         complete["base_options"] = _with_common(base[0].name, options.get("base_options", {}), common)
     return complete
 
 
 def _stages(run: PlaySettings, settings: BiasSettings, progress: Progress, restarts: int) -> list[Stage]:
-    """Exact ones where the rules are at hand, else by continuations; their batches have so many restarts."""
+    """Return exact stages if the environment's rules are known, else stages by continuations.
+
+    Their batches have `restarts` restarts.
+    """
     env = make(run.env.id, **run.env.options)
     assert env.spec is not None
     assert env.spec.max_episode_steps is not None
@@ -134,11 +140,13 @@ def _stages(run: PlaySettings, settings: BiasSettings, progress: Progress, resta
         "restarts": restarts,
     }
     if isinstance(text_env, SignpostMazeEnv):
-        exact = exact_stages.ExactSettings(improvements=settings.improvements, window=run.memory.window, **common)
+        exact_settings = exact_stages.ExactSettings(
+            improvements=settings.improvements, window=run.memory.window, **common
+        )
         mazes = [text_env.maze(task_id) for task_id in text_env.task_ids]
-        return exact_stages.exact_stages(mazes, [text_env.maze(task_id) for task_id in task_ids], exact)
+        return exact_stages.exact_stages(mazes, [text_env.maze(task_id) for task_id in task_ids], exact_settings)
     with_expert = make(run.env.id, **{**run.env.options, "expert": True})
-    sampled = continuations.SampledSettings(
+    sampled_settings = continuations.SampledSettings(
         random_actions=settings.random_actions,
         probes=settings.probes,
         continuations=settings.continuations,
@@ -146,7 +154,7 @@ def _stages(run: PlaySettings, settings: BiasSettings, progress: Progress, resta
         **common,
     )
     with progress.stage("Finding true advantages") as report_progress:
-        return continuations.sampled_stages(with_expert.unwrapped, task_ids, sampled, report_progress)  # type: ignore[arg-type]
+        return continuations.sampled_stages(with_expert.unwrapped, task_ids, sampled_settings, report_progress)  # type: ignore[arg-type]
 
 
 def _measure(stage: Stage, group_size: int, estimators: Mapping[str, BiasResult]) -> list[Finding]:
@@ -169,13 +177,14 @@ def _measure(stage: Stage, group_size: int, estimators: Mapping[str, BiasResult]
 def _by_part(
     stage: Stage, group_size: int, label: str, estimates: np.ndarray, comparison: BiasComparison, fit_scale: bool
 ) -> list[Finding]:
-    """Of all steps, and of the parts of the episode: steps 0 and 1, 2 and 3, 4 to 7, 8 to 15 and so on."""
+    """Return the errors over all steps, then by part of the episode: steps 0 and 1, 2 and 3, 4 to 7, 8 to 15 and so
+    on."""
     truth = comparison.truth
     part = np.floor(np.log2(np.maximum(truth.step, 1))).astype(np.int64)
     findings = [Finding(stage.name, group_size, "all", label, measure(estimates, truth, fit_scale=fit_scale))]
     for number in np.unique(part):
         rows = part == number
-        words = f"{2**number if number else 0} to {2 ** (number + 1) - 1}"
+        steps = f"{2**number if number else 0} to {2 ** (number + 1) - 1}"
         errors = measure(estimates[rows], truth[rows], fit_scale=fit_scale)
-        findings.append(Finding(stage.name, group_size, words, label, errors))
+        findings.append(Finding(stage.name, group_size, steps, label, errors))
     return findings

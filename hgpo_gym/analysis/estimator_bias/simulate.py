@@ -9,13 +9,13 @@ from hgpo_gym.analysis.estimator_bias.decision_process import NOWHERE, DecisionP
 
 @dataclass(frozen=True)
 class Steps:
-    """A row a step, an episode's steps in order, episode after episode. Arrays of length N.
+    """Steps of episodes, a row each, in the order of episode and step. Arrays of length N.
 
     Attributes:
         episode: 0 to the number of episodes - 1.
-        step, state, action: where and when it was, and the number of the action in the situation.
-        outcome: the number of what came of it.
-        reward: of that outcome.
+        step, state, action: the step in the episode, its state, and the number of the action in the situation.
+        outcome: the number of the outcome.
+        reward: the reward of that outcome.
     """
 
     episode: np.ndarray
@@ -27,13 +27,13 @@ class Steps:
 
     @property
     def last(self) -> np.ndarray:
-        """int64[N], the row of the last step of each step's episode."""
+        """The row of the last step of each step's episode, int64[N]."""
         ends = np.flatnonzero(np.append(np.diff(self.episode) != 0, True))
         return ends[self.episode]
 
 
 class _Dynamics:
-    """What states lead to under a policy, float64[M, A], by chance."""
+    """Random transitions of a process under a policy, float64[M, A]."""
 
     def __init__(self, process: DecisionProcess, policy: np.ndarray, generator: np.random.Generator):
         self.process, self.generator = process, generator
@@ -41,36 +41,37 @@ class _Dynamics:
         self.by_outcome = _cumulative(process.probability)
 
     def advance(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """int64[N] -> of each the action, the outcome, the reward and the next state."""
+        """Return the action, outcome, reward and next state of each state, int64[N]."""
         action = self._draw(self.by_action[state])
-        # One outcome needs no chance: episodes of a deterministic environment hang on the actions alone.
+        # With one outcome nothing is drawn, so that deterministic environments use random numbers for actions only.
         chance = self.by_outcome.shape[2] > 1
         outcome = self._draw(self.by_outcome[state, action]) if chance else np.zeros_like(action)
-        where = state, action, outcome
-        return action, outcome, self.process.reward[where], self.process.next_state[where]
+        index = state, action, outcome
+        return action, outcome, self.process.reward[index], self.process.next_state[index]
 
     def _draw(self, cumulative: np.ndarray) -> np.ndarray:
         return (self.generator.random(len(cumulative))[:, None] >= cumulative).sum(axis=1)
 
 
 def _cumulative(probability: np.ndarray) -> np.ndarray:
-    """Over the last axis, and exactly 1 from the last entry on that is not 0."""
-    total = np.cumsum(probability, axis=-1)
-    return total / np.where(total[..., -1:] > 0, total[..., -1:], 1.0)
+    """Return the cumulative probability over the last axis; exactly 1 from the last nonzero entry on."""
+    cumulative = np.cumsum(probability, axis=-1)
+    # Without the division, rounding below 1 could select an action that does not exist.
+    return cumulative / np.where(cumulative[..., -1:] > 0, cumulative[..., -1:], 1.0)
 
 
 def roll_out(
     process: DecisionProcess, policy: np.ndarray, horizon: int, episodes: int, generator: np.random.Generator
 ) -> Steps:
-    """Independent episodes of at most `horizon` steps under `policy`, float64[M, A]."""
+    """Return independent episodes of at most `horizon` steps under `policy`, float64[M, A]."""
     dynamics = _Dynamics(process, policy, generator)
     running, state = np.arange(episodes), np.zeros(episodes, dtype=np.int64)
     parts = []
     for step in range(horizon):
         action, outcome, reward, following = dynamics.advance(state)
         parts.append((running, np.full(len(running), step), state, action, outcome, reward))
-        goes_on = following != NOWHERE
-        running, state = running[goes_on], following[goes_on]
+        continues = following != NOWHERE
+        running, state = running[continues], following[continues]
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = np.lexsort((columns[1], columns[0]))
     return Steps(*(column[order] for column in columns))
@@ -85,16 +86,17 @@ def restart(
     restarts: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """float64[N, restarts]: discounted returns of continuations from the state before each step, up to the limit."""
+    """Return discounted returns of continuations from the state before each step up to the limit, float64[N,
+    restarts]."""
     dynamics = _Dynamics(process, policy, generator)
     running, state = np.arange(len(steps.state) * restarts), np.repeat(steps.state, restarts)
-    left = np.repeat(horizon - steps.step, restarts)
+    remaining = np.repeat(horizon - steps.step, restarts)
     returns, discount = np.zeros(len(running)), 1.0
     while len(running):
         _, _, reward, following = dynamics.advance(state)
         returns[running] += discount * reward
         discount *= gamma
-        left = left - 1
-        goes_on = (following != NOWHERE) & (left > 0)
-        running, state, left = running[goes_on], following[goes_on], left[goes_on]
+        remaining = remaining - 1
+        continues = (following != NOWHERE) & (remaining > 0)
+        running, state, remaining = running[continues], following[continues], remaining[continues]
     return returns.reshape(len(steps.state), restarts)

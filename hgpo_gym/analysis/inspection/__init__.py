@@ -1,5 +1,5 @@
-"""Looking at one group of one iteration: `inspect_run`; at what was said in an evaluation: `inspect_evaluation`; at
-episodes whose environment failed: `inspect_failures`."""
+"""Inspect one group of one iteration: `inspect_run`; the transcripts of an evaluation: `inspect_evaluation`; episodes
+whose environment failed: `inspect_failures`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,33 +28,35 @@ def inspect_run(
     html: Path | None,
     console: Console,
 ) -> None:
-    """Show a group of a run's kept rollouts: its episodes as a graph of observations, one of its steps among those it
-    is compared with, and what every estimator makes of it.
+    """Show a group of a run's saved rollouts.
+
+    Its episodes are shown as a graph of observations. One of its steps is shown among those that it is compared with,
+    with its advantage by every estimator.
 
     Args:
         run_dir: the run, finished or not.
-        iteration: as in metrics.jsonl; None is the last one kept.
+        iteration: as in metrics.jsonl; None is the last saved one.
         task: a group's number, a task id or a part of one; None lists the groups.
         step: `episode.step`; None is the step on which the estimators differ most.
-        html: a file to write the same to, with the graph as a picture.
-        console: where it is shown.
+        html: a file for the same content, with the graph as a picture.
+        console: the console to print on.
 
     Raises:
-        FileNotFoundError: no run, or the iteration's rollout was not kept.
-        ValueError: no such group or step, a damaged file of the run, or an estimator of a plugin that is not loaded.
+        FileNotFoundError: no run, or the iteration's rollout was not saved.
+        ValueError: an unknown group or step, a damaged file of the run, or an estimator of a plugin that is not loaded.
     """
     config_path = run_dir / "config.yaml"
     config = read_config(run_dir)
     if (name := config["algo"]["name"]) not in ESTIMATORS:
-        brought = f", which plugins=[{','.join(plugins)}] brought" if (plugins := config.get("plugins")) else ""
+        origin = f", which plugins=[{','.join(plugins)}] brought" if (plugins := config.get("plugins")) else ""
         raise ValueError(
-            f"{run_dir} was trained with the estimator {name!r}{brought}. It is not known here, and code is run only "
+            f"{run_dir} was trained with the estimator {name!r}{origin}. It is not known here, and code is run only "
             "if you name it: add --plugins FILE, your copy of it, or install the package that has it."
         )
     folder = run_dir / "rollouts"
-    chosen = iteration if iteration is not None else max(kept_rollouts.kept_iterations(folder), default=0)
-    rollout = kept_rollouts.load(folder, chosen)
-    title = f"{run_dir.name}, iteration {chosen}"
+    selected_iteration = iteration if iteration is not None else max(kept_rollouts.kept_iterations(folder), default=0)
+    rollout = kept_rollouts.load(folder, selected_iteration)
+    title = f"{run_dir.name}, iteration {selected_iteration}"
     if task is None:
         sections = [all_groups(rollout)]
     else:
@@ -72,72 +74,80 @@ def inspect_run(
 def inspect_evaluation(
     run_dir: Path, *, iteration: int | None, task: str | None, html: Path | None, console: Console
 ) -> None:
-    """Show what was said in an evaluation of a run while it trained: its episodes, or one of them.
+    """Show the transcripts of an evaluation of a run while it trained: all its episodes, or one of them.
 
     Args:
         run_dir: the run, finished or not.
-        iteration: after which it was, 0 before the first; None is the last one.
+        iteration: the iteration before the evaluation, 0 before the first; None is the last one.
         task: the number of an episode; None lists them.
-        html: a file to write the same to, with all of the episodes.
-        console: where it is shown.
+        html: a file for the same content, with all of the episodes.
+        console: the console to print on.
 
     Raises:
-        FileNotFoundError: nothing was kept of such an evaluation.
-        ValueError: no such episode, or the file is damaged.
+        FileNotFoundError: the evaluation has no saved transcripts.
+        ValueError: an unknown episode, or a damaged file.
     """
     folder = RunDirectory(run_dir)
-    kept = sorted(path.name for path in folder.evaluations_path.glob("iteration_*.jsonl.gz"))
-    path = folder.evaluations_path / kept[-1] if iteration is None and kept else folder.evaluation_path(iteration or 0)
+    saved_names = sorted(path.name for path in folder.evaluations_path.glob("iteration_*.jsonl.gz"))
+    path = (
+        folder.evaluations_path / saved_names[-1]
+        if iteration is None and saved_names
+        else folder.evaluation_path(iteration or 0)
+    )
     if not path.exists():
-        there = f"there are {', '.join(kept)}" if kept else "there is none"
+        existing = f"there are {', '.join(saved_names)}" if saved_names else "there is none"
         raise FileNotFoundError(
-            f"No evaluation {path.name} in {folder.evaluations_path}: {there}. A run keeps checkpoint.transcripts "
+            f"No evaluation {path.name} in {folder.evaluations_path}: {existing}. A run keeps checkpoint.transcripts "
             "episodes of each (0: none)."
         )
-    told = conversations.read(path)
+    episodes = conversations.read(path)
     title = f"{run_dir.name}, evaluation {path.name.partition('.')[0].replace('_', ' ')}"
     if task is None:
-        sections = transcript_sections(told)
-    elif task in map(str, range(1, len(told) + 1)):
-        sections = [conversation(told[int(task) - 1], int(task), folded=False)]
+        sections = transcript_sections(episodes)
+    elif task in map(str, range(1, len(episodes) + 1)):
+        sections = [conversation(episodes[int(task) - 1], int(task), folded=False)]
     else:
-        raise ValueError(f"--task {task}: of this evaluation the episodes 1 to {len(told)} are kept.")
+        raise ValueError(f"--task {task}: of this evaluation the episodes 1 to {len(episodes)} are kept.")
     _show(title, sections, run_dir, html, console)
 
 
 def inspect_failures(
     run_dir: Path, *, iteration: int | None, task: str | None, html: Path | None, console: Console
 ) -> None:
-    """Show the attempts at an episode of a run whose environment raised an error or hung: all of them, or one with its
-    traceback and all that was said.
+    """Show the attempts at an episode whose environment raised an error or hung: all of them, or one.
+
+    One attempt is shown with its traceback and its whole conversation.
 
     Args:
         run_dir: the run, finished or not.
-        iteration: of the training, and of the evaluation after it; None is all.
-        task: the number of one in the list; None lists them.
-        html: a file to write the same to, with all that was said.
-        console: where it is shown.
+        iteration: that of the training, and of the evaluation after it; None is all.
+        task: the number of an attempt in the list; None lists them.
+        html: a file for the same content, with all conversations.
+        console: the console to print on.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: no such number, or a file is damaged.
+        FileNotFoundError: no attempt failed.
+        ValueError: an unknown number, or a damaged file.
     """
     folder = RunDirectory(run_dir).failures_path
-    told = [
+    attempts = [
         (number, phase, failure)
         for number, phase, path in failures.kept(folder)
         if iteration in (None, number)
         for failure in failures.read(path)
     ]
-    if not told:
+    if not attempts:
         when = "" if iteration is None else f" of iteration {iteration}"
         raise FileNotFoundError(f"No failures{when} in {folder}: no environment has raised an error or hung.")
     if task is None:
-        sections = [failed_episodes(told), *(failed_episode(*one, place) for place, one in enumerate(told, start=1))]
-    elif task in map(str, range(1, len(told) + 1)):
-        sections = [failed_episode(*told[int(task) - 1], int(task), folded=False)]
+        sections = [
+            failed_episodes(attempts),
+            *(failed_episode(*attempt, place) for place, attempt in enumerate(attempts, start=1)),
+        ]
+    elif task in map(str, range(1, len(attempts) + 1)):
+        sections = [failed_episode(*attempts[int(task) - 1], int(task), folded=False)]
     else:
-        raise ValueError(f"--task {task}: there are the failures 1 to {len(told)}.")
+        raise ValueError(f"--task {task}: there are the failures 1 to {len(attempts)}.")
     _show(f"{run_dir.name}, failures", sections, run_dir, html, console)
 
 

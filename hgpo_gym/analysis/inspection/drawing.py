@@ -1,4 +1,4 @@
-"""The graph of observations as a picture: down the page with time, an observation where it was first seen."""
+"""The graph of observations as a picture. Time runs down the page; an observation stands where it was first seen."""
 
 from collections import defaultdict
 
@@ -16,28 +16,29 @@ WIDTH = 5.0
 ROW_HEIGHT = 0.75
 END_COLOURS = {WON: "#009E73", NOT_WON: "#888888"}
 COLOURS = ListedColormap(colormaps["viridis_r"](np.linspace(0.15, 1, 256)))
-"""Without the lightest, which white paper swallows."""
+"""Without the lightest colours, which are invisible on white."""
 SHIFT = 0.16
 Position = tuple[float, float]
 
 
 def draw_graph(graph: Graph) -> Figure:
-    """Circles are observations, by number; arrows are what led from one to another, whatever the action."""
+    """Return the picture. Circles are observations, by number; an arrow is any action that led from one to another."""
     positions = _positions(graph)
     arrows = _arrows(graph)
     rows = 1 + max(-vertical for _, vertical in positions.values())
     figure = Figure(figsize=(WIDTH, 0.9 + ROW_HEIGHT * rows), layout="constrained")
     axes = figure.subplots()
     returns = [mean_return for _, mean_return in arrows.values()]
+    # Normalize divides by the range, which is 0 if all returns are equal.
     norm = Normalize(min(returns), max(max(returns), min(returns) + 1e-9))
-    most = max(count for count, _ in arrows.values())
+    max_count = max(count for count, _ in arrows.values())
     for (source, target), (count, mean_return) in arrows.items():
         _arrow(
             axes,
             positions[source],
             positions[target],
             color=to_hex(COLOURS(norm(mean_return))),
-            linewidth=0.6 + 3.4 * count / most,
+            linewidth=0.6 + 3.4 * count / max_count,
         )
     for number in graph.nodes:
         _label(axes, positions[number], str(number), "circle,pad=0.3", "#ffffff", "#1b1f24")
@@ -52,7 +53,7 @@ def draw_graph(graph: Graph) -> Figure:
 
 
 def _arrows(graph: Graph) -> dict[tuple[int, int], tuple[int, float]]:
-    """Count and mean return of all actions together that led from one place to another."""
+    """Return the count and mean return of all actions together that led from one place to another."""
     edges: defaultdict[tuple[int, int], list[Edge]] = defaultdict(list)
     for edge in graph.edges:
         edges[edge.source, edge.target].append(edge)
@@ -64,9 +65,9 @@ def _arrows(graph: Graph) -> dict[tuple[int, int], tuple[int, float]]:
 
 
 def _positions(graph: Graph) -> dict[int, Position]:
-    """x in [0, 1], y = -row: observations by the step they were first seen at, without empty rows; ends last.
+    """Return x in [0, 1] and y = -row of each observation, by its first step; empty rows are left out, ends come last.
 
-    Every other row is shifted, so that arrows over a row pass beside what stands in it.
+    Every other row is shifted, so that long arrows pass beside its observations.
     """
     by_step: defaultdict[int, list[int]] = defaultdict(list)
     for node in graph.nodes.values():
@@ -81,7 +82,8 @@ def _positions(graph: Graph) -> dict[int, Position]:
 
 
 def _arrow(axes: Axes, start: Position, end: Position, *, color: str, linewidth: float) -> None:
-    """Straight down to the next row; arrows back, on or over several rows bow aside, those to themselves are loops."""
+    """Draw an arrow. It is straight to the next row, curved if it goes back or skips rows, and a loop to its own
+    start."""
     rows = start[1] - end[1]
     bow = 0.0 if rows == 1 else min(0.12 + 0.05 * abs(rows), 1.2 / max(1, abs(rows)))  # long ones stay on the page
     gaps = 11, 12

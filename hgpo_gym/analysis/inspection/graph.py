@@ -8,19 +8,19 @@ import numpy as np
 from hgpo_gym.analysis.inspection.group import Group
 
 WON, NOT_WON = 0, -1
-"""Where the last actions of episodes lead, in place of an observation's number."""
+"""Targets of the last actions of episodes, in place of an observation's number."""
 END_NAMES = {WON: "won", NOT_WON: "ended without success"}
 
 
 @dataclass(frozen=True)
 class Node:
-    """An observation that a group came by.
+    """An observation that a group visited.
 
     Attributes:
         number: from 1, in the order of first visits.
         observation: its text.
-        visits: steps that began here.
-        first_step: the earliest of them, from 0.
+        visits: the number of steps that began here.
+        first_step: the earliest of these steps, from 0.
     """
 
     number: int
@@ -31,7 +31,8 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """An action at an observation that led to another one (by number), or to an end: how often, mean G_t."""
+    """An action at an observation that led to another observation (by number), or to an end: its count, and its mean
+    G_t."""
 
     source: int
     action: str
@@ -46,14 +47,15 @@ class Graph:
     edges: tuple[Edge, ...]
 
     def edges_from(self, number: int) -> list[Edge]:
-        """The most frequent first."""
+        """Return the edges from an observation, the most frequent first."""
         return sorted((edge for edge in self.edges if edge.source == number), key=lambda edge: -edge.count)
 
 
 def observation_graph(group: Group) -> Graph:
-    """The graph of all episodes of a group together."""
+    """Return the graph of all episodes of a group together."""
     rollout, batch = group.rollout, group.rollout.batch
     steps = group.distinct
+    # lexsort sorts by its last key first: by step, then by trajectory.
     order = steps[np.lexsort((batch.trajectory[steps], batch.step[steps]))]
     numbers: dict[str, int] = {}
     visits: defaultdict[int, int] = defaultdict(int)
@@ -79,12 +81,12 @@ def observation_graph(group: Group) -> Graph:
 
 
 def shortest_paths(graph: Graph) -> dict[int, Edge]:
-    """For every observation but the first, the edge by which it is reached from there in the fewest actions."""
+    """Return for each observation but the first the last edge of a shortest path from the first one."""
     reached: dict[int, Edge] = {}
-    waiting = [1]
-    while waiting:
-        for edge in graph.edges_from(waiting.pop(0)):
+    queue = [1]
+    while queue:
+        for edge in graph.edges_from(queue.pop(0)):
             if edge.target > 1 and edge.target not in reached:
                 reached[edge.target] = edge
-                waiting.append(edge.target)
+                queue.append(edge.target)
     return reached

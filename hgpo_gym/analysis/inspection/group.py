@@ -1,4 +1,4 @@
-"""One task group of a kept rollout, and what each estimator makes of its steps."""
+"""One task group of a saved rollout, with the advantages of every estimator."""
 
 import re
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ class Group:
     """The episodes of one task in a rollout.
 
     Attributes:
-        rollout: of the whole iteration.
-        number: of the group in it, from 1.
-        rows: int64[N], its rows in the batch.
+        rollout: the rollout of the whole iteration.
+        number: the number of the group in it, from 1.
+        rows: int64[N], the group's rows in the batch.
         gamma: discount of `returns`.
-        returns: float64[all rows], the discounted returns G_t: the mean over the copies of a step that several episodes
-            share.
-        options: of each estimator, by its label.
-        advantages: float64[all rows] of each estimator, as training takes them: likewise.
+        returns: float64[all rows], the discounted returns G_t. A step that several episodes share has the mean over its
+            copies.
+        options: the options of each estimator, by its label.
+        advantages: float64[all rows] of each estimator, as in training; also means over copies.
     """
 
     rollout: KeptRollout
@@ -48,27 +48,27 @@ class Group:
 
     @property
     def distinct(self) -> np.ndarray:
-        """Those of `rows` among which a step that several episodes share stands once."""
+        """The group's rows, with one row for a step that several episodes share."""
         return np.intersect1d(self.rows, self.rollout.batch.distinct_rows)
 
     def episode_number(self, row: int) -> int:
-        """The row's episode in the group, from 1."""
+        """Return the number of the row's episode in the group, from 1."""
         return int(self.rollout.batch.trajectory[row]) - self.first_trajectory + 1
 
     def name(self, row: int) -> str:
-        """`episode.step`, both from 1."""
+        """Return `episode.step`, both from 1."""
         return f"{self.episode_number(row)}.{self.rollout.batch.step[row] + 1}"
 
     def most_disputed(self) -> int:
-        """The row on which the estimators differ most."""
+        """Return the row on which the estimators differ most."""
         stacked = np.array([values[self.rows] for values in self.advantages.values()])
         return int(self.rows[np.argmax(np.ptp(stacked, axis=0))])
 
     def row(self, name: str) -> int:
-        """The row of `episode.step`.
+        """Return the row of `episode.step`.
 
         Raises:
-            ValueError: not of that form, or no such step.
+            ValueError: another form, or an unknown step.
         """
         match = re.fullmatch(r"(\d+)\.(\d+)", name)
         if match is None:
@@ -77,38 +77,38 @@ class Group:
         trajectories = self.rollout.batch.trajectory[self.rows] - self.first_trajectory + 1
         if episode not in trajectories:
             raise ValueError(f"step {name}: the group has the episodes 1 to {trajectories.max()}.")
-        own = self.rows[trajectories == episode]
-        found = own[self.rollout.batch.step[own] == step - 1]
-        if not len(found):
-            raise ValueError(f"step {name}: episode {episode} has the steps 1 to {len(own)}.")
-        return int(found[0])
+        episode_rows = self.rows[trajectories == episode]
+        matching_rows = episode_rows[self.rollout.batch.step[episode_rows] == step - 1]
+        if not len(matching_rows):
+            raise ValueError(f"step {name}: episode {episode} has the steps 1 to {len(episode_rows)}.")
+        return int(matching_rows[0])
 
 
 def find_group(rollout: KeptRollout, task: str) -> int:
-    """The number of the task's group: `task` is that number, a task id, or a part of just one.
+    """Return the number of the task's group. `task` is that number, a task id, or a part of exactly one.
 
     Raises:
-        ValueError: no group or several fit.
+        ValueError: no group fits, or several do.
     """
     ids = group_task_ids(rollout)
     if task in map(str, ids):
         return int(task)
-    fitting = [number for number, own in ids.items() if own == task] or [
-        number for number, own in ids.items() if task in own
+    matches = [number for number, task_id in ids.items() if task_id == task] or [
+        number for number, task_id in ids.items() if task in task_id
     ]
-    if not fitting:
-        raise ValueError(unknown_name("task", task, [f"{number} ({own})" for number, own in ids.items()]))
-    if len(fitting) > 1:
+    if not matches:
+        raise ValueError(unknown_name("task", task, [f"{number} ({task_id})" for number, task_id in ids.items()]))
+    if len(matches) > 1:
         raise ValueError(
             f"Several groups fit the task {task!r}: "
-            + ", ".join(f"{number} ({ids[number]})" for number in fitting)
+            + ", ".join(f"{number} ({ids[number]})" for number in matches)
             + ". Give the number of one."
         )
-    return fitting[0]
+    return matches[0]
 
 
 def group_task_ids(rollout: KeptRollout) -> dict[int, str]:
-    """The task of every group, by its number."""
+    """Return the task of every group, by its number."""
     batch = rollout.batch
     numbers, first_rows = np.unique(batch.group, return_index=True)
     return {
@@ -118,12 +118,12 @@ def group_task_ids(rollout: KeptRollout) -> dict[int, str]:
 
 
 def open_group(rollout: KeptRollout, number: int, settings: Any) -> Group:
-    """A group with every estimator's advantages.
+    """Return a group with every estimator's advantages.
 
     Args:
-        rollout: of the whole iteration; estimators get all of it, as in training.
-        number: of the group, from 1.
-        settings: the run's `algo` section; they replace the file's for its own estimator.
+        rollout: the rollout of the whole iteration; estimators get all of it, as in training.
+        number: the number of the group, from 1.
+        settings: the run's `algo` section: the options of the estimator that it trained with.
     """
     options = estimator_options(settings)
     gamma = settings.get("gamma", options["hgpo"]["gamma"])
@@ -135,20 +135,22 @@ def open_group(rollout: KeptRollout, number: int, settings: Any) -> Group:
         gamma=gamma,
         returns=mean_over_copies(batch, discounted_returns(batch, gamma)),
         options=options,
-        advantages={name: mean_over_copies(batch, estimate(name, batch, **own)) for name, own in options.items()},
+        advantages={name: mean_over_copies(batch, estimate(name, batch, **kwargs)) for name, kwargs in options.items()},
     )
 
 
 def estimator_options(settings: Any) -> dict[str, Options]:
-    """The options of the run's own estimator, then of each other one that needs no column beside those of every run its
-    defaults, at the run's discount."""
-    own = {key: value for key, value in settings.items() if key != "name"}
-    discount = {"gamma": own["gamma"]} if "gamma" in own else {}
-    others = {
+    """Return the options of the run's estimator, then the defaults of the other ones at the run's discount.
+
+    Estimators that need columns which not every run has are left out.
+    """
+    run_options = {key: value for key, value in settings.items() if key != "name"}
+    discount = {"gamma": run_options["gamma"]} if "gamma" in run_options else {}
+    defaults = {
         name: {option: parameter.default for option, parameter in ESTIMATORS.options(name).items()}
         for name in ESTIMATORS
         if name != settings["name"] and not needed_by(ESTIMATORS[name])
     }
-    return {settings["name"]: own} | {
-        name: options | (discount if "gamma" in options else {}) for name, options in others.items()
+    return {settings["name"]: run_options} | {
+        name: options | (discount if "gamma" in options else {}) for name, options in defaults.items()
     }

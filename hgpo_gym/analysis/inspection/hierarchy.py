@@ -15,10 +15,10 @@ class KeyLevel:
 
     Attributes:
         level: k.
-        window: the k + 1 observations that are shared, oldest first; empty where the episode had not as many yet.
-        members: int64[n], the steps that share them, itself among them; a row of each.
-        mean, std: of their returns G_t, with n; not a number where there are none.
-        relative: the step's return relative to them, as HGPO takes it.
+        window: the k + 1 shared observations, oldest first; empty if the episode is not that long yet.
+        members: int64[n], the rows of the steps that share them, including the step itself.
+        mean, std: of the members' returns G_t, divided by n; NaN without members.
+        relative: the step's return relative to the members, as HGPO computes it.
     """
 
     level: int
@@ -30,17 +30,18 @@ class KeyLevel:
 
 
 def levels_of(group: Group, row: int) -> list[KeyLevel]:
-    """The levels 0 to K of a step, each a part of the one before."""
+    """Return the levels 0 to K of a step, each a subset of the one before."""
     batch = group.rollout.batch
     relative = partial(relative_to_group, norm=group.options["hgpo"]["norm"], ddof=0)
+    # Copies of the step in other episodes must not count twice among the members.
     itself = [row] if batch.copies is None else np.flatnonzero(batch.copies == batch.copies[row])
     steps = np.sort(np.append(np.setdiff1d(group.distinct, itself), row))
-    found = []
+    levels = []
     for level in range(batch.history_length + 1):
         labels = batch.key_groups(level)
         members = steps[labels[steps] == labels[row]] if labels[row] >= 0 else np.empty(0, dtype=np.int64)
         returns = group.returns[members]
-        found.append(
+        levels.append(
             KeyLevel(
                 level=level,
                 window=_window(group, row, level) if len(members) else (),
@@ -50,13 +51,13 @@ def levels_of(group: Group, row: int) -> list[KeyLevel]:
                 relative=float(over_unique_steps(batch, relative, group.returns, labels)[row]),
             )
         )
-    return found
+    return levels
 
 
 def _window(group: Group, row: int, level: int) -> tuple[str, ...]:
-    """What was seen in the last turns; a team may answer several times in one."""
+    """Return the observations of the last turns; in a team a turn may have several responses."""
     batch = group.rollout.batch
-    own = group.rows[batch.trajectory[group.rows] == batch.trajectory[row]]
+    episode_rows = group.rows[batch.trajectory[group.rows] == batch.trajectory[row]]
     turns = batch.extras.get("turn", batch.step)  # rollouts of earlier versions have no extras
-    by_turn = {int(turns[other]): other for other in own}
+    by_turn = {int(turns[member]): member for member in episode_rows}
     return tuple(group.rollout.observations[by_turn[turn]] for turn in range(turns[row] - level, turns[row] + 1))

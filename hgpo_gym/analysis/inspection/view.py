@@ -1,4 +1,4 @@
-"""What there is to see of a group, as the sections of a page."""
+"""The sections of a page about a group."""
 
 import json
 from math import isnan
@@ -14,20 +14,20 @@ from hgpo_gym.analysis.transcripts import conversation, exchanged
 from hgpo_gym.rollouts.saved import KeptRollout
 
 LINE = 90
-"""Characters of an observation where it has one line."""
+"""Characters of an observation that has one line."""
 NO_ACTION = "(no action)"
 
 
 def all_groups(rollout: KeptRollout) -> Section:
-    """The groups of an iteration, to choose one from."""
+    """Return a table of the groups of an iteration, to choose one from."""
     rows: list[tuple[Value, ...]] = []
     for number, task in group_task_ids(rollout).items():
-        own = rollout.batch.group == number - 1
-        episodes = [rollout.episodes[index] for index in np.unique(rollout.batch.trajectory[own])]
+        in_group = rollout.batch.group == number - 1
+        episodes = [rollout.episodes[index] for index in np.unique(rollout.batch.trajectory[in_group])]
         won = sum(episode.won for episode in episodes)
-        steps = [row for row in rollout.batch.distinct_rows if own[row]]
-        silent = sum(not rollout.actions[row] for row in steps)
-        rows.append((number, task, episodes[0].task_type, f"{won} of {len(episodes)}", len(steps), silent))
+        steps = [row for row in rollout.batch.distinct_rows if in_group[row]]
+        without_action = sum(not rollout.actions[row] for row in steps)
+        rows.append((number, task, episodes[0].task_type, f"{won} of {len(episodes)}", len(steps), without_action))
     columns = (
         Column("group", "whole"),
         Column("task"),
@@ -40,11 +40,11 @@ def all_groups(rollout: KeptRollout) -> Section:
 
 
 def group_sections(group: Group, row: int, compared_by: str) -> list[Section]:
-    """A group, and one of its steps.
+    """Return the sections of a group and of one of its steps.
 
     Args:
         group: the group.
-        row: of the step, in the batch.
+        row: the row of the step in the batch.
         compared_by: the run's memory.key.
     """
     graph = observation_graph(group)
@@ -97,7 +97,7 @@ def _graph(group: Group, graph: Graph) -> Section:
 
 
 def _branches(graph: Graph, number: int) -> tuple[Tree, ...]:
-    """The actions at an observation; what follows stands under the shortest way to it."""
+    """Return the actions at an observation; later observations are listed under the shortest path to them."""
     paths = shortest_paths(graph)
 
     def branch(edge: Edge) -> Tree:
@@ -138,21 +138,25 @@ def _step(group: Group, row: int, compared_by: str) -> Section:
 
 
 def _said(group: Group, row: int) -> list[Block]:
-    """The step's prompt and raw answer, if they were kept."""
+    """Return the step's prompt and raw response, if they were saved."""
     rollout = group.rollout
     episode, step = int(rollout.batch.trajectory[row]), int(rollout.batch.step[row])
     if episode >= len(rollout.conversations):
-        kept = len(rollout.conversations)
-        return [Paragraph(f"Its prompt and raw answer were not kept: checkpoint.transcripts kept {kept} episodes.")]
+        saved_episodes = len(rollout.conversations)
+        return [
+            Paragraph(
+                f"Its prompt and raw answer were not kept: checkpoint.transcripts kept {saved_episodes} episodes."
+            )
+        ]
     return exchanged(rollout.conversations[episode].exchanges[step], group.name(row))
 
 
 def _conversations(group: Group) -> list[Section]:
-    """All prompts and answers of the episodes of the group that were kept."""
+    """Return all saved prompts and responses of the episodes of the group."""
     first, batch = group.first_trajectory, group.rollout.batch
     last = int(batch.trajectory[group.rows].max())
-    own = group.rollout.conversations[first : last + 1]
-    return [conversation(one, number) for number, one in enumerate(own, start=1)]
+    saved = group.rollout.conversations[first : last + 1]
+    return [conversation(episode, number) for number, episode in enumerate(saved, start=1)]
 
 
 def _levels_table(levels: list[KeyLevel], compared_by: str) -> Table:
@@ -274,7 +278,7 @@ def _observations(graph: Graph) -> Section:
 
 
 def _place(group: Group, row: int) -> tuple[int, int]:
-    """Episode and step, to sort by."""
+    """Return episode and step, to sort by."""
     return int(group.rollout.batch.trajectory[row]), int(group.rollout.batch.step[row])
 
 
