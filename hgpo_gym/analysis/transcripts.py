@@ -12,8 +12,7 @@ NO_ACTION = "no action was found in it"
 
 
 def write_transcripts(conversations: Sequence[Conversation], folder: Path, title: str) -> Path:
-    """Write `transcripts.jsonl`, a line for each episode, and `transcripts.html` into a folder, which is created if
-    missing.
+    """Write `transcripts.jsonl`, a line for each episode, and `transcripts.html` into a folder, created if missing.
 
     Returns the page. Raises NotWrittenError if the disk is full.
     """

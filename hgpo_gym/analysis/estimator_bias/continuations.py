@@ -93,8 +93,8 @@ class Actor:
     def play(
         self, observation: str, info: dict[str, Any], first: int = 0, *, action: str | None = None, keep: int = -1
     ) -> tuple[Continuation, Snapshot | None]:
-        """Play from step `first` to the end; the first action is `action`, if given. Also return the snapshot before
-        step `keep`."""
+        """Play from step `first` to the end, and return the snapshot before step `keep`. `action`, if given, is the
+        first one."""
         observations, actions, rewards, snapshot = [self._seen(observation, info)], [], [], None
         for step in range(first, self.horizon):
             if step == keep:
@@ -200,8 +200,7 @@ def sampled_stages(
 
 
 def _actions_of_expert(env: TextEnv, settings: SampledSettings) -> list[str]:
-    """Return the actions of the expert, each once, over `EPISODES_OF_EXPERT` episodes; empty if the environment lists
-    actions."""
+    """Return the distinct actions of the expert over `EPISODES_OF_EXPERT` episodes; empty if actions are listed."""
     _, info = env.reset(seed=settings.seed)
     if info["admissible_actions"]:
         return []
@@ -223,9 +222,8 @@ def collect(
     snapshots: list[tuple[int, int, Snapshot]] = []
     first = len(collected.trajectories)
     for episode in range(settings.episodes):
-        keep = int(
-            actor.generator.integers(settings.horizon)
-        )  # drawn from all steps up to the horizon, so that every visited step is equally likely
+        # Drawn from all steps up to the horizon, so that every visited step is equally likely.
+        keep = int(actor.generator.integers(settings.horizon))
         trajectory, snapshot = actor.play_task(
             task_id, settings.seed, keep=keep if len(snapshots) < settings.probes else -1
         )

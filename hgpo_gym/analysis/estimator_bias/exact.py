@@ -50,11 +50,9 @@ def solve(process: DecisionProcess, policy: np.ndarray, gamma: float, horizon: i
 
 def success_rate(process: DecisionProcess, policy: np.ndarray, values: Values) -> float:
     """Return the probability that an episode earns a reward before the step limit."""
-    success_probability = (process.probability * (process.reward > 0)).sum(axis=2)
-    success_probability = (policy[process.situation][:, : success_probability.shape[1]] * success_probability).sum(
-        axis=1
-    )
-    return float((values.visits @ success_probability).sum())
+    p_success = (process.probability * (process.reward > 0)).sum(axis=2)
+    p_success = (policy[process.situation][:, : p_success.shape[1]] * p_success).sum(axis=1)
+    return float((values.visits @ p_success).sum())
 
 
 def baseline(process: DecisionProcess, values: Values, level: int) -> np.ndarray:

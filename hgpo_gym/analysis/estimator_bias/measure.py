@@ -119,11 +119,9 @@ def measure(estimates: np.ndarray, truth: Truth, *, fit_scale: bool = False) -> 
         bias2=bias2 / unit,
         variance=(error - bias2) / unit,
         error=error / unit,
-        bias2_se=_jackknife(
-            [products.mean(products.block != jackknife_mean.block) / jackknife_mean.unit for jackknife_mean in left_out]
-        ),
-        error_se=_jackknife([jackknife_mean.error(fit_scale) for jackknife_mean in left_out]),
-        cosine_se=_jackknife([jackknife_mean.cosine for jackknife_mean in left_out]),
+        bias2_se=_jackknife([products.mean(products.block != fold.block) / fold.unit for fold in left_out]),
+        error_se=_jackknife([fold.error(fit_scale) for fold in left_out]),
+        cosine_se=_jackknife([fold.cosine for fold in left_out]),
         signal=signal,
         truth_noise=float(truth.variance.mean()) / unit,
         sign_agreement=_sign_agreement(estimates, truth),

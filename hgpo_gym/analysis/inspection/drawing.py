@@ -82,8 +82,7 @@ def _positions(graph: Graph) -> dict[int, Position]:
 
 
 def _arrow(axes: Axes, start: Position, end: Position, *, color: str, linewidth: float) -> None:
-    """Draw an arrow. It is straight to the next row, curved if it goes back or skips rows, and a loop to its own
-    start."""
+    """Draw an arrow: straight to the next row, curved if it goes back or skips rows, a loop to its own start."""
     rows = start[1] - end[1]
     bow = 0.0 if rows == 1 else min(0.12 + 0.05 * abs(rows), 1.2 / max(1, abs(rows)))  # long ones stay on the page
     gaps = 11, 12

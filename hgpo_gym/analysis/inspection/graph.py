@@ -31,7 +31,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """An action at an observation that led to another observation (by number), or to an end: its count, and its mean
+    """An action at an observation that led to another observation (by number) or to an end, with its count and mean
     G_t."""
 
     source: int

@@ -1,4 +1,4 @@
-"""What a report is made of, whatever it is written as: sections of paragraphs, tables and pictures."""
+"""The blocks of a report, independent of its format: sections of paragraphs, tables and pictures."""
 
 import io
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from hgpo_gym.analysis.report.intervals import Estimate
 
 Form = Literal["text", "prose", "share", "points", "number", "signed", "whole", "seconds", "probability", "rank"]
-"""How the values of a column are written. prose: text that may need several lines; share: 0.25 is 25 %; points: 0.25 is
-25 points of success; rank: an interval without width is a sure one, not one that says nothing."""
+"""The format of a column's values. prose: text that may need several lines; share: 0.25 is 25 %; points: 0.25 is 25
+points of success; rank: an interval without width means certainty, not a lack of information."""
 
 RESOLUTION = 160
 UNITS = {"share": " %", "seconds": " s"}
@@ -39,14 +39,14 @@ class Items:
 
 @dataclass(frozen=True)
 class Code:
-    """Commands or settings, as they are."""
+    """Commands or settings, printed verbatim."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A line, and the trees that hang on it."""
+    """A line, and the branches below it."""
 
     text: str
     branches: "tuple[Tree, ...]" = ()
@@ -63,9 +63,9 @@ class Table:
     """Rows of values under columns.
 
     Attributes:
-        name: of its CSV file.
+        name: the name of its CSV file.
         caption: what it shows, in a sentence or two.
-        columns, rows: a value for each column in every row; None where there is nothing to say.
+        columns, rows: a value for each column in every row; None for an unknown value.
     """
 
     name: str
@@ -79,13 +79,13 @@ class Table:
                 raise ValueError(f"Table {self.name}: {len(row)} values in a row of {len(self.columns)} columns.")
 
     def texts(self) -> list[list[str]]:
-        """Every cell as a person reads it."""
+        """Return the text of every cell."""
         return [
             [write(value, column.form) for value, column in zip(row, self.columns, strict=True)] for row in self.rows
         ]
 
     def records(self) -> tuple[list[str], list[list[str | float | int | None]]]:
-        """Header and rows for CSV: plain numbers, an interval as two more columns."""
+        """Return header and rows for CSV: plain numbers, an interval as two more columns."""
         intervals = [any(isinstance(row[index], Estimate) for row in self.rows) for index in range(len(self.columns))]
         header: list[str] = []
         for column, interval in zip(self.columns, intervals, strict=True):
@@ -107,10 +107,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A matplotlib figure with the words that go under it.
+    """A matplotlib figure with its caption.
 
     Attributes:
-        name: of its PNG and SVG files.
+        name: the name of its PNG and SVG files.
         caption: what it shows, in a sentence or two.
         figure: drawn by matplotlib.
     """
@@ -121,7 +121,8 @@ class Picture:
 
     @cached_property
     def svg(self) -> str:
-        """Letters are outlines: the picture looks the same everywhere, and is the same text every time."""
+        """The SVG text, reproducible, with letters as outlines, so that the picture looks the same everywhere."""
+        # A fixed salt and no date: matplotlib 3 otherwise writes random ids and the time into the file.
         with mpl.rc_context({"svg.hashsalt": "hgpo_gym"}):
             file = io.StringIO()
             FigureCanvasSVG(self._laid_out).print_svg(file, metadata={"Date": None})
@@ -137,7 +138,7 @@ class Picture:
 
     @cached_property
     def _laid_out(self) -> Figure:
-        """With everything in its place, once for both formats: `savefig` would draw it all for that, each time."""
+        """The figure after its layout, which is computed once for both formats; `savefig` would repeat it each time."""
         if engine := self.figure.get_layout_engine():
             engine.execute(self.figure)
             self.figure.set_layout_engine("none")
@@ -149,13 +150,13 @@ Block = Paragraph | Items | Code | Tree | Table | Picture
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it.
+    """A heading with its blocks.
 
     Attributes:
         title: its heading.
-        blocks: in order; pictures that follow each other stand side by side where there is room.
-        folded: shown on demand where the format can do that; not in a terminal.
-        headline: belongs to the few that are shown where there is little room.
+        blocks: its blocks in order; adjacent pictures are placed side by side if there is room.
+        folded: shown on demand if the format can do that; not shown in a terminal.
+        headline: one of the few sections that are shown if there is little room.
     """
 
     title: str
@@ -166,7 +167,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Chapter:
-    """The sections of one comparison. `slug` tells its files from those of other chapters; empty if there is one."""
+    """The sections of one comparison. `slug` begins the names of its files; empty if there is one chapter."""
 
     title: str
     slug: str
@@ -174,7 +175,7 @@ class Chapter:
 
 
 def write(value: Value, form: Form) -> str:
-    """A value as a person reads it; an estimate with its interval in brackets."""
+    """Return the text of a value; an estimate has its interval in brackets."""
     if value is None:
         return NOTHING
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""A report's chapters: one a comparison, before them one over all where there are several."""
+"""The chapters of a report: one for each comparison; with several, an overview comes first."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from hgpo_gym.analysis.report.load import Comparison
 from hgpo_gym.plain_text import first_of
 
 LISTED = 10
-"""Unfinished runs that are named."""
+"""The most unfinished runs that are named."""
 NOTES = (
     "Success is an evaluation: every task of the split, once under each decoding seed. A training seed is one run; it "
     "decides the order of tasks, the sampling of actions and the order of mini-batches. The initial weights are the "
@@ -32,7 +32,7 @@ NOTES = (
 
 
 def comparison_chapter(comparison: Comparison, style: Styles, *, title: str, slug: str, threshold: float) -> Chapter:
-    """Everything about one comparison."""
+    """Return the chapter of one comparison."""
     contests = outcome.contests_of(comparison)
     sections = [
         health.warnings(comparison),
@@ -56,12 +56,14 @@ def comparison_chapter(comparison: Comparison, style: Styles, *, title: str, slu
 
 
 def overview_chapter(comparisons: Sequence[Comparison]) -> Chapter:
-    """Several comparisons together; over all of them the algorithms that are in each."""
-    everywhere = [label for label in comparisons[0].runs if all(label in other.runs for other in comparisons)]
+    """Return the chapter on several comparisons together; totals are over the algorithms that all of them have."""
+    shared_labels = [
+        label for label in comparisons[0].runs if all(label in comparison.runs for comparison in comparisons)
+    ]
     sections = [
-        standings.success(comparisons, everywhere),
-        standings.ranks(comparisons, everywhere),
-        standings.pairs(comparisons, everywhere),
+        standings.success(comparisons, shared_labels),
+        standings.ranks(comparisons, shared_labels),
+        standings.pairs(comparisons, shared_labels),
         *map(standings.verdicts, comparisons),
         standings.cost(comparisons),
     ]
@@ -69,13 +71,13 @@ def overview_chapter(comparisons: Sequence[Comparison]) -> Chapter:
 
 
 def left_out(unfinished: Sequence[Path]) -> list[Section]:
-    """Which runs are not in the report; nothing where all are."""
+    """Return a section that names the unfinished runs; no section if all runs are finished."""
     if not unfinished:
         return []
-    told = f"Runs that are not finished: {first_of(unfinished, LISTED)}."
-    return [Section("Left out", [Paragraph(told)], headline=True)]
+    message = f"Runs that are not finished: {first_of(unfinished, LISTED)}."
+    return [Section("Left out", [Paragraph(message)], headline=True)]
 
 
 def notes_chapter() -> Chapter:
-    """How to read the report."""
+    """Return the chapter that explains how to read the report."""
     return Chapter("How to read this", "", [Section("", [*map(Paragraph, NOTES)])])

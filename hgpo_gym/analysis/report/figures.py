@@ -1,4 +1,4 @@
-"""The pictures of a report: one panel each, so that it fills a phone's width and stands beside another on a desk."""
+"""The pictures of a report: one panel each, as wide as a phone; on a desktop two fit side by side."""
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,22 +18,22 @@ from hgpo_gym.analysis.report.load import COSTS, Comparison
 from hgpo_gym.plain_text import for_terminal
 
 SIZE = (5.0, 3.4)
-"""Inches. The letters are large for it: a phone shows the picture at little more than half its size on paper."""
+"""Inches. The font is large for it, because a phone shows the picture at little more than half this size."""
 FONT_SIZE = 11
 LEGEND_ROW = 0.22
-"""Inches a row of the legend."""
+"""Inches of a row of the legend."""
 LABEL_WIDTH = 20
-"""Letters before the label of a row is broken."""
+"""Characters of a row's label before a line break."""
 SMOOTHING = 5
 """Iterations that noisy curves of training are averaged over."""
 GRID = 40
-"""Points of a curve over environment steps, which no two runs count alike."""
+"""Points of a curve over environment steps, whose numbers differ between runs."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Told apart with every common colour vision (Okabe & Ito, 2008)."""
+"""Distinguishable with every common colour vision (Okabe & Ito, 2008)."""
 MARKERS = "osD^vPX"
 LINES = ("-", "--", ":")
-"""Of the labels that have the same colour and marker."""
+"""Line styles for labels that share colour and marker."""
 
 Styles = Mapping[str, Mapping[str, Any]]
 """Colour, marker and line of each label, the same in every picture of a report."""
@@ -51,7 +51,7 @@ def styles(labels: Iterable[str]) -> Styles:
 
 
 def learning_curve(comparison: Comparison, style: Styles) -> Figure:
-    """Success in the evaluations, against iterations."""
+    """Draw the success in the evaluations against iterations."""
     iterations = comparison.evaluated_iterations
     figure, axes = _panel("iteration", "success")
     for label, runs in comparison.runs.items():
@@ -61,15 +61,16 @@ def learning_curve(comparison: Comparison, style: Styles) -> Figure:
 
 
 def learning_curve_over(comparison: Comparison, style: Styles, cost: str) -> Figure:
-    """Success in the evaluations, against what was played in training; between evaluations a straight line."""
+    """Draw the success in the evaluations against a training cost, interpolated linearly between evaluations."""
     figure, axes = _panel(COSTS[cost], "success")
     iterations = comparison.evaluated_iterations
     for label, runs in comparison.runs.items():
-        played = np.array([[run.played_after(cost)[iteration] for iteration in iterations] for run in runs])
-        grid = np.linspace(0, played[:, -1].min(), GRID)
+        costs = np.array([[run.played_after(cost)[iteration] for iteration in iterations] for run in runs])
+        # The shortest run limits the grid, so that no curve is extrapolated.
+        grid = np.linspace(0, costs[:, -1].min(), GRID)
         scores = [
-            np.interp(grid, own, [run.success_at(iteration) for iteration in iterations])
-            for own, run in zip(played, runs, strict=True)
+            np.interp(grid, run_costs, [run.success_at(iteration) for iteration in iterations])
+            for run_costs, run in zip(costs, runs, strict=True)
         ]
         _band(axes, grid, np.array(scores).T, label, style, marker="")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value else "0")
@@ -77,22 +78,22 @@ def learning_curve_over(comparison: Comparison, style: Styles, cost: str) -> Fig
 
 
 def training_curve(comparison: Comparison, style: Styles, metric: str, axis: str, *, share: bool = False) -> Figure:
-    """A metric of the training rollouts against iterations, averaged over the last few."""
+    """Draw a metric of the training rollouts against iterations, averaged over the last few."""
     curves = {label: np.array([run.curve(metric) for run in runs]) for label, runs in comparison.runs.items()}
     return smoothed_curves(curves, style, axis, share=share)
 
 
 def smoothed_curves(curves: Mapping[str, np.ndarray], style: Styles, axis: str, *, share: bool = False) -> Figure:
-    """Numbers of each label, float64[runs, iterations], averaged over the last few iterations."""
+    """Draw the numbers of each label, float64[runs, iterations], averaged over the last few iterations."""
     figure, axes = _panel("iteration", axis)
-    for label, own in curves.items():
-        smoothed = np.array([_smooth(curve) for curve in own])
+    for label, label_curves in curves.items():
+        smoothed = np.array([_smooth(curve) for curve in label_curves])
         _band(axes, range(1, smoothed.shape[1] + 1), smoothed.T, label, style, marker="")
     return _finished(figure, axes, share=share)
 
 
 def update_curve(comparison: Comparison, style: Styles, metric: str, axis: str, *, share: bool = False) -> Figure:
-    """A metric of the update against iterations, as it is: what breaks a run may be a single value."""
+    """Draw a metric of the update against iterations without smoothing, since a single value may break a run."""
     figure, axes = _panel("iteration", axis)
     for label, runs in comparison.runs.items():
         curves = np.array([run.curve(metric) for run in runs])
@@ -102,21 +103,21 @@ def update_curve(comparison: Comparison, style: Styles, metric: str, axis: str, 
 
 
 def final_success(estimates: Mapping[str, Estimate], scores: Mapping[str, np.ndarray], style: Styles) -> Figure:
-    """Every run's final success as a dot, the interquartile mean with its interval above it."""
+    """Draw every run's final success as a dot, and the interquartile mean with its interval above it."""
     figure, axes = _panel("success in the final evaluation", "", rows=len(estimates))
     for row, (label, estimate) in enumerate(estimates.items()):
-        own = style[label]
+        label_style = style[label]
         height = np.full(len(scores[label]), row + 0.2)
-        axes.plot(scores[label], height, alpha=0.45, markersize=5, **{**own, "linestyle": ""})
-        _interval(axes, row - 0.1, estimate, own["color"])
-    everything = np.concatenate(list(scores.values()))
-    axes.set_xlim(max(-0.01, everything.min() - 0.05), min(1.01, everything.max() + 0.05))
+        axes.plot(scores[label], height, alpha=0.45, markersize=5, **{**label_style, "linestyle": ""})
+        _interval(axes, row - 0.1, estimate, label_style["color"])
+    all_scores = np.concatenate(list(scores.values()))
+    axes.set_xlim(max(-0.01, all_scores.min() - 0.05), min(1.01, all_scores.max() + 0.05))
     axes.xaxis.set_major_formatter(_percent)
     return _rows(figure, axes, estimates)
 
 
 def improvement_intervals(pairs: Mapping[str, Estimate]) -> Figure:
-    """The probability of improvement of each pair, around the line where neither is better."""
+    """Draw the probability of improvement of each pair, around a line at one half."""
     figure, axes = _panel("probability", "", rows=len(pairs))
     axes.axvline(0.5, color="grey", linewidth=1)
     for row, estimate in enumerate(pairs.values()):
@@ -126,14 +127,14 @@ def improvement_intervals(pairs: Mapping[str, Estimate]) -> Figure:
 
 
 def time_shares(seconds: Mapping[str, Mapping[str, float]]) -> Figure:
-    """Seconds of an iteration by what they went to, a bar a label."""
+    """Draw the seconds of an iteration by part, a bar for each label."""
     parts = list(next(iter(seconds.values())))
-    widths = {label: list(own.values()) for label, own in seconds.items()}
+    widths = {label: list(label_seconds.values()) for label, label_seconds in seconds.items()}
     return _stacked_bars(widths, parts, COLOURS, "seconds an iteration")
 
 
 def size_shares(shares: Mapping[str, np.ndarray], sizes: Sequence[str]) -> Figure:
-    """Shares of steps by the size of their group, a bar a label; the last size is none."""
+    """Draw the shares of steps by the size of their group, a bar for each label; the last size is no group."""
     darkening = [to_hex(colour) for colour in colormaps["viridis_r"](np.linspace(0, 1, len(sizes) - 1))]
     return _stacked_bars(shares, sizes, [*darkening, "#dddddd"], "share of steps")
 
@@ -152,7 +153,7 @@ def _stacked_bars(
 
 
 def _panel(horizontal: str, vertical: str, rows: int = 0) -> tuple[Figure, Axes]:
-    """An empty panel; with `rows`, as high as that many labelled rows need."""
+    """Return an empty panel; with `rows`, its height fits that many labelled rows."""
     with mpl.rc_context({"font.size": FONT_SIZE}):
         figure = Figure(figsize=(SIZE[0], 1.1 + 0.55 * rows) if rows else SIZE, layout="constrained")
         axes = figure.subplots()
@@ -173,9 +174,10 @@ def _finished(figure: Figure, axes: Axes, *, share: bool) -> Figure:
 
 
 def _legend(figure: Figure, axes: Axes) -> None:
-    """Above the panel, where it hides nothing."""
+    """Add the legend above the panel, where it hides nothing."""
     handles, labels = axes.get_legend_handles_labels()
     columns = max(1, min(4, 40 // (max(map(len, labels)) + 4)))
+    # Integer division rounded up.
     rows = -(-len(labels) // columns)
     figure.set_figheight(figure.get_figheight() + LEGEND_ROW * (rows - 1))
     figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False, fontsize=FONT_SIZE)
@@ -197,24 +199,25 @@ def _band(
     style: Styles,
     marker: str | None = None,
 ) -> None:
-    """The interquartile mean of scores [points, runs] with its interval at every point; of the runs that have one."""
-    own = dict(style[label])
+    """Draw the interquartile mean of scores [points, runs] with its interval at every point; NaN scores are left
+    out."""
+    label_style = dict(style[label])
     if marker is not None:
-        own["marker"] = marker
+        label_style["marker"] = marker
     estimate = _typical_of_points(scores)
-    axes.plot(horizontal, estimate.value, label=_plain(label), markersize=4, linewidth=1.6, **own)
+    axes.plot(horizontal, estimate.value, label=_plain(label), markersize=4, linewidth=1.6, **label_style)
     if estimate.low is not None:
-        axes.fill_between(horizontal, estimate.low, estimate.high, color=own["color"], alpha=0.18, linewidth=0)
+        axes.fill_between(horizontal, estimate.low, estimate.high, color=label_style["color"], alpha=0.18, linewidth=0)
 
 
 def _typical_of_points(scores: np.ndarray) -> Estimate:
-    """At every point, of the runs that have a number there; not a number where none has."""
+    """Return the interquartile mean at every point, of the runs with a number there; NaN if no run has one."""
     if not np.isnan(scores).any():
         return bootstrap([scores], interquartile_mean)
     nothing = Estimate(np.nan, None, None, 0)
-    points = [typical(own) if len(own := point[~np.isnan(point)]) else nothing for point in scores]
+    points = [typical(values) if len(values := point[~np.isnan(point)]) else nothing for point in scores]
     ends = [[getattr(point, end) for point in points] for end in ("value", "low", "high")]
-    value, low, high = (np.array(own, dtype=np.float64) for own in ends)  # None is not a number
+    value, low, high = (np.array(values, dtype=np.float64) for values in ends)  # None becomes NaN
     return Estimate(value, low, high, scores.shape[1])
 
 
@@ -227,14 +230,14 @@ def _interval(axes: Axes, row: float, estimate: Estimate, colour: str) -> None:
 
 
 def _plain(label: str) -> str:
-    """A label as it is: matplotlib takes what stands between dollars for mathematics, and leaves out what begins with a
+    """Return a label for matplotlib, which reads text between dollars as mathematics and hides labels that begin with a
     low line."""
     text = for_terminal(label).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 
 
 def _smooth(values: np.ndarray) -> np.ndarray:
-    """The mean of the last few values up to each."""
+    """Return the mean of the last few values up to each."""
     return np.array([values[max(0, end - SMOOTHING) : end].mean() for end in range(1, len(values) + 1)])
 
 

@@ -1,4 +1,4 @@
-"""What a report says of how training itself went: its warnings, and the numbers of the update."""
+"""The health sections of a report: warnings about training, and the metrics of the update."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -21,38 +21,42 @@ DRAWN = (
 )
 """Metrics that have a picture."""
 ENDS = 5
-"""Iterations that the first and the final number are means of."""
+"""The first and the final number are means over this many iterations."""
 COURSE = tuple(Column(title, "number") for title in ("first", "lowest", "highest", "final"))
 NOTHING_WRONG = "No sign that training went wrong in any run."
 
 
 def warnings(comparison: Comparison) -> Section:
-    """The signs that training went wrong, in any run: a sentence each, with how many runs show it."""
-    shown: defaultdict[tuple[str, Check], list[tuple[RunRecord, Diagnostic]]] = defaultdict(list)
+    """Return the signs that training went wrong, in any run: a sentence each, with the number of affected runs."""
+    by_check: defaultdict[tuple[str, Check], list[tuple[RunRecord, Diagnostic]]] = defaultdict(list)
     for label, runs in comparison.runs.items():
         for run in runs:
             with damage_named(run.path / "config.yaml"):
                 check_numbers(run.settings)
             with damage_named(run.path / "metrics.jsonl"):
-                found = diagnose(run.metrics, run.settings)
-            for diagnostic in found:
-                shown[label, diagnostic.check].append((run, diagnostic))
-    if not shown:
+                diagnostics = diagnose(run.metrics, run.settings)
+            for diagnostic in diagnostics:
+                by_check[label, diagnostic.check].append((run, diagnostic))
+    if not by_check:
         return Section("Health", [Paragraph(NOTHING_WRONG)], headline=True)
-    texts = [_warning(label, own, len(comparison.runs[label])) for (label, _), own in shown.items()]
+    texts = [
+        _warning(label, diagnosed_runs, len(comparison.runs[label])) for (label, _), diagnosed_runs in by_check.items()
+    ]
     return Section("Warnings", [Items(tuple(texts))], headline=True)
 
 
-def _warning(label: str, own: Sequence[tuple[RunRecord, Diagnostic]], count: int) -> str:
-    """Of the run that shows it first."""
-    run, first = min(own, key=lambda one: one[1].iterations[0])
-    which = f"{label} seed {run.seed}" if len(own) == 1 else f"{len(own)} of {count} runs of {label}"
-    begins = "" if len(own) == 1 else f", first in seed {run.seed}"
+def _warning(label: str, diagnosed_runs: Sequence[tuple[RunRecord, Diagnostic]], count: int) -> str:
+    """Return the warning of the run that shows it first."""
+    run, first = min(diagnosed_runs, key=lambda pair: pair[1].iterations[0])
+    which = (
+        f"{label} seed {run.seed}" if len(diagnosed_runs) == 1 else f"{len(diagnosed_runs)} of {count} runs of {label}"
+    )
+    begins = "" if len(diagnosed_runs) == 1 else f", first in seed {run.seed}"
     return f"{which}: {first.seen}{begins}, {first.when}. {first.cause} {first.remedy}"
 
 
 def update(comparison: Comparison, style: Styles) -> Section:
-    """What the policy updates did: all their metrics, and the lengths of what they learned from."""
+    """Return all metrics of the policy updates, and the lengths of the prompts and responses that they used."""
     rows: list[tuple[Value, ...]] = []
     for metric in (*UPDATE, *LENGTHS):
         for label, runs in comparison.runs.items():
@@ -77,15 +81,15 @@ def update(comparison: Comparison, style: Styles) -> Section:
 
 
 def course_of(curves: Sequence[np.ndarray]) -> tuple[Value, ...] | None:
-    """What stands in the columns `COURSE` for a metric's curves, float64[iterations] of each run; None where they have
-    no value."""
-    own = [curve[~np.isnan(curve)] for curve in curves]
-    own = [curve for curve in own if len(curve)]
-    if not own:
+    """Return the values of the columns `COURSE` for a metric's curves, float64[iterations] of each run; None without
+    values."""
+    valid = [curve[~np.isnan(curve)] for curve in curves]
+    valid = [curve for curve in valid if len(curve)]
+    if not valid:
         return None
-    everything = np.concatenate(own)
+    all_values = np.concatenate(valid)
     first, last = (
         typical([part.mean() for part in parts])
-        for parts in ([curve[:ENDS] for curve in own], [curve[-ENDS:] for curve in own])
+        for parts in ([curve[:ENDS] for curve in valid], [curve[-ENDS:] for curve in valid])
     )
-    return first, float(everything.min()), float(everything.max()), last
+    return first, float(all_values.min()), float(all_values.max()), last

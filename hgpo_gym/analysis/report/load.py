@@ -1,4 +1,4 @@
-"""From run directories to comparisons: runs that have every setting in common but the algorithm's own and the seed."""
+"""Load run directories and form comparisons: runs that differ only in the algorithm and the seed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,12 +35,12 @@ from hgpo_gym.runs.run_files import DamagedError, damage_named, read_json
 from hgpo_gym.section import parse_section
 
 PARTS = ("rollout", "advantage", "update")
-"""What the seconds of an iteration went to."""
+"""The parts of an iteration whose seconds are measured."""
 DECIMALS = 13
-"""Of a mean of shares: the rounding of its sum is in those after them, what episodes can differ by before."""
+"""Decimals of a mean of shares: rounding errors are smaller, differences between runs are larger."""
 
 SYMBOLS = {"history_length": "K", "length_weight_alpha": "alpha", "step_advantage_weight": "w", "trace_decay": "lambda"}
-"""Options that labels call by the symbol that papers give them."""
+"""Options whose labels use the symbol from the papers."""
 
 
 _NOTHING = object()
@@ -52,9 +52,9 @@ USUAL = {
     "shaping": "none",
     "team": "solo",
 }
-"""Choices that labels leave out, beside others that they name."""
+"""Default choices, which labels leave out."""
 COSTS = {"steps": "environment steps", "episodes": "episodes", "tokens": "generated tokens"}
-"""Metrics of what an iteration has played, whether it learned from it or not, in words."""
+"""Metrics of what an iteration generated, whether it was learned from or not, in words."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class RunRecord:
 
     Attributes:
         path: its directory.
-        settings: its configuration, flat.
-        metrics: a dictionary an iteration, see metrics.jsonl.
+        settings: its configuration with flat keys.
+        metrics: a dictionary for each iteration, see metrics.jsonl.
         evaluations: the summaries of its evaluations while training, in order; the last is the final one.
-        later_evaluations: those of `hgpo-gym eval` beside them, as evaluation_*.json: other splits, for example.
-        seconds: of training and evaluation, by part.
-        launches: each start of it: command, versions.
-        tasks: that it trained on and was evaluated on, see `hgpo_gym.trainers.environments.Tasks`; empty in older
-            runs, which do not say.
+        later_evaluations: those of `hgpo-gym eval` in evaluation_*.json, for example of other splits.
+        seconds: the seconds of training and evaluation, by part.
+        launches: the command and versions of each start.
+        tasks: the training and evaluation tasks, see `hgpo_gym.trainers.environments.Tasks`; empty in runs of older
+            versions, which do not record them.
     """
 
     path: Path
@@ -88,8 +88,11 @@ class RunRecord:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What a comparison compares, but for the algorithm's name: its options as `gamma`, the names of what was
-        chosen of other groups as `objective`, the options of those as `gspo:clip_low`."""
+        """The compared options, except for the algorithm's name.
+
+        Keys are `gamma` for an option of the algorithm, `objective` for the choice of another group, and
+        `gspo:clip_low` for an option of that choice.
+        """
         options = {}
         for key, value in self.settings.items():
             group, _, option = key.partition(".")
@@ -101,20 +104,22 @@ class RunRecord:
 
     @property
     def compared(self) -> dict[str, Any]:
-        """The settings in which runs of a comparison may differ, but for those that leave the numbers as they are; of
-        groups with their usual choice nothing."""
+        """The settings in which runs of a comparison may differ, except for those that do not change numbers.
+
+        Groups with their default choice are left out.
+        """
         groups = [
             group
             for group in COMPARED_GROUPS
             if self.settings.get(f"{group}.name", USUAL.get(group)) != USUAL.get(group)
         ]
         return {
-            key: value for key, value in self.settings.items() if key.startswith(tuple(f"{one}." for one in groups))
+            key: value for key, value in self.settings.items() if key.startswith(tuple(f"{name}." for name in groups))
         }
 
     @property
     def by_another_library(self) -> bool:
-        """Whether something else than this package's policy gradients trained it: a baseline for the others."""
+        """True if another learner than this package's policy gradient trained it: a baseline for the others."""
         return self.settings["learner.name"] != "policy_gradient"
 
     @property
@@ -131,8 +136,11 @@ class RunRecord:
 
     @property
     def final_parts(self) -> dict[tuple[str, str], float]:
-        """Success by split and task type; `all` is the whole split. Of the final weights, where the split's name does
-        not say that others played; what the run itself has evaluated stands."""
+        """The success by split and task type; `all` is the whole split.
+
+        The values are of the final weights, unless the split's name says otherwise. The run's own evaluation takes
+        precedence.
+        """
         parts: dict[tuple[str, str], float] = {}
         for evaluation in (self.final, *self.later_evaluations):
             types, split = evaluation["success_by_task_type"], self._split_name(evaluation)
@@ -144,64 +152,68 @@ class RunRecord:
         return parts
 
     def _split_name(self, evaluation: Mapping[str, Any]) -> str:
-        """The split, and who played it, if not the final weights, and under which other settings than the run's, if
-        any: `test (memory.window=2)`."""
-        changed = {key: now for key, (_, now) in evaluation.get("changed", {}).items()}
+        """Return the split, with the policy, iteration and settings that differ from the run's: `test
+        (memory.window=2)`."""
+        changed = {key: value for key, (_, value) in evaluation.get("changed", {}).items()}
         if "env.id" in changed:  # whose options are not those of the run's
-            changed = {key: now for key, now in changed.items() if not key.startswith("env") or now != NOT_SET}
+            changed = {key: value for key, value in changed.items() if not key.startswith("env") or value != NOT_SET}
             changed.pop("env_name", None)
-        told = [f"policy={policy}"] if (policy := evaluation.get("policy", "model")) != "model" else []
+        notes = [f"policy={policy}"] if (policy := evaluation.get("policy", "model")) != "model" else []
         if (iteration := evaluation.get("iteration", self.final["iteration"])) != self.final["iteration"]:
-            told.append(f"iteration={iteration}")
-        told += [
-            f"{key}={now}"
-            for key, now in changed.items()
+            notes.append(f"iteration={iteration}")
+        notes += [
+            f"{key}={value}"
+            for key, value in changed.items()
             if not key.startswith(("evaluation.split", *NUMBERS_UNCHANGED))
         ]
-        return f"{evaluation['split']} ({', '.join(told)})" if told else evaluation["split"]
+        return f"{evaluation['split']} ({', '.join(notes)})" if notes else evaluation["split"]
 
     @property
     def success_while_training(self) -> float:
-        """The mean over all iterations: higher the sooner a run learns, and little affected by noise. Runs that have
-        won equally often have it equal, whatever the order."""
+        """The mean success over all iterations: the sooner a run learns, the higher it is.
+
+        Noise affects it little. Runs with equal numbers of successes have equal means, whatever their order.
+        """
         return round(float(self.curve("success").mean()), DECIMALS)
 
     def curve(self, metric: str) -> np.ndarray:
-        """float64[iterations]: a metric; not a number after iterations that do not have it."""
+        """Return a metric, float64[iterations]; NaN for iterations without it."""
         with damage_named(self.path / "metrics.jsonl"):
             return np.array([line.get(metric, np.nan) for line in self.metrics], dtype=np.float64)
 
     def has(self, metric: str) -> bool:
-        """Whether every iteration has this metric; older versions logged fewer."""
+        """Return True if every iteration has this metric; older versions logged fewer."""
         return all(metric in line for line in self.metrics)
 
     def played_after(self, cost: str) -> dict[int, float]:
-        """What was played in training until after an iteration: one of `COSTS`."""
+        """Return the total of a cost in training, one of `COSTS`, after each iteration."""
         return self._until_after(self.curve(cost))
 
     @cached_property
     def steps_after(self) -> dict[int, float]:
-        """Environment steps taken in training until after an iteration."""
+        """The total environment steps of training after each iteration."""
         return self.played_after("steps")
 
     @cached_property
     def seconds_after(self) -> dict[int, float]:
-        """Seconds of training (rollout, advantage, update; not evaluation) until after an iteration."""
+        """The total seconds of training after each iteration: rollout, advantage and update, not evaluation."""
         return self._until_after(np.sum([self.curve(f"seconds_{part}") for part in PARTS], axis=0))
 
     def success_at(self, iteration: int) -> float:
-        """The success of the evaluation after an iteration."""
+        """Return the success of the evaluation after an iteration."""
         return next(evaluation["success"] for evaluation in self.evaluations if evaluation["iteration"] == iteration)
 
     def success_within(self, cost: str, budget: float) -> float:
-        """The success when as much as this was played, between evaluations in a straight line."""
-        played = self.played_after(cost)
-        at = [played[one["iteration"]] for one in self.evaluations]
-        return float(np.interp(budget, at, [one["success"] for one in self.evaluations]))
+        """Return the success at a given cost, interpolated linearly between evaluations."""
+        cost_after = self.played_after(cost)
+        costs = [cost_after[evaluation["iteration"]] for evaluation in self.evaluations]
+        return float(np.interp(budget, costs, [evaluation["success"] for evaluation in self.evaluations]))
 
     def until_threshold(self, threshold: float, iterations: Sequence[int]) -> tuple[float, float, float]:
-        """Iterations, environment steps and seconds of training before the first evaluation with this success, among
-        those after `iterations`: between runs, of those that all have."""
+        """Return iterations, environment steps and seconds of training before the first evaluation with this success.
+
+        Only evaluations after `iterations` count, so that runs with different evaluations can be compared.
+        """
         success = [self.success_at(iteration) for iteration in iterations]
         positions = (
             iterations,
@@ -221,9 +233,9 @@ class Comparison:
     """Runs that differ in the algorithm and its options, and in the training seed.
 
     Attributes:
-        title: the environment and the evaluated split, and what sets it apart from the report's other comparisons.
-        settings: what all runs have in common.
-        runs: the runs of each label, by seed. A label is the algorithm's name, with the options that tell it apart.
+        title: the environment and the evaluated split, and the settings in which other comparisons differ.
+        settings: the settings that all runs share.
+        runs: the runs of each label, by seed. A label is the algorithm's name with its distinguishing options.
     """
 
     title: str
@@ -231,22 +243,24 @@ class Comparison:
     runs: dict[str, tuple[RunRecord, ...]]
 
     def scores(self, label: str, score: Callable[[RunRecord], float]) -> np.ndarray:
-        """float64[runs]: a number for each run."""
+        """Return a number for each run, float64[runs]."""
         return np.array([score(run) for run in self.runs[label]])
 
     def by_seed(self, label: str, score: Callable[[RunRecord], float]) -> dict[int, float]:
-        """A number for each run, by its seed."""
+        """Return a number for each run, by its seed."""
         return {run.seed: score(run) for run in self.runs[label]}
 
     def at_shared_seeds(self, labels: Collection[str]) -> "Comparison":
-        """The same with these labels alone, and the seeds that all of them have runs of: over several comparisons, one
-        that lacks runs of a hard one would look better than it is."""
+        """Return the comparison with these labels only, and with the seeds that all of them have.
+
+        Otherwise a label without runs of a hard comparison would look too good over several comparisons.
+        """
         seeds = set.intersection(*({run.seed for run in self.runs[label]} for label in labels))
         runs = {label: tuple(run for run in self.runs[label] if run.seed in seeds) for label in labels}
         return replace(self, runs=runs)
 
     def differences(self, label: str, other: str, score: Callable[[RunRecord], float]) -> np.ndarray:
-        """float64[seeds]: how much larger the number is, for every seed that both have runs of.
+        """Return the number of `label` less that of `other` for every seed that both have, float64[seeds].
 
         A seed has the same tasks in the same order, whatever the algorithm.
         """
@@ -254,13 +268,15 @@ class Comparison:
 
     @property
     def costs(self) -> list[str]:
-        """Those of `COSTS` that all runs have recorded."""
+        """The costs in `COSTS` that all runs have recorded."""
         return [cost for cost in COSTS if all(run.has(cost) for run in self.all_runs)]
 
     @property
     def own_settings(self) -> dict[str, dict[str, Any]]:
-        """Of each label the settings that do not follow from the algorithm's name, as far as they are not the same for
-        all; options of an algorithm where labels have it in common."""
+        """The settings of each label that differ between labels and do not follow from the algorithm's name.
+
+        Options of an algorithm are compared only between labels of that algorithm.
+        """
         settings = {
             label: {
                 key: value
@@ -273,22 +289,24 @@ class Comparison:
 
         def rivals(label: str, key: str) -> list[dict[str, Any]]:
             return [
-                own for other, own in settings.items() if not key.startswith("algo.") or names[other] == names[label]
+                label_settings
+                for other, label_settings in settings.items()
+                if not key.startswith("algo.") or names[other] == names[label]
             ]
 
         return {
-            label: {key: value for key, value in own.items() if _differing_in(key, rivals(label, key))}
-            for label, own in settings.items()
+            label: {key: value for key, value in label_settings.items() if _differing_in(key, rivals(label, key))}
+            for label, label_settings in settings.items()
         }
 
     def recording(self, metric: str) -> "Comparison":
-        """The same with those labels alone whose runs all have the metric."""
+        """Return the comparison with only the labels whose runs all have the metric."""
         return replace(
             self, runs={label: runs for label, runs in self.runs.items() if all(run.has(metric) for run in runs)}
         )
 
     def recording_any(self, metric: str) -> "Comparison":
-        """The same with those labels alone of which a run has the metric in some iteration."""
+        """Return the comparison with only the labels that have the metric in some iteration of some run."""
         having = {
             label: runs
             for label, runs in self.runs.items()
@@ -298,13 +316,13 @@ class Comparison:
 
     @property
     def of_estimators(self) -> "Comparison":
-        """The same without the baselines."""
-        own = {label: runs for label, runs in self.runs.items() if not runs[0].by_another_library}
-        return replace(self, runs=own)
+        """The comparison without the baselines."""
+        estimator_runs = {label: runs for label, runs in self.runs.items() if not runs[0].by_another_library}
+        return replace(self, runs=estimator_runs)
 
     @property
     def baselines(self) -> list[str]:
-        """The labels of the algorithms that other libraries have trained, with networks of their own."""
+        """The labels of the algorithms that other libraries have trained, with other networks."""
         return [label for label in self.runs if label not in self.of_estimators.runs]
 
     @property
@@ -325,31 +343,34 @@ class Comparison:
 
 
 def load_runs(directories: Sequence[Path]) -> tuple[list[RunRecord], list[Path]]:
-    """The finished runs in directories, each a run or a folder of runs at any depth, and those that are not finished.
+    """Return the finished runs in directories, and the paths of unfinished ones.
+
+    A directory is a run, or a folder of runs at any depth.
 
     Raises:
         FileNotFoundError: a directory holds no finished run.
-        DamagedError: a file of a run is not what a run writes.
+        DamagedError: a file of a run is damaged.
     """
     finished: dict[Path, RunRecord] = {}
     unfinished: list[Path] = []
     for directory in directories:
-        found = sorted(path.parent for path in directory.rglob("config.yaml"))
-        done = [path for path in found if finished_iterations(path)]
-        if not done:
+        run_paths = sorted(path.parent for path in directory.rglob("config.yaml"))
+        finished_paths = [path for path in run_paths if finished_iterations(path)]
+        if not finished_paths:
             raise FileNotFoundError(
                 f"No finished run in {directory}: expected summary.json, with the iterations of config.yaml, in it or "
                 "in a folder below. hgpo-gym train and compare write it when a run ends; resume=auto goes on with a "
                 "run that did not."
             )
-        finished |= {path.resolve(): _load(path) for path in done}
-        unfinished += [path for path in found if path not in done]
+        finished |= {path.resolve(): _load(path) for path in finished_paths}
+        unfinished += [path for path in run_paths if path not in finished_paths]
     return list(finished.values()), list(dict.fromkeys(unfinished))
 
 
 def comparisons(runs: Sequence[RunRecord]) -> list[Comparison]:
-    """The runs, apart by every setting that is not the algorithm's own or the seed, and by the tasks that they had: of
-    a list of splits a run takes the first that is there.
+    """Return the runs in comparisons. Runs of a comparison differ only in the algorithm, its options and the seed.
+
+    They also have the same tasks: of a list of splits a run takes the first that exists.
 
     Raises:
         ValueError: two directories hold the same run.
@@ -357,18 +378,18 @@ def comparisons(runs: Sequence[RunRecord]) -> list[Comparison]:
     by_settings: dict[str, list[RunRecord]] = {}
     for run in runs:
         by_settings.setdefault(repr((sorted(_common(run).items()), run.final["split"])), []).append(run)
-    groups = [group for own in by_settings.values() for group in _by_tasks(own)]
+    groups = [group for same_settings in by_settings.values() for group in _by_tasks(same_settings)]
     titles = _titles(groups)
     return [Comparison(title, _common(group[0]), _by_label(group)) for title, group in zip(titles, groups, strict=True)]
 
 
 def label_of(run: RunRecord, options: Iterable[str]) -> str:
-    """The algorithm's name, with these of the run's `options`."""
+    """Return the algorithm's name, with the given ones of the run's options."""
     return " ".join([run.algorithm, *(f"{SYMBOLS.get(key, key)}={run.options[key]}" for key in options)])
 
 
 def _load(path: Path) -> RunRecord:
-    """A finished run. Raises DamagedError, which names the file, where it is not what a run writes."""
+    """Return a finished run. Raises DamagedError, which names the file, if a file is not valid."""
     settings, metrics = flatten(read_config(path)), read_metrics(path)
     _check(path / "config.yaml", SettingsInReport, settings)
     for line in metrics:
@@ -408,11 +429,11 @@ def _check(path: Path, kind: type[BaseModel], content: Any) -> None:
 
 
 def _by_tasks(runs: Sequence[RunRecord]) -> list[list[RunRecord]]:
-    """Apart by the tasks that they had; those that do not say stand with the first."""
+    """Return the runs grouped by their tasks; runs without recorded tasks join the first group."""
     groups: dict[str, list[RunRecord]] = {}
-    said = [repr(run.tasks) for run in runs if run.tasks]
+    recorded_tasks = [repr(run.tasks) for run in runs if run.tasks]
     for run in runs:
-        groups.setdefault(repr(run.tasks) if run.tasks else next(iter(said), ""), []).append(run)
+        groups.setdefault(repr(run.tasks) if run.tasks else next(iter(recorded_tasks), ""), []).append(run)
     return list(groups.values())
 
 
@@ -421,18 +442,18 @@ def _common(run: RunRecord) -> dict[str, Any]:
 
 
 def _titles(groups: list[list[RunRecord]]) -> list[str]:
-    """Environment and split; where several comparisons have them in common, also the settings that differ."""
+    """Return environment and split of each group, with the settings that differ if several groups share them."""
     names = [f"{group[0].settings['env_name']}, split {group[0].final['split']}" for group in groups]
     common = [_common(group[0]) | {"tasks": _training_tasks(group)} for group in groups]
     titles = []
-    for name, one in zip(names, common, strict=True):
-        alike = [other for other_name, other in zip(names, common, strict=True) if other_name == name]
-        titles.append(", ".join([name, *(f"{key}={one.get(key)}" for key in _differing(alike))]))
+    for name, settings in zip(names, common, strict=True):
+        same_name = [candidate for other_name, candidate in zip(names, common, strict=True) if other_name == name]
+        titles.append(", ".join([name, *(f"{key}={settings.get(key)}" for key in _differing(same_name))]))
     return titles
 
 
 def _training_tasks(runs: Sequence[RunRecord]) -> str:
-    """`train (3,553)`; empty of older runs."""
+    """Return the training split and its size, `train (3,553)`; empty for runs of older versions."""
     training = next((run.tasks["training"] for run in runs if run.tasks), None)
     return f"{training['split']} ({training['tasks']:,})" if training else ""
 
@@ -440,9 +461,9 @@ def _training_tasks(runs: Sequence[RunRecord]) -> str:
 def _by_label(runs: list[RunRecord]) -> dict[str, tuple[RunRecord, ...]]:
     labelled: dict[str, list[RunRecord]] = {}
     for name in sorted({run.algorithm for run in runs}, key=_estimator_order):
-        own = [run for run in runs if run.algorithm == name]
-        telling = _telling(run.options for run in own)
-        for run in own:
+        algorithm_runs = [run for run in runs if run.algorithm == name]
+        telling = _telling(run.options for run in algorithm_runs)
+        for run in algorithm_runs:
             options = (key for key in telling if key in run.options and run.options[key] != USUAL.get(key, _NOTHING))
             labelled.setdefault(label_of(run, options), []).append(run)
     for label, group in labelled.items():
@@ -457,27 +478,30 @@ def _by_label(runs: list[RunRecord]) -> dict[str, tuple[RunRecord, ...]]:
 
 
 def _estimator_order(name: str) -> tuple[int, str]:
-    known = list(ESTIMATORS)
-    return (known.index(name) if name in known else len(known), name)
+    registered = list(ESTIMATORS)
+    return (registered.index(name) if name in registered else len(registered), name)
 
 
 def _differing(settings: Iterable[dict[str, Any]]) -> list[str]:
-    """The keys whose values are not the same in all of them."""
-    several = list(settings)
-    keys = dict.fromkeys(key for one in several for key in one)
-    return [key for key in keys if any(one.get(key) != several[0].get(key) for one in several)]
+    """Return the keys whose values are not equal in all settings."""
+    entries = list(settings)
+    keys = dict.fromkeys(key for entry in entries for key in entry)
+    return [key for key in keys if any(entry.get(key) != entries[0].get(key) for entry in entries)]
 
 
 def _differing_in(key: str, settings: Sequence[dict[str, Any]]) -> bool:
-    return len({repr(one.get(key)) for one in settings}) > 1
+    # A value may be a list or a mapping, which is not hashable; its repr is.
+    return len({repr(entry.get(key)) for entry in settings}) > 1
 
 
 def _telling(options: Iterable[dict[str, Any]]) -> list[str]:
-    """The options that tell runs of one algorithm apart. Those of another group's choice, where some have chosen
-    something else, count only if they differ among those that have chosen it."""
-    several = list(options)
+    """Return the options that distinguish runs of one algorithm.
+
+    Options of another group's choice count only if they differ among runs with that choice.
+    """
+    entries = list(options)
     return [
         key
-        for key in _differing(several)
-        if ":" not in key or len({repr(one[key]) for one in several if key in one}) > 1
+        for key in _differing(entries)
+        if ":" not in key or len({repr(entry[key]) for entry in entries if key in entry}) > 1
     ]

@@ -1,4 +1,4 @@
-"""What came out of a comparison: who ends better, how sure that is, how soon it is reached."""
+"""The outcome of a comparison: the better algorithm, its significance, and the cost of reaching a threshold."""
 
 import json
 from collections import defaultdict
@@ -28,8 +28,7 @@ from hgpo_gym.trainers.code_used import places
 
 SIGNIFICANCE = 0.05
 UNEQUAL = 1.25
-"""Where one algorithm plays so many times what another does, what they reach at equal cost is a headline; where it
-makes so many times the optimiser steps, that is said."""
+"""If costs differ by this factor, success at equal cost is a headline; if optimiser steps do, a paragraph says so."""
 WHY_UNEQUAL = {
     "drop": " Answers without an advantage are left out before mini-batches are made: who has more of them makes fewer "
     "steps. With trainer.zero_advantage=mask only a mini-batch that has no others makes none.",
@@ -37,26 +36,26 @@ WHY_UNEQUAL = {
     "are rarely so, and with trainer.zero_advantage=keep every one makes a step.",
     "keep": " No answer is left out for want of an advantage: they have learned from different numbers of answers.",
 }
-"""By `trainer.zero_advantage`; with a KL loss as by `keep`."""
+"""Explanations by `trainer.zero_advantage`; a KL loss counts as `keep`."""
 MOST_IN_SHORT = 4
-"""Algorithms of which every pair is told in short."""
+"""The most algorithms for which the summary has every pair."""
 OPTIMIZER_STEPS = "optimizer_steps"
 EACH_AGAINST_EACH = "Each against each"
 SCORES: dict[str, Callable[[RunRecord], float]] = {
     "in the end": lambda run: run.final_success,
     "while training": lambda run: run.success_while_training,
 }
-"""What algorithms are compared by."""
+"""The scores that algorithms are compared by."""
 
 
 class Contest(NamedTuple):
-    """One algorithm against another. Both p are corrected for the number of pairs.
+    """One algorithm against another. Both p values are corrected for the number of pairs.
 
     Attributes:
         improvement: probability of improvement.
-        p: of ranks; None with one run a side.
-        difference: the mean at the same seed; None without common seeds.
-        paired_p: of the differences at the same seed; None with fewer than two.
+        p: p value of the permutation test of ranks; None if either algorithm has one run.
+        difference: the mean difference at the same seed; None without common seeds.
+        paired_p: p value of the differences at the same seed; None with fewer than two.
     """
 
     improvement: Estimate
@@ -66,27 +65,31 @@ class Contest(NamedTuple):
 
 
 Contests = Mapping[str, Mapping[tuple[str, str], Contest]]
-"""By score, by pair: the later algorithm against the earlier one."""
+"""By score and pair: the later algorithm against the earlier one."""
 
 
 def contests_of(comparison: Comparison) -> Contests:
-    """Every two algorithms against each other."""
+    """Return the contests of every two algorithms, by score."""
     pairs = [(later, earlier) for earlier, later in combinations(comparison.runs, 2)]
-    found: dict[str, dict[tuple[str, str], Contest]] = {}
+    by_score: dict[str, dict[tuple[str, str], Contest]] = {}
     for name, score in SCORES.items():
-        own = [_contest(comparison, *pair, score) for pair in pairs]
-        p_values = zip(_corrected([one.p for one in own]), _corrected([one.paired_p for one in own]), strict=True)
-        found[name] = {
-            pair: one._replace(p=p, paired_p=paired_p)
-            for pair, one, (p, paired_p) in zip(pairs, own, p_values, strict=True)
+        uncorrected = [_contest(comparison, *pair, score) for pair in pairs]
+        p_values = zip(
+            _corrected([contest.p for contest in uncorrected]),
+            _corrected([contest.paired_p for contest in uncorrected]),
+            strict=True,
+        )
+        by_score[name] = {
+            pair: contest._replace(p=p, paired_p=paired_p)
+            for pair, contest, (p, paired_p) in zip(pairs, uncorrected, p_values, strict=True)
         }
-    return found
+    return by_score
 
 
 def in_short(comparison: Comparison, contests: Contests) -> Section:
-    """What was compared, and the result in words that the numbers decide."""
+    """Return the section that says what was compared, and which algorithm is better."""
     settings, final = comparison.settings, comparison.all_runs[0].final
-    what = (
+    setup = (
         f"{_and(comparison.runs)}, {_seeds(comparison)}, {settings['trainer.iterations']} iterations of "
         f"{_count(settings['rollout.num_tasks'], 'task')} with {_count(settings['rollout.group_size'], 'episode')} "
         f"each. The final evaluation plays {_count(final['tasks'], 'task')} of {comparison.split} under "
@@ -96,9 +99,9 @@ def in_short(comparison: Comparison, contests: Contests) -> Section:
         f"{label} {write(typical([run.final_success for run in runs]), 'share')}"
         for label, runs in comparison.runs.items()
     )
-    told = list(contests[next(iter(SCORES))])
+    reported_pairs = list(contests[next(iter(SCORES))])
     blocks: list[Block] = [
-        Paragraph(what),
+        Paragraph(setup),
         *_of_baselines(comparison),
         *_of_steps(comparison),
         *_of_code(comparison),
@@ -106,32 +109,33 @@ def in_short(comparison: Comparison, contests: Contests) -> Section:
     ]
     if len(comparison.runs) > MOST_IN_SHORT:
         baseline = next(iter(comparison.runs))
-        told = [pair for pair in told if baseline in pair]
+        reported_pairs = [pair for pair in reported_pairs if baseline in pair]
         below = f"; every pair stands below, under {EACH_AGAINST_EACH}" if _several(comparison) else ""
         blocks.append(Paragraph(f"Each against {baseline}{below}:"))
     verdicts = tuple(
-        f"{one} and {other}: {_verdict(one, other, {name: own[one, other] for name, own in contests.items()})}"
-        for one, other in told
+        f"{left} and {right}: {_verdict(left, right, {name: pairs[left, right] for name, pairs in contests.items()})}"
+        for left, right in reported_pairs
     )
     return Section("In short", [*blocks, Items(verdicts)], headline=True)
 
 
 def differences(comparison: Comparison) -> Section:
-    """What was set beside the algorithm, such as a recipe's parts; nothing where the algorithms' names say it all."""
-    own = comparison.own_settings
-    if not any(own.values()):
+    """Return the settings beside the algorithm that differ, such as a recipe's parts; nothing if only algorithms
+    differ."""
+    label_settings = comparison.own_settings
+    if not any(label_settings.values()):
         return Section("What differs", [])
-    told = tuple(
+    items = tuple(
         f"{label}: "
         + (", ".join(f"{key}={json.dumps(value)}" for key, value in settings.items()) or "nothing of its own")
-        for label, settings in own.items()
+        for label, settings in label_settings.items()
     )
-    everything = "Beside the algorithm's name and its options; every other setting is the same."
-    return Section("What differs", [Paragraph(everything), Items(told)], headline=True)
+    introduction = "Beside the algorithm's name and its options; every other setting is the same."
+    return Section("What differs", [Paragraph(introduction), Items(items)], headline=True)
 
 
 def _of_baselines(comparison: Comparison) -> list[Block]:
-    """In what they differ from the others beside the algorithm."""
+    """Return paragraphs that say how baselines differ from the others beside the algorithm."""
     by_learner: dict[str, list[str]] = defaultdict(list)
     for label in comparison.baselines:
         by_learner[comparison.runs[label][0].settings["learner.name"]].append(label)
@@ -149,13 +153,13 @@ def _of_baselines(comparison: Comparison) -> list[Block]:
 
 
 def mean_total(runs: Sequence[RunRecord], metric: str) -> Estimate | None:
-    """Of a run, over all iterations, the mean over runs; None where any has not counted it, as those of another library
-    or an older version."""
+    """Return the mean over runs of a metric's total; None if any run lacks it, as runs of another library or version
+    do."""
     return mean([run.curve(metric).sum() for run in runs]) if all(run.has(metric) for run in runs) else None
 
 
 def _of_steps(comparison: Comparison) -> list[Block]:
-    """That algorithms made unequal numbers of optimiser steps, and why they can."""
+    """Return a paragraph if algorithms made unequal numbers of optimiser steps, with the likely reason."""
     counted = {
         label: steps.value for label, runs in comparison.runs.items() if (steps := mean_total(runs, OPTIMIZER_STEPS))
     }
@@ -165,33 +169,33 @@ def _of_steps(comparison: Comparison) -> list[Block]:
     if counted[most] <= UNEQUAL * counted[fewest]:
         return []
     settings = comparison.settings
-    how = "keep" if settings.get("trainer.kl_coef") else settings.get("trainer.zero_advantage", "")
+    zero_advantage = "keep" if settings.get("trainer.kl_coef") else settings.get("trainer.zero_advantage", "")
     return [
         Paragraph(
             f"Optimiser steps differ, from {counted[fewest]:,.0f} a run of {fewest} to {counted[most]:,.0f} of {most}: "
-            f"part of what sets these two apart may be that.{WHY_UNEQUAL.get(how, '')}"
+            f"part of what sets these two apart may be that.{WHY_UNEQUAL.get(zero_advantage, '')}"
         )
     ]
 
 
 def _of_code(comparison: Comparison) -> list[Block]:
-    """That code from elsewhere was changed between runs that are taken for the same, or while one was trained."""
-    told: list[Block] = []
+    """Return paragraphs if registered code changed between runs of the same kind, or while a run was trained."""
+    blocks: list[Block] = []
     states: dict[tuple[str, str], set[str]] = defaultdict(set)
     for label, runs in comparison.runs.items():
         for launch in (launch for run in runs for launch in run.launches):
             for group, code in launch.get("code", {}).items():
                 states[group, label if group in COMPARED_GROUPS else ""].add(code)
-    for (group, label), own in states.items():
-        if len(own) > 1:
-            whose = f"The runs of {label}" if label else "The runs"
-            told.append(
+    for (group, label), codes in states.items():
+        if len(codes) > 1:
+            owner = f"The runs of {label}" if label else "The runs"
+            blocks.append(
                 Paragraph(
-                    f"{whose} were not all trained by the same {places(min(own))} ({group}): it was changed between "
+                    f"{owner} were not all trained by the same {places(min(codes))} ({group}): it was changed between "
                     "them, or while one was trained. Part of what they show may be that."
                 )
             )
-    return told
+    return blocks
 
 
 def learning_curves(comparison: Comparison, style: Styles) -> Section:
@@ -269,14 +273,14 @@ def final_success(comparison: Comparison, style: Styles) -> Section:
 
 
 def pairs(comparison: Comparison, contests: Contests) -> Section:
-    """Every two algorithms against each other; nothing where each has one run, which tells nothing."""
+    """Return every two algorithms against each other; an empty section if each has one run."""
     if len(comparison.runs) < 2 or not _several(comparison):
         return Section(EACH_AGAINST_EACH, [])
-    told = {
-        name: {f"{one} over {other}": contest for (one, other), contest in own.items()}
-        for name, own in contests.items()
+    named_contests = {
+        name: {f"{first} over {second}": contest for (first, second), contest in by_pair.items()}
+        for name, by_pair in contests.items()
     }
-    rows = [(pair, name, *contest) for name, own in told.items() for pair, contest in own.items()]
+    rows = [(pair, name, *contest) for name, by_pair in named_contests.items() for pair, contest in by_pair.items()]
     columns = (
         Column("pair"),
         Column("success"),
@@ -297,15 +301,15 @@ def pairs(comparison: Comparison, contests: Contests) -> Section:
             f"improvement_{name.replace(' ', '_')}",
             f"Success {name}. An interval that crosses the line at one half leaves open which of the two is better; "
             f"so does, in the table, p of {SIGNIFICANCE:g} or more, where runs are few and the interval too narrow.",
-            figures.improvement_intervals({pair: contest.improvement for pair, contest in own.items()}),
+            figures.improvement_intervals({pair: contest.improvement for pair, contest in by_pair.items()}),
         )
-        for name, own in told.items()
+        for name, by_pair in named_contests.items()
     ]
     return Section(EACH_AGAINST_EACH, [Table("probability_of_improvement", caption, columns, tuple(rows)), *pictures])
 
 
 def two_kinds_of_seeds(comparison: Comparison) -> Section:
-    """Training-seed and decoding-seed spread apart."""
+    """Return the spread over training seeds, and over decoding seeds."""
     rows: list[tuple[Value, ...]] = []
     for label, runs in comparison.runs.items():
         passes = np.array([run.final["success_by_decoding_seed"] for run in runs])
@@ -350,8 +354,10 @@ def time_to_threshold(comparison: Comparison, threshold: float) -> Section:
 
 
 def at_equal_cost(comparison: Comparison) -> Section:
-    """Success when all have played as much: by iterations, a sampler that plays more, or a team that says more, would
-    look better than it is."""
+    """Return the success at equal cost.
+
+    At equal iterations, a sampler that plays more, or a team that generates more, would look too good.
+    """
     if len(comparison.runs) < 2:
         return Section("At equal cost", [])
     budgets = {cost: min(sum(run.curve(cost)) for run in comparison.all_runs) for cost in comparison.costs}
@@ -367,23 +373,23 @@ def at_equal_cost(comparison: Comparison) -> Section:
         "Success of each run when it had played as much as the run that played least, between evaluations in a "
         "straight line; played counts, not what was learned from."
     )
-    unequal = any(max(map(np.mean, own)) > UNEQUAL * min(map(np.mean, own)) for own in _totals(comparison, budgets))
+    unequal = any(max(map(np.mean, row)) > UNEQUAL * min(map(np.mean, row)) for row in _totals(comparison, budgets))
     return Section("At equal cost", [Table("at_equal_cost", caption, columns, tuple(rows))], headline=unequal)
 
 
 def _totals(comparison: Comparison, costs: Iterable[str]) -> list[list[np.ndarray]]:
-    """For each cost what the runs of each label have played in all."""
+    """Return for each cost the totals of the runs of each label."""
     return [[np.array([run.curve(cost).sum() for run in runs]) for runs in comparison.runs.values()] for cost in costs]
 
 
 def _in_parts(comparison: Comparison) -> list[Block]:
-    """Final success by split and task type, as far as every run was evaluated on them."""
+    """Return the final success by split and task type, for the parts that every run was evaluated on."""
     runs = comparison.all_runs
     parts = [part for part in runs[0].final_parts if all(part in run.final_parts for run in runs)]
     if len(parts) < 2:
         return []
     rows: list[tuple[Value, ...]] = [
-        (*part, *(typical([run.final_parts[part] for run in own]) for own in comparison.runs.values()))
+        (*part, *(typical([run.final_parts[part] for run in label_runs]) for label_runs in comparison.runs.values()))
         for part in parts
     ]
     columns = (Column("split"), Column("task type"), *(Column(label, "share") for label in comparison.runs))
@@ -391,10 +397,10 @@ def _in_parts(comparison: Comparison) -> list[Block]:
 
 
 def _pass_at_k(comparison: Comparison) -> list[Block]:
-    """pass@k in the final evaluations, if all have it for the same k, of which there are several."""
+    """Return pass@k in the final evaluations, if all runs have it for the same numbers k, two or more."""
     measured = [run.final.get("pass_at_k", {}) for run in comparison.all_runs]
     numbers = tuple(measured[0])
-    if len(numbers) < 2 or any(tuple(one) != numbers for one in measured):
+    if len(numbers) < 2 or any(tuple(entry) != numbers for entry in measured):
         return []
     rows: list[tuple[Value, ...]] = [
         (label, *(typical([run.final["pass_at_k"][k] for run in runs]) for k in numbers))
@@ -405,71 +411,72 @@ def _pass_at_k(comparison: Comparison) -> list[Block]:
     return [Table("pass_at_k", caption, columns, tuple(rows))]
 
 
-def _contest(comparison: Comparison, one: str, other: str, score: Callable[[RunRecord], float]) -> Contest:
-    """With p as they are."""
-    scores, others = comparison.scores(one, score), comparison.scores(other, score)
-    differences = comparison.differences(one, other, score)
+def _contest(comparison: Comparison, first: str, second: str, score: Callable[[RunRecord], float]) -> Contest:
+    """Return a contest with uncorrected p values."""
+    scores, other_scores = comparison.scores(first, score), comparison.scores(second, score)
+    differences = comparison.differences(first, second, score)
     return Contest(
-        improvement=improvement(scores, others),
-        p=permutation_p_value(scores, others) if min(len(scores), len(others)) > 1 else None,
+        improvement=improvement(scores, other_scores),
+        p=permutation_p_value(scores, other_scores) if min(len(scores), len(other_scores)) > 1 else None,
         difference=mean(differences) if len(differences) else None,
         paired_p=sign_flip_p_value(differences) if len(differences) > 1 else None,
     )
 
 
 def _corrected(p_values: Sequence[float | None]) -> list[float | None]:
-    """Those that there are."""
+    """Return the p values corrected; None stays None."""
     corrected = iter(corrected_p_values([p for p in p_values if p is not None]).tolist())
     return [None if p is None else next(corrected) for p in p_values]
 
 
 def tells_apart(estimate: Estimate, p: float, alike: float = 0.5) -> bool:
-    """Whether two kinds of runs differ for sure: by p, and by the interval of how they differ.
+    """Return True if two kinds of runs differ significantly, by p and by the interval of their difference.
 
     Args:
         estimate: the probability of improvement, or the mean difference at the same seed.
-        p: of the same.
-        alike: what the estimate is of runs that do not differ: 0.5, or 0 of a difference.
+        p: the p value of the same.
+        alike: the estimate for runs that do not differ: 0.5, or 0 for a difference.
     """
     return p < SIGNIFICANCE and not estimate.low <= alike <= estimate.high
 
 
-def _verdict(one: str, other: str, contests: Mapping[str, Contest]) -> str:
-    """Which of two is better by each score, or that it stays open."""
+def _verdict(first: str, second: str, contests: Mapping[str, Contest]) -> str:
+    """Return which of two is better by each score, or that it is open."""
     if any(contest.p is None for contest in contests.values()):
         return "one training seed does not tell them apart."
-    return "; ".join(f"{name}, {who_is_better(one, other, contest)}" for name, contest in contests.items()) + "."
+    return "; ".join(f"{name}, {who_is_better(first, second, contest)}" for name, contest in contests.items()) + "."
 
 
-def who_is_better(one: str, other: str, contest: Contest) -> str:
-    """Which of two is better, or that it stays open, with the numbers that decide it.
+def who_is_better(first: str, second: str, contest: Contest) -> str:
+    """Return which of two is better, or that it is open, with the numbers.
 
     Args:
-        one, other: the two, with more than a run each; the contest is the first one's against the second.
+        first, second: the labels of the two, with more than a run each.
+        contest: of the first against the second.
     """
     estimate, p, difference, paired_p = contest
     assert p is not None
-    sure = tells_apart(estimate, p)
-    result = f"{one if estimate.value > 0.5 else other} is better" if sure else "open which is better"
+    significant = tells_apart(estimate, p)
+    result = f"{first if estimate.value > 0.5 else second} is better" if significant else "open which is better"
     numbers = f"probability {write(estimate, 'probability')}, p = {write(p, 'number')}"
-    if not sure and tells_apart(estimate, p=0):
-        why = "with so few runs, or so many pairs, an interval beside one half is no proof"
-        numbers += f", which is not below {SIGNIFICANCE:g}: {why}"
-    if not sure and difference and paired_p is not None and tells_apart(difference, paired_p, alike=0):
-        numbers += f"; at the same seed {ahead(one, other, difference)}, p = {write(paired_p, 'number')}"
+    if not significant and tells_apart(estimate, p=0):
+        reason = "with so few runs, or so many pairs, an interval beside one half is no proof"
+        numbers += f", which is not below {SIGNIFICANCE:g}: {reason}"
+    if not significant and difference and paired_p is not None and tells_apart(difference, paired_p, alike=0):
+        numbers += f"; at the same seed {ahead(first, second, difference)}, p = {write(paired_p, 'number')}"
     return f"{result} ({numbers})"
 
 
-def ahead(one: str, other: str, difference: Estimate) -> str:
-    """Which of two has more, and how much more.
+def ahead(first: str, second: str, difference: Estimate) -> str:
+    """Return which of two has more, and how much more.
 
     Args:
-        one, other: the two.
+        first, second: the labels of the two.
         difference: the success of the first less that of the second, with its interval.
     """
     if difference.value < 0:
-        one, difference = other, Estimate(-difference.value, -difference.high, -difference.low, difference.runs)
-    return f"{one} is ahead by {write(difference, 'points')} points"
+        first, difference = second, Estimate(-difference.value, -difference.high, -difference.low, difference.runs)
+    return f"{first} is ahead by {write(difference, 'points')} points"
 
 
 def _several(comparison: Comparison) -> bool:

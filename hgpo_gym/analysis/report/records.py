@@ -1,4 +1,4 @@
-"""What a report takes from the files of a run, which may be somebody else's or damaged: of which kind each value is."""
+"""The types of the values that a report reads from a run's files, which may be damaged or from somebody else."""
 
 from typing import Annotated, Any
 
@@ -8,13 +8,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Record(BaseModel):
-    """Values that are read, of their kinds; there may be others beside them."""
+    """Typed values that the report reads; a file may hold more."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
 class SettingsInReport(_Record):
-    """Of config.yaml, by flat key."""
+    """config.yaml, by flat key."""
 
     env_name: str
     seed: int
@@ -46,7 +46,7 @@ class IterationInReport(_Record):
 
 
 class EvaluationInReport(_Record):
-    """What `hgpo-gym eval` writes."""
+    """A summary of `hgpo-gym eval`."""
 
     policy: str = "model"
     iteration: NonNegativeInt | None = None

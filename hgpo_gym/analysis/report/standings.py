@@ -1,4 +1,4 @@
-"""Several comparisons together: how algorithms rank over all of them, what that is sure of, and what it cost."""
+"""Several comparisons together: the ranks of algorithms over all of them, their significance, and the cost."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
@@ -28,20 +28,20 @@ from hgpo_gym.analysis.report.outcome import OPTIMIZER_STEPS, SCORES, SIGNIFICAN
 
 Label = TypeVar("Label")
 MOST_SEEDS = 10_000
-"""Of seeds that it would take: of more than these it is only said that they are more."""
+"""The largest number of needed seeds that is printed."""
 
 
-def success(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Section:
-    """The success of every algorithm in every comparison, and of those that are in each over all of them."""
+def success(comparisons: Sequence[Comparison], shared_labels: Sequence[str]) -> Section:
+    """Return the success of every algorithm in every comparison, and over all comparisons for algorithms in each."""
     rows: list[tuple[Value, ...]] = [
         (comparison.title, label, len(runs), *(typical(comparison.scores(label, score)) for score in SCORES.values()))
         for comparison in comparisons
         for label, runs in comparison.runs.items()
     ]
-    shared = [comparison.at_shared_seeds(everywhere) for comparison in comparisons] if everywhere else []
-    apart = [comparison.title for comparison in shared if not comparison.all_runs]
-    if not apart:
-        for label in everywhere:
+    shared = [comparison.at_shared_seeds(shared_labels) for comparison in comparisons] if shared_labels else []
+    without_shared_seeds = [comparison.title for comparison in shared if not comparison.all_runs]
+    if not without_shared_seeds:
+        for label in shared_labels:
             strata = [[comparison.scores(label, score) for comparison in shared] for score in SCORES.values()]
             seeds = sum(map(len, strata[0]))
             rows.append((f"all {len(comparisons)} together", label, seeds, *map(typical_of_strata, strata)))
@@ -56,22 +56,22 @@ def success(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Sec
         "Interquartile means; all together: over the runs of every comparison at the seeds that all algorithms have "
         "there, resampled within each."
     )
-    if apart:
-        caption += f" These stand nowhere, since in {', '.join(apart)} no seed is played by all of them."
+    if without_shared_seeds:
+        caption += f" These stand nowhere, since in {', '.join(without_shared_seeds)} no seed is played by all of them."
     return Section("Success", [Table("overview", caption, columns, tuple(rows))], headline=True)
 
 
-def ranks(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Section:
-    """The mean rank over the comparisons of each algorithm that is in all of them."""
-    if len(everywhere) < 2:
+def ranks(comparisons: Sequence[Comparison], shared_labels: Sequence[str]) -> Section:
+    """Return the mean rank of each algorithm that is in all comparisons."""
+    if len(shared_labels) < 2:
         return Section("Ranks", [])
     by_score = {
-        name: mean_ranks([[comparison.scores(label, score) for label in everywhere] for comparison in comparisons])
+        name: mean_ranks([[comparison.scores(label, score) for label in shared_labels] for comparison in comparisons])
         for name, score in SCORES.items()
     }
-    order = sorted(range(len(everywhere)), key=lambda row: by_score["while training"].value[row])
+    order = sorted(range(len(shared_labels)), key=lambda row: by_score["while training"].value[row])
     rows: tuple[tuple[Value, ...], ...] = tuple(
-        (everywhere[row], *(_entry(estimate, row) for estimate in by_score.values())) for row in order
+        (shared_labels[row], *(_entry(estimate, row) for estimate in by_score.values())) for row in order
     )
     columns = (Column("algorithm"), *(Column(f"mean rank {name}", "rank") for name in by_score))
     caption = (
@@ -83,14 +83,14 @@ def ranks(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Secti
     return Section("Ranks", [Table("ranks", caption, columns, rows)], headline=True)
 
 
-def pairs(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Section:
-    """The mean over the comparisons of the probability that a run of one does better than a run of the other."""
+def pairs(comparisons: Sequence[Comparison], shared_labels: Sequence[str]) -> Section:
+    """Return the mean over the comparisons of the probability that a run of one algorithm beats a run of the other."""
     rows: list[tuple[Value, ...]] = [
         (
             f"{later} over {earlier}",
             *(_mean_improvement(comparisons, later, earlier, score) for score in SCORES.values()),
         )
-        for earlier, later in combinations(everywhere, 2)
+        for earlier, later in combinations(shared_labels, 2)
     ]
     columns = (Column("pair"), *(Column(f"probability {name}", "probability") for name in SCORES))
     caption = "Probability of improvement, the mean over the comparisons."
@@ -98,7 +98,7 @@ def pairs(comparisons: Sequence[Comparison], everywhere: Sequence[str]) -> Secti
 
 
 def verdicts(comparison: Comparison) -> Section:
-    """Whether the best algorithm of a comparison is better than each of the others, a sentence each."""
+    """Return whether the best algorithm of a comparison beats each of the others, a sentence each."""
     title = f"What the runs tell: {comparison.title}"
     if len(comparison.runs) < 2:
         return Section(title, [])
@@ -111,7 +111,7 @@ def verdicts(comparison: Comparison) -> Section:
 
 
 def cost(comparisons: Sequence[Comparison]) -> Section:
-    """What a run of each algorithm took."""
+    """Return the cost of a run of each algorithm."""
     rows: tuple[tuple[Value, ...], ...] = tuple(
         (
             comparison.title,
@@ -135,7 +135,12 @@ def cost(comparisons: Sequence[Comparison]) -> Section:
 
 
 def mean_ranks(scores: Sequence[Sequence[np.ndarray]]) -> Estimate:
-    """float64[algorithms]: the mean over the comparisons of the rank of each one's interquartile mean.
+    """Return the mean over the comparisons of the rank of each algorithm's interquartile mean, float64[algorithms].
+
+    The interval holds the ranks that the runs leave open in each comparison, see `pair_p_values`. It begins after all
+    algorithms that are significantly better, and ends before all that are significantly worse. It includes the rank
+    itself, since an algorithm that mostly loses may have the higher interquartile mean. Resampled runs would be biased:
+    ranks of close algorithms would move to the middle.
 
     Its interval holds the ranks that the runs leave open: in each comparison from one after all that are surely better
     to one before all that are surely worse, see `pair_p_values`, and the rank itself, which may be another where one
@@ -148,46 +153,51 @@ def mean_ranks(scores: Sequence[Sequence[np.ndarray]]) -> Estimate:
     Raises:
         ValueError: comparisons of different numbers of algorithms.
     """
-    if len({len(own) for own in scores}) > 1:
-        raise ValueError(f"mean_ranks: comparisons of {[len(own) for own in scores]} algorithms have no common rank.")
-    own_ranks = _ranks(np.array([[interquartile_mean(sample) for sample in own] for own in scores]))
-    value = own_ranks.mean(axis=0)
-    runs = min(len(sample) for own in scores for sample in own)
+    if len({len(samples) for samples in scores}) > 1:
+        raise ValueError(
+            f"mean_ranks: comparisons of {[len(samples) for samples in scores]} algorithms have no common rank."
+        )
+    rank_table = _ranks(np.array([[interquartile_mean(sample) for sample in samples] for samples in scores]))
+    value = rank_table.mean(axis=0)
+    runs = min(len(sample) for samples in scores for sample in samples)
     if runs < 2:
         return Estimate(value, None, None, runs)
-    better = np.array([_surely_better(own) for own in scores])
-    low = np.minimum(own_ranks, 1 + better.sum(axis=2))
-    high = np.maximum(own_ranks, better.shape[-1] - better.sum(axis=1))
+    better = np.array([_surely_better(samples) for samples in scores])
+    low = np.minimum(rank_table, 1 + better.sum(axis=2))
+    high = np.maximum(rank_table, better.shape[-1] - better.sum(axis=1))
     return Estimate(value, low.mean(axis=0), high.mean(axis=0), runs)
 
 
 def pair_p_values(scores: Mapping[Label, np.ndarray]) -> dict[tuple[Label, Label], float]:
-    """Of every two algorithms of a comparison, named in either order, the p of `permutation_p_value`, corrected for how
-    many pairs there are.
+    """Return the p value of every two algorithms, in either order, by `permutation_p_value` and corrected for the
+    pairs.
 
     Args:
-        scores: of each algorithm a number for each run; those with one run are left out.
+        scores: for each algorithm, a number for each run; algorithms with one run are left out.
     """
-    pairs = combinations([label for label, own in scores.items() if len(own) > 1], 2)
+    pairs = combinations([label for label, run_scores in scores.items() if len(run_scores) > 1], 2)
     return _in_either_order({pair: permutation_p_value(*(scores[label] for label in pair)) for pair in pairs})
 
 
 def best_against_each(scores: Mapping[str, Mapping[int, float]], others: Sequence[str] | None = None) -> list[str]:
-    """Whether the algorithm with the highest interquartile mean is better than each of the others, a sentence each.
+    """Return whether the algorithm with the highest interquartile mean beats each of the others, a sentence each.
+
+    p is corrected for all pairs, because the best one was selected among them. If ranks of runs are not significant,
+    differences at the same seed decide.
 
     Judged by p corrected for all pairs, since which one is the best was looked for among them; where ranks of runs tell
     nothing, by what the two have at the same seed.
 
     Args:
-        scores: of each algorithm, a number for each seed.
-        others: those that are told of, in their order; None: all.
+        scores: for each algorithm, a number for each seed.
+        others: the algorithms that get a sentence, in this order; None: all.
     """
-    runs = {label: np.array(list(own.values())) for label, own in scores.items()}
+    runs = {label: np.array(list(by_seed.values())) for label, by_seed in scores.items()}
     best = max(runs, key=lambda label: float(interquartile_mean(runs[label])))
     p_values = pair_p_values(runs)
     differences = {pair: at_shared_seeds(*(scores[label] for label in pair)) for pair in combinations(scores, 2)}
     paired_p_values = _in_either_order(
-        {pair: sign_flip_p_value(own) for pair, own in differences.items() if len(own) > 1}
+        {pair: sign_flip_p_value(by_seed) for pair, by_seed in differences.items() if len(by_seed) > 1}
     )
 
     def sentence(label: str) -> str:
@@ -198,61 +208,60 @@ def best_against_each(scores: Mapping[str, Mapping[int, float]], others: Sequenc
         estimate = improvement(runs[best], runs[label])
         if tells_apart(estimate, p_values[pair]):
             return _beats(pair, runs, estimate, seeds)
-        open_still = (
-            f"{seeds} seeds do not tell {best} and {label} apart (probability {write(estimate, 'probability')})"
-        )
+        undecided = f"{seeds} seeds do not tell {best} and {label} apart (probability {write(estimate, 'probability')})"
         pairs = len(p_values) // 2
         if pair not in paired_p_values:
             needed = runs_to_tell(float(estimate.value), pairs)
         else:
-            paired = at_shared_seeds(*(scores[one] for one in pair))
+            paired = at_shared_seeds(*(scores[name] for name in pair))
             if tells_apart(difference := mean(paired), paired_p_values[pair], alike=0):
-                return f"{open_still}, run against run; at the same seed {ahead(*pair, difference)}."
+                return f"{undecided}, run against run; at the same seed {ahead(*pair, difference)}."
             needed = seeds_to_tell(paired, pairs)
         if needed is None:
-            return f"{open_still}."
-        many = f"about {max(needed, seeds + 1):,}" if needed <= MOST_SEEDS else f"more than {MOST_SEEDS:,}"
-        return f"{open_still}; if that is the truth, it would take {many}."
+            return f"{undecided}."
+        needed_text = f"about {max(needed, seeds + 1):,}" if needed <= MOST_SEEDS else f"more than {MOST_SEEDS:,}"
+        return f"{undecided}; if that is the truth, it would take {needed_text}."
 
     return [sentence(label) for label in (scores if others is None else others) if label != best]
 
 
 def _in_either_order(p_values: Mapping[tuple[Label, Label], float]) -> dict[tuple[Label, Label], float]:
-    """Corrected for how many pairs there are, of each pair in either order."""
-    found = dict(zip(p_values, corrected_p_values(list(p_values.values())).tolist(), strict=True))
-    return found | {(other, one): p for (one, other), p in found.items()}
+    """Return the p values corrected for the number of pairs, for each pair in either order."""
+    corrected = dict(zip(p_values, corrected_p_values(list(p_values.values())).tolist(), strict=True))
+    return corrected | {(second, first): p for (first, second), p in corrected.items()}
 
 
 def _surely_better(scores: Sequence[np.ndarray]) -> np.ndarray:
-    """bool[algorithms, algorithms]: whether the second is surely better than the first."""
+    """Return a matrix, bool[algorithms, algorithms]: True where the second is significantly better than the first."""
     better = np.zeros((len(scores), len(scores)), dtype=np.bool_)
-    for (one, other), p in pair_p_values(dict(enumerate(scores))).items():
-        better[one, other] = p < SIGNIFICANCE and probability_of_improvement(scores[one], scores[other]) < 0.5
+    for (first, second), p in pair_p_values(dict(enumerate(scores))).items():
+        better[first, second] = p < SIGNIFICANCE and probability_of_improvement(scores[first], scores[second]) < 0.5
     return better
 
 
 def _ranks(scores: np.ndarray) -> np.ndarray:
-    """[comparisons, labels, ...]: 1 for the highest of the labels; equal ones share the mean of theirs."""
-    scores = np.round(scores, DECIMALS - 1)  # which interquartile means of equal runs have in common
+    """Return the ranks of the labels, [comparisons, labels, ...]: 1 is the highest; equal labels share the mean
+    rank."""
+    scores = np.round(scores, DECIMALS - 1)  # interquartile means of equal runs differ in later decimals
     higher = scores[:, None] > scores[:, :, None]
     equal = scores[:, None] == scores[:, :, None]
     return 1 + higher.sum(axis=2) + (equal.sum(axis=2) - 1) / 2
 
 
 def _entry(estimate: Estimate, row: int) -> Estimate:
-    """One number of an array, with its interval."""
+    """Return one number of an array, with its interval."""
     low, high = (None if end is None else end[row] for end in (estimate.low, estimate.high))
     return Estimate(estimate.value[row], low, high, estimate.runs)
 
 
 def _beats(pair: tuple[str, str], runs: Mapping[str, np.ndarray], estimate: Estimate, seeds: int) -> str:
-    """Of two that are told apart, of which the first has the higher interquartile mean."""
-    best, other = pair
+    """Return a sentence on two that differ significantly; the first has the higher interquartile mean."""
+    best, challenger = pair
     if estimate.value > 0.5:
-        return f"{best} beats {other} with probability {write(estimate, 'probability')}, at {seeds} seeds."
-    probability = write(improvement(runs[other], runs[best]), "probability")
+        return f"{best} beats {challenger} with probability {write(estimate, 'probability')}, at {seeds} seeds."
+    probability = write(improvement(runs[challenger], runs[best]), "probability")
     return (
-        f"{other} beats {best} with probability {probability}, at {seeds} seeds, though {best} has the higher "
+        f"{challenger} beats {best} with probability {probability}, at {seeds} seeds, though {best} has the higher "
         "interquartile mean."
     )
 

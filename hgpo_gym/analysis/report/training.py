@@ -1,4 +1,4 @@
-"""How the runs of a comparison went: what credit assignment saw, where the time went, and how to make them again."""
+"""The training of the runs of a comparison: credit assignment, time, and how to reproduce it."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -18,22 +18,22 @@ SIZE_NAMES = (
     f"over {SIZE_BOUNDS[-1]}",
     "no history",
 )
-"""Of the classes of sizes that metrics.jsonl counts, and of the steps that are in no group."""
+"""Names of the size classes in metrics.jsonl, then that of steps in no group."""
 NOT_RECORDED = "Not recorded by the older version that made the runs"
 CREDIT_METRICS = {
     "advantage_zero_share": ("no_signal", "steps without signal", "Share of steps whose advantage is exactly 0."),
     "advantage_mean": ("advantage_mean", "mean advantage", "Mean advantage of the steps of an iteration."),
     "advantage_std": ("advantage_std", "spread of advantages", "Standard deviation of the advantages of an iteration."),
 }
-"""Of each the picture's name, axis and caption."""
+"""Name, axis and caption of the picture of each metric."""
 
 
 KEPT = {"rounds": "rounds, an iteration", "groups_kept": "groups kept, an iteration"}
-"""Metrics of what a sampler kept, in words."""
+"""Titles of the metrics of a sampler's selection."""
 
 
 def played(comparison: Comparison) -> Section:
-    """What the runs have played, beside what they have kept of it to learn from."""
+    """Return the cost of the runs' rollouts, and the part of it that was learned from."""
     rows: list[tuple[Value, ...]] = [
         (
             label,
@@ -46,8 +46,8 @@ def played(comparison: Comparison) -> Section:
     ]
     columns = (
         Column("algorithm"),
-        *(Column(f"{words}, a run", "whole") for words in COSTS.values()),
-        *(Column(words, "number") for words in KEPT.values()),
+        *(Column(f"{title}, a run", "whole") for title in COSTS.values()),
+        *(Column(title, "number") for title in KEPT.values()),
         Column("steps kept, a run", "whole"),
         Column("optimiser steps, a run", "whole"),
     )
@@ -62,7 +62,7 @@ def played(comparison: Comparison) -> Section:
 
 
 def _mean(runs: Sequence[RunRecord], metric: str, total: Callable[[np.ndarray], float]) -> float | None:
-    """Over runs, where all have the metric."""
+    """Return the mean over runs, if all have the metric."""
     return float(np.mean([total(run.curve(metric)) for run in runs])) if all(run.has(metric) for run in runs) else None
 
 
@@ -108,11 +108,11 @@ def credit_assignment(comparison: Comparison, style: Styles) -> Section:
 
 
 def group_sizes(comparison: Comparison) -> Section:
-    """How many steps there are to compare with, at each level of the hierarchy."""
+    """Return the number of steps to compare with, at each level of the hierarchy."""
     shares = {
-        f"{label}, level {level}": own
+        f"{label}, level {level}": level_shares
         for label, runs in comparison.recording("group_sizes").runs.items()
-        for level, own in enumerate(_shares_by_size(runs))
+        for level, level_shares in enumerate(_shares_by_size(runs))
     }
     columns = (Column("algorithm, level"), *(Column(name, "share") for name in SIZE_NAMES))
     caption = (
@@ -123,7 +123,12 @@ def group_sizes(comparison: Comparison) -> Section:
     blocks: list[Block] = [*_not_recorded(comparison, ["group_sizes"])]
     if shares:
         blocks += [
-            Table("group_sizes", caption, columns, tuple((name, *map(float, own)) for name, own in shares.items())),
+            Table(
+                "group_sizes",
+                caption,
+                columns,
+                tuple((name, *map(float, level_shares)) for name, level_shares in shares.items()),
+            ),
             Picture(
                 "group_sizes", "The same as bars: dark is many companions.", figures.size_shares(shares, SIZE_NAMES)
             ),
@@ -132,7 +137,7 @@ def group_sizes(comparison: Comparison) -> Section:
 
 
 def _not_recorded(comparison: Comparison, metrics: Iterable[str]) -> list[Paragraph]:
-    """Which metrics are missing in which estimators' runs, if any are."""
+    """Return a paragraph on the metrics that runs of some estimators lack; nothing if none is missing."""
     lines = []
     for metric in metrics:
         recording = comparison.recording(metric).runs
@@ -142,9 +147,10 @@ def _not_recorded(comparison: Comparison, metrics: Iterable[str]) -> list[Paragr
 
 
 def _shares_by_size(runs: Sequence[RunRecord]) -> np.ndarray:
-    """float64[levels, sizes and no history]"""
+    """Return the shares of steps by level and group size; the last column is steps without history, float64[levels,
+    sizes + 1]."""
     counts = np.sum([line["group_sizes"] for run in runs for line in run.metrics], axis=0)
-    steps = max(1, counts[0].sum())  # every step has an observation; what was played and not kept has no group
+    steps = max(1, counts[0].sum())  # at level 0 every step is in a group; dropped episodes have none
     return np.column_stack([counts, steps - counts.sum(axis=1)]) / steps
 
 
@@ -191,8 +197,8 @@ def runs(comparison: Comparison, threshold: float) -> Section:
             sum(run.seconds.values()),
             str(run.path),
         )
-        for label, own in comparison.runs.items()
-        for run in own
+        for label, label_runs in comparison.runs.items()
+        for run in label_runs
     )
     reach = f"{100 * threshold:g} %"
     columns = (
@@ -212,7 +218,7 @@ def runs(comparison: Comparison, threshold: float) -> Section:
 
 
 def reproduction(comparison: Comparison) -> Section:
-    """Commands, versions and settings."""
+    """Return commands, versions and settings."""
     launches = [launch for run in comparison.all_runs for launch in run.launches]
     versions = dict.fromkeys(
         ", ".join(f"{name} {number}" for name, number in launch["versions"].items()) for launch in launches
@@ -224,7 +230,7 @@ def reproduction(comparison: Comparison) -> Section:
         Code("\n".join(versions)),
     ]
     settings = [f"{key}={json.dumps(value)}" for key, value in comparison.settings.items()]
-    own = [
+    label_settings = [
         f"{label}: " + " ".join(f"{key}={json.dumps(value)}" for key, value in runs[0].compared.items())
         for label, runs in comparison.runs.items()
     ]
@@ -233,7 +239,7 @@ def reproduction(comparison: Comparison) -> Section:
         [
             *(started if launches else [Paragraph(f"{NOT_RECORDED}: commands and versions.")]),
             Paragraph("The algorithms' own settings."),
-            Code("\n".join(own)),
+            Code("\n".join(label_settings)),
             Paragraph("What all runs have in common."),
             Code("\n".join(settings)),
         ],

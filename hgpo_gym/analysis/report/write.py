@@ -1,4 +1,4 @@
-"""A report's chapters as HTML, Markdown, CSV and picture files: the same blocks, written in different ways."""
+"""The chapters of a report as HTML, Markdown, CSV and picture files."""
 
 import base64
 import csv
@@ -31,17 +31,17 @@ from hgpo_gym.analysis.report.blocks import (
 from hgpo_gym.plain_text import for_markdown, for_spreadsheet, for_terminal
 
 _FILES = ".report_files"
-"""In the folder of a report: the names of its files."""
+"""The file in a report's folder that lists its files."""
 _WORDS = ("text", "prose")
-"""Forms of columns that are set left; numbers are set right."""
+"""Forms of left-aligned columns; numbers are right-aligned."""
 _BETWEEN = 3
 """Characters between two columns in a terminal."""
 _BREAKABLE = 8
-"""Characters beyond which a word of text is broken in a terminal."""
+"""In a terminal, longer words of text are broken."""
 
 
 def replace_earlier(out: Path, chapters: Sequence[Chapter]) -> None:
-    """Note which files a report on `chapters` has, and remove those that an earlier one had besides."""
+    """Write the list of files of a report on `chapters`, and remove the files of an earlier one that it lacks."""
     names = [
         "report.html",
         "report.md",
@@ -50,18 +50,18 @@ def replace_earlier(out: Path, chapters: Sequence[Chapter]) -> None:
     for slug, picture in _of_kind(chapters, Picture):
         names += [f"figures/{slug}{picture.name}.svg", f"figures/{slug}{picture.name}.png"]
     for path in (out / "tables", out / "figures", out / _FILES, *(out / name for name in names)):
-        if path.is_symlink():  # of a run of somebody else, who would say where we write
+        if path.is_symlink():  # a copied report must not redirect our writes
             path.unlink()
-    noted = out / _FILES
-    earlier = noted.read_text(encoding="utf-8").splitlines() if noted.exists() else []
+    list_path = out / _FILES
+    earlier = list_path.read_text(encoding="utf-8").splitlines() if list_path.exists() else []
     for name in set(earlier) - set(names):
-        if Path(name).parent in (Path("tables"), Path("figures")):  # whatever stands in that list, nothing else goes
+        if Path(name).parent in (Path("tables"), Path("figures")):  # the list may be forged: remove nothing else
             (out / name).unlink(missing_ok=True)
-    noted.write_text("\n".join(names), encoding="utf-8")
+    list_path.write_text("\n".join(names), encoding="utf-8")
 
 
 def write_html(title: str, chapters: Sequence[Chapter], made_by: str, path: Path) -> None:
-    """One page with everything in it."""
+    """Write the report as one self-contained page."""
     page = render(
         "report.html",
         title=title,
@@ -78,7 +78,7 @@ def write_html(title: str, chapters: Sequence[Chapter], made_by: str, path: Path
 
 
 def write_markdown(title: str, chapters: Sequence[Chapter], made_by: str, path: Path) -> None:
-    """The same as Markdown; pictures are links into `figures/`."""
+    """Write the report as Markdown; pictures are links into `figures/`."""
     lines = [f"# {for_markdown(title)}", ""]
     for chapter in chapters:
         lines += [f"## {for_markdown(chapter.title)}", ""] if chapter.title else []
@@ -90,7 +90,7 @@ def write_markdown(title: str, chapters: Sequence[Chapter], made_by: str, path: 
 
 
 def show(title: str, chapters: Sequence[Chapter], console: Console, *, headlines: bool = False) -> None:
-    """In a terminal: no pictures, and nothing that is folded; of a long report only the headlines."""
+    """Print chapters in a terminal, without pictures and folded sections. With `headlines`, print headlines only."""
     console.print(_text(title, style="bold"))
     for chapter in chapters:
         for section in chapter.sections:
@@ -101,7 +101,7 @@ def show(title: str, chapters: Sequence[Chapter], console: Console, *, headlines
 
 
 def write_tables(chapters: Sequence[Chapter], folder: Path) -> None:
-    """A CSV file for every table: plain numbers, intervals as two more columns."""
+    """Write a CSV file for every table: plain numbers, intervals as two more columns."""
     folder.mkdir(parents=True, exist_ok=True)
     for slug, table in _of_kind(chapters, Table):
         header, rows = table.records()
@@ -112,7 +112,7 @@ def write_tables(chapters: Sequence[Chapter], folder: Path) -> None:
 
 
 def write_figures(chapters: Sequence[Chapter], folder: Path) -> None:
-    """A PNG and an SVG file for every picture."""
+    """Write a PNG and an SVG file for every picture."""
     folder.mkdir(parents=True, exist_ok=True)
     for slug, picture in _of_kind(chapters, Picture):
         (folder / f"{slug}{picture.name}.svg").write_text(picture.svg, encoding="utf-8")
@@ -172,40 +172,41 @@ def _show(block: Block, console: Console) -> None:
             _show_table(block, console)
 
 
-def _show_table(shown: Table, console: Console) -> None:
-    """As many of the columns, from the left, as there is room for without breaking numbers; the others' names."""
-    console.print(_text(shown.caption, style="dim"))
-    rows = shown.texts()
-    widths = _widths(shown.columns, rows, console.width)
+def _show_table(table_block: Table, console: Console) -> None:
+    """Print as many columns, from the left, as fit without breaking numbers, then the names of the others."""
+    console.print(_text(table_block.caption, style="dim"))
+    rows = table_block.texts()
+    widths = _widths(table_block.columns, rows, console.width)
     table = rich.table.Table(show_edge=False, pad_edge=False)
-    for column, width in zip(shown.columns, widths, strict=False):
+    for column, width in zip(table_block.columns, widths, strict=False):
         justify: Literal["left", "right"] = "left" if column.form in _WORDS else "right"
         table.add_column(_text(column.title), justify=justify, overflow="fold", width=width)
     for row in rows:
         table.add_row(*map(_text, row[: len(widths)]))
     console.print(table)
-    if left_out := shown.columns[len(widths) :]:
-        names = ", ".join(column.title for column in left_out)
+    if hidden_columns := table_block.columns[len(widths) :]:
+        names = ", ".join(column.title for column in hidden_columns)
         console.print(
             _text(f"Left out in {console.width} characters a line (COLUMNS=300: more): {names}.", style="dim")
         )
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Characters of each column that fits into `room`: its longest word at least, and what is left to the others."""
-    least, wanted = [], []
+    """Return the widths of the columns that fit into `room`: at least the longest word, plus a share of the spare
+    room."""
+    minimum, preferred = [], []
     for index, column in enumerate(columns):
         cells = [for_terminal(text) for text in (column.title, *(row[index] for row in rows))]
         word = max(cell_len(word) for text in cells for word in text.split() or [""])
-        least.append(min(word, _BREAKABLE) if column.form in _WORDS else word)
-        wanted.append(max(map(cell_len, cells)))
-    taken = list(accumulate(least, lambda before, own: before + _BETWEEN + own))
-    widths = least[: max(bisect_right(taken, room), 1)]
-    spare = room - taken[len(widths) - 1]
-    for index in sorted(range(len(widths)), key=lambda index: wanted[index] - least[index]):
-        more = min(wanted[index] - least[index], max(spare, 0))
-        widths[index] += more
-        spare -= more
+        minimum.append(min(word, _BREAKABLE) if column.form in _WORDS else word)
+        preferred.append(max(map(cell_len, cells)))
+    end_positions = list(accumulate(minimum, lambda total, width: total + _BETWEEN + width))
+    widths = minimum[: max(bisect_right(end_positions, room), 1)]
+    spare = room - end_positions[len(widths) - 1]
+    for index in sorted(range(len(widths)), key=lambda index: preferred[index] - minimum[index]):
+        extra = min(preferred[index] - minimum[index], max(spare, 0))
+        widths[index] += extra
+        spare -= extra
     return widths
 
 
@@ -231,8 +232,8 @@ def _markdown(block: Block, slug: str) -> list[str]:
             fence = "`" * max(3, *(len(ticks) + 1 for ticks in re.findall("`+", text)), 0)
             return [fence, for_terminal(text), fence]
         case Picture(name, caption):
-            told = for_markdown(caption)
-            return [f"![{told}](figures/{slug}{name}.png)", "", told]
+            caption_text = for_markdown(caption)
+            return [f"![{caption_text}](figures/{slug}{name}.png)", "", caption_text]
         case Table(_, caption, columns):
             titles = [column.title for column in columns]
             rule = ["---" if column.form in _WORDS else "---:" for column in columns]
@@ -242,7 +243,7 @@ def _markdown(block: Block, slug: str) -> list[str]:
 def _markdown_tree(tree: Tree, indent: str) -> list[str]:
     return [
         f"{indent}- {for_markdown(tree.text)}",
-        *(line for one in tree.branches for line in _markdown_tree(one, indent + "  ")),
+        *(line for branch in tree.branches for line in _markdown_tree(branch, indent + "  ")),
     ]
 
 
