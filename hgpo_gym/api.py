@@ -1,4 +1,4 @@
-"""Train, evaluate and compare from Python: what the command line does, with results as objects."""
+"""Train, evaluate and compare from Python, as the command line does, with results as objects."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ from hgpo_gym.trainers.settings import RunSettings
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A run directory, read when it is asked for.
+    """A run directory, whose files are read on access.
 
     Attributes:
         path: the run directory.
@@ -45,12 +45,12 @@ class TrainedRun:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """One row an iteration; `hgpo_gym.runs.metric_table` says what each metric is."""
+        """One row for each iteration; `hgpo_gym.runs.metric_table` explains each metric."""
         return directory.read_metrics(self.path)
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The numbers of the whole run. Raises FileNotFoundError where it has not come to its end."""
+        """The summary of the whole run. Raises FileNotFoundError if the run is not finished."""
         return directory.read_summary(self.path)
 
     @property
@@ -75,7 +75,7 @@ class Compared:
 
     Attributes:
         path: the folder of the comparison.
-        runs: one an algorithm and seed.
+        runs: one for each algorithm and seed.
         report: the page with curves, tables and intervals.
     """
 
@@ -105,21 +105,21 @@ def train(
         iterations: `trainer.iterations`.
         seed: the training seed.
         run_dir: the run directory; None takes a new one in `runs/`.
-        resume: go on from the newest checkpoint in `run_dir`, if there is one.
+        resume: True resumes from the newest checkpoint in `run_dir`, if one exists.
         overrides: any other settings, as on the command line: `["trainer.learning_rate=1e-4"]`.
-        progress: True shows a bar in notebooks and terminals and lines elsewhere, False nothing; a function is called
-            with (iterations done, all, a few words).
+        progress: True shows a bar in notebooks and terminals, and lines elsewhere; False shows nothing. A function is
+            called with (iterations done, all iterations, a short text).
 
     Raises:
         ValueError: unknown settings, or settings that do not go together.
         FileExistsError: `run_dir` holds a run, and `resume` is False.
     """
-    chosen = {"env": env, "algo": algo, "model": model, "trainer.iterations": iterations, "seed": seed}
-    chosen |= {"run_dir": None if run_dir is None else _quoted(run_dir), "resume": "auto" if resume else None}
-    given = [*_overrides(chosen), *overrides]
-    settings = load_settings(given)
+    values = {"env": env, "algo": algo, "model": model, "trainer.iterations": iterations, "seed": seed}
+    values |= {"run_dir": None if run_dir is None else _quoted(run_dir), "resume": "auto" if resume else None}
+    all_overrides = [*_overrides(values), *overrides]
+    settings = load_settings(all_overrides)
     if run_dir is None and not resume and not any(item.startswith(("run_dir=", "resume=")) for item in overrides):
-        settings = load_settings([*given, f"run_dir={_quoted(_new_folder(settings.run_dir))}"])
+        settings = load_settings([*all_overrides, f"run_dir={_quoted(_new_folder(settings.run_dir))}"])
     quiet_libraries(settings.model.threads)
     with Run(settings, progress_for(progress), processes_of(settings)) as run:
         run.train()
@@ -137,30 +137,30 @@ def evaluate(
     """Play every task of a split with every decoding seed, as `hgpo-gym eval` does.
 
     Args:
-        run: whose checkpoint plays, with its settings; None takes the settings from `overrides` alone.
+        run: the run whose checkpoint plays, with its settings; None takes the settings from `overrides` alone.
         policy: `model`, `expert`, `random` or `openai`.
-        iteration: of the checkpoint: a number, `newest` or `best`.
+        iteration: the checkpoint's iteration: a number, `newest` or `best`.
         overrides: any other settings, as on the command line: `["env=alfworld", "evaluation.split=valid_seen"]`.
         progress: see `train`.
 
     Raises:
         ValueError: unknown settings, or settings that do not go together.
-        FileNotFoundError: there is no such run or checkpoint.
+        FileNotFoundError: the run or the checkpoint does not exist.
     """
-    chosen: dict[str, Any] = {"policy": policy, "iteration": iteration}
+    values: dict[str, Any] = {"policy": policy, "iteration": iteration}
     if run is not None:
-        chosen["run"] = _quoted(run.path if isinstance(run, TrainedRun) else run)
-    config = load_evaluation([*_overrides(chosen), *overrides])
-    settings, shown = RunSettings.parse(config), progress_for(progress)
+        values["run"] = _quoted(run.path if isinstance(run, TrainedRun) else run)
+    config = load_evaluation([*_overrides(values), *overrides])
+    settings, reporter = RunSettings.parse(config), progress_for(progress)
     quiet_libraries(settings.model.threads)
-    player, _ = evaluated_policy(config, settings, shown)
+    evaluated, _ = evaluated_policy(config, settings, reporter)
     env = make_evaluation_env(settings, expert=True) if policy == "expert" else make_evaluation_env(settings)
     try:
-        result = evaluate_policy(env, player, settings, shown, f"{policy} on {settings.env.id}", keep=None)
+        result = evaluate_policy(env, evaluated, settings, reporter, f"{policy} on {settings.env.id}", keep=None)
     finally:
         env.close()
-    if isinstance(player, MeteredPolicy):
-        player.forget()
+    if isinstance(evaluated, MeteredPolicy):
+        evaluated.forget()
     return result
 
 
@@ -179,40 +179,41 @@ def compare(
 
     Args:
         algos: names, or mappings with `name` and options.
-        seeds: how many, or which.
+        seeds: the number of seeds, or a list of them.
         env, model: see `train`.
-        out: the folder of the runs and of the report. Runs that are there already are kept or resumed.
-        jobs: runs at a time; None takes as many as fit.
+        out: the folder of the runs and of the report. Finished runs in it are kept, others resume.
+        jobs: the number of runs at a time; None takes as many as fit.
         overrides: settings of all runs.
         progress: see `train`.
 
     Raises:
         ValueError: unknown settings, or runs that cannot be compared.
-        RunFailedError: runs ended with an error; the others are complete.
+        RunFailedError: runs failed; the others are complete.
     """
-    chosen: dict[str, Any] = {"env": env, "model": model, "algos": _as_hydra(list(algos)), "seeds": _as_hydra(seeds)}
-    chosen |= {"out": _quoted(out), "jobs": jobs}
-    given = [*_overrides(chosen), *overrides]
-    config, folder = load_config("compare", given), Path(out)
+    values: dict[str, Any] = {"env": env, "model": model, "algos": _as_hydra(list(algos)), "seeds": _as_hydra(seeds)}
+    values |= {"out": _quoted(out), "jobs": jobs}
+    all_overrides = [*_overrides(values), *overrides]
+    config, folder = load_config("compare", all_overrides), Path(out)
     quiet_libraries(RunSettings.parse(config).model.threads)
-    run_comparison(config, given, train_one_of_many, progress_for(progress))
+    run_comparison(config, all_overrides, train_one_of_many, progress_for(progress))
     runs = tuple(TrainedRun(path.parent) for path in sorted(folder.glob("*/config.yaml")))
     return Compared(folder, runs, folder / "report.html")
 
 
 def load_run(path: str | Path) -> TrainedRun:
-    """Return the run in a directory. Raises FileNotFoundError where there is none."""
+    """Return the run in a directory. Raises FileNotFoundError if it holds none."""
     run = TrainedRun(Path(path))
+    # Raises FileNotFoundError now instead of at the first access.
     directory.read_config(run.path)
     return run
 
 
-def _overrides(chosen: Mapping[str, Any]) -> list[str]:
-    return [f"{key}={value}" for key, value in chosen.items() if value is not None]
+def _overrides(values: Mapping[str, Any]) -> list[str]:
+    return [f"{key}={value}" for key, value in values.items() if value is not None]
 
 
 def _as_hydra(value: Any) -> str:
-    """A value in Hydra's grammar."""
+    """Return a value in Hydra's grammar."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_as_hydra(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list | tuple | range):
@@ -225,6 +226,6 @@ def _quoted(path: str | Path) -> str:
 
 
 def _new_folder(folder: Path) -> Path:
-    """The folder, or where it is taken, the first of `folder-2`, `folder-3`, ... that is free."""
+    """Return the folder or, if it exists, the first of `folder-2`, `folder-3`, ... that does not."""
     names = (folder if number == 1 else folder.with_name(f"{folder.name}-{number}") for number in count(1))
     return next(name for name in names if not name.exists())

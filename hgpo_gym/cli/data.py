@@ -1,4 +1,4 @@
-"""The command `hgpo-gym data`: says what an environment's data lacks, and gets it."""
+"""The command `hgpo-gym data`: check an environment's data, and get what is missing."""
 
 import argparse
 import pkgutil
@@ -13,28 +13,30 @@ DATASETS = {
     "alfworld": "hgpo_gym.envs.alfworld.data.dataset:ALFWorldData",
     "webshop": "hgpo_gym.envs.webshop.data.dataset:WebShopData",
 }
-"""Where the `Dataset` classes are. They are made with a folder, or None for the usual one, and a `Progress`."""
+"""Import paths of the `Dataset` classes. Arguments: a folder, or None for the default one, and a `Progress`."""
 
 
 class Dataset(Protocol):
-    """The data of an environment in a folder. Each method says what it finds; the answers are whether that is well."""
+    """The data of an environment in a folder. Each method prints its findings; True means that all is well."""
 
     def check(self, *, complete: bool = True) -> bool:
-        """Read what is there, changing nothing; `complete`: and it must be all."""
+        """Read the existing files without changes. With `complete`, a missing file is a failure."""
 
     def fetch(self, mirror: str | None, *, any_digest: bool) -> None:
-        """Get what is missing from where it is published, or from a folder on another server; `any_digest`: also files
-        whose SHA-256 is not the known one."""
+        """Get missing files from their publisher, or from a folder on another server.
+
+        With `any_digest`, files with another than the known SHA-256 are accepted.
+        """
 
     def take(self, sources: Sequence[Path]) -> bool:
-        """Copy it from folders or archives."""
+        """Copy files from folders or archives."""
 
     def compile(self) -> bool:
-        """Prepare what an environment would prepare when it first needs it."""
+        """Prepare what an environment would otherwise prepare at its first use."""
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     command.add_argument("dataset", choices=DATASETS, help="whose data")
     command.add_argument("--to", type=Path, metavar="FOLDER", help="where it is kept, if not in the usual folder")
     command.add_argument("--check", action="store_true", help="only look; exit with 1 if not all is there and sound")
@@ -56,41 +58,42 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def data(parsed: argparse.Namespace) -> None:
-    """`hgpo-gym data`. Exits with 1 where something is missing or not sound."""
+    """Run `hgpo-gym data`. Exits with 1 if files are missing or damaged."""
     try:
-        sound = get_data(parsed, Progress())
+        valid = get_data(parsed, Progress())
     except KeyboardInterrupt:
         raise CommandFailed("interrupted. The same command goes on from there.", 130) from None
-    if not sound:
+    if not valid:
         raise SystemExit(1)
 
 
 def get_data(parsed: argparse.Namespace, progress: Progress) -> bool:
-    """Do what the arguments say; whether all is there that should be, and sound.
+    """Do what the arguments say. Returns True if all files exist and are valid.
 
     Raises:
         ModuleNotFoundError: a package is missing.
         OSError: something cannot be fetched, read or written.
-        ValueError: arguments that exclude each other, or an archive that is damaged.
+        ValueError: arguments that exclude each other, or a damaged archive.
     """
     if parsed.check and (parsed.sources or parsed.mirror or parsed.compile):
         raise ValueError("--check changes nothing: leave out --from, --mirror and --compile.")
     dataset = _find(parsed.dataset)(parsed.to, progress)
     if parsed.sources:
-        taken = dataset.take(parsed.sources)
-        sound = dataset.check(complete=False) and taken
+        copied = dataset.take(parsed.sources)
+        valid = dataset.check(complete=False) and copied
     else:
-        sound = dataset.check()
-        if not (sound or parsed.check):
+        valid = dataset.check()
+        if not (valid or parsed.check):
             dataset.fetch(parsed.mirror, any_digest=parsed.any_digest)
-            sound = dataset.check()
+            valid = dataset.check()
     if parsed.compile:
-        sound = dataset.compile() and sound
-    return sound
+        # compile() comes first: it runs even if a check has failed.
+        valid = dataset.compile() and valid
+    return valid
 
 
 def _find(name: str) -> Callable[[Path | None, Progress], Dataset]:
-    """The class of a dataset. Its packages are the extra of its environment, which has the same name."""
+    """Return the class of a dataset. Its packages are the extra of its environment, which has the same name."""
     try:
         return pkgutil.resolve_name(DATASETS[name])
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""How commands end: with a message and an exit status, never with a traceback that a user could mend."""
+"""Endings of commands: a message and an exit status. Errors of the user never end in a traceback."""
 
 import os
 import select
@@ -20,9 +20,9 @@ class CommandFailed(SystemExit):
 
 @contextmanager
 def mistakes_explained(extra: str = "train") -> Iterator[None]:
-    """Turn errors that a user can mend into one message and exit status 2; HGPO_GYM_DEBUG=1 keeps the traceback.
+    """Turn errors that a user can fix into one message and exit status 2; HGPO_GYM_DEBUG=1 keeps the traceback.
 
-    `extra` has the packages whose absence says nothing of how to get them.
+    `extra` names the optional dependencies to install if a missing package has no hint of its own.
     """
     try:
         yield
@@ -39,7 +39,7 @@ def mistakes_explained(extra: str = "train") -> Iterator[None]:
 
 @contextmanager
 def readers_may_leave() -> Iterator[None]:
-    """End quietly where whoever read the output has had enough, as in `hgpo-gym ... | head`."""
+    """End quietly if the reader of the output closes it, as in `hgpo-gym ... | head`."""
     try:
         try:
             yield
@@ -48,15 +48,18 @@ def readers_may_leave() -> Iterator[None]:
     except BrokenPipeError as error:
         if not _nobody_reads(error):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is written when Python ends
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # Python flushes the rest of the buffer when it ends
         if isinstance(error.__context__, SystemExit):
             raise error.__context__ from None
 
 
 def _nobody_reads(error: Exception) -> bool:
-    """Whether an error is that standard output has no reader any more."""
+    """Return True if the error means that standard output has no reader any more."""
     if not isinstance(error, BrokenPipeError):
         return False
+    # A BrokenPipeError may also come from another pipe, such as that of a worker.
     output = select.poll()
     output.register(sys.stdout.fileno(), 0)
     return any(state & select.POLLERR for _, state in output.poll(0))

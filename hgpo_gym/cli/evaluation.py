@@ -28,7 +28,7 @@ VALID_ACTIONS = next(check for check in CHECKS if check.metric == "valid_action_
 
 
 def evaluate(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
-    """`hgpo-gym eval`"""
+    """Run `hgpo-gym eval`."""
     progress, kind = Progress(), config["policy"]
     with mistakes_explained():
         settings = RunSettings.parse(config)
@@ -40,8 +40,8 @@ def evaluate(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
             transcripts.mkdir(parents=True, exist_ok=True)
             check_can_be_written(transcripts / "transcripts.jsonl")
         changes = {} if config["run"] is None else changes_to(Path(config["run"]), settings)
-        for key, (before, now) in changes.items():
-            progress.line(f"{key}: {_shown(before)} -> {_shown(now)}")
+        for key, (old, new) in changes.items():
+            progress.line(f"{key}: {_shown(old)} -> {_shown(new)}")
         if without_effect := unread(parsed.overrides, config):
             progress.line(without_effect)
         quiet_libraries(settings.model.threads)
@@ -49,8 +49,8 @@ def evaluate(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
             policy, iteration = evaluated_policy(config, settings, progress)
         except EpisodesFailedError as error:
             raise CommandFailed(str(error), 1) from None
-        own: dict[str, Any] = {"expert": True} if kind == "expert" else {}
-        env = make_evaluation_env(settings, **own)
+        env_options: dict[str, Any] = {"expert": True} if kind == "expert" else {}
+        env = make_evaluation_env(settings, **env_options)
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     place = f"{settings.env.id}, split {vector.split}"
     title = f"{kind} on {place}"
@@ -61,27 +61,27 @@ def evaluate(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     summary = result.summary()
     progress.line(f"{place}: success {result.success:.1%} of {counted(summary['episodes'], 'episode')}")
     if kind == "model" and summary["valid_action_rate"] < VALID_ACTIONS.limit:
-        few = Diagnostic(
+        diagnostic = Diagnostic(
             VALID_ACTIONS, (), summary["valid_action_rate"], VALID_ACTIONS.limit, flatten(settings.resolved)
         )
-        progress.line(str(few))
-    if told := result.failures_told:
-        progress.line(told)
-    said = {"env": settings.env.id, "policy": kind, **summary}
+        progress.line(str(diagnostic))
+    if failures := result.failures_told:
+        progress.line(failures)
+    report = {"env": settings.env.id, "policy": kind, **summary}
     if config["run"] is not None:
-        said |= {"run": str(config["run"]), "changed": changes}
+        report |= {"run": str(config["run"]), "changed": changes}
         if iteration is not None:
-            said |= {"iteration": iteration}
+            report |= {"iteration": iteration}
     if isinstance(policy, MeteredPolicy):
-        said |= {"usage": policy.usage()}
-    text = json.dumps(said, indent=2)
+        report |= {"usage": policy.usage()}
+    text = json.dumps(report, indent=2)
     if out is not None:
         out.write_text(text + "\n")
     try:
         if transcripts is not None:
             progress.line(f"Transcripts: {write_transcripts(result.conversations, transcripts, title)}")
     finally:
-        # What programs read comes last, and however the transcripts end.
+        # The JSON for programs comes last, and is printed even if writing the transcripts fails.
         print(text)
     if isinstance(policy, MeteredPolicy):
         policy.forget()

@@ -1,4 +1,4 @@
-"""`hgpo-gym report`, `health`, `inspect` and `estimator-bias`: what there is to see of runs and estimators."""
+"""`hgpo-gym report`, `health`, `inspect` and `estimator-bias`: the analysis of runs and estimators."""
 
 import argparse
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from hgpo_gym.trainers.settings import PlaySettings
 
 
 def report(parsed: argparse.Namespace) -> None:
-    """`hgpo-gym report`"""
+    """Run `hgpo-gym report`."""
     several = len(parsed.directories) > 1
     out = parsed.out or (Path("report") if several else parsed.directories[0])
     page = write_report(parsed.directories, out, threshold=parsed.threshold, console=Console())
@@ -28,32 +28,32 @@ def report(parsed: argparse.Namespace) -> None:
 
 
 def health(parsed: argparse.Namespace) -> None:
-    """`hgpo-gym health`"""
+    """Run `hgpo-gym health`."""
     for run in parsed.runs:
         show(str(run), [health_of_run(run)], Console())
 
 
 def inspect(parsed: argparse.Namespace) -> None:
-    """`hgpo-gym inspect`"""
+    """Run `hgpo-gym inspect`."""
     load_plugins(parsed.plugins)
-    shown = {"iteration": parsed.iteration, "task": parsed.task, "html": parsed.html, "console": Console()}
+    options = {"iteration": parsed.iteration, "task": parsed.task, "html": parsed.html, "console": Console()}
     if parsed.evaluation:
-        inspect_evaluation(parsed.run, **shown)
+        inspect_evaluation(parsed.run, **options)
     elif parsed.failures:
-        inspect_failures(parsed.run, **shown)
+        inspect_failures(parsed.run, **options)
     else:
-        inspect_run(parsed.run, step=parsed.step, **shown)
+        inspect_run(parsed.run, step=parsed.step, **options)
 
 
 READ_FOR_BIAS = (
     *("bias", "env", "experiment", "memory", "out", "plugins", "seed"),
     *("rollout.num_tasks", "rollout.group_size"),
 )
-"""Settings that `hgpo-gym estimator-bias` reads, of all that are composed for it; sections are read whole."""
+"""The composed settings that `hgpo-gym estimator-bias` reads; sections are read as a whole."""
 
 
 def estimator_bias(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
-    """`hgpo-gym estimator-bias`"""
+    """Run `hgpo-gym estimator-bias`."""
     with mistakes_explained():
         for setting in (override.lstrip("+~").partition("=")[0] for override in parsed.overrides):
             if not f"{setting}.".startswith(tuple(f"{read}." for read in READ_FOR_BIAS)):

@@ -1,4 +1,4 @@
-"""The command hgpo-gym: what it can do, and who does it."""
+"""The command hgpo-gym: its subcommands, their arguments, and the functions that run them."""
 
 import argparse
 import pkgutil
@@ -101,10 +101,10 @@ EXAMPLES = {
 
 
 def directory(argument: str) -> Path:
-    """The directory that an argument names.
+    """Return the directory that an argument names.
 
     Raises:
-        argparse.ArgumentTypeError: it was written as a setting is, run=DIR.
+        argparse.ArgumentTypeError: the argument was written like a setting, run=DIR.
     """
     _, _, value = argument.partition("=")
     if value and not Path(argument).exists() and Path(value).exists():
@@ -113,7 +113,7 @@ def directory(argument: str) -> Path:
 
 
 def add_report_arguments(command: argparse.ArgumentParser) -> None:
-    """The arguments of `hgpo-gym report`."""
+    """Add the arguments of `hgpo-gym report`."""
     command.add_argument("directories", nargs="+", type=directory, metavar="DIR", help="a run, or a folder of runs")
     command.add_argument(
         "--out", type=Path, help="folder for report.html, report.md, tables/, figures/ (the DIR; of several: report)"
@@ -122,7 +122,7 @@ def add_report_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def add_health_arguments(command: argparse.ArgumentParser) -> None:
-    """The arguments of `hgpo-gym health`."""
+    """Add the arguments of `hgpo-gym health`."""
     command.add_argument(
         "runs",
         nargs="+",
@@ -133,7 +133,7 @@ def add_health_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def add_inspect_arguments(command: argparse.ArgumentParser) -> None:
-    """The arguments of `hgpo-gym inspect`."""
+    """Add the arguments of `hgpo-gym inspect`."""
     command.add_argument("run", type=directory, metavar="RUN", help="the directory of a run, finished or not")
     command.add_argument("--iteration", type=int, help="as in metrics.jsonl (the last one kept)")
     command.add_argument(
@@ -155,7 +155,7 @@ def add_inspect_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def add_export_arguments(command: argparse.ArgumentParser) -> None:
-    """The arguments of `hgpo-gym export`."""
+    """Add the arguments of `hgpo-gym export`."""
     command.add_argument("run", type=directory, metavar="RUN", help="the directory of a run, finished or not")
     command.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a new folder")
     command.add_argument("--iteration", type=int, help="of the checkpoint (the newest)")
@@ -167,7 +167,7 @@ def add_export_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def add_import_gguf_arguments(command: argparse.ArgumentParser) -> None:
-    """The arguments of `hgpo-gym import-gguf`."""
+    """Add the arguments of `hgpo-gym import-gguf`."""
     command.add_argument(
         "source", metavar="SOURCE", help="the file, a folder that holds one, or an installed package that does"
     )
@@ -175,7 +175,7 @@ def add_import_gguf_arguments(command: argparse.ArgumentParser) -> None:
 
 
 class OwnArguments(NamedTuple):
-    """A command with arguments of its own instead of key=value: what defines them, and what acts on them."""
+    """A command with its own arguments instead of key=value: a function that adds them, and the one that reads them."""
 
     define: Callable[[argparse.ArgumentParser], None]
     act: str
@@ -200,12 +200,14 @@ SETTINGS = {
     "estimator-bias": "hgpo_gym.cli.looking:estimator_bias",
     "play": "hgpo_gym.cli.play:play",
 }
-"""Commands that take settings, key=value: what acts on (the composed configuration, the arguments)."""
+"""Commands that take settings, key=value: functions of the composed configuration and the arguments."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command, or without one show the help. Exits with 2 on a user's mistake, 1 where it broke off, 130 on
-    Ctrl-C."""
+    """Run the command; without one, show the help.
+
+    Exits with 2 on a user's mistake, 1 if the command failed, and 130 on Ctrl-C.
+    """
     print_any_text()
     with readers_may_leave():
         parsed = _parse(list(sys.argv[1:] if arguments is None else arguments) or ["--help"])
@@ -225,18 +227,19 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         raise CommandFailed(unknown_name("command", arguments[0], COMMANDS), 2)
     parser = make_parser()
-    parsed, others = parser.parse_known_args(arguments)
+    # argparse stops collecting overrides at an option, and returns the later ones as unknown.
+    parsed, unparsed = parser.parse_known_args(arguments)
     if parsed.command in SETTINGS:
-        parsed.overrides += [other for other in others if not other.startswith("-")]  # what follows an option
-        others = [other for other in others if other.startswith("-")]
-        if others:
+        parsed.overrides += [argument for argument in unparsed if not argument.startswith("-")]
+        unparsed = [argument for argument in unparsed if argument.startswith("-")]
+        if unparsed:
             raise CommandFailed(
-                f"There is no {others[0]}. Settings are written key=value, without dashes, such as algo=hgpo: "
+                f"There is no {unparsed[0]}. Settings are written key=value, without dashes, such as algo=hgpo: "
                 f"hgpo-gym {parsed.command} --help lists them.",
                 2,
             )
-    if others:
-        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    if unparsed:
+        parser.error(f"unrecognized arguments: {' '.join(unparsed)}")
     return parsed
 
 
@@ -257,13 +260,13 @@ def _with_settings(parsed: argparse.Namespace) -> None:
         if parsed.show_config:
             print(to_yaml(config), end="")
             return
-        with Console(stderr=True, quiet=launched() > 1).status("Loading ..."):  # torch takes seconds
+        with Console(stderr=True, quiet=launched() > 1).status("Loading ..."):  # importing torch takes seconds
             act = pkgutil.resolve_name(SETTINGS[parsed.command])
     act(config, parsed)
 
 
 def list_environments() -> None:
-    """`hgpo-gym envs`"""
+    """Run `hgpo-gym envs`."""
     records = ENVIRONMENTS.values()
     widths = max(len(record.id) for record in records), max(len(f"env={record.name}") for record in records)
     for record in records:
@@ -272,7 +275,7 @@ def list_environments() -> None:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The arguments of all commands."""
+    """Return the parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="hgpo-gym", description="Text environments for agents, and GRPO, GiGPO and HGPO side by side on them."
     )

@@ -17,7 +17,7 @@ from hgpo_gym.trainers.settings import RunSettings
 
 
 def warmstart(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
-    """`hgpo-gym warmstart`"""
+    """Run `hgpo-gym warmstart`."""
     progress, out = Progress(), Path(config["out"])
     with mistakes_explained():
         settings = RunSettings.parse(config)
@@ -39,17 +39,19 @@ def warmstart(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
 
 
 def export(parsed: argparse.Namespace) -> None:
-    """`hgpo-gym export`"""
+    """Run `hgpo-gym export`."""
     quiet_libraries(threads=None)
     checkpoint = export_model(parsed.run, parsed.to, parsed.iteration, parsed.dtype)
-    models = sorted(path.parent for path in parsed.to.rglob("config.json"))  # of a team with adapters one a role
+    models = sorted(
+        path.parent for path in parsed.to.rglob("config.json")
+    )  # a team with adapters has one for each role
     loads = "loads it" if models == [parsed.to] else "each load a role's model"
     paths = ", ".join(f"model.path={path}" for path in models)
     print(f"{checkpoint.name} of {parsed.run} is in {parsed.to}: {paths} {loads}.")
 
 
 def import_gguf(parsed: argparse.Namespace) -> None:
-    """`hgpo-gym import-gguf`"""
+    """Run `hgpo-gym import-gguf`."""
     quiet_libraries(threads=None)
     file = write_gguf(parsed.source, parsed.to)
     print(f"{file.name} is in {parsed.to}: model=pretrained model.path={parsed.to} loads it.")

@@ -1,4 +1,4 @@
-"""hgpo-gym new-env: a package with an environment in it that installs, passes its test and trains."""
+"""`hgpo-gym new-env`: write a package with an environment that installs, passes its test and trains."""
 
 import argparse
 import importlib.util
@@ -13,13 +13,13 @@ SUFFIX = ".template"
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """The arguments of `hgpo-gym new-env`."""
+    """Add the arguments of `hgpo-gym new-env`."""
     command.add_argument("name", metavar="NAME", help="of the package and of the environment, such as my_game")
     command.add_argument("--to", type=Path, metavar="FOLDER", help="where it is written (./NAME)")
 
 
 def new_env(parsed: argparse.Namespace) -> None:
-    """`hgpo-gym new-env`"""
+    """Run `hgpo-gym new-env`."""
     folder = parsed.to or Path(parsed.name)
     for path in write_package(parsed.name, folder):
         print(f"wrote {path}")
@@ -31,11 +31,11 @@ def new_env(parsed: argparse.Namespace) -> None:
 
 
 def write_package(name: str, folder: Path) -> list[Path]:
-    """Write the package `name` into `folder`. Returns its files.
+    """Write the package `name` into `folder`. Returns the paths of its files.
 
     Raises:
-        ValueError: a name that a package cannot have, or that something else has.
-        FileExistsError: the folder is there and not empty.
+        ValueError: a name that a package cannot have, or that is in use.
+        FileExistsError: the folder exists and is not empty.
     """
     _check_name(name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -55,9 +55,9 @@ def _check_name(name: str) -> None:
             f"The name {name!r} cannot be that of a package: write lower-case letters, digits and single underscores, "
             "beginning with a letter, such as my_game."
         )
-    taken = {record.name: record.id for record in ENVIRONMENTS.values()}
-    if name in taken:
-        raise ValueError(f"The name {name!r} is taken by the environment {taken[name]}: choose another.")
+    ids_by_name = {record.name: record.id for record in ENVIRONMENTS.values()}
+    if name in ids_by_name:
+        raise ValueError(f"The name {name!r} is taken by the environment {ids_by_name[name]}: choose another.")
     if importlib.util.find_spec(name):
         raise ValueError(f"The name {name!r} is taken by an installed package: choose another.")
 

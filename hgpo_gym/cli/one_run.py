@@ -1,4 +1,4 @@
-"""A run in this process, for `hgpo-gym train` and for the workers of a comparison, whose start should be quick."""
+"""Train one run in this process, for `hgpo-gym train` and for the workers of a comparison."""
 
 import gc
 import os
@@ -23,8 +23,8 @@ from hgpo_gym.trainers.run import Run, processes_of
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.policy_update import NonFiniteError
 
-# Thresholds of Python's garbage collector: rollouts keep many objects, hardly any of them in cycles, and by its own
-# thresholds, looking for those takes a tenth of a run by the features policy.
+# Thresholds of Python's garbage collector. Rollouts hold many objects, hardly any of them in cycles. With the default
+# thresholds the search for cycles takes a tenth of the time of a run by the features policy.
 RARE_COLLECTIONS = (50_000, 20, 50)
 
 NOT_LAUNCHED = (
@@ -34,16 +34,16 @@ NOT_LAUNCHED = (
 
 
 def train_run(settings: RunSettings) -> bool:
-    """Train a run. Returns whether this process is the one that reports on it."""
+    """Train a run. Returns True if this process is the one that reports on it."""
     with mistakes_explained():
-        if not isinstance(settings.model, LanguageModel):  # whose garbage may hold a device's memory
+        if not isinstance(settings.model, LanguageModel):  # a language model's garbage may hold GPU memory
             gc.set_threshold(*RARE_COLLECTIONS)
         processes = processes_of(settings)
         progress = Progress(Console(quiet=not processes.main))
         if settings.distributed != "none" and LAUNCHED not in os.environ:
             progress.line(NOT_LAUNCHED.format(settings.distributed))
         run = Run(settings, progress, processes)
-        processes.wait()  # until all have looked, before one writes in it
+        processes.wait()  # all must have read the run directory before one of them writes into it
         try:
             run.__enter__()
         except EpisodesFailedError as error:
@@ -92,7 +92,7 @@ def train_run(settings: RunSettings) -> bool:
 
 
 def train_one_of_many(settings: RunSettings) -> None:
-    """A run of `compare`, in a worker process."""
+    """Train a run of `compare`, in a worker process."""
     with mistakes_explained():
         load_plugins(settings.plugins)
     quiet_libraries(settings.model.threads)

@@ -1,4 +1,4 @@
-"""Play an environment by hand, and see what the memory makes of it."""
+"""Play an environment by hand, and show the context keys of the memory."""
 
 import argparse
 import contextlib
@@ -27,7 +27,7 @@ HELP = (
 
 
 def play(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
-    """`hgpo-gym play`, in the terminal or in a browser."""
+    """Run `hgpo-gym play`, in the terminal or in a browser."""
     with mistakes_explained():
         settings, task_id = PlaySettings.parse(config), config["task_id"]
         if parsed.web:
@@ -39,13 +39,13 @@ def play(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
 def play_in_terminal(settings: PlaySettings, task_id: str | None = None, console: Console | None = None) -> None:
     """Read actions from standard input until it ends.
 
-    After every turn a table shows, for each level of the context keys, at which earlier steps of this sitting the same
-    context came up: the steps that credit assignment would compare with this one.
+    After every turn a table shows the earlier steps with the same context, for each level of the context keys. Credit
+    assignment would compare this step with them.
     """
     console = console or Console()
     env = make(settings.env.id, **settings.env.options)
     memory = settings.memory.make()
-    seen: list[defaultdict[int, list[str]]] = [defaultdict(list) for _ in range(memory.history_length + 1)]
+    steps_by_key: list[defaultdict[int, list[str]]] = [defaultdict(list) for _ in range(memory.history_length + 1)]
     console.print(HELP, style="dim")
     episode = 0
     reset_options = {} if task_id is None else {"task_id": task_id}
@@ -58,7 +58,7 @@ def play_in_terminal(settings: PlaySettings, task_id: str | None = None, console
         ended = False
         while not ended:
             context = memory.observe(observation, info["admissible_actions"])
-            _show(console, context, seen, f"{episode}.{context.step + 1}")
+            _show(console, context, steps_by_key, f"{episode}.{context.step + 1}")
             action = _ask(console, context.admissible_actions)
             if action is None:
                 env.close()
@@ -80,8 +80,8 @@ def play_in_browser(settings: PlaySettings, task_id: str | None, port: int, cons
     """Serve WebShop's pages on this machine until Ctrl-C.
 
     Raises:
-        ValueError: another environment, or a port that cannot be.
-        OSError: the port is taken.
+        ValueError: another environment, or an invalid port.
+        OSError: the port is in use.
     """
     if settings.env.id != WEBSHOP:
         raise ValueError(f"--web serves {WEBSHOP}, not {settings.env.id}: add env=webshop, or leave out --web.")
@@ -102,7 +102,7 @@ def play_in_browser(settings: PlaySettings, task_id: str | None, port: int, cons
         server.serve_forever()
 
 
-def _show(console: Console, context: Context, seen: list[defaultdict[int, list[str]]], name: str) -> None:
+def _show(console: Console, context: Context, steps_by_key: list[defaultdict[int, list[str]]], name: str) -> None:
     console.print()
     console.print(for_terminal(context.observation), markup=False, highlight=False)
     for number, action in enumerate(context.admissible_actions, start=1):
@@ -114,13 +114,14 @@ def _show(console: Console, context: Context, seen: list[defaultdict[int, list[s
         if key == 0:
             table.add_row(str(level), "-", "too early: no such history yet")
             continue
-        table.add_row(str(level), f"{key & (1 << 64) - 1:016x}", ", ".join(seen[level][key]) or "nowhere yet")
-        seen[level][key].append(name)
+        # Keys are int64; the mask prints them as unsigned.
+        table.add_row(str(level), f"{key & (1 << 64) - 1:016x}", ", ".join(steps_by_key[level][key]) or "nowhere yet")
+        steps_by_key[level][key].append(name)
     console.print(table, style="dim")
 
 
 def _ask(console: Console, admissible: tuple[str, ...]) -> str | None:
-    """The action that was typed, `/reset`, or None at the end. What is no action is answered here and costs no step."""
+    """Return the typed action, `/reset`, or None at the end. Other commands are answered here and cost no step."""
     while True:
         try:
             text = console.input("> ", markup=False).strip()

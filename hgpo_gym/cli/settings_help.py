@@ -1,4 +1,4 @@
-"""What `--help` says of settings: the choices of every group, and the keys that people change."""
+"""The part of `--help` about settings: the choices of every group, and the common keys."""
 
 import shutil
 import textwrap
@@ -54,23 +54,23 @@ OWN_SETTINGS = {
     },
     "play": {"task_id=ID": "the task to begin with"},
 }
-"""The keys of a command that other commands do not have."""
+"""Keys that only one command has, by command."""
 
 SET_BY_COMMAND = {
     "compare": ("seed", "run_dir"),
     "eval": ("seed", "run_dir", "env.split", "rollout.num_tasks", "trainer"),
     "play": ("run_dir", "rollout", "trainer", "model", "warmstart"),
 }
-"""Common keys, or their sections, that a command sets itself or does not read."""
+"""Common keys or sections that a command sets or does not read, by command."""
 
 
 def settings_help(command: str) -> str:
-    """The choices and settings of a command, as lines no longer than the terminal's."""
+    """Return the choices and settings of a command, in lines that fit the terminal."""
     from hgpo_gym.config.choices import choices, groups_of
 
-    own, lines = groups_of("config" if command == "train" else command), ["choices (group=choice):"]
+    command_groups, lines = groups_of("config" if command == "train" else command), ["choices (group=choice):"]
     for group, names in choices().items():
-        if group in own:
+        if group in command_groups:
             lines += _wrapped(f"{group}=", " | ".join(names))
     lines += ["", "settings that people change (key=value); all of them, with their values, by --show-config:"]
     for key, meaning in _settings(command).items():
@@ -85,7 +85,7 @@ def _settings(command: str) -> dict[str, str]:
 
 
 def _wrapped(name: str, text: str, indent: int = _INDENT) -> Iterator[str]:
-    """`name` and, from a column on, a text over as many lines as it needs."""
+    """Yield lines with `name` and, from a fixed column on, the wrapped text."""
     width = max(shutil.get_terminal_size().columns - 2, 60)
     first = f"  {name:<{indent - 3}} "
     yield from textwrap.wrap(

@@ -21,7 +21,7 @@ from hgpo_gym.trainers.without_effect import keys_of, told, without_effect
 
 
 def train(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
-    """`hgpo-gym train`"""
+    """Run `hgpo-gym train`."""
     with mistakes_explained():
         settings = RunSettings.parse(config)
         quiet_libraries(settings.model.threads)
@@ -40,19 +40,19 @@ def train(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
 
 
 def compare(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
-    """`hgpo-gym compare`"""
+    """Run `hgpo-gym compare`."""
     _many(run_comparison, config, parsed)
 
 
 def league(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
-    """`hgpo-gym league`"""
+    """Run `hgpo-gym league`."""
     _many(run_league, config, parsed)
 
 
 def _many(run: Callable[..., None], config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     with mistakes_explained():
         quiet_libraries(RunSettings.parse(config).model.threads)
-        progress = Progress(Console(stderr=config["jobs"] == 0))  # then the commands alone are for the pipe
+        progress = Progress(Console(stderr=config["jobs"] == 0))  # with jobs=0, standard output has the commands only
         try:
             with interrupts_raised():
                 run(config, parsed.overrides, train_one_of_many, progress)

@@ -1,1 +1,1 @@
-"""Configurations: composed by Hydra, checked and parsed once."""
+"""Configurations: composed by Hydra, then checked and parsed once."""

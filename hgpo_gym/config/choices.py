@@ -1,7 +1,7 @@
-"""The choices of every config group: the files in `configs/`, and what is registered without a file.
+"""The choices of every config group: files in `configs/`, and registered entries without a file.
 
-A registered environment gets the options of its class as settings, anything else that is registered the options of its
-function or class, each with its default.
+A registered environment gets the options of its class as settings. Any other registered entry gets the options of its
+function or class. Each option has its default.
 """
 
 from functools import cache
@@ -19,51 +19,51 @@ from hgpo_gym.trainers.registries import REGISTRIES
 FOLDER = Path(__file__).parents[1] / "configs"
 SET_BY_COMMANDS = ("expert", "render_mode")
 MISSING = "???"
-"""Hydra's word for a value that has to be given."""
+"""Hydra's mark of a required value."""
 
 
 def config_folders() -> list[Path]:
-    """The folders of choices: our own, then those that packages have registered."""
+    """Return the folders of choices: that of this package, then those that other packages have registered."""
     return [FOLDER, *sorted({record.configs for record in ENVIRONMENTS.values() if record.configs})]
 
 
 def choices() -> dict[str, list[str]]:
-    """The choices of every group, by group."""
-    found: dict[str, set[str]] = {"env": {record.name for record in ENVIRONMENTS.values()}}
-    found |= {group: set(registry) for group, registry in REGISTRIES.items()}
+    """Return the choices of every group, by group."""
+    by_group: dict[str, set[str]] = {"env": {record.name for record in ENVIRONMENTS.values()}}
+    by_group |= {group: set(registry) for group, registry in REGISTRIES.items()}
     for folder in config_folders():
         for path in folder.glob("*/*.yaml"):
-            found.setdefault(path.parent.name, set()).add(path.stem)
-    return {group: sorted(found[group]) for group in sorted(found)}
+            by_group.setdefault(path.parent.name, set()).add(path.stem)
+    return {group: sorted(by_group[group]) for group in sorted(by_group)}
 
 
 @cache
 def groups_of(command: str) -> frozenset[str]:
-    """The groups that the configuration of a command has; `config` is that of `hgpo-gym train`."""
-    found: set[str] = set()
+    """Return the groups in the configuration of a command; `config` is that of `hgpo-gym train`."""
+    groups: set[str] = set()
     for item in yaml.safe_load((FOLDER / f"{command}.yaml").read_text(encoding="utf-8"))["defaults"]:
         if isinstance(item, dict):
-            found |= {name.split()[-1] for name in item}
+            groups |= {name.split()[-1] for name in item}
         elif item != "_self_":
-            found |= groups_of(item)
-    return frozenset(found)
+            groups |= groups_of(item)
+    return frozenset(groups)
 
 
 def file_times() -> tuple[tuple[Path, int], ...]:
-    """Every file in the folders of choices, and when it was last changed."""
+    """Return every file in the folders of choices with its modification time."""
     return tuple(
         (path, path.stat().st_mtime_ns) for folder in config_folders() for path in sorted(folder.rglob("*.yaml"))
     )
 
 
 def made_settings(env: str | None) -> dict[tuple[str, str], dict[str, Any]]:
-    """Settings for what has no file, by group and name: the environment of that name, and all of the registries."""
-    made = {
+    """Return settings for entries without a file, by group and name: the named environment, and all registries."""
+    generated = {
         ("env", record.name): env_settings(record)
         for record in ENVIRONMENTS.values()
         if record.name == env and not has_file("env", record.name)
     }
-    return made | {
+    return generated | {
         (group, name): choice_settings(registry, name)
         for group, registry in REGISTRIES.items()
         for name in registry
@@ -72,9 +72,9 @@ def made_settings(env: str | None) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def env_settings(record: EnvRecord) -> dict[str, Any]:
-    """What a file in `configs/env` would hold: the options of the class with their defaults, the step limit, a prompt.
+    """Return the content of a file in `configs/env`: the class's options with defaults, the step limit, a prompt.
 
-    Options whose default no YAML file can hold are left out.
+    Options whose default YAML cannot express are left out.
     """
     options = {
         name: MISSING if default is Parameter.empty else default
@@ -93,9 +93,9 @@ def env_settings(record: EnvRecord) -> dict[str, Any]:
 
 
 def choice_settings(registry: Registry, name: str) -> dict[str, Any]:
-    """What a file in the group's folder would hold: the name, and the options with their defaults.
+    """Return the content of a file in the group's folder: the name, and the options with defaults.
 
-    Options whose default no YAML file can hold are left out.
+    Options whose default YAML cannot express are left out.
     """
     options = {
         option: MISSING if parameter.default is Parameter.empty else parameter.default
@@ -105,7 +105,7 @@ def choice_settings(registry: Registry, name: str) -> dict[str, Any]:
 
 
 def has_file(group: str, name: str) -> bool:
-    """Whether some folder of choices has a file for it."""
+    """Return True if a folder of choices has a file for it."""
     return any((folder / group / f"{name}.yaml").exists() for folder in config_folders())
 
 

@@ -1,6 +1,6 @@
-"""Configurations: composed by Hydra from the files in `configs/`, with errors that name what is wrong.
+"""Configurations: composed by Hydra from the files in `configs/`, with errors that name the mistake.
 
-What comes out is plain data, every interpolation resolved; no other module knows Hydra or OmegaConf.
+The result is plain data with every interpolation resolved. No other module imports Hydra or OmegaConf.
 """
 
 import copy
@@ -29,7 +29,7 @@ from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.settings import RunSettings
 
 PATHS = ("run", "out", "transcripts")
-"""Keys of commands that take a file or folder."""
+"""Keys whose value is a file or folder."""
 NAMED_ELSEWHERE = {
     **renamed.SETTINGS,
     "out": "run_dir",
@@ -52,35 +52,35 @@ NAMED_ELSEWHERE = {
     "num_generations": "rollout.group_size",
     "max_completion_length": "rollout.max_new_tokens",
 }
-"""What TRL, verl, verl-agent, earlier versions or other commands call a key: for a hint where it is unknown."""
+"""Names of keys in TRL, verl, verl-agent, earlier versions or other commands: hints for unknown keys."""
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be: unknown names, values of the wrong kind."""
+    """An invalid configuration: an unknown name, or a value of the wrong kind."""
 
 
 def load_config(command: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """The configuration of a command: `configs/<command>.yaml` with `key=value` and `group=choice` overrides.
+    """Return the configuration of a command: `configs/<command>.yaml` with `key=value` and `group=choice` overrides.
 
     Raises:
-        ConfigError: an override that cannot be read, or names no key, group or choice.
+        ConfigError: an override that cannot be parsed, or names an unknown key, group or choice.
         ImportError: one of `plugins=[...]` cannot be imported.
     """
     return load_configs(command, overrides, [{}])[0]
 
 
 def to_yaml(config: Mapping[str, Any]) -> str:
-    """The same as text."""
+    """Return a configuration as YAML text."""
     return yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
 
 
 def load_run(overrides: Sequence[str]) -> RunSettings:
-    """The settings of `hgpo-gym train` with these overrides. Raises ValueError and ImportError."""
+    """Return the settings of `hgpo-gym train` with these overrides. Raises ValueError and ImportError."""
     return RunSettings.parse(load_config("config", overrides))
 
 
 def load_configs(command: str, overrides: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The configuration of a command once for each of `changes`, values of top-level keys: composed only once."""
+    """Return the configuration of a command for each of `changes`, values of top-level keys. Hydra runs only once."""
     with _mistakes_named():
         composed = _compose(command, parse_overrides(overrides))
         configs = [_changed(composed, values) for values in changes]
@@ -90,20 +90,21 @@ def load_configs(command: str, overrides: Sequence[str], changes: Sequence[Mappi
 
 
 def load_partly(command: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """The same as `load_config`, but that values that have to be given and are not stay `choices.MISSING`."""
+    """Return a configuration as `load_config` does, but leave missing required values as `choices.MISSING`."""
     with _mistakes_named():
         return _changed(_compose(command, parse_overrides(overrides)), {})
 
 
 def parse_overrides(overrides: Sequence[str]) -> list[Override]:
-    """What stands on the command line, once the plugins are there that it names.
+    """Return the overrides of a command line, parsed after the plugins that it names are loaded.
 
     Raises:
-        ConfigError: an override that cannot be read.
+        ConfigError: an override that cannot be parsed.
         ImportError: one of `plugins=[...]` cannot be imported.
     """
     with _mistakes_named():
         parser = OverridesParser.create()
+        # Plugins first: they may register names that the second pass translates.
         _load_plugins(parser.parse_overrides(list(map(_by_current_name, overrides))))
         current = list(map(_by_current_name, overrides))
         parsed = parser.parse_overrides(current)
@@ -117,7 +118,7 @@ def parse_overrides(overrides: Sequence[str]) -> list[Override]:
 
 
 def check_given(config: Mapping[str, Any]) -> None:
-    """Raise ConfigError if a value that has to be given is not."""
+    """Raise ConfigError if a required value is missing."""
     if missing := sorted(key for key, value in flatten(config).items() if value == choices.MISSING):
         raise ConfigError(f"Set {', '.join(f'{key}=...' for key in missing)} on the command line.")
 
@@ -138,13 +139,14 @@ def _mistakes_named() -> Iterator[None]:
 def _compose(command: str, overrides: Sequence[Override]) -> DictConfig:
     _check_groups(command, overrides)
     env = next((str(item.value()) for item in reversed(overrides) if item.key_or_group == "env"), None)
-    made = choices.made_settings(env)
-    for (group, name), settings in made.items():
+    generated = choices.made_settings(env)
+    for (group, name), settings in generated.items():
         ConfigStore.instance().store(name, settings, group, package="_global_" if group == "env" else None)
-    sources = choices.file_times(), repr(made)
+    # Part of the cache key: a changed file or plugin must be composed anew.
+    sources = choices.file_times(), repr(generated)
     folders, groups = _folders_of_packages(), choices.choices()
-    chosen = [str(item.input_line) for item in overrides if item.key_or_group in groups]
-    config = _compose_once(command, (*folders, *chosen), sources)
+    group_overrides = [str(item.input_line) for item in overrides if item.key_or_group in groups]
+    config = _compose_once(command, (*folders, *group_overrides), sources)
     _check_keys(command, overrides, config)
     try:
         return _with_values(config, [item for item in overrides if item.key_or_group not in groups])
@@ -153,11 +155,11 @@ def _compose(command: str, overrides: Sequence[Override]) -> DictConfig:
 
 
 class _NotAValueError(Exception):
-    """An override that adds a key, takes one away, or names a package."""
+    """An override that adds or removes a key, or names a package."""
 
 
 def _with_values(config: DictConfig, overrides: Sequence[Override]) -> DictConfig:
-    """A copy with the values that key=value gives, as Hydra sets them last of all."""
+    """Return a copy with the values of key=value, which Hydra sets last."""
     original, config = config, copy.deepcopy(config)
     for override in overrides:
         if override.type is not OverrideType.CHANGE or override.package is not None:
@@ -168,21 +170,21 @@ def _with_values(config: DictConfig, overrides: Sequence[Override]) -> DictConfi
 
 
 def _within_open(key: str, config: DictConfig) -> bool:
-    """Whether a key is an empty mapping, or in one: it takes any keys."""
-    there = OmegaConf.select(config, key)
-    return (OmegaConf.select(config, key.rpartition(".")[0] or key) if there is None else there) == {}
+    """Return True if a key is an empty mapping, or in one, which accepts any keys."""
+    selected = OmegaConf.select(config, key)
+    return (OmegaConf.select(config, key.rpartition(".")[0] or key) if selected is None else selected) == {}
 
 
 @lru_cache(maxsize=64)
 def _compose_once(command: str, overrides: tuple[str, ...], _sources: object) -> DictConfig:
-    """What Hydra makes of them in a quarter of a second: once, as long as the sources of settings stay as they are, so
-    that nobody may change it."""
+    """Return a configuration from Hydra, cached while the sources of settings are unchanged. Do not change it."""
+    # Hydra takes a quarter of a second, hence the cache.
     with initialize_config_dir(str(choices.FOLDER), version_base="1.3"):
         return compose(command, list(overrides))
 
 
 def _changed(composed: DictConfig, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A resolved copy with other values."""
+    """Return a resolved copy with other values of top-level keys."""
     config = copy.deepcopy(composed)
     for key, value in values.items():
         config[key] = value
@@ -193,7 +195,7 @@ def _changed(composed: DictConfig, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _load_plugins(overrides: Sequence[Override]) -> None:
-    """What `plugins=[...]` names has to be there before choices are looked up."""
+    """Load the plugins in `plugins=[...]`, before choices are looked up."""
     for override in overrides:
         if override.key_or_group == "plugins":
             names = override.value()
@@ -203,7 +205,7 @@ def _load_plugins(overrides: Sequence[Override]) -> None:
 
 
 def _by_current_name(override: str) -> str:
-    """`env=namespace/Name-v0` as `env=name`, and a choice that was renamed by its new name."""
+    """Return an override with current names: `env=namespace/Name-v0` as `env=name`, and renamed choices."""
     group, _, choice = override.partition("=")
     if group == "env" and choice in ENVIRONMENTS:
         return f"env={ENVIRONMENTS[choice].name}"
@@ -211,7 +213,7 @@ def _by_current_name(override: str) -> str:
 
 
 def _several_values(override: Override) -> str:
-    """A list without its brackets, which Hydra takes for values of one run each."""
+    """Return an error message for a list without brackets, which Hydra takes for a sweep over runs."""
     key, _, values = str(override.input_line).partition("=")
     if key in choices.choices():
         return f"{key}={values}: {key} takes one. hgpo-gym compare 'algos=[grpo,hgpo]' trains with several."
@@ -224,15 +226,15 @@ def _folders_of_packages() -> list[str]:
 
 
 def _check_groups(command: str, overrides: Sequence[Override]) -> None:
-    known, own = choices.choices(), choices.groups_of(command)
+    all_choices, command_groups = choices.choices(), choices.groups_of(command)
     for override in overrides:
         group = override.key_or_group
-        if group in known and group not in own:
-            others = [path.stem for path in choices.FOLDER.glob("*.yaml") if group in choices.groups_of(path.stem)]
-            raise ConfigError(f"{group}=...: it is for hgpo-gym {' and '.join(sorted(others))} alone.")
-        if group in known and override.value() is not None and override.value() not in known[group]:
+        if group in all_choices and group not in command_groups:
+            commands = [path.stem for path in choices.FOLDER.glob("*.yaml") if group in choices.groups_of(path.stem)]
+            raise ConfigError(f"{group}=...: it is for hgpo-gym {' and '.join(sorted(commands))} alone.")
+        if group in all_choices and override.value() is not None and override.value() not in all_choices[group]:
             hint = " One of your own is known once its package is installed." if group == "env" else ""
-            raise ConfigError(unknown_name(group, override.value(), known[group]) + hint)
+            raise ConfigError(unknown_name(group, override.value(), all_choices[group]) + hint)
 
 
 def _check_keys(command: str, overrides: Sequence[Override], config: DictConfig) -> None:
@@ -250,12 +252,12 @@ def _check_keys(command: str, overrides: Sequence[Override], config: DictConfig)
 
 
 def _meant(key: str) -> str | None:
-    """What is called so elsewhere, with its section or without."""
+    """Return our name of a key that has this name elsewhere, with its section or without; None if unknown."""
     return NAMED_ELSEWHERE.get(key) or NAMED_ELSEWHERE.get(key.rpartition(".")[2])
 
 
 def _check_kind(key: str, value: object, default: object) -> None:
-    """A value is of the default's kind; null is for the code to judge."""
+    """Raise ConfigError if a value has another type than the default. null is checked by the code that reads it."""
     kinds: dict[type, tuple[tuple[type, ...], str]] = {
         bool: ((bool,), "true or false"),
         DictConfig: ((dict,), f"a mapping, {key}={{name: value}}"),
@@ -263,22 +265,23 @@ def _check_kind(key: str, value: object, default: object) -> None:
         int: ((int,), "a whole number"),
         float: ((int, float), "a number"),
     }
-    allowed, words = kinds.get(type(default), ((object,), ""))
+    allowed, expectation = kinds.get(type(default), ((object,), ""))
+    # bool is a subclass of int in Python.
     wrong = not isinstance(value, allowed) or (
         isinstance(value, bool) and bool not in allowed and object not in allowed
     )
     if value is not None and wrong:
-        raise ConfigError(f"{key}={value}: expected {words}.")
+        raise ConfigError(f"{key}={value}: expected {expectation}.")
     if key in PATHS and not isinstance(value, str) and (value, default) != (None, None):
         raise ConfigError(f"{key}={value}: expected a path. One like a number goes in quotes, {key}='\"5\"'.")
 
 
 def _keys(config: DictConfig, prefix: str = "") -> list[str]:
-    found = []
+    keys = []
     for name in config:
         key = f"{prefix}{name!s}"
-        found.append(key)
+        keys.append(key)
         value = None if OmegaConf.is_missing(config, name) else config._get_node(name)
         if isinstance(value, DictConfig):
-            found += _keys(value, f"{key}.")
-    return found
+            keys += _keys(value, f"{key}.")
+    return keys

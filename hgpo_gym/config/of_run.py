@@ -1,4 +1,4 @@
-"""The settings of `hgpo-gym eval run=RUN`: the run's own, but for what the command line changes."""
+"""The settings of `hgpo-gym eval run=RUN`: those of the run, with the changes of the command line."""
 
 import copy
 from collections.abc import Collection, Mapping, Sequence
@@ -12,8 +12,8 @@ from hgpo_gym.runs.directory import NOT_SET, flatten, read_config
 from hgpo_gym.trainers.settings import RunSettings
 
 REPLACED_BY_CHOICE = {"env": ("env", "env_name", "evaluation.split"), "algo": ("algo", "learner")}
-"""What the choice of a group replaces, where that is not the section of its name alone: splits are the environment's,
-learners the algorithm's. The prompt, the memory and all else that an env group sets stay as the model knows them."""
+"""The keys that a group's choice replaces, if they are more than its section: the environment brings its splits, the
+algorithm its learner. The prompt, the memory and other settings of an env group stay as in training."""
 _ABSENT = object()
 TRAINING_ALONE = {
     "seed": "evaluation.decoding_seeds",
@@ -24,47 +24,49 @@ TRAINING_ALONE = {
     **dict.fromkeys(("rollout.rewards", "evaluation.every", "resume", "loggers", "algo", "objective", "sampler"), ""),
     **dict.fromkeys(("shaping", "critic", "checkpoint"), ""),
 }
-"""What an evaluation does not read, and what it reads instead, if anything."""
+"""Settings that an evaluation does not read, with the setting that it reads instead, if any."""
 NEW_MODELS_TOO = ("trainer", "warmstart", "tiny")
-"""What is read where a model is made, and not where a checkpoint is loaded, or none plays."""
+"""Settings that are read only if a new model is created."""
 
 
 def load_evaluation(overrides: Sequence[str]) -> dict[str, Any]:
-    """The configuration of `hgpo-gym eval` with these overrides.
+    """Return the configuration of `hgpo-gym eval` with these overrides.
 
-    With `run=RUN` it is that of the run, read as data; overrides replace the keys that they name, `group=choice` that
-    group's keys, and `experiment=NAME` all of them. The command's own settings are not the run's business.
+    With `run=RUN` it is that of the run, read as data. Overrides replace the keys that they name. `group=choice`
+    replaces the keys of that group, and `experiment=NAME` all keys. The command's own settings do not come from the
+    run.
 
     Raises:
-        ConfigError: as `load_config`; plugins of the run that were not given; what its checkpoints cannot be; a
-            `run_dir`, which would be read by nothing.
-        FileNotFoundError: there is no such run.
+        ConfigError: as `load_config`; also if plugins of the run are missing, if its checkpoints do not fit the
+            settings, or if `run_dir` is set, which nothing reads.
+        FileNotFoundError: the run does not exist.
         ImportError: one of `plugins=[...]` cannot be imported.
         ValueError: the run's config.yaml is damaged.
     """
     for override in overrides:
         if (Path(override) / "config.yaml").is_file():
             raise ConfigError(f"{override} is a run: write run={override}.")
-    named = {str(item.key_or_group): item for item in parse_overrides(overrides)}
-    if "run_dir" in named:
-        raise ConfigError(f"run_dir={named['run_dir'].value()}: eval trains nothing. The run to evaluate is run=...")
-    if "run" not in named or named["run"].value() is None:
+    by_key = {str(item.key_or_group): item for item in parse_overrides(overrides)}
+    if "run_dir" in by_key:
+        raise ConfigError(f"run_dir={by_key['run_dir'].value()}: eval trains nothing. The run to evaluate is run=...")
+    if "run" not in by_key or by_key["run"].value() is None:
         return load_config("eval", overrides)
-    run = str(named["run"].value())
+    run = str(by_key["run"].value())
     trained = _read(Path(run))
-    if "experiment" in named:
+    if "experiment" in by_key:
         config = load_config("eval", overrides)
     else:
-        given = load_partly("eval", [*_choices_of(trained, named), *overrides])
-        config = {name: copy.deepcopy(trained.get(name, value)) for name, value in given.items()}
-        own = given.keys() - RunSettings.model_fields.keys()
-        for key in (*own, "plugins", *named):
+        composed = load_partly("eval", [*_choices_of(trained, by_key), *overrides])
+        config = {name: copy.deepcopy(trained.get(name, value)) for name, value in composed.items()}
+        # Keys that are no settings of a run belong to the command.
+        command_keys = composed.keys() - RunSettings.model_fields.keys()
+        for key in (*command_keys, "plugins", *by_key):
             for path in REPLACED_BY_CHOICE.get(key, (key,)):
-                _replace(config, given, path.split("."))
+                _replace(config, composed, path.split("."))
         check_given(config)
     date = (trained.get("engine") or {}).get("template_date")
-    if date is not None and "engine.template_date" not in named and "template_date" in config["engine"]:
-        config["engine"]["template_date"] = date  # another engine's prompts are those of the run
+    if date is not None and "engine.template_date" not in by_key and "template_date" in config["engine"]:
+        config["engine"]["template_date"] = date  # prompts must have the date of training with any engine
     _check_plugins(run, trained, config["plugins"])
     if config["policy"] == "model":
         _check_same_kind(run, trained, config)
@@ -72,8 +74,10 @@ def load_evaluation(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def changes_to(run: Path, settings: RunSettings) -> dict[str, tuple[Any, Any]]:
-    """By key, the run's value and that of the command, where they differ and an evaluation reads it; of another
-    environment not the options that have their defaults."""
+    """Return, by key, the run's value and the command's, if they differ and an evaluation reads the key.
+
+    Options of another environment are left out if they have their defaults.
+    """
     old, new = flatten(read_config(run)), flatten(settings.resolved)
     changes = {
         key: (old.get(key, NOT_SET), new.get(key, NOT_SET))
@@ -84,24 +88,26 @@ def changes_to(run: Path, settings: RunSettings) -> dict[str, tuple[Any, Any]]:
     if "env.id" in changes and (environment := ENVIRONMENTS.get(settings.env.id)):
         defaults = flatten(load_config("eval", [f"env={environment.name}"]))
         changes = {
-            key: (before, now)
-            for key, (before, now) in changes.items()
-            if key == "env.id" or not key.startswith("env.") or now != defaults.get(key)
+            key: (old_value, new_value)
+            for key, (old_value, new_value) in changes.items()
+            if key == "env.id" or not key.startswith("env.") or new_value != defaults.get(key)
         }
     return changes
 
 
 def unread(overrides: Sequence[str], config: Mapping[str, Any]) -> str:
-    """A line that names what stands on the command line and an evaluation does not read; empty where all is read."""
-    made = config["run"] is None and config["policy"] == "model"
-    sections = [*TRAINING_ALONE, *(() if made else NEW_MODELS_TOO)]
-    found = [key for item in parse_overrides(overrides) if _within(key := str(item.key_or_group), sections)]
-    told = [f"{key} (here {TRAINING_ALONE[key]})" if TRAINING_ALONE.get(key) else key for key in dict.fromkeys(found)]
-    return f"Read by training alone, and without effect here: {', '.join(told)}." if told else ""
+    """Return a line that names the overrides that an evaluation does not read; empty if it reads all."""
+    new_model = config["run"] is None and config["policy"] == "model"
+    sections = [*TRAINING_ALONE, *(() if new_model else NEW_MODELS_TOO)]
+    unread_keys = [key for item in parse_overrides(overrides) if _within(key := str(item.key_or_group), sections)]
+    names = [
+        f"{key} (here {TRAINING_ALONE[key]})" if TRAINING_ALONE.get(key) else key for key in dict.fromkeys(unread_keys)
+    ]
+    return f"Read by training alone, and without effect here: {', '.join(names)}." if names else ""
 
 
 def _within(key: str, sections: Collection[str]) -> bool:
-    """Whether a key is one of these or in one of them."""
+    """Return True if a key is one of these sections or in one of them."""
     return any(key == section or key.startswith(f"{section}.") for section in sections)
 
 
@@ -112,23 +118,23 @@ def _read(run: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"run={run} is no run: expected {run / 'config.yaml'}.") from None
 
 
-def _choices_of(trained: Mapping[str, Any], named: Mapping[str, Any]) -> list[str]:
-    """The choices that the run's settings are of, so that their keys are known; without those that are made anew."""
-    flat, known = flatten(trained), choices.choices()
+def _choices_of(trained: Mapping[str, Any], by_key: Mapping[str, Any]) -> list[str]:
+    """Return the choices behind the run's settings, so that their keys are known; without those that overrides set."""
+    flat, all_choices = flatten(trained), choices.choices()
     record = ENVIRONMENTS.get(str(flat.get("env.id")))
-    # The learner comes with the algorithm.
+    # The algorithm's file sets the learner.
     names = {group: flat.get(f"{group}.name") for group in choices.REGISTRIES if group != "learner"}
     names |= {"env": record and record.name, "engine": flat.get("engine.kind"), "model": flat.get("model.kind")}
     if names["model"] == "language_model":
         names["model"] = "tiny" if "model.hidden_size" in flat else "pretrained"
-    return [f"{group}={name}" for group, name in names.items() if group not in named and name in known[group]]
+    return [f"{group}={name}" for group, name in names.items() if group not in by_key and name in all_choices[group]]
 
 
 def _replace(config: dict[str, Any], given: Mapping[str, Any], path: Sequence[str]) -> None:
-    """Give a key the value that it has in `given`, or take it out if it is not there."""
-    *above, name = path
+    """Set a key to its value in `given`, or remove it if `given` has no such key."""
+    *parents, name = path
     values: Any = given
-    for part in above:
+    for part in parents:
         config = config[part] if isinstance(config.get(part), dict) else config.setdefault(part, {})
         values = values.get(part, {})
     if name in values:
@@ -138,10 +144,10 @@ def _replace(config: dict[str, Any], given: Mapping[str, Any], path: Sequence[st
 
 
 def _check_plugins(run: str, trained: Mapping[str, Any], given: Sequence[str]) -> None:
-    """What a run directory names is never run unasked: people send runs around."""
+    """Raise ConfigError if the run used plugins that were not given: code that a run names is not executed unasked."""
     plugins = trained.get("plugins") or []
-    here = {_module(name) for name in given}
-    if missing := [name for name in plugins if _module(name) not in here]:
+    given_modules = {_module(name) for name in given}
+    if missing := [name for name in plugins if _module(name) not in given_modules]:
         raise ConfigError(
             f"run={run} was trained with plugins=[{','.join(map(str, missing))}], code that is run only if "
             "you name it: set plugins=[...] to your copy of it."
@@ -153,15 +159,15 @@ def _module(plugin: object) -> str:
 
 
 def _check_same_kind(run: str, trained: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-    """The run's checkpoints are such as these settings load."""
-    before, now = flatten(trained), flatten(config)
-    if before.get("learner.name") != now.get("learner.name"):
-        algo = before.get("algo.name")
-        raise ConfigError(f"run={run} has algo={algo}, not {now.get('algo.name')}: leave out algo=, or set it to that.")
-    if before.get("model.kind") != now.get("model.kind"):
-        kind = before.get("model.kind")
+    """Raise ConfigError if the run's checkpoints do not fit these settings."""
+    old, new = flatten(trained), flatten(config)
+    if old.get("learner.name") != new.get("learner.name"):
+        algo = old.get("algo.name")
+        raise ConfigError(f"run={run} has algo={algo}, not {new.get('algo.name')}: leave out algo=, or set it to that.")
+    if old.get("model.kind") != new.get("model.kind"):
+        kind = old.get("model.kind")
         raise ConfigError(
-            f"run={run} has model.kind={kind}, not {now.get('model.kind')}: leave out model=, or set the same one."
+            f"run={run} has model.kind={kind}, not {new.get('model.kind')}: leave out model=, or set the same one."
         )
-    if before.get("model.path") != now.get("model.path"):
-        raise ConfigError(f"run={run} and model.path={now.get('model.path')} both name a model: leave out one of them.")
+    if old.get("model.path") != new.get("model.path"):
+        raise ConfigError(f"run={run} and model.path={new.get('model.path')} both name a model: leave out one of them.")

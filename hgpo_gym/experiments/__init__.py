@@ -1,1 +1,1 @@
-"""Many runs: comparisons."""
+"""Experiments of many runs: comparisons and leagues."""

@@ -1,4 +1,4 @@
-"""Comparisons: one run for each algorithm and seed, everything else equal."""
+"""Comparisons: one run for each algorithm and seed, with all other settings equal."""
 
 import json
 import os
@@ -28,45 +28,45 @@ LAUNCHERS: Mapping[str, type[SettingsSection]] = {
     "submitit": SlurmSettings,
     "ray": RaySettings,
 }
-"""The settings of each `launcher`; that of processes has none."""
+"""The settings class of each `launcher`; `processes` has no settings."""
 
 
 class RunFailedError(RuntimeError):
-    """Runs of the comparison ended with an error; the message names them and their logs."""
+    """Runs of the comparison failed; the message names them and their logs."""
 
 
 def run_comparison(config: Mapping[str, Any], overrides: Sequence[str], train: Train, progress: Progress) -> None:
-    """Train every algorithm with every seed, then write the report on them into `out` and show its headlines.
+    """Train every algorithm with every seed, then write the report into `out` and show its headlines.
 
-    Runs that are done are kept, runs that were broken off go on where they stopped. With `jobs=0` it trains nothing,
-    imitates nothing either, and prints the commands of the runs that are not done.
+    Finished runs are skipped, and interrupted runs resume. With `jobs=0` nothing is trained or imitated: the commands
+    of the unfinished runs are printed.
 
     Args:
-        config: of the command `compare`.
-        overrides: what it was composed from; the runs share them.
+        config: the configuration of the command `compare`.
+        overrides: the overrides of that configuration, which all runs share.
         train: trains one run, see `pool.Train`.
-        progress: where it and the results are shown.
+        progress: shows the progress and the results.
 
     Raises:
         ValueError, NotComparableError: see `plan`.
-        RunFailedError: runs ended with an error; the others have gone on to their end.
+        RunFailedError: runs failed; all others are finished.
     """
     runs = plan(config["algos"], config["seeds"], Path(config["out"]), of_every_run(overrides))
     train_and_report(runs, config, train, progress)
 
 
 def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], train: Train, progress: Progress) -> None:
-    """Train those that are not done, in order, `jobs` at a time, then report on all; with `jobs=0` see above.
+    """Train the unfinished runs in order, `jobs` at a time, then report on all runs; see `run_comparison` for `jobs=0`.
 
     Args:
-        runs: all of them.
+        runs: all runs, finished or not.
         config: `out`, `jobs` and `launcher` of the command.
-        train, progress: see above.
+        train, progress: see `run_comparison`.
 
     Raises:
-        ValueError: a run of several processes, which is not trained here.
-        OSError: the folder of a run cannot be written; none is trained.
-        RunFailedError: see above.
+        ValueError: a run needs several processes, which only its printed command can start.
+        OSError: the folder of a run cannot be written; no run is trained.
+        RunFailedError: see `run_comparison`.
     """
     out, jobs = Path(config["out"]), config["jobs"]
     options = {key: value for key, value in config["launcher"].items() if key != "name"}
@@ -79,50 +79,54 @@ def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], trai
             f"distributed={several.settings.distributed}: a comparison trains every run in one process. Set "
             "distributed=none, or jobs=0, which prints the commands that train each run in several."
         )
-    waiting = [run for run in runs if not run.done]
-    for line in _checked(waiting, progress):
+    unfinished = [run for run in runs if not run.done]
+    for line in _checked(unfinished, progress):
         progress.line(line)
     for line in changes_told(run.settings for run in runs):
         progress.line(line)
-    if waiting and jobs == 0:
-        print("\n".join(run.command for run in waiting))
+    if unfinished and jobs == 0:
+        print("\n".join(run.command for run in unfinished))
         return
-    if waiting:
-        for run in waiting:
+    if unfinished:
+        for run in unfinished:
+            # Before the first run starts, so that a bad path does not fail hours later.
             _check_can_be_written(run.settings.run_dir)
-        with _launcher(launcher, jobs, waiting, out) as (launch, at_a_time):
-            _share_initial_weights(waiting, progress)
-            _train(waiting, launch, at_a_time, train, progress)
+        with _launcher(launcher, jobs, unfinished, out) as (launch, at_a_time):
+            _share_initial_weights(unfinished, progress)
+            _train(unfinished, launch, at_a_time, train, progress)
     page = write_report([run.settings.run_dir for run in runs], out, console=progress.console)
     progress.line(f"Report: {page}")
 
 
 def _check_can_be_written(folder: Path) -> None:
-    """Raises OSError where a folder is not there and cannot be made, or cannot be written."""
+    """Raise OSError if a folder does not exist and cannot be created, or is not writable."""
     path = folder.absolute()
-    there = next(place for place in (path, *path.parents) if place.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        reason = "cannot be written" if there.is_dir() else "is not a folder"
-        raise OSError(f"Cannot write into {folder}: {there} {reason}. Choose another folder by out=...")
+    existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        reason = "cannot be written" if existing.is_dir() else "is not a folder"
+        raise OSError(f"Cannot write into {folder}: {existing} {reason}. Choose another folder by out=...")
 
 
 def _checked(runs: Collection[PlannedRun], progress: Progress) -> list[str]:
-    """What is to be said of settings that are of all runs and that none of them reads.
+    """Return messages on settings that every run has and no run reads.
 
     Raises:
-        ValueError: what the first run of an algorithm would refuse before it begins, while no other has.
+        ValueError: settings with which the first run of an algorithm would fail before it begins.
     """
+    # Runs that differ only in the seed and the directory need one check.
     by_algorithm = {json.dumps({**run.settings.resolved, "seed": 0, "run_dir": ""}): run for run in runs}
     unread: dict[str, str] | None = None
     for run in by_algorithm.values():
         make_learner(run.settings, progress).check()
-        found = without_effect(keys_of(run.overrides), run.settings)
-        unread = found if unread is None else {key: why for key, why in unread.items() if key in found}
+        ineffective = without_effect(keys_of(run.overrides), run.settings)
+        unread = (
+            ineffective if unread is None else {key: reason for key, reason in unread.items() if key in ineffective}
+        )
     return told(unread or {})
 
 
 def _share_initial_weights(runs: Collection[PlannedRun], progress: Progress) -> None:
-    """Make what the runs start from, which is then in the cache, once for each comparison and kind of learner."""
+    """Create the initial weights of the runs in the cache, once for each comparison and kind of learner."""
     starts = {(run.settings.run_dir.parent, run.settings.learner.name): run for run in runs}
     for run in starts.values():
         learner = make_learner(run.settings, progress)
@@ -131,12 +135,12 @@ def _share_initial_weights(runs: Collection[PlannedRun], progress: Progress) -> 
 
 
 def _takes_any_gpu(run: PlannedRun) -> bool:
-    """Whether it takes a GPU where there is one, whichever."""
+    """Return True if the run uses a GPU when one is available, without a choice of which."""
     return run.settings.resolved["model"].get("device") in ("auto", "cuda")
 
 
 def _jobs(jobs: int | None, runs: Collection[PlannedRun], gpus: Collection[str]) -> int:
-    """`jobs`, or one for each GPU that they can take, or as many as fit on the cores."""
+    """Return `jobs`, or one for each GPU that the runs can use, or as many as fit on the cores."""
     if jobs is not None:
         return _at_least_one(jobs)
     if gpus:
@@ -158,25 +162,25 @@ Launch = Callable[[Mapping[Path, RunSettings], Train, Callable[[Sequence[Path]],
 
 @contextmanager
 def _launcher(
-    launcher: SettingsSection, jobs: int | None, waiting: Sequence[PlannedRun], out: Path
+    launcher: SettingsSection, jobs: int | None, unfinished: Sequence[PlannedRun], out: Path
 ) -> Iterator[tuple[Launch, int]]:
-    """What trains the runs, and how many at a time."""
+    """Yield a function that trains the runs, and the number of runs at a time."""
     if isinstance(launcher, RaySettings):
         submitted = ray_tasks(launcher)
     elif isinstance(launcher, SlurmSettings):
         submitted = slurm_jobs(launcher, folder=out / ".jobs")
     else:
-        gpus = visible_gpus() if all(map(_takes_any_gpu, waiting)) else []
-        most = _jobs(jobs, waiting, gpus)
-        yield lambda runs, train, watch: train_all(runs, most, train, watch, gpus), most
+        gpus = visible_gpus() if all(map(_takes_any_gpu, unfinished)) else []
+        limit = _jobs(jobs, unfinished, gpus)
+        yield lambda runs, train, watch: train_all(runs, limit, train, watch, gpus), limit
         return
-    most = len(waiting) if jobs is None else _at_least_one(jobs)
+    limit = len(unfinished) if jobs is None else _at_least_one(jobs)
     with submitted as submit:
-        yield partial(train_all_as_jobs, submit=submit, jobs=most), most
+        yield partial(train_all_as_jobs, submit=submit, jobs=limit), limit
 
 
 def _train(runs: Sequence[PlannedRun], launch: Launch, jobs: int, train: Train, progress: Progress) -> None:
-    """Train the runs, with a progress bar over the iterations of all."""
+    """Train the runs, with one progress bar over the iterations of all."""
     iterations = {run.settings.run_dir: run.settings.trainer.iterations for run in runs}
     begun: set[Path] = set()
     with progress.stage(f"{len(runs)} runs, {jobs} at a time") as report_progress:
@@ -184,15 +188,17 @@ def _train(runs: Sequence[PlannedRun], launch: Launch, jobs: int, train: Train, 
         def watch(running: Sequence[Path]) -> None:
             begun.update(running)
             lines = {run: read_metrics(run) for run in running}
-            done = sum(iterations[run] for run in begun.difference(running)) + sum(map(len, lines.values()))
-            words = [f"{run.name}: {own[-1]['success']:.0%}" for run, own in lines.items() if own]
-            report_progress(done, sum(iterations.values()), "  ".join(words))
+            completed = sum(iterations[run] for run in begun.difference(running)) + sum(map(len, lines.values()))
+            labels = [f"{run.name}: {metrics[-1]['success']:.0%}" for run, metrics in lines.items() if metrics]
+            report_progress(completed, sum(iterations.values()), "  ".join(labels))
 
         failed = launch({run.settings.run_dir: run.settings for run in runs}, train, watch)
     if failed:
         raise RunFailedError(
             f"{len(failed)} of {len(runs)} runs failed; the same command tries them again, and keeps the others.\n"
-            + "\n".join(f"  {run}: {how}: {_last_line(run)} (see {run / 'log.txt'})" for run, how in failed.items())
+            + "\n".join(
+                f"  {run}: {reason}: {_last_line(run)} (see {run / 'log.txt'})" for run, reason in failed.items()
+            )
         )
 
 

@@ -1,4 +1,4 @@
-"""Evaluate a policy on every task of a split: a checkpoint, a new model, an endpoint, the expert, random actions."""
+"""Evaluate a policy on every task of a split: a checkpoint, a new model, an endpoint, the expert or random actions."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -29,14 +29,14 @@ EVALUATED_POLICIES = ("model", "expert", "random", "openai")
 def evaluate_policy(
     env: ContextWrapper, policy: Policy, settings: RunSettings, progress: Progress, title: str, *, keep: int | None
 ) -> Evaluation:
-    """Play every task of the split with every decoding seed. Of a metered policy, also print what that cost.
+    """Play every task of the split with every decoding seed. The usage of a metered policy is printed.
 
     Args:
         env: see `make_evaluation_env`.
         policy: see `evaluated_policy`.
         settings: sampling, tasks, seeds, team and retries.
         progress: shows the stage.
-        title: of the stage.
+        title: the title of the stage.
         keep: the number of episodes whose prompts and responses are kept; None keeps all.
 
     Raises:
@@ -64,12 +64,13 @@ def evaluate_policy(
 
 
 def evaluated_policy(config: Mapping[str, Any], settings: RunSettings, progress: Progress) -> tuple[Policy, int | None]:
-    """The policy that was asked for: `expert`, `random`, a model, or `openai`, a model elsewhere; and the iteration of
-    the run's checkpoint that it is, if it is one.
+    """Return the policy `expert`, `random`, `model` or `openai` (an endpoint), and the iteration of its checkpoint.
+
+    The iteration is None if the policy is not a checkpoint of a run.
 
     Raises:
-        ValueError: another name, or settings that do not suit the policy.
-        FileNotFoundError: the run has no checkpoint, or not that one.
+        ValueError: an unknown name, or settings that do not suit the policy.
+        FileNotFoundError: the run has no checkpoint, or not the given one.
         InvalidCheckpointError: the checkpoint is damaged.
     """
     kind = config["policy"]
@@ -109,8 +110,10 @@ def _endpoint_policy(config: Mapping[str, Any], settings: RunSettings, progress:
     prompt = asdict(settings.prompt)
     if settings.prompt.unexplained:
         progress.line(UNEXPLAINED)
-    asked = [endpoint.base_url, endpoint.model, endpoint.chat, endpoint.extra, prompt, settings.resolved["env"]]
-    kept = KeptAnswers(cache_dir() / "answers" / f"{content_key([*asked, settings.evaluation.split])}.jsonl")
-    if kept:
-        progress.line(f"Going on with {len(kept):,} answers in {kept.path}; remove it to ask anew.")
-    return EndpointPolicy(endpoint, kept)
+    request_key = [endpoint.base_url, endpoint.model, endpoint.chat, endpoint.extra, prompt, settings.resolved["env"]]
+    cached_answers = KeptAnswers(
+        cache_dir() / "answers" / f"{content_key([*request_key, settings.evaluation.split])}.jsonl"
+    )
+    if cached_answers:
+        progress.line(f"Going on with {len(cached_answers):,} answers in {cached_answers.path}; remove it to ask anew.")
+    return EndpointPolicy(endpoint, cached_answers)

@@ -1,4 +1,4 @@
-"""Runs as jobs that something else queues and places on machines: a run a job."""
+"""Runs as jobs that another system queues and places on machines, one run for each job."""
 
 import os
 import sys
@@ -16,18 +16,18 @@ POLL_SECONDS = 1.0
 
 
 class Job(Protocol):
-    """A run that is queued, going on, or at its end."""
+    """A run that is queued, running or finished."""
 
     def done(self) -> bool: ...
 
     def how_it_failed(self) -> str:
-        """Of a job that is done; empty if it did not."""
+        """Return the failure of a finished job; empty if it succeeded."""
 
     def cancel(self) -> None: ...
 
 
 Submit = Callable[[Train, RunSettings], Job]
-"""Queues the training of a run."""
+"""A function that queues the training of a run."""
 
 
 def train_all_as_jobs(
@@ -38,18 +38,18 @@ def train_all_as_jobs(
     submit: Submit,
     jobs: int,
 ) -> dict[Path, str]:
-    """Train the runs, `jobs` at a time; what a run prints goes to log.txt in its directory.
+    """Train the runs, `jobs` at a time; a run's output goes to log.txt in its directory.
 
-    Whatever ends this process, Ctrl-C among it, cancels the jobs that it waits for.
+    If this process ends early, for example by Ctrl-C, the jobs that it waits for are cancelled.
 
     Args:
         runs: the settings of each run directory.
-        train: what a job calls.
-        watch: called now and then with the runs that are queued or running.
-        submit: what queues a job.
-        jobs: how many these are at most.
+        train: the function that a job calls.
+        watch: called regularly with the runs that are queued or running.
+        submit: queues a job.
+        jobs: the most jobs that are queued or running at a time.
 
-    Returns how the runs ended that failed.
+    Returns the reason of each failed run.
     """
     waiting = list(runs)
     running: dict[Path, Job] = {}
@@ -62,10 +62,10 @@ def train_all_as_jobs(
             watch(list(running))
             ended = [run for run, job in running.items() if job.done()]
             for run in ended:
-                if how := running.pop(run).how_it_failed():
-                    failed[run] = how
+                if reason := running.pop(run).how_it_failed():
+                    failed[run] = reason
                     run.mkdir(parents=True, exist_ok=True)
-                    (run / "log.txt").touch()  # the job may not have come to it
+                    (run / "log.txt").touch()  # the job may have failed before it wrote one
             if not ended:
                 time.sleep(POLL_SECONDS)
     finally:
@@ -75,34 +75,35 @@ def train_all_as_jobs(
 
 
 class TrainingJob:
-    """What a job runs; it is sent there."""
+    """A job's callable; it is pickled and sent to the job."""
 
     def __init__(self, train: Train):
         self.train = train
 
     def __call__(self, settings: RunSettings) -> str:
-        """Train one run. Returns how it failed; empty if it did not."""
+        """Train one run. Returns the reason of a failure; empty if it succeeded."""
         with _logged(settings.run_dir / "log.txt"):
             try:
                 self.train(settings)
             except SystemExit as ended:
                 return f"it ended with status {ended.code}" if ended.code else ""
             except Exception:
-                traceback.print_exc()  # who runs the job keeps it in a log of its own
+                traceback.print_exc()  # the job system logs it elsewhere; log.txt needs it, too
                 raise
         return ""
 
 
 @contextmanager
 def _logged(path: Path) -> Iterator[None]:
-    """What this process and its libraries print inside is appended to a file; the words of who runs the job are not."""
-    kept = [(stream.fileno(), os.dup(stream.fileno())) for stream in (sys.stdout, sys.stderr)]
+    """Append the output of this process and its libraries to a file while inside the block."""
+    # Libraries in C write to the file descriptors, so that replacing sys.stdout would not be enough.
+    saved = [(stream.fileno(), os.dup(stream.fileno())) for stream in (sys.stdout, sys.stderr)]
     log_to(path)
     try:
         yield
     finally:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        for own, before in kept:
-            os.dup2(before, own)
-            os.close(before)
+        for descriptor, duplicate in saved:
+            os.dup2(duplicate, descriptor)
+            os.close(duplicate)

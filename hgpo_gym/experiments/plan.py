@@ -1,4 +1,4 @@
-"""What a comparison is made of: the runs of every algorithm and seed, and whether they can be compared."""
+"""The plan of a comparison: the runs of every algorithm and seed, checked to be comparable."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from hgpo_gym.trainers.template_date import date_of, kept_date, with_date
 
 OWN_KEYS = ("algos", "seeds", "jobs", "out", "league", "environments", "only", "launcher")
 LONGEST_LABEL = 240
-"""Bytes, with which `-seed0` and the hidden files beside are within the 255 that file systems take."""
+"""Bytes. With `-seed0` and hidden files beside it, a name stays within the 255 bytes of file systems."""
 SET_HERE = ("algo", "recipe", "seed", "run_dir", "resume")
 
 
@@ -32,14 +32,14 @@ class NotComparableError(ValueError):
 
 
 class PlannedRun(NamedTuple):
-    """A run, and what it is composed from."""
+    """A run with the overrides of its configuration."""
 
     settings: RunSettings
     overrides: list[str]
 
     @property
     def command(self) -> str:
-        """What a shell is told to train it, by a process for each of its GPUs where it wants several."""
+        """The shell command that trains the run, with a process for each GPU if it needs several."""
         several = ["torchrun", "--nproc_per_node=gpu", "-m", "hgpo_gym"]
         return shlex.join([*(several if self.in_several_processes else ["hgpo-gym"]), "train", *self.overrides])
 
@@ -49,38 +49,38 @@ class PlannedRun(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether it came to the end that is asked for."""
+        """True if the run has all its iterations."""
         return finished_iterations(self.settings.run_dir) == self.settings.trainer.iterations
 
 
 def plan(
     algos: Sequence[str | Mapping[str, Any]], seeds: int | Sequence[int], out: Path, overrides: Sequence[str]
 ) -> list[PlannedRun]:
-    """The runs of a comparison: those of the first algorithm, by seed, then the next.
+    """Return the runs of a comparison: those of the first algorithm, by seed, then the next.
 
     Args:
         algos: see `variants`.
         seeds: see `seed_list`.
         out: the folder of their directories.
-        overrides: of every run.
+        overrides: the overrides of every run.
 
     Raises:
-        ValueError: an unknown algorithm or setting, no iteration, two algorithms whose runs would be the same, or a run
-            that is there already has other settings or more iterations.
+        ValueError: an unknown algorithm or setting, no iteration, two algorithms whose runs would be the same, or an
+            existing run with other settings or more iterations.
         NotComparableError: the runs differ in more than the algorithm and the seed.
     """
     planned = []
     listed = seed_list(seeds)
     for variant in variants(algos):
         folders = [out / f"{variant.label}-seed{seed}" for seed in listed]
-        own = [*overrides, *variant.overrides]
+        run_overrides = [*overrides, *variant.overrides]
         changes = [
             {"seed": seed, "run_dir": str(folder), "resume": "auto"}
             for seed, folder in zip(listed, folders, strict=True)
         ]
-        for change, config in zip(changes, load_configs("config", own, changes), strict=True):
-            words = [f"{key}={value if value == 'auto' else written(value)}" for key, value in change.items()]
-            planned.append(PlannedRun(RunSettings.parse(config), [*own, *words]))
+        for change, config in zip(changes, load_configs("config", run_overrides, changes), strict=True):
+            seed_overrides = [f"{key}={value if value == 'auto' else written(value)}" for key, value in change.items()]
+            planned.append(PlannedRun(RunSettings.parse(config), [*run_overrides, *seed_overrides]))
     planned = _at_one_date(planned)
     iterations = planned[0].settings.trainer.iterations
     if iterations < 1:
@@ -88,7 +88,7 @@ def plan(
     recorded = {"what is asked for": planned[0].settings.resolved}
     for run in planned:
         folder = run.settings.run_dir
-        open_run(run.settings)  # what is there already must have the same settings, and not be further
+        open_run(run.settings)  # raises if an existing run has other settings or more iterations
         recorded[folder.name] = read_config(folder) if run.done else run.settings.resolved
     check_comparable(recorded)
     check_no_duplicates(planned)
@@ -96,9 +96,9 @@ def plan(
 
 
 def _at_one_date(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """The runs with one day for a chat template that shows it: that of those that are there already, or today."""
-    kept = (kept_date(run.settings.run_dir) for run in planned)
-    date = next((day for day in kept if day is not None), None) or date_of(planned[0].settings)
+    """Return the runs with one date for chat templates that print it: that of existing runs, or today."""
+    existing_dates = (kept_date(run.settings.run_dir) for run in planned)
+    date = next((day for day in existing_dates if day is not None), None) or date_of(planned[0].settings)
     if date is None or planned[0].settings.engine.options["template_date"] is not None:
         return list(planned)
     setting = f"engine.template_date={written(date)}"
@@ -106,49 +106,51 @@ def _at_one_date(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
 
 
 def check_no_duplicates(planned: Sequence[PlannedRun]) -> None:
-    """Raise ValueError where two runs differ in their names alone, before either is trained."""
+    """Raise ValueError if two runs differ in their names only, before either is trained."""
     seen: dict[tuple[tuple[str, Any], ...], Path] = {}
     for run in planned:
         folder = run.settings.run_dir
         settings = flatten({**run.settings.resolved, "run_dir": "", "env_name": ""})
+        # setdefault returns the folder of an earlier run with equal settings, or this one.
         twin = seen.setdefault(tuple((key, _comparable(settings[key])) for key in sorted(settings)), folder)
         if twin != folder:
-            one, other = (os.path.relpath(path, os.path.commonpath([twin, folder])) for path in (twin, folder))
+            name, other = (os.path.relpath(path, os.path.commonpath([twin, folder])) for path in (twin, folder))
             raise ValueError(
-                f"{one} and {other} would be the same run, with equal settings: an option that has its default makes "
+                f"{name} and {other} would be the same run, with equal settings: an option that has its default makes "
                 "no other algorithm, and what a command sets for all makes no other environment. Leave one of them out."
             )
 
 
 def _comparable(value: Any) -> Any:
-    """To be looked up: 1 is 1.0 and not true, as it is to who reads it."""
+    """Return a key to look a value up by: 1 equals 1.0 and not true."""
+    # In Python 1 == True, and both have the same hash.
     return (type(value) is bool, value) if isinstance(value, bool | int | float) else json.dumps(value)
 
 
 def of_every_run(overrides: Sequence[str]) -> list[str]:
-    """The overrides of a command that its runs share. Raises ValueError where one is in the way."""
+    """Return the overrides of a command that its runs share. Raises ValueError if the comparison sets one of them."""
     names = [override.split("=")[0] for override in overrides]
     for name in SET_HERE:
         if name in names:
             raise ValueError(f"{name}=... is set for every run: choose by algos=, seeds= and out=.")
-    own = [name.lstrip("+~").split(".")[0] in OWN_KEYS for name in names]
-    return [override for override, of_command in zip(overrides, own, strict=True) if not of_command]
+    command_keys = [name.lstrip("+~").split(".")[0] in OWN_KEYS for name in names]
+    return [override for override, of_command in zip(overrides, command_keys, strict=True) if not of_command]
 
 
 def written(value: Any) -> str:
-    """A value as Hydra reads it in an override: texts in quotes, the keys of mappings without."""
+    """Return a value as Hydra reads it in an override: texts in quotes, the keys of mappings without."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {written(own)}" for key, own in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {written(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(written, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 
 def seed_list(seeds: int | Sequence[int]) -> list[int]:
-    """The training seeds that `seeds` means: a list, or a number n for 0 to n - 1.
+    """Return the training seeds that `seeds` means: a list, or a number n for 0 to n - 1.
 
     Raises:
-        ValueError: no seed, a seed twice, or something else.
+        ValueError: no seed, a repeated seed, or a value that is not a whole number.
     """
     listed = list(range(seeds)) if isinstance(seeds, int) else as_list(seeds)
     if not listed or not all(isinstance(seed, int) for seed in listed) or len(set(listed)) < len(listed):
@@ -157,12 +159,12 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """A list as it is, anything else as the only entry of one."""
+    """Return a list unchanged, and any other value as a list of one."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def check_comparable(configs: Mapping[str, Mapping[str, Any]]) -> None:
-    """Check that runs differ in nothing but `algo.*`, their seed and what does not change numbers (`MAY_DIFFER`).
+    """Raise if runs differ in more than `algo.*`, their seed and settings that do not change numbers (`MAY_DIFFER`).
 
     Args:
         configs: the resolved configuration of each run, by a name for messages.
@@ -184,8 +186,10 @@ def check_comparable(configs: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 class Variant(NamedTuple):
-    """An algorithm or a recipe of a comparison, with the options in which it differs from its file, and the choices of
-    other groups (`COMPARED_GROUPS`) that go with it."""
+    """An algorithm or a recipe of a comparison, with the options that differ from its file.
+
+    The options include choices of other groups (`COMPARED_GROUPS`).
+    """
 
     group: str
     name: str
@@ -193,42 +197,44 @@ class Variant(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name of its runs' folders. Some recipes are called like an algorithm."""
+        """The name of its runs' folders. A recipe gets a prefix, since some recipes share an algorithm's name."""
         name = f"recipe_{self.name}" if self.group == "recipe" else self.name
         return "-".join([name, *(f"{key}_{_words(value)}" for key, value in self.options.items())])
 
     @property
     def overrides(self) -> list[str]:
-        own = (line for key, value in self.options.items() for line in _overrides(key, value))
-        return [f"{self.group}={self.name}", *own]
+        option_overrides = (line for key, value in self.options.items() for line in _overrides(key, value))
+        return [f"{self.group}={self.name}", *option_overrides]
 
 
 def _overrides(key: str, value: Any) -> list[str]:
-    """An option of the algorithm, or the choice of another group: a name, or a mapping with a name and options."""
+    """Return the overrides of an option of the algorithm, or of a choice of another group with its options."""
     if key not in COMPARED_GROUPS:
         return [f"algo.{key}={written(value)}"]
     if isinstance(value, str):
         return [f"{key}={value}"]
     if not isinstance(value, Mapping) or "name" not in value:
         raise ValueError(f"algos: {key}={value} names no {key}. Write {{name: ..., option: 1}}, or a name alone.")
-    own = [f"{key}.{option}={written(chosen)}" for option, chosen in value.items() if option != "name"]
-    return [f"{key}={value['name']}", *own]
+    option_overrides = [f"{key}.{option}={written(setting)}" for option, setting in value.items() if option != "name"]
+    return [f"{key}={value['name']}", *option_overrides]
 
 
 def _words(value: Any) -> str:
-    """An option's value in a label."""
+    """Return an option's value for a label."""
     if isinstance(value, Mapping):
-        own = [f"{key}_{option}" for key, option in value.items() if key != "name"]
-        return "-".join([str(value["name"]), *own] if "name" in value else own)
+        parts = [f"{key}_{option}" for key, option in value.items() if key != "name"]
+        return "-".join([str(value["name"]), *parts] if "name" in value else parts)
     return str(value)
 
 
 def variants(algos: str | Sequence[str | Mapping[str, Any]]) -> list[Variant]:
-    """What `algos` means: names, or mappings with a `name`, or a `recipe`, options of that algorithm, and choices of
-    other groups: {name: hgpo, history_length: 1, objective: gspo}, {recipe: dapo}. One name alone needs no list.
+    """Return the variants that `algos` means: names, or mappings with a `name` or a `recipe` and options.
+
+    Options are those of the algorithm, and choices of other groups: {name: hgpo, history_length: 1, objective: gspo},
+    {recipe: dapo}. A single name needs no list.
 
     Raises:
-        ValueError: none, one without a name, or one twice.
+        ValueError: no entry, one without a name, or a repeated one.
     """
     listed = []
     for entry in as_list(algos):

@@ -1,4 +1,4 @@
-"""Runs in worker processes: a process trains one run after the other, so that its imports are paid once."""
+"""Runs in worker processes. A process trains several runs in turn, so that it imports libraries only once."""
 
 import multiprocessing
 import os
@@ -20,7 +20,7 @@ POLL_SECONDS = 0.5
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 Train = Callable[[RunSettings], None]
-"""Trains one run; a module-level function, called in a worker. SystemExit with a status other than 0 is a failure."""
+"""A module-level function that trains one run in a worker. SystemExit with a status other than 0 is a failure."""
 
 
 def train_all(
@@ -30,18 +30,18 @@ def train_all(
     watch: Callable[[Sequence[Path]], None],
     gpus: Sequence[str] = (),
 ) -> dict[Path, str]:
-    """Train the runs, `jobs` at a time; what a run prints goes to log.txt in its directory.
+    """Train the runs, `jobs` at a time; a run's output goes to log.txt in its directory.
 
-    A run that fails does not keep the others from going on, not even if it takes its process with it.
+    A run that fails does not stop the others, even if its process dies.
 
     Args:
         runs: the settings of each run directory.
-        jobs: worker processes.
-        train: what they call.
-        watch: called now and then with the runs that are going on.
-        gpus: the names of those that the workers share, as evenly as they can. None: all see what this process does.
+        jobs: the number of worker processes.
+        train: the function that workers call.
+        watch: called regularly with the running runs.
+        gpus: the names of the GPUs, spread evenly over the workers. If empty, workers see the GPUs of this process.
 
-    Returns how the runs ended that failed.
+    Returns the reason of each failed run.
     """
     waiting = list(runs)
     workers: list[_PoolWorker] = []
@@ -49,16 +49,16 @@ def train_all(
     try:
         while waiting or workers:
             while waiting and len(workers) < jobs:
-                taken = Counter(worker.gpu for worker in workers)
-                workers.append(_PoolWorker(train, min(gpus, key=lambda gpu: taken[gpu], default=None)))
+                gpu_counts = Counter(worker.gpu for worker in workers)
+                workers.append(_PoolWorker(train, min(gpus, key=lambda gpu: gpu_counts[gpu], default=None)))
                 run = waiting.pop(0)
                 workers[-1].begin(run, runs[run])
             watch([worker.run for worker in workers])
             ready = wait([worker.connection for worker in workers], timeout=POLL_SECONDS)
             for worker in [worker for worker in workers if worker.connection in ready]:
-                run, alive, ended = worker.run, *worker.result()
-                if ended:
-                    failed[run] = ended
+                run, alive, reason = worker.run, *worker.result()
+                if reason:
+                    failed[run] = reason
                 if alive and waiting:
                     run = waiting.pop(0)
                     worker.begin(run, runs[run])
@@ -74,25 +74,29 @@ def train_all(
 
 
 class _PoolWorker:
-    """A process, and the run that it is busy with."""
+    """A process with its current run."""
 
     run: Path
 
     def __init__(self, train: Train, gpu: str | None):
         context = multiprocessing.get_context("spawn")
         self.gpu = gpu
-        self.connection, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(target=_serve, args=(theirs, train), name="hgpo_gym-run")
+        self.connection, child_connection = context.Pipe()
+        self.process: BaseProcess = context.Process(target=_serve, args=(child_connection, train), name="hgpo_gym-run")
         with _seeing(gpu), _interrupts_held_back():
             self.process.start()
-        theirs.close()
+        # Without this, recv() would never raise EOFError when the process dies.
+        child_connection.close()
 
     def begin(self, run: Path, settings: RunSettings) -> None:
         self.run = run
         self.connection.send((run, settings))
 
     def result(self) -> tuple[bool, str]:
-        """Whether the process is still there, and how the run failed if it did. Raises RuntimeError if none began."""
+        """Return whether the process is alive, and the reason of a failed run.
+
+        Raises RuntimeError if the process failed to start.
+        """
         try:
             status = self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -103,28 +107,29 @@ class _PoolWorker:
         return True, f"it ended with status {status}" if status else ""
 
     def interrupt(self) -> None:
-        """Ctrl-C: the run saves a checkpoint."""
+        """Send SIGINT, as Ctrl-C does: the run saves a checkpoint."""
         if self.process.pid is not None and self.process.is_alive():
             os.kill(self.process.pid, signal.SIGINT)
 
     def stop(self) -> None:
-        self.connection.close()  # the worker's cue to leave
+        self.connection.close()  # the worker ends at EOF
         self.process.join()
 
 
 def visible_gpus() -> list[str]:
-    """The names of the GPUs that this process sees, as CUDA_VISIBLE_DEVICES has them."""
+    """Return the names of the GPUs that this process sees, as in CUDA_VISIBLE_DEVICES."""
     import torch
 
     count = torch.cuda.device_count()
-    named = os.environ.get(VISIBLE, "").split(",")
-    return named[:count] if len(named) >= count > 0 and named[0] else [str(number) for number in range(count)]
+    names = os.environ.get(VISIBLE, "").split(",")
+    return names[:count] if len(names) >= count > 0 and names[0] else [str(number) for number in range(count)]
 
 
 @contextmanager
 def _seeing(gpu: str | None) -> Iterator[None]:
-    """Processes that are started inside see this GPU alone; None: what this process sees."""
-    before = os.environ.get(VISIBLE)
+    """Let processes that are started inside see this GPU only; None: those of this process."""
+    # CUDA reads the variable once, when it is initialized; a spawned child inherits it.
+    previous = os.environ.get(VISIBLE)
     if gpu is not None:
         os.environ[VISIBLE] = gpu
     try:
@@ -132,23 +137,22 @@ def _seeing(gpu: str | None) -> Iterator[None]:
     finally:
         if gpu is not None:
             os.environ.pop(VISIBLE)
-            os.environ |= {} if before is None else {VISIBLE: before}
+            os.environ |= {} if previous is None else {VISIBLE: previous}
 
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Ctrl-C reaches processes that are started inside when they let it through: their imports would end in
-    tracebacks."""
-    resource_tracker.ensure_running()  # where it is not, start() starts it, and lets signals through
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Block Ctrl-C in processes that are started inside, until they unblock it; otherwise imports end in tracebacks."""
+    resource_tracker.ensure_running()  # start() would start it, and unblock signals
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
 
 
 def _serve(connection: Connection, train: Train) -> None:
-    """A worker process: trains what it is sent until the parent hangs up or interrupts it."""
+    """Train the runs that the parent sends, until it hangs up or interrupts."""
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         while True:
@@ -157,15 +161,15 @@ def _serve(connection: Connection, train: Train) -> None:
             status: object = 0
             try:
                 train(settings)
-            except SystemExit as ended:
-                status = ended.code
+            except SystemExit as error:
+                status = error.code
             connection.send(status)
     except (EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         return
 
 
 def log_to(path: Path) -> None:
-    """From now on what this process and its libraries print is appended to a file."""
+    """Append the further output of this process and its libraries to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     print_any_text("utf-8")
     with path.open("ab") as log:

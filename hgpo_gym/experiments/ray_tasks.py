@@ -1,4 +1,4 @@
-"""Runs as tasks of a Ray cluster: one that is there, or one of this machine alone, started for them."""
+"""Runs as tasks of a Ray cluster: an existing one, or one that is started on this machine."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import ray
 
 REACHED_WITHIN = 10.0
-"""Seconds in which a cluster has to answer."""
+"""Seconds within which a cluster must answer."""
 
 
 class RaySettings(SettingsSection):
@@ -37,21 +37,23 @@ class RaySettings(SettingsSection):
 
     @property
     def asked_for(self) -> dict[str, float]:
-        """What a run needs of one machine, by Ray's names."""
+        """The resources that a run needs on one machine, by Ray's names."""
         return {"CPU": self.num_cpus, "GPU": self.num_gpus} | (self.resources or {})
 
 
 @contextmanager
 def ray_tasks(settings: RaySettings) -> Iterator[Submit]:
-    """What queues runs as tasks of Ray. In the end it waits for those that were cancelled, which save a checkpoint, and
-    leaves the cluster, or ends the one that it has started.
+    """Yield a function that queues runs as tasks of Ray.
+
+    At the end it waits for cancelled tasks, which save a checkpoint. Then it leaves the cluster, or stops the one that
+    it started.
 
     Args:
-        settings: of the launcher.
+        settings: the settings of the launcher.
 
     Raises:
         ModuleNotFoundError: Ray is missing.
-        ValueError: a cluster that cannot be reached, or one without a machine for a run.
+        ValueError: the cluster cannot be reached, or has no machine for a run.
     """
     try:
         import ray
@@ -61,7 +63,7 @@ def ray_tasks(settings: RaySettings) -> Iterator[Submit]:
     with _connected(settings.address):
         if not settings.autoscaling:
             _check_that_a_machine_fits(settings.asked_for, [node["Resources"] for node in ray.nodes() if node["Alive"]])
-        there = ray.remote(_train_there).options(
+        remote_train = ray.remote(_train_there).options(
             num_cpus=settings.num_cpus,
             num_gpus=settings.num_gpus,
             resources=settings.resources,
@@ -72,7 +74,7 @@ def ray_tasks(settings: RaySettings) -> Iterator[Submit]:
         tasks: list[RayTask] = []
 
         def submit(train: Train, run: RunSettings) -> RayTask:
-            tasks.append(RayTask(there.remote(train, run, Path.cwd(), _environment())))
+            tasks.append(RayTask(remote_train.remote(train, run, Path.cwd(), _environment())))
             return tasks[-1]
 
         try:
@@ -104,23 +106,23 @@ class RayTask(NamedTuple):
     def cancel(self) -> None:
         import ray
 
-        ray.cancel(self.result)  # KeyboardInterrupt there
+        ray.cancel(self.result)  # raises KeyboardInterrupt in the task
 
 
 def _train_there(train: Train, settings: RunSettings, folder: Path, environment: Mapping[str, str]) -> str:
-    """The task: a run as if it were trained in this folder, by a process with these variables."""
+    """Train a run in this folder with these environment variables, inside a task."""
     os.chdir(folder)
     os.environ.update(environment)
     try:
         return TrainingJob(train)(settings)
     except OSError as error:  # log.txt itself may be what cannot be written
         return f"it failed: {error}"
-    except Exception:  # noqa: BLE001 - whatever it is, log.txt has it; what Ray is told of is tried again, or said twice
+    except Exception:  # noqa: BLE001 - log.txt has it; Ray would retry what it sees, or print it twice
         return "it failed"
 
 
 def _environment() -> dict[str, str]:
-    """The variables of this process that a run goes by; which GPUs it sees, and what Ray's are, its machine knows."""
+    """Return the variables of this process that a run reads; GPUs and Ray's variables belong to the run's machine."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -129,8 +131,11 @@ def _environment() -> dict[str, str]:
 
 
 def _process_of_a_run(settings: RaySettings) -> dict[str, Any]:
-    """How Ray starts a process for runs: this Python, with our packages, and the threads that libraries ask for when
-    they are imported. Everybody on a machine can read these variables, so that they are no more than these."""
+    """Return the runtime environment of run processes: this Python, our packages, and the thread variables.
+
+    Libraries read thread variables at import. Everybody on a machine can read the runtime environment, so that it holds
+    nothing else.
+    """
     passed_on = [name for name in os.environ if name == "PYTHONPATH" or name.endswith("_NUM_THREADS")]
     variables = {name: os.environ[name] for name in passed_on}
     if settings.num_gpus == 0:
@@ -140,22 +145,22 @@ def _process_of_a_run(settings: RaySettings) -> dict[str, Any]:
 
 @contextmanager
 def _connected(address: str | None) -> Iterator[None]:
-    """Inside, this process belongs to a cluster."""
+    """Connect this process to a cluster while inside the block."""
     import ray
 
-    named = os.environ.get("RAY_ADDRESS") if address in (None, "auto") else address
+    target = os.environ.get("RAY_ADDRESS") if address in (None, "auto") else address
     on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
-        _ping(named)
+        _ping(target)
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     except (OSError, RuntimeError, ValueError) as error:
         ray.shutdown()
         raise ValueError(
-            f"launcher.address={address or 'null'}{f' (RAY_ADDRESS={named})' if named != address else ''}: {error} "
+            f"launcher.address={address or 'null'}{f' (RAY_ADDRESS={target})' if target != address else ''}: {error} "
             "launcher.address=local starts a cluster of this machine alone."
         ) from error
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, on_sigterm)  # Ray has put its own there
+        signal.signal(signal.SIGTERM, on_sigterm)  # ray.init replaces the handler
     try:
         yield
     finally:
@@ -163,7 +168,7 @@ def _connected(address: str | None) -> Iterator[None]:
 
 
 def _ping(address: str | None) -> None:
-    """Raise an error where nobody opens: Ray itself would try for many minutes."""
+    """Raise ValueError if the address does not answer; Ray would retry for many minutes."""
     host, _, port = (address or "").rpartition(":")
     if not host or "://" in host:
         return
@@ -174,13 +179,13 @@ def _ping(address: str | None) -> None:
 
 
 def _check_that_a_machine_fits(asked_for: Mapping[str, float], machines: Sequence[Mapping[str, float]]) -> None:
-    """Raise ValueError where a run would wait for ever."""
+    """Raise ValueError if no machine has the resources of a run, which would wait forever."""
     if any(all(machine.get(name, 0) >= amount for name, amount in asked_for.items()) for machine in machines):
         return
-    wanted = ", ".join(f"{name}: {amount:g}" for name, amount in asked_for.items() if amount)
-    there = (", ".join(f"{name}: {machine.get(name, 0):g}" for name in asked_for) for machine in machines)
+    required = ", ".join(f"{name}: {amount:g}" for name, amount in asked_for.items() if amount)
+    available = (", ".join(f"{name}: {machine.get(name, 0):g}" for name in asked_for) for machine in machines)
     raise ValueError(
-        f"launcher.num_cpus, num_gpus and resources ask for {{{wanted}}} for each run, and no machine of the cluster "
-        f"has as much: there is {' or '.join(f'{{{one}}}' for one in dict.fromkeys(there))}. Ask for less, or set "
+        f"launcher.num_cpus, num_gpus and resources ask for {{{required}}} for each run, and no machine of the cluster "
+        f"has as much: there is {' or '.join(f'{{{row}}}' for row in dict.fromkeys(available))}. Ask for less, or set "
         "launcher.autoscaling=true where the cluster adds machines by itself."
     )

@@ -23,15 +23,15 @@ class SlurmSettings(SettingsSection):
 
 @contextmanager
 def slurm_jobs(settings: SlurmSettings, *, folder: Path) -> Iterator[Submit]:
-    """What queues runs as jobs of Slurm.
+    """Yield a function that queues runs as jobs of Slurm.
 
     Args:
-        settings: of the launcher.
-        folder: where submitit keeps what it sends to jobs, and what they print besides.
+        settings: the settings of the launcher.
+        folder: where submitit stores the pickled jobs and their further output.
 
     Raises:
         ModuleNotFoundError: submitit is missing.
-        ValueError: a cluster or a parameter that submitit does not know.
+        ValueError: a cluster or a parameter that is unknown to submitit.
     """
     executor = _executor(settings.cluster, settings.parameters, folder)
 
@@ -57,10 +57,10 @@ class SlurmJob(NamedTuple):
 
 
 class RequeuedJob(TrainingJob):
-    """A job that goes on with its run when Slurm has stopped it."""
+    """A job that continues its run after Slurm has stopped it."""
 
     def checkpoint(self, settings: RunSettings) -> "submitit.helpers.DelayedSubmission":
-        """What is queued then: the same."""
+        """Return the submission that submitit queues after a stop: the same job."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, settings)

@@ -93,8 +93,10 @@ class Actor:
     def play(
         self, observation: str, info: dict[str, Any], first: int = 0, *, action: str | None = None, keep: int = -1
     ) -> tuple[Continuation, Snapshot | None]:
-        """Play from step `first` to the end, and return the snapshot before step `keep`. `action`, if given, is the
-        first one."""
+        """Play from step `first` to the end. `action`, if given, is the first action.
+
+        Also returns the snapshot before step `keep`.
+        """
         observations, actions, rewards, snapshot = [self._seen(observation, info)], [], [], None
         for step in range(first, self.horizon):
             if step == keep:
@@ -328,14 +330,12 @@ class _Groups:
         return BiasComparison(batches, [np.flatnonzero(probed[batch_rows]) for batch_rows in rows_of_batches], truth)
 
     def _drawn(self) -> np.ndarray:
-        """Return what was drawn independently for each probe, int64[probes]: its task, or with few tasks the probe
-        itself."""
+        """Return the independent draw of each probe, int64[probes]: its task, or with few tasks the probe itself."""
         tasks = np.array([task for task, _ in self.collected.source])
         return tasks if len(np.unique(tasks)) >= MANY_TASKS else np.arange(len(tasks))
 
     def _returns(self) -> np.ndarray:
-        """Return what restarts from before each step earned, float64[N, R]; NaN except at probes and the steps after
-        them."""
+        """Return the returns of restarts from before each step, float64[N, R]; NaN except at and after probes."""
         returns = np.full((len(self.reward), self.settings.restarts), np.nan)
         step = dict(zip(np.concatenate(self.collected.own).tolist(), self._step_of_own(), strict=True))
         for number, (probe_returns, next_returns) in self.collected.values.items():
@@ -363,8 +363,10 @@ class _Groups:
         return np.column_stack([self.collected.own[probe], np.stack(drawn)])
 
     def _keys(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the context keys of all steps, int64[N, K + 1], and those after the last step of all trajectories,
-        int64[E, K + 1], and the hash of the action of all steps, int64[N]."""
+        """Return context keys of all steps, final keys of all trajectories, and action hashes of all steps.
+
+        Their shapes are int64[N, K + 1], int64[E, K + 1] and int64[N].
+        """
         trajectories = self.collected.trajectories
         ends = np.cumsum(self.length + 1) - 1  # the last observation has a row as well, with no action
         starts = np.zeros(ends[-1] + 1, dtype=np.bool_)

@@ -41,8 +41,7 @@ def stages_of_training(
     horizon: int,
     improvements: Sequence[int],
 ) -> list[np.ndarray]:
-    """Return the policies after the given numbers of improvement steps on the tasks `processes`, from the uniform
-    policy."""
+    """Return the policies after the given numbers of improvements of the uniform policy on the tasks `processes`."""
     policies = [uniform_policy(situations)]
     while len(policies) <= max(improvements):
         policies.append(improved(policies[-1], processes, gamma, horizon))

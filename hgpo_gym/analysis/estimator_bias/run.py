@@ -59,8 +59,7 @@ class BiasResult:
 
     @classmethod
     def of(cls, label: str, entry: Mapping[str, Any], settings: BiasSettings) -> "BiasResult":
-        """Return an entry of the configuration with the common options filled in. Raises ValueError if it is
-        invalid."""
+        """Return an entry of the configuration with the common options. Raises ValueError if the entry is invalid."""
         if "estimator" not in entry:
             raise ValueError(f"bias.estimators.{label} needs estimator=..., one of {', '.join(ESTIMATORS)}.")
         name = entry["estimator"]
@@ -75,8 +74,7 @@ class BiasResult:
 
     @property
     def without_unit(self) -> bool:
-        """True if the estimator divides by a standard deviation, or may. It may if neither it nor its base has an
-        option `norm`."""
+        """True if the estimator may divide by a standard deviation: some `norm` says so, or none is an option."""
         norms = [each.options["norm"] for each in with_bases(self.name, self.options) if "norm" in each.options]
         return not norms or any(norm != "mean_norm" for norm in norms)
 
@@ -177,8 +175,7 @@ def _measure(stage: Stage, group_size: int, estimators: Mapping[str, BiasResult]
 def _by_part(
     stage: Stage, group_size: int, label: str, estimates: np.ndarray, comparison: BiasComparison, fit_scale: bool
 ) -> list[Finding]:
-    """Return the errors over all steps, then by part of the episode: steps 0 and 1, 2 and 3, 4 to 7, 8 to 15 and so
-    on."""
+    """Return the errors over all steps, then by part of the episode: steps 0 to 1, 2 to 3, 4 to 7, 8 to 15, ..."""
     truth = comparison.truth
     part = np.floor(np.log2(np.maximum(truth.step, 1))).astype(np.int64)
     findings = [Finding(stage.name, group_size, "all", label, measure(estimates, truth, fit_scale=fit_scale))]

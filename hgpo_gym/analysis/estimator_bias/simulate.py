@@ -86,8 +86,7 @@ def restart(
     restarts: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Return discounted returns of continuations from the state before each step up to the limit, float64[N,
-    restarts]."""
+    """Return float64[N, restarts]: discounted returns of continuations from the state before each step."""
     dynamics = _Dynamics(process, policy, generator)
     running, state = np.arange(len(steps.state) * restarts), np.repeat(steps.state, restarts)
     remaining = np.repeat(horizon - steps.step, restarts)

@@ -1,5 +1,7 @@
-"""Inspect one group of one iteration: `inspect_run`; the transcripts of an evaluation: `inspect_evaluation`; episodes
-whose environment failed: `inspect_failures`."""
+"""Inspect a group of an iteration, the transcripts of an evaluation, or episodes whose environment failed.
+
+The functions are `inspect_run`, `inspect_evaluation` and `inspect_failures`.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

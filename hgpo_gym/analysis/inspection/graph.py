@@ -31,8 +31,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """An action at an observation that led to another observation (by number) or to an end, with its count and mean
-    G_t."""
+    """An action at an observation and its target (an observation's number or an end), with count and mean G_t."""
 
     source: int
     action: str

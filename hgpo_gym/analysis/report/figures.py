@@ -199,8 +199,7 @@ def _band(
     style: Styles,
     marker: str | None = None,
 ) -> None:
-    """Draw the interquartile mean of scores [points, runs] with its interval at every point; NaN scores are left
-    out."""
+    """Draw the interquartile mean of scores [points, runs] with its interval at every point; NaN scores are ignored."""
     label_style = dict(style[label])
     if marker is not None:
         label_style["marker"] = marker
@@ -230,8 +229,10 @@ def _interval(axes: Axes, row: float, estimate: Estimate, colour: str) -> None:
 
 
 def _plain(label: str) -> str:
-    """Return a label for matplotlib, which reads text between dollars as mathematics and hides labels that begin with a
-    low line."""
+    """Return a label for matplotlib, escaped.
+
+    matplotlib reads text between dollars as mathematics, and hides labels that begin with a low line.
+    """
     text = for_terminal(label).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 

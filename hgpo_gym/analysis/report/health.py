@@ -81,8 +81,7 @@ def update(comparison: Comparison, style: Styles) -> Section:
 
 
 def course_of(curves: Sequence[np.ndarray]) -> tuple[Value, ...] | None:
-    """Return the values of the columns `COURSE` for a metric's curves, float64[iterations] of each run; None without
-    values."""
+    """Return the values of the columns `COURSE` for a metric's curves, float64[iterations] each; None if all NaN."""
     valid = [curve[~np.isnan(curve)] for curve in curves]
     valid = [curve for curve in valid if len(curve)]
     if not valid:

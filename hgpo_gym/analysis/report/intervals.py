@@ -1,9 +1,8 @@
-"""Statistics of comparisons: interquartile means, probabilities of improvement, bootstrap intervals over training
-seeds.
+"""Statistics of comparisons over training seeds: interquartile means, probabilities of improvement, intervals.
 
-After Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice" (NeurIPS 2021). The
-resampled unit is the run, that is one training seed, whose tasks are not independent. Runs lie along the last axis of
-every array.
+After Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice" (NeurIPS 2021). The unit
+that the bootstrap resamples is the run, that is one training seed, whose tasks are not independent. Runs lie along the
+last axis of every array.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -256,8 +255,7 @@ def _quantiles(pairs: int) -> float:
 
 
 def first_reaching(success: Sequence[float], positions: Sequence[float], threshold: float) -> float:
-    """Return the position (iteration, steps, seconds) of the first evaluation with this success; infinity if none has
-    it."""
+    """Return the position (iteration, steps, seconds) of the first evaluation with this success, or infinity."""
     return next(
         (position for value, position in zip(success, positions, strict=True) if value >= threshold), float("inf")
     )

@@ -152,8 +152,7 @@ class RunRecord:
         return parts
 
     def _split_name(self, evaluation: Mapping[str, Any]) -> str:
-        """Return the split, with the policy, iteration and settings that differ from the run's: `test
-        (memory.window=2)`."""
+        """Return the split, with what differs from the run's final policy and settings: `test (memory.window=2)`."""
         changed = {key: value for key, (_, value) in evaluation.get("changed", {}).items()}
         if "env.id" in changed:  # whose options are not those of the run's
             changed = {key: value for key, value in changed.items() if not key.startswith("env") or value != NOT_SET}

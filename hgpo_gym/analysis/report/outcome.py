@@ -120,8 +120,7 @@ def in_short(comparison: Comparison, contests: Contests) -> Section:
 
 
 def differences(comparison: Comparison) -> Section:
-    """Return the settings beside the algorithm that differ, such as a recipe's parts; nothing if only algorithms
-    differ."""
+    """Return the settings beside the algorithm that differ, such as parts of a recipe; an empty section without any."""
     label_settings = comparison.own_settings
     if not any(label_settings.values()):
         return Section("What differs", [])
@@ -153,8 +152,10 @@ def _of_baselines(comparison: Comparison) -> list[Block]:
 
 
 def mean_total(runs: Sequence[RunRecord], metric: str) -> Estimate | None:
-    """Return the mean over runs of a metric's total; None if any run lacks it, as runs of another library or version
-    do."""
+    """Return the mean over runs of a metric's total.
+
+    None if any run lacks the metric, as runs of another library or an older version do.
+    """
     return mean([run.curve(metric).sum() for run in runs]) if all(run.has(metric) for run in runs) else None
 
 

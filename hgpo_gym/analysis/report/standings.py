@@ -169,8 +169,7 @@ def mean_ranks(scores: Sequence[Sequence[np.ndarray]]) -> Estimate:
 
 
 def pair_p_values(scores: Mapping[Label, np.ndarray]) -> dict[tuple[Label, Label], float]:
-    """Return the p value of every two algorithms, in either order, by `permutation_p_value` and corrected for the
-    pairs.
+    """Return the corrected p value of `permutation_p_value` for every two algorithms, in either order.
 
     Args:
         scores: for each algorithm, a number for each run; algorithms with one run are left out.
@@ -240,8 +239,7 @@ def _surely_better(scores: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _ranks(scores: np.ndarray) -> np.ndarray:
-    """Return the ranks of the labels, [comparisons, labels, ...]: 1 is the highest; equal labels share the mean
-    rank."""
+    """Return the ranks of the labels, [comparisons, labels, ...]: 1 is the highest; equal labels share a mean rank."""
     scores = np.round(scores, DECIMALS - 1)  # interquartile means of equal runs differ in later decimals
     higher = scores[:, None] > scores[:, :, None]
     equal = scores[:, None] == scores[:, :, None]

@@ -147,8 +147,7 @@ def _not_recorded(comparison: Comparison, metrics: Iterable[str]) -> list[Paragr
 
 
 def _shares_by_size(runs: Sequence[RunRecord]) -> np.ndarray:
-    """Return the shares of steps by level and group size; the last column is steps without history, float64[levels,
-    sizes + 1]."""
+    """Return the shares of steps by level and group size, float64[levels, sizes + 1]; the last column: no history."""
     counts = np.sum([line["group_sizes"] for run in runs for line in run.metrics], axis=0)
     steps = max(1, counts[0].sum())  # at level 0 every step is in a group; dropped episodes have none
     return np.column_stack([counts, steps - counts.sum(axis=1)]) / steps

@@ -192,8 +192,7 @@ def _show_table(table_block: Table, console: Console) -> None:
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Return the widths of the columns that fit into `room`: at least the longest word, plus a share of the spare
-    room."""
+    """Return the widths of the columns that fit into `room`: at least the longest word, plus spare room."""
     minimum, preferred = [], []
     for index, column in enumerate(columns):
         cells = [for_terminal(text) for text in (column.title, *(row[index] for row in rows))]
