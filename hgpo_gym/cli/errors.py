@@ -14,8 +14,8 @@ class CommandFailed(SystemExit):
 
     def __init__(self, message: str, status: int):
         super().__init__(status)
-        of_several = f" (process {os.environ['RANK']})" if "RANK" in os.environ else ""
-        print(f"hgpo-gym{of_several}: {for_terminal(message)}", file=sys.stderr)
+        process = f" (process {os.environ['RANK']})" if "RANK" in os.environ else ""
+        print(f"hgpo-gym{process}: {for_terminal(message)}", file=sys.stderr)
 
 
 @contextmanager
@@ -48,9 +48,8 @@ def readers_may_leave() -> Iterator[None]:
     except BrokenPipeError as error:
         if not _nobody_reads(error):
             raise
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # Python flushes the rest of the buffer when it ends
+        # Python flushes the rest of the buffer when it ends, and would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error.__context__, SystemExit):
             raise error.__context__ from None
 

@@ -42,9 +42,8 @@ def export(parsed: argparse.Namespace) -> None:
     """Run `hgpo-gym export`."""
     quiet_libraries(threads=None)
     checkpoint = export_model(parsed.run, parsed.to, parsed.iteration, parsed.dtype)
-    models = sorted(
-        path.parent for path in parsed.to.rglob("config.json")
-    )  # a team with adapters has one for each role
+    # A team with adapters has a model for each role.
+    models = sorted(path.parent for path in parsed.to.rglob("config.json"))
     loads = "loads it" if models == [parsed.to] else "each load a role's model"
     paths = ", ".join(f"model.path={path}" for path in models)
     print(f"{checkpoint.name} of {parsed.run} is in {parsed.to}: {paths} {loads}.")

@@ -39,8 +39,8 @@ def play(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
 def play_in_terminal(settings: PlaySettings, task_id: str | None = None, console: Console | None = None) -> None:
     """Read actions from standard input until it ends.
 
-    After every turn a table shows the earlier steps with the same context, for each level of the context keys. Credit
-    assignment would compare this step with them.
+    After every turn a table shows the earlier steps of this session with the same context, for each level of the
+    context keys. Credit assignment would compare this step with them.
     """
     console = console or Console()
     env = make(settings.env.id, **settings.env.options)

@@ -54,7 +54,7 @@ OWN_SETTINGS = {
     },
     "play": {"task_id=ID": "the task to begin with"},
 }
-"""Keys that only one command has, by command."""
+"""Keys that not every command has, by command."""
 
 SET_BY_COMMAND = {
     "compare": ("seed", "run_dir"),

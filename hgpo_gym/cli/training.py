@@ -31,6 +31,7 @@ def train(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     try:
         reports = train_run(settings)
     except Exception as error:
+        # The traceback of an unexpected error should also say how to resume.
         if newest := Checkpoints(settings.run_dir / "checkpoints").newest():
             error.add_note(f"With resume=auto the same command goes on from {newest}.")
         raise

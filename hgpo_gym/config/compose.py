@@ -267,10 +267,10 @@ def _check_kind(key: str, value: object, default: object) -> None:
     }
     allowed, expectation = kinds.get(type(default), ((object,), ""))
     # bool is a subclass of int in Python.
-    wrong = not isinstance(value, allowed) or (
+    mismatch = not isinstance(value, allowed) or (
         isinstance(value, bool) and bool not in allowed and object not in allowed
     )
-    if value is not None and wrong:
+    if value is not None and mismatch:
         raise ConfigError(f"{key}={value}: expected {expectation}.")
     if key in PATHS and not isinstance(value, str) and (value, default) != (None, None):
         raise ConfigError(f"{key}={value}: expected a path. One like a number goes in quotes, {key}='\"5\"'.")

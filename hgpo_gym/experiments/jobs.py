@@ -60,6 +60,7 @@ def train_all_as_jobs(
                 run = waiting.pop(0)
                 running[run] = submit(train, runs[run])
             watch(list(running))
+            # Listed first, because the loop removes entries from `running`.
             ended = [run for run, job in running.items() if job.done()]
             for run in ended:
                 if reason := running.pop(run).how_it_failed():

@@ -133,8 +133,10 @@ def of_every_run(overrides: Sequence[str]) -> list[str]:
     for name in SET_HERE:
         if name in names:
             raise ValueError(f"{name}=... is set for every run: choose by algos=, seeds= and out=.")
-    command_keys = [name.lstrip("+~").split(".")[0] in OWN_KEYS for name in names]
-    return [override for override, of_command in zip(overrides, command_keys, strict=True) if not of_command]
+    are_command_keys = [name.lstrip("+~").split(".")[0] in OWN_KEYS for name in names]
+    return [
+        override for override, is_command_key in zip(overrides, are_command_keys, strict=True) if not is_command_key
+    ]
 
 
 def written(value: Any) -> str:
@@ -164,7 +166,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def check_comparable(configs: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise if runs differ in more than `algo.*`, their seed and settings that do not change numbers (`MAY_DIFFER`).
+    """Raise if runs differ in more than `algo.*`, the seed and settings that do not change numbers (`MAY_DIFFER`).
 
     Args:
         configs: the resolved configuration of each run, by a name for messages.

@@ -55,6 +55,7 @@ def train_all(
                 workers[-1].begin(run, runs[run])
             watch([worker.run for worker in workers])
             ready = wait([worker.connection for worker in workers], timeout=POLL_SECONDS)
+            # A copy, because the loop removes finished workers.
             for worker in [worker for worker in workers if worker.connection in ready]:
                 run, alive, reason = worker.run, *worker.result()
                 if reason:

@@ -136,8 +136,8 @@ def _process_of_a_run(settings: RaySettings) -> dict[str, Any]:
     Libraries read thread variables at import. Everybody on a machine can read the runtime environment, so that it holds
     nothing else.
     """
-    passed_on = [name for name in os.environ if name == "PYTHONPATH" or name.endswith("_NUM_THREADS")]
-    variables = {name: os.environ[name] for name in passed_on}
+    names = [name for name in os.environ if name == "PYTHONPATH" or name.endswith("_NUM_THREADS")]
+    variables = {name: os.environ[name] for name in names}
     if settings.num_gpus == 0:
         variables[VISIBLE] = ""
     return {"py_executable": sys.executable, "env_vars": variables}
@@ -149,6 +149,7 @@ def _connected(address: str | None) -> Iterator[None]:
     import ray
 
     target = os.environ.get("RAY_ADDRESS") if address in (None, "auto") else address
+    # Saved before ray.init, and restored after it.
     on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         _ping(target)

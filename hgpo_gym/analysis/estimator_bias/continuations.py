@@ -112,15 +112,15 @@ class Actor:
         return Continuation(observations, actions, rewards, info["won"], not terminated), snapshot
 
     def play_on(
-        self, moment: Snapshot, step: int, action: str | None = None, *, keep: int = -1
+        self, snapshot: Snapshot, step: int, action: str | None = None, *, keep: int = -1
     ) -> tuple[Continuation, Snapshot | None]:
         """Play another end of the episode from a snapshot taken before `step`. Otherwise as `play`."""
-        observation, info = self.env.restore(moment)
+        observation, info = self.env.restore(snapshot)
         return self.play(observation, self._with_other_chance(info), step, action=action, keep=keep)
 
-    def returns(self, moment: Snapshot, step: int, count: int, gamma: float, action: str | None = None) -> np.ndarray:
+    def returns(self, snapshot: Snapshot, step: int, count: int, gamma: float, action: str | None = None) -> np.ndarray:
         """Return the discounted returns of `count` other ends of the episode, float64[count]."""
-        return np.array([self.play_on(moment, step, action)[0].discounted(gamma) for _ in range(count)])
+        return np.array([self.play_on(snapshot, step, action)[0].discounted(gamma) for _ in range(count)])
 
     def _with_other_chance(self, info: dict[str, Any]) -> dict[str, Any]:
         """Return the info of the current turn after the environment's randomness was replaced.
@@ -253,10 +253,10 @@ def _probe(
     action_value = actor.returns(snapshot, step, count, gamma, action)
     ends = [actor.play_on(snapshot, step, action, keep=step + 1) for _ in range(settings.groups)]
     numbers = np.arange(settings.groups) + len(collected.trajectories)
-    for number, (_, following) in zip(numbers.tolist(), ends if settings.restarts else [], strict=False):
+    for number, (_, next_snapshot) in zip(numbers.tolist(), ends if settings.restarts else [], strict=False):
         collected.values[number] = (
             restarting.returns(snapshot, step, settings.restarts, gamma),
-            None if following is None else restarting.returns(following, step + 1, settings.restarts, gamma),
+            None if next_snapshot is None else restarting.returns(next_snapshot, step + 1, settings.restarts, gamma),
         )
     collected.own.append(numbers)
     collected.trajectories += [trajectory.with_end(step, end) for end, _ in ends]
@@ -359,8 +359,8 @@ class _Groups:
         candidates = self.collected.pool[task]
         # The probe's episode shares its history with the continuation, so that it is not independent of it.
         candidates = candidates[candidates != source_episode]
-        drawn = [generator.choice(candidates, group_size - 1, replace=False) for _ in self.collected.own[probe]]
-        return np.column_stack([self.collected.own[probe], np.stack(drawn)])
+        other_members = [generator.choice(candidates, group_size - 1, replace=False) for _ in self.collected.own[probe]]
+        return np.column_stack([self.collected.own[probe], np.stack(other_members)])
 
     def _keys(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return context keys of all steps, final keys of all trajectories, and action hashes of all steps.

@@ -221,7 +221,10 @@ class _Products:
 
 
 def _jackknife(without: list[float]) -> float:
-    """The standard error of a statistic, from its values without one block of the data each; NaN with one block."""
+    """Return the standard error of a statistic, from its values without one block of the data each.
+
+    NaN with a single block.
+    """
     if len(without) < 2:
         return float("nan")
     return float(np.sqrt((len(without) - 1) * np.var(without)))
@@ -229,6 +232,6 @@ def _jackknife(without: list[float]) -> float:
 
 def _sign_agreement(estimates: np.ndarray, truth: Truth) -> float:
     # NOTHING keeps the rounding error of an exact 0 from counting as a sign.
-    sure = np.abs(truth.advantage) > CERTAIN * np.sqrt(truth.variance) + NOTHING
-    same = np.sign(estimates[sure]) * np.sign(truth.advantage[sure])
-    return float((same.mean() + 1) / 2) if sure.any() else float("nan")
+    significant = np.abs(truth.advantage) > CERTAIN * np.sqrt(truth.variance) + NOTHING
+    sign_products = np.sign(estimates[significant]) * np.sign(truth.advantage[significant])
+    return float((sign_products.mean() + 1) / 2) if significant.any() else float("nan")

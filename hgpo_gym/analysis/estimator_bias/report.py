@@ -157,12 +157,12 @@ def draw(findings: Sequence[Finding], stages: Sequence[Stage], path: Path, title
             if finding.stage == stage.name and finding.steps == "all":
                 curves.setdefault(finding.estimator, {})[finding.group_size] = finding.errors
         for number, (label, curve) in enumerate(curves.items()):
-            look = {"label": label, "color": f"C{number % 10}", "marker": MARKERS[number // 10 % len(MARKERS)]}
+            line_style = {"label": label, "color": f"C{number % 10}", "marker": MARKERS[number // 10 % len(MARKERS)]}
             sizes = sorted(curve)
             errors = [curve[size] for size in sizes]
-            axes[0].plot(sizes, [max(error.bias2, SMALLEST) for error in errors], **look, markersize=4)
-            axes[1].plot(sizes, [max(error.error, SMALLEST) for error in errors], **look, markersize=4)
-            axes[2].plot(sizes, [error.cosine for error in errors], **look, markersize=4)
+            axes[0].plot(sizes, [max(error.bias2, SMALLEST) for error in errors], **line_style, markersize=4)
+            axes[1].plot(sizes, [max(error.error, SMALLEST) for error in errors], **line_style, markersize=4)
+            axes[2].plot(sizes, [error.cosine for error in errors], **line_style, markersize=4)
         axes[0].set(ylabel=f"{stage.name}\nsuccess {stage.success:.0%}", yscale="log")
         axes[1].set(yscale="log")
         for panel in axes:

@@ -68,11 +68,12 @@ def roll_out(
     running, state = np.arange(episodes), np.zeros(episodes, dtype=np.int64)
     parts = []
     for step in range(horizon):
-        action, outcome, reward, following = dynamics.advance(state)
+        action, outcome, reward, next_state = dynamics.advance(state)
         parts.append((running, np.full(len(running), step), state, action, outcome, reward))
-        continues = following != NOWHERE
-        running, state = running[continues], following[continues]
+        continues = next_state != NOWHERE
+        running, state = running[continues], next_state[continues]
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    # Steps were collected step by step; sort by episode, then by step.
     order = np.lexsort((columns[1], columns[0]))
     return Steps(*(column[order] for column in columns))
 
@@ -92,10 +93,10 @@ def restart(
     remaining = np.repeat(horizon - steps.step, restarts)
     returns, discount = np.zeros(len(running)), 1.0
     while len(running):
-        _, _, reward, following = dynamics.advance(state)
+        _, _, reward, next_state = dynamics.advance(state)
         returns[running] += discount * reward
         discount *= gamma
         remaining = remaining - 1
-        continues = (following != NOWHERE) & (remaining > 0)
-        running, state, remaining = running[continues], following[continues], remaining[continues]
+        continues = (next_state != NOWHERE) & (remaining > 0)
+        running, state, remaining = running[continues], next_state[continues], remaining[continues]
     return returns.reshape(len(steps.state), restarts)

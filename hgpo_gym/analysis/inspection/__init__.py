@@ -139,8 +139,10 @@ def inspect_failures(
         for failure in failures.read(path)
     ]
     if not attempts:
-        when = "" if iteration is None else f" of iteration {iteration}"
-        raise FileNotFoundError(f"No failures{when} in {folder}: no environment has raised an error or hung.")
+        which_iteration = "" if iteration is None else f" of iteration {iteration}"
+        raise FileNotFoundError(
+            f"No failures{which_iteration} in {folder}: no environment has raised an error or hung."
+        )
     if task is None:
         sections = [
             failed_episodes(attempts),

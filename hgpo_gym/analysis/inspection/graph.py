@@ -67,9 +67,9 @@ def observation_graph(group: Group) -> Graph:
     returns: defaultdict[tuple[int, str, int], list[float]] = defaultdict(list)
     for row in steps:
         trajectory = batch.trajectory[row]
-        following = row_of.get((int(trajectory), int(batch.step[row]) + 1))
-        if following is not None:
-            target = numbers[rollout.observations[following]]
+        next_row = row_of.get((int(trajectory), int(batch.step[row]) + 1))
+        if next_row is not None:
+            target = numbers[rollout.observations[next_row]]
         else:
             target = WON if rollout.episodes[trajectory].won else NOT_WON
         returns[numbers[rollout.observations[row]], rollout.actions[row], target].append(float(group.returns[row]))

@@ -91,6 +91,7 @@ def find_group(rollout: KeptRollout, task: str) -> int:
         ValueError: no group fits, or several do.
     """
     ids = group_task_ids(rollout)
+    # A number takes precedence over a task id that contains it.
     if task in map(str, ids):
         return int(task)
     matches = [number for number, task_id in ids.items() if task_id == task] or [

@@ -39,6 +39,7 @@ def levels_of(group: Group, row: int) -> list[KeyLevel]:
     levels = []
     for level in range(batch.history_length + 1):
         labels = batch.key_groups(level)
+        # Label -1 marks steps whose history is too short for the level.
         members = steps[labels[steps] == labels[row]] if labels[row] >= 0 else np.empty(0, dtype=np.int64)
         returns = group.returns[members]
         levels.append(

@@ -15,5 +15,5 @@ _TEMPLATES = Environment(
 
 
 def render(template: str, **values: Any) -> str:
-    """A page from `templates/`. Text in `values` is escaped."""
+    """Return a page from `templates/`. Text in `values` is escaped."""
     return _TEMPLATES.get_template(template).render(**values)

@@ -154,6 +154,7 @@ def _stacked_bars(
 
 def _panel(horizontal: str, vertical: str, rows: int = 0) -> tuple[Figure, Axes]:
     """Return an empty panel; with `rows`, its height fits that many labelled rows."""
+    # The font size applies when axes are created; it must not leak into other figures.
     with mpl.rc_context({"font.size": FONT_SIZE}):
         figure = Figure(figsize=(SIZE[0], 1.1 + 0.55 * rows) if rows else SIZE, layout="constrained")
         axes = figure.subplots()

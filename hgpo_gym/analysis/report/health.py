@@ -48,11 +48,11 @@ def warnings(comparison: Comparison) -> Section:
 def _warning(label: str, diagnosed_runs: Sequence[tuple[RunRecord, Diagnostic]], count: int) -> str:
     """Return the warning of the run that shows it first."""
     run, first = min(diagnosed_runs, key=lambda pair: pair[1].iterations[0])
-    which = (
+    subject = (
         f"{label} seed {run.seed}" if len(diagnosed_runs) == 1 else f"{len(diagnosed_runs)} of {count} runs of {label}"
     )
-    begins = "" if len(diagnosed_runs) == 1 else f", first in seed {run.seed}"
-    return f"{which}: {first.seen}{begins}, {first.when}. {first.cause} {first.remedy}"
+    first_seed = "" if len(diagnosed_runs) == 1 else f", first in seed {run.seed}"
+    return f"{subject}: {first.seen}{first_seed}, {first.when}. {first.cause} {first.remedy}"
 
 
 def update(comparison: Comparison, style: Styles) -> Section:
@@ -72,10 +72,10 @@ def update(comparison: Comparison, style: Styles) -> Section:
         Picture(
             f"update_{metric}",
             METRICS[metric].meaning,
-            figures.update_curve(having, style, metric, METRICS[metric].title, share=METRICS[metric].unit == SHARE),
+            figures.update_curve(recorded, style, metric, METRICS[metric].title, share=METRICS[metric].unit == SHARE),
         )
         for metric in DRAWN
-        if (having := comparison.recording_any(metric)).runs
+        if (recorded := comparison.recording_any(metric)).runs
     ]
     return Section("The update", [Table("update", caption, columns, tuple(rows)), *pictures] if rows else [])
 

@@ -277,6 +277,7 @@ def spread(success: np.ndarray) -> Spread:
     decoding = float(success.var(axis=1, ddof=1).mean()) if decodings > 1 else None
     training = float(success.mean(axis=1).var(ddof=1)) if runs > 1 else None
     if training is not None and decodings > 1:
+        # The interaction's variance, over (runs - 1)(decodings - 1) degrees of freedom.
         residuals = success - success.mean(axis=1, keepdims=True) - success.mean(axis=0) + success.mean()
         training = max(0.0, training - float((residuals**2).sum()) / ((runs - 1) * (decodings - 1) * decodings))
     return Spread(*(None if variance is None else variance**0.5 for variance in (training, decoding)))

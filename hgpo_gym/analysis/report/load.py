@@ -306,12 +306,12 @@ class Comparison:
 
     def recording_any(self, metric: str) -> "Comparison":
         """Return the comparison with only the labels that have the metric in some iteration of some run."""
-        having = {
+        recorded_runs = {
             label: runs
             for label, runs in self.runs.items()
             if any(metric in line for run in runs for line in run.metrics)
         }
-        return replace(self, runs=having)
+        return replace(self, runs=recorded_runs)
 
     @property
     def of_estimators(self) -> "Comparison":
@@ -398,6 +398,7 @@ def _load(path: Path) -> RunRecord:
     iterations = [line["iteration"] for line in metrics]
     if iterations != sorted(set(iterations)):
         raise DamagedError(path / "metrics.jsonl", "its iterations are not in order")
+    # Levels are summed over iterations, which needs equal lengths.
     if len({tuple(map(len, line.get("group_sizes", []))) for line in metrics}) > 1:
         raise DamagedError(path / "metrics.jsonl", "group_sizes has not the same levels in each line")
     if missing := {evaluation["iteration"] for evaluation in summary["evaluations"]} - {0, *iterations}:
@@ -461,11 +462,16 @@ def _by_label(runs: list[RunRecord]) -> dict[str, tuple[RunRecord, ...]]:
     labelled: dict[str, list[RunRecord]] = {}
     for name in sorted({run.algorithm for run in runs}, key=_estimator_order):
         algorithm_runs = [run for run in runs if run.algorithm == name]
-        telling = _telling(run.options for run in algorithm_runs)
+        distinguishing_options = _telling(run.options for run in algorithm_runs)
         for run in algorithm_runs:
-            options = (key for key in telling if key in run.options and run.options[key] != USUAL.get(key, _NOTHING))
+            options = (
+                key
+                for key in distinguishing_options
+                if key in run.options and run.options[key] != USUAL.get(key, _NOTHING)
+            )
             labelled.setdefault(label_of(run, options), []).append(run)
     for label, group in labelled.items():
+        # A copied directory would count as a second seed and narrow the intervals.
         seeds: dict[int, RunRecord] = {}
         for run in group:
             if (twin := seeds.setdefault(run.seed, run)) is not run:

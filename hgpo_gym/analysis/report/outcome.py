@@ -476,6 +476,7 @@ def ahead(first: str, second: str, difference: Estimate) -> str:
         difference: the success of the first less that of the second, with its interval.
     """
     if difference.value < 0:
+        # The ends of the interval change places with the sign.
         first, difference = second, Estimate(-difference.value, -difference.high, -difference.low, difference.runs)
     return f"{first} is ahead by {write(difference, 'points')} points"
 

@@ -163,6 +163,7 @@ def mean_ranks(scores: Sequence[Sequence[np.ndarray]]) -> Estimate:
     if runs < 2:
         return Estimate(value, None, None, runs)
     better = np.array([_surely_better(samples) for samples in scores])
+    # better[c, i, j]: j beats i. The sum over j counts the better ones of i, the sum over i the worse ones of j.
     low = np.minimum(rank_table, 1 + better.sum(axis=2))
     high = np.maximum(rank_table, better.shape[-1] - better.sum(axis=1))
     return Estimate(value, low.mean(axis=0), high.mean(axis=0), runs)

@@ -199,16 +199,16 @@ def runs(comparison: Comparison, threshold: float) -> Section:
         for label, label_runs in comparison.runs.items()
         for run in label_runs
     )
-    reach = f"{100 * threshold:g} %"
+    threshold_text = f"{100 * threshold:g} %"
     columns = (
         Column("algorithm"),
         Column("seed", "whole"),
         Column("iterations", "whole"),
         Column("before", "share"),
         Column("final", "share"),
-        Column(f"iterations to {reach}", "whole"),
-        Column(f"steps to {reach}", "whole"),
-        Column(f"seconds to {reach}", "seconds"),
+        Column(f"iterations to {threshold_text}", "whole"),
+        Column(f"steps to {threshold_text}", "whole"),
+        Column(f"seconds to {threshold_text}", "seconds"),
         Column("environment steps", "whole"),
         Column("seconds", "seconds"),
         Column("directory"),

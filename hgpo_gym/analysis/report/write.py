@@ -200,6 +200,7 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int)
         minimum.append(min(word, _BREAKABLE) if column.form in _WORDS else word)
         preferred.append(max(map(cell_len, cells)))
     end_positions = list(accumulate(minimum, lambda total, width: total + _BETWEEN + width))
+    # At least one column is shown, even if it is wider than the room.
     widths = minimum[: max(bisect_right(end_positions, room), 1)]
     spare = room - end_positions[len(widths) - 1]
     for index in sorted(range(len(widths)), key=lambda index: preferred[index] - minimum[index]):
@@ -228,6 +229,7 @@ def _markdown(block: Block, slug: str) -> list[str]:
         case Tree():
             return _markdown_tree(block, "")
         case Code(text):
+            # The fence must be longer than any run of backticks in the text.
             fence = "`" * max(3, *(len(ticks) + 1 for ticks in re.findall("`+", text)), 0)
             return [fence, for_terminal(text), fence]
         case Picture(name, caption):
