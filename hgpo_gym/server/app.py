@@ -88,9 +88,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
                 if path in OPEN_PATHS:
                     operation.pop("security", None)
                     operation["responses"].pop("401", None)
-                for status, answer in operation["responses"].items():
+                for status, response in operation["responses"].items():
                     if status[0] in "45":
-                        answer["content"] = {MEDIA_TYPE: answer["content"]["application/json"]}
+                        response["content"] = {MEDIA_TYPE: response["content"]["application/json"]}
     return app.openapi_schema
 
 
@@ -219,10 +219,10 @@ async def _tell_http(request: Request, error: Exception) -> Response:
     }.get(error.status_code, ("malformed", "The body is not JSON that can be read.", "Send JSON in UTF-8."))
     headers = dict(error.headers) if error.headers else None
     if error.status_code == 405:  # Starlette names the methods of one route alone
-        here = [
+        routes = [
             route
             for route in request.app.routes
             if isinstance(route, Route) and route.path_regex.match(request.url.path)
         ]
-        headers = {"Allow": ", ".join(sorted(method for route in here for method in route.methods or ()))}
+        headers = {"Allow": ", ".join(sorted(method for route in routes for method in route.methods or ()))}
     return ProblemDetails(error.status_code, type, detail, remedy, headers=headers).response()

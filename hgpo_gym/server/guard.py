@@ -97,8 +97,8 @@ class Guard:
             return address
         if scope["path"] in OPEN_PATHS:
             return address
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        digest = hashlib.sha256(given.strip().encode("latin-1")).digest()
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        digest = hashlib.sha256(token.strip().encode("latin-1")).digest()
         matches = [secrets.compare_digest(digest, known) for known in self._digests]  # all, whichever it is
         if scheme.lower() != "bearer" or not any(matches):
             raise ProblemDetails(
@@ -171,13 +171,13 @@ def _check_host(host: str) -> None:
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """A `receive` that gives the body in one piece, then what still comes."""
-    given = False
+    sent = False
 
     async def replay() -> Message:
-        nonlocal given
-        if given:
+        nonlocal sent
+        if sent:
             return await receive()
-        given = True
+        sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay

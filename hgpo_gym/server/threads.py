@@ -66,8 +66,8 @@ class Threads:
             self._queue.put(task)
             outcome = asyncio.wrap_future(task.outcome)
             try:
-                while not outcome.done() and (left := task.seconds_left(time_limit)) > 0:
-                    await asyncio.wait({outcome}, timeout=left)
+                while not outcome.done() and (remaining := task.seconds_left(time_limit)) > 0:
+                    await asyncio.wait({outcome}, timeout=remaining)
             except asyncio.CancelledError:
                 self._give_up(task)
                 raise StillRunning(task.outcome) from None
@@ -79,10 +79,10 @@ class Threads:
         """Whether the task goes on, and then in a thread that has been replaced."""
         with task.lock:
             task.abandoned = True
-            goes_on = task.began is not None and not task.finished
-        if goes_on:
+            still_running = task.began is not None and not task.finished
+        if still_running:
             self._start_one()
-        return goes_on
+        return still_running
 
     def _start_one(self) -> None:
         threading.Thread(target=self._work, name="environment", daemon=True).start()

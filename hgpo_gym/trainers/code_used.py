@@ -20,12 +20,12 @@ def code_used(settings: RunSettings) -> dict[str, str]:
     """What the run chooses that is not of this package, by the settings' group: `my_methods.py 0123456789abcdef`, the
     file or package and a digest of it. A base of an estimator, and an environment within one, are told beside it."""
     found: dict[str, list[str]] = {}
-    for group, thing in _chosen(settings):
-        if not is_ours(thing):
-            told = f"{place_of(thing)} {source_of(thing)[:16]}"
-            if told not in found.setdefault(group, []):
-                found[group].append(told)
-    return {group: ", ".join(told) for group, told in found.items()}
+    for group, component in _chosen(settings):
+        if not is_ours(component):
+            described = f"{place_of(component)} {source_of(component)[:16]}"
+            if described not in found.setdefault(group, []):
+                found[group].append(described)
+    return {group: ", ".join(described) for group, described in found.items()}
 
 
 def _chosen(settings: RunSettings) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -36,13 +36,13 @@ def _chosen(settings: RunSettings) -> Iterator[tuple[str, Callable[..., Any]]]:
     for group, registry in REGISTRIES.items():
         choice = getattr(settings, group)
         if choice.name in registry:  # the algorithms of other learners are not estimators
-            for name in [one.name for one in with_bases(*choice)] if group == "algo" else [choice.name]:
+            for name in [estimator.name for estimator in with_bases(*choice)] if group == "algo" else [choice.name]:
                 yield group, registry[name]
 
 
-def places(told: str) -> str:
+def places(described: str) -> str:
     """What `code_used` tells, without digests."""
-    return ", ".join(one.rpartition(" ")[0] for one in told.split(", "))
+    return ", ".join(entry.rpartition(" ")[0] for entry in described.split(", "))
 
 
 def changed_code(run_dir: Path, now: Mapping[str, str]) -> list[str]:
@@ -63,10 +63,10 @@ def changes_told(runs: Iterable[RunSettings]) -> list[str]:
     """A line for each file or package that is not what runs of a comparison were trained by."""
     changed: dict[str, list[Path]] = {}
     for settings in runs:
-        for what in changed_code(settings.run_dir, code_used(settings)):
-            changed.setdefault(what, []).append(settings.run_dir)
+        for change in changed_code(settings.run_dir, code_used(settings)):
+            changed.setdefault(change, []).append(settings.run_dir)
     return [
-        f"Warning: {what} has changed since {first_of(folders)} {'were' if len(folders) > 1 else 'was'} trained or "
+        f"Warning: {change} has changed since {first_of(folders)} {'were' if len(folders) > 1 else 'was'} trained or "
         "begun. What they have is kept; to train them anew, remove their folders."
-        for what, folders in changed.items()
+        for change, folders in changed.items()
     ]

@@ -51,8 +51,8 @@ def make_training_env(run: RunSettings, processes: Processes = ALONE) -> Context
 def training_tasks(run: RunSettings, env: ContextWrapper) -> Sequence[str]:
     """The tasks of its split that are trained on: all, or `rollout.train_tasks` of them, the same all through."""
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-    wanted, task_ids = run.rollout.train_tasks, vector.task_ids
-    return task_ids if wanted is None else [task_ids[place] for place in spread(len(task_ids), wanted)]
+    num_tasks, task_ids = run.rollout.train_tasks, vector.task_ids
+    return task_ids if num_tasks is None else [task_ids[index] for index in spread(len(task_ids), num_tasks)]
 
 
 class Tasks(NamedTuple):

@@ -101,12 +101,12 @@ class ModelSize:
 
     def passes(self, tokens: float, answers: float, precision: str, *, checkpointing: bool) -> float:
         """Bytes of a forward and a backward pass of so many tokens, of which so many are answers'."""
-        copies, kept = self.cast(precision), tokens * self.kept_per_token(precision)
+        copies, activations = self.cast(precision), tokens * self.kept_per_token(precision)
         logits = LOGIT_BYTES * self._logits(answers)
         if not checkpointing:
-            return copies + self.layers * kept + logits
+            return copies + self.layers * activations + logits
         inputs = self.layers * tokens * self.hidden * self.itemsize
-        return inputs + max(copies + logits, RECOMPUTED * kept)
+        return inputs + max(copies + logits, RECOMPUTED * activations)
 
     def cache(self, tokens: int, precision: str) -> float:
         """Bytes of the keys and values of so many tokens."""
@@ -232,10 +232,10 @@ def setup_of(run: "RunSettings", size: ModelSize, processes: Processes, device: 
     bytes_each = 4 if dtype == "float32" or (dtype == "auto" and on_cpu) else 2
     weights = bytes_each * size.weights / size.itemsize / engine.get("tensor_parallel_size", 1)
     if on_cpu or cache:
-        taken = weights + (cache or CPU_KV_CACHE_GIB) * GIB
+        engine_bytes = weights + (cache or CPU_KV_CACHE_GIB) * GIB
     else:
-        taken = engine.get("gpu_memory_utilization", 0.3) * memory_of(device)
-    return replace(setup, engine=taken, engine_weights=weights, sleeps=bool(engine.get("sleep_level", 0)))
+        engine_bytes = engine.get("gpu_memory_utilization", 0.3) * memory_of(device)
+    return replace(setup, engine=engine_bytes, engine_weights=weights, sleeps=bool(engine.get("sleep_level", 0)))
 
 
 def memory_of(device: torch.device) -> int:
@@ -253,7 +253,7 @@ def memory_lines(run: "RunSettings", model: Any, processes: Processes) -> Iterat
     yield from lines(size, setup, memory_of(device) / several, device, processes.count)
 
 
-def lines(size: ModelSize, setup: Setup, there: float, device: torch.device, processes: int = 1) -> Iterator[str]:
+def lines(size: ModelSize, setup: Setup, available: float, device: torch.device, processes: int = 1) -> Iterator[str]:
     """The same for `there` bytes a process."""
     by_phase = {phase: sum(parts.values()) for phase, parts in phases(size, setup).items()}
     phase = max(by_phase, key=by_phase.__getitem__)
@@ -263,19 +263,22 @@ def lines(size: ModelSize, setup: Setup, there: float, device: torch.device, pro
     each = f" for each of {processes} processes" if processes > 1 else ""
     where, part = ("this machine", each) if device.type == "cpu" else (str(device), "")
     needed = by_phase[phase]
-    yield f"Memory: about {_gib(needed)} GiB{each}, the most in {phase} ({parts}); {where} has {_gib(there)} GiB{part}."
-    if needed <= ROOM * there:
+    yield (
+        f"Memory: about {_gib(needed)} GiB{each}, the most in {phase} ({parts}); "
+        f"{where} has {_gib(available)} GiB{part}."
+    )
+    if needed <= ROOM * available:
         return
-    lower = [
-        (setting, peak(size, other))
-        for setting, other in _remedies(size, setup, several=processes > 1)
-        if peak(size, other) < 0.99 * needed
+    remedies = [
+        (setting, peak(size, changed_setup))
+        for setting, changed_setup in _remedies(size, setup, several=processes > 1)
+        if peak(size, changed_setup) < 0.99 * needed
     ]
-    told = ", ".join(f"{setting} ({_gib(value)})" for setting, value in lower)
+    suggestions = ", ".join(f"{setting} ({_gib(value)})" for setting, value in remedies)
     yield (
         f"Warning: that is more than {ROOM:.0%} of what there is, and the run may end for lack of memory. "
         f"What lowers it, each on top of those "
-        f"before, to so many GiB: {told or 'nothing of these settings'}; or an adapter (model.lora.rank=32)."
+        f"before, to so many GiB: {suggestions or 'nothing of these settings'}; or an adapter (model.lora.rank=32)."
     )
 
 

@@ -69,21 +69,23 @@ def check_same_tasks(before: Mapping[str, Any], now: Mapping[str, Any], path: Pa
         before, now: by `training` and `evaluation`, see `hgpo_gym.trainers.environments.Tasks`.
         path: of the run.
     """
-    for use, had in before.items():
-        if had != now[use]:
-            there, here = (f"{tasks['tasks']:,} of split {tasks['split']}" for tasks in (had, now[use]))
+    for use, previous in before.items():
+        if previous != now[use]:
+            old_tasks, new_tasks = (f"{tasks['tasks']:,} of split {tasks['split']}" for tasks in (previous, now[use]))
             raise ValueError(
-                f"The run in {path} had other tasks for {use}: {there}, and with the data that is there now {here}. "
+                f"The run in {path} had other tasks for {use}: {old_tasks}, and with the data that is "
+                f"there now {new_tasks}. "
                 "Bring back what was there (hgpo-gym data, $ALFWORLD_DATA, $WEBSHOP_DATA), or name another folder, "
                 "run_dir=... (out=... of a comparison)."
             )
 
 
-def _check_not_beyond(reached: int, settings: RunSettings) -> None:
+def _check_not_beyond(completed: int, settings: RunSettings) -> None:
     """A run goes on from its newest checkpoint, and cannot end before it."""
-    wanted = settings.trainer.iterations
-    if reached > wanted:
+    iterations = settings.trainer.iterations
+    if completed > iterations:
         raise ValueError(
-            f"The run in {settings.run_dir} has {reached} iterations already, more than trainer.iterations={wanted}. "
-            f"Ask for at least {reached}, or name another folder, run_dir=... (out=... of a comparison)."
+            f"The run in {settings.run_dir} has {completed} iterations already, "
+            f"more than trainer.iterations={iterations}. "
+            f"Ask for at least {completed}, or name another folder, run_dir=... (out=... of a comparison)."
         )

@@ -30,7 +30,7 @@ from hgpo_gym.trainers.environments import Tasks, make_evaluation_env, try_envir
 from hgpo_gym.trainers.learners import LEARNERS, Learned, Learner
 from hgpo_gym.trainers.open_run import check_same_tasks, open_run
 from hgpo_gym.trainers.settings import RunSettings
-from hgpo_gym.trainers.template_date import TOLD, date_of, with_date
+from hgpo_gym.trainers.template_date import DATE_LINE, date_of, with_date
 
 
 def make_learner(settings: RunSettings, progress: Progress, processes: Processes = ALONE) -> Learner:
@@ -74,7 +74,7 @@ class Run:
         date = processes.on_main(lambda: date_of(settings))
         settings = with_date(settings, date)
         if date is not None:
-            progress.line(TOLD.format(date))
+            progress.line(DATE_LINE.format(date))
         self.settings, self.progress, self.processes = settings, progress, processes
         self.directory = open_run(settings)
         self.learner = make_learner(settings, progress, processes)
@@ -130,8 +130,10 @@ class Run:
             report_progress(self.iteration, self.settings.trainer.iterations, "")
             if not self.evaluations:
                 with interrupts_raised():
-                    before = self._evaluate()
-                self.progress.line(f"Before training: evaluation of {before.split} {before.success:.1%}; {LEGEND}")
+                    evaluation = self._evaluate()
+                self.progress.line(
+                    f"Before training: evaluation of {evaluation.split} {evaluation.success:.1%}; {LEGEND}"
+                )
             self._iterate_to_the_end()
         if found := self.monitor.found:
             self.progress.line(f"Warnings: {len(found)}. All of them again: hgpo-gym health {self.directory.path}")
@@ -197,8 +199,8 @@ class Run:
                 self.checkpoints.save(0, self.learner.saving(), state)
             else:
                 self.progress.line(f"Going on after iteration {self.iteration} from {newest}")
-                for what in changed:
-                    self.progress.line(f"Warning: {what} has changed since this run was last started.")
+                for change in changed:
+                    self.progress.line(f"Warning: {change} has changed since this run was last started.")
             # An iteration that is still to be evaluated is logged again, with its evaluation.
             last = self.iteration - self._evaluation_left
             self.directory.begin_logging(self.loggers, self.settings.resolved, after=last)
@@ -324,8 +326,8 @@ class Run:
                 max_failed=self.settings.rollout.max_failed,
             )
         self._keep_failures(result.failures, "evaluation", self.iteration)
-        if told := result.failures_told:
-            self.progress.line(told)
+        if failure_line := result.failures_told:
+            self.progress.line(failure_line)
         if self.processes.main and result.conversations:
             write_conversations(result.conversations, self.directory.evaluation_path(self.iteration))
         seconds = time.perf_counter() - began

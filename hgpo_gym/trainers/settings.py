@@ -175,9 +175,9 @@ def _by_kind(value: Any) -> Choice:
 
 def _model(value: Any) -> Any:
     kind, options = _by_kind(value)
-    made_by = MODELS.find(kind)
-    if isinstance(made_by, type) and issubclass(made_by, BaseModel):
-        return parse_section(made_by, options, "model.")
+    model_class = MODELS.find(kind)
+    if isinstance(model_class, type) and issubclass(model_class, BaseModel):
+        return parse_section(model_class, options, "model.")
     return MODELS.bind(Choice(kind, options))()
 
 
@@ -234,8 +234,8 @@ class PlaySettings(SettingsSection):
         Raises:
             ValueError: names every setting that cannot be, its value, and what could be.
         """
-        own = {name: resolved[name] for name in cls.model_fields if name in resolved}
-        return parse_section(cls, {**own, "resolved": own})
+        values = {name: resolved[name] for name in cls.model_fields if name in resolved}
+        return parse_section(cls, {**values, "resolved": values})
 
 
 class RunSettings(PlaySettings):

@@ -7,7 +7,7 @@ from hgpo_gym.runs.directory import read_config
 from hgpo_gym.trainers.models.language_model import LanguageModel
 from hgpo_gym.trainers.settings import RunSettings
 
-TOLD = "The chat template shows the date: for this run it is always {} (engine.template_date)."
+DATE_LINE = "The chat template shows the date: for this run it is always {} (engine.template_date)."
 
 
 def date_of(run: RunSettings) -> str | None:

@@ -93,13 +93,13 @@ def without_effect(named: Iterable[str], run: RunSettings) -> dict[str, str]:
         named: keys, as on a command line.
         run: one that its learner has checked.
     """
-    found = {}
+    unread = {}
     for key in named:
         for rule in RULES:
             if any(key == known or key.startswith(f"{known}.") for known in rule.keys) and rule.unread(run):
-                found[key] = rule.why(run)
+                unread[key] = rule.why(run)
                 break
-    return found
+    return unread
 
 
 def told(unread: Mapping[str, str]) -> list[str]:

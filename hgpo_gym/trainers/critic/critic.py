@@ -66,11 +66,11 @@ class Critic:
 
     def states(self, rollout: Rollout) -> States:
         """What the networks read of each row. All processes take part, each reads its share."""
-        at = {column: READ_AFTER.get(column) for column in self.columns}
-        read = {
-            after: self._read(rollout, after) for after in dict.fromkeys(at.values())
+        read_after = {column: READ_AFTER.get(column) for column in self.columns}
+        states_after = {
+            after: self._read(rollout, after) for after in dict.fromkeys(read_after.values())
         }  # in one order in all processes
-        return {column: read[after] for column, after in at.items()}
+        return {column: states_after[after] for column, after in read_after.items()}
 
     def valued(self, batch: StepBatch, states: States) -> StepBatch:
         """The batch with the critic's columns, float64[N] each."""
@@ -104,9 +104,9 @@ class Critic:
             metrics: dict[str, float] = {}
             distinct = batch.distinct_rows
             for column in self.columns:
-                wanted = mean_over_copies(batch, targets[column])
-                rows = distinct[~np.isnan(wanted[distinct])]
-                value, target = batch.extras[column][rows], wanted[rows]
+                mean_targets = mean_over_copies(batch, targets[column])
+                rows = distinct[~np.isnan(mean_targets[distinct])]
+                value, target = batch.extras[column][rows], mean_targets[rows]
                 metrics[f"{column}_explained_variance"] = explained_variance(value, target)
                 seed = (RandomStream.CRITIC, *iteration_seed, self.columns.index(column))
                 metrics[f"{column}_loss"] = self._fit(column, states[column][rows], value, target, seed)
@@ -132,10 +132,10 @@ class Critic:
             self._optimizers[column].load_state_dict(state[column]["optimizer"])
 
     def _read(self, rollout: Rollout, after: str | None) -> np.ndarray:
-        answered = rollout.batch.extras[after] if after else np.zeros(len(rollout.tokens), dtype=np.int64)
-        own = self.processes.share(range(len(rollout.tokens)))
-        records: list[Any] = [rollout.tokens[row] for row in own]
-        states = self.policy.states(records, [int(answered[row]) for row in own], **self._passes)
+        prefix_lengths = rollout.batch.extras[after] if after else np.zeros(len(rollout.tokens), dtype=np.int64)
+        local_rows = self.processes.share(range(len(rollout.tokens)))
+        records: list[Any] = [rollout.tokens[row] for row in local_rows]
+        states = self.policy.states(records, [int(prefix_lengths[row]) for row in local_rows], **self._passes)
         return np.concatenate(self.processes.gather([states]))
 
     def _fit(
@@ -164,12 +164,12 @@ class Critic:
         """float32[]: the mean squared error; with `clip` the larger one of it and that of the value held to `clip` of
         the one before (PPO, as in verl, without its factor of a half)."""
         value = network.values(states)
-        wanted = torch.from_numpy(target).to(value)
-        error = (value - wanted).square()
+        target_values = torch.from_numpy(target).to(value)
+        error = (value - target_values).square()
         if self.settings.clip is not None:
             old = torch.from_numpy(before).to(value)
-            held = old + (value - old).clamp(-self.settings.clip, self.settings.clip)
-            error = torch.maximum(error, (held - wanted).square())
+            clipped_value = old + (value - old).clamp(-self.settings.clip, self.settings.clip)
+            error = torch.maximum(error, (clipped_value - target_values).square())
         return error.mean()
 
 

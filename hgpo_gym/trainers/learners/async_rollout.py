@@ -90,12 +90,12 @@ class AheadInProcess:
     def __init__(self, run: RunSettings, folder: Path, measured: TaskMeasures | None):
         self.iteration: int | None = None
         context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        arguments = (theirs, run.resolved, folder, measured, torch.get_num_threads())
+        self._connection, child_connection = context.Pipe()
+        arguments = (child_connection, run.resolved, folder, measured, torch.get_num_threads())
         # No daemon: its environments may have processes too.
         self._process = context.Process(target=_serve, args=arguments, name="hgpo_gym-ahead")
         self._process.start()
-        theirs.close()
+        child_connection.close()
         self._ready = False
 
     def submit(self, iteration: int, outcomes: Outcomes, past: StaleWeights) -> None:
@@ -167,7 +167,7 @@ def _serve(
             if measured:
                 collector.sampler.begin(measured.values)
         except Exception as error:  # noqa: BLE001 - whatever it is, the parent is to know
-            error.add_note(_OWN)
+            error.add_note(_FAILURE_NOTE)
             connection.send(picklable(error))
             return
         signal.signal(STOP, _stop)
@@ -178,7 +178,7 @@ def _serve(
             connection.send(_played(collector, iteration, outcomes))
 
 
-_OWN = (
+_FAILURE_NOTE = (
     "In the process that plays rollouts ahead (rollout.overlap), which makes environments and model anew. What a "
     "program registers by itself is not known there: put it in a file, and name that in plugins=[...]."
 )

@@ -64,8 +64,8 @@ class Collector:
 
     def play(self, task_ids: list[str], seeds: list[tuple[int, ...]]) -> Rollout:
         """A group of each task, by all processes together."""
-        own_tasks, own_seeds = self.processes.share(task_ids), self.processes.share(seeds)
-        return merge(self.processes.each(lambda: self._play_own(own_tasks, own_seeds)))
+        local_task_ids, local_seeds = self.processes.share(task_ids), self.processes.share(seeds)
+        return merge(self.processes.each(lambda: self._play_own(local_task_ids, local_seeds)))
 
     def close(self) -> None:
         """Let go of the environments."""
@@ -73,7 +73,7 @@ class Collector:
 
     def _play_own(self, task_ids: Sequence[str], seeds: Sequence[tuple[int, ...]]) -> Rollout:
         """Those of this process."""
-        own = self.sampler.collect(
+        rollout = self.sampler.collect(
             self.env,
             self.policy,
             self.run.rollout.sampling,
@@ -85,10 +85,10 @@ class Collector:
             max_retries=self.run.rollout.max_retries or 0,
         )
         if self.run.prompt.subgoals is not None:
-            own = with_plan_tokens(own, self.policy)
+            rollout = with_plan_tokens(rollout, self.policy)
         if REWARD_VECTOR in self.needs:
-            own = with_reward_vector(own, self.run.rollout.rewards, self.run.env.step_limit)
-        return own
+            rollout = with_reward_vector(rollout, self.run.rollout.rewards, self.run.env.step_limit)
+        return rollout
 
 
 def assign_credit(run: RunSettings, rollout: Rollout) -> tuple[StepBatch, Advantages]:
@@ -103,6 +103,6 @@ def assign_credit(run: RunSettings, rollout: Rollout) -> tuple[StepBatch, Advant
 
 def reads_rewards(run: RunSettings, batch: StepBatch, credit: Advantages) -> bool:
     """Whether the estimator, which has said `credit` of a batch, says something else if its rewards are others."""
-    others = replace(batch, reward=np.random.default_rng(0).random(len(batch)))
-    values = assign(run.algo.name, others, **run.algo.options).values
+    random_rewards = replace(batch, reward=np.random.default_rng(0).random(len(batch)))
+    values = assign(run.algo.name, random_rewards, **run.algo.options).values
     return not np.array_equal(mean_over_copies(batch, values), credit.values)

@@ -175,13 +175,13 @@ class PolicyGradientLearner:
     def learn(self, iteration: int, collected: Rounds, seconds: float) -> Learned:
         """See `Learner`."""
         assert self.update is not None
-        handed_on = time.perf_counter()
+        learn_started = time.perf_counter()
         self.outcomes = [*self.outcomes[:iteration], list(collected.outcomes)]
         self.past.keep()
         if self.async_rollout is not None and iteration + 1 < self.run.trainer.iterations:
             self.async_rollout.submit(iteration + 1, self.outcomes, self.past)
         began = time.perf_counter()
-        seconds += began - handed_on
+        seconds += began - learn_started
         rollout = select_episodes(collected.rollout, self.sampler, iteration)
         batch, credit, states = self._credit(rollout)
         self._warn_of_shaping(rollout, batch, credit)
@@ -192,12 +192,12 @@ class PolicyGradientLearner:
         updated = self.update(rollout.tokens, batch, credit, seed)  # type: ignore[arg-type]
         learned = self.critic.learn(states, batch, credit.targets, (self.run.seed, iteration)) if self.critic else {}
         ended = time.perf_counter()
-        before = self.measured if self.measured and iteration == 0 else TaskMeasures({}, 0, 0)
+        measurement = self.measured if self.measured and iteration == 0 else TaskMeasures({}, 0, 0)
         metrics = {
             **episode_metrics(collected.first_round),
-            "steps": collected.steps + before.steps,
-            "episodes": collected.episodes + before.episodes,
-            "tokens": collected.tokens + before.tokens,
+            "steps": collected.steps + measurement.steps,
+            "episodes": collected.episodes + measurement.episodes,
+            "tokens": collected.tokens + measurement.tokens,
             "rounds": collected.rounds,
             "groups_kept": collected.groups_kept,
             "failed_episodes": len(collected.failures),
@@ -207,7 +207,7 @@ class PolicyGradientLearner:
             **updated,
             **learned,
             **plan_metrics(batch.extras),
-            "seconds_rollout": seconds + before.seconds,
+            "seconds_rollout": seconds + measurement.seconds,
             "seconds_advantage": assigned - began,
             "seconds_update": ended - assigned,
             "tokens_per_second": _tokens_learned_from(rollout, batch) / (seconds + ended - began),
@@ -324,7 +324,7 @@ def _bounds_not_read(run: RunSettings) -> Iterator[str]:
     """What to say of PPO's bounds that somebody has set, where the objective has its own, as ppo_clip has by some
     recipes, or none."""
     for name in ("clip_low", "clip_high"):
-        value, own = getattr(run.trainer, name), run.objective.options.get(name)
-        if value not in (OBJECTIVES.options("ppo_clip")[name].default, own):
-            bounds = "no such bound" if own is None else f"its own, objective.{name}={own:g}"
+        value, objective_bound = getattr(run.trainer, name), run.objective.options.get(name)
+        if value not in (OBJECTIVES.options("ppo_clip")[name].default, objective_bound):
+            bounds = "no such bound" if objective_bound is None else f"its own, objective.{name}={objective_bound:g}"
             yield BOUND_NOT_READ.format(name=name, value=value, objective=run.objective.name, bounds=bounds)

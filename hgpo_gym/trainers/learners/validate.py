@@ -87,11 +87,11 @@ def check_roles(run: RunSettings) -> None:
     """Raise ValueError where the estimator is to take the statistics of a role that the team does not have."""
     roles = TEAMS.bind(run.team)().roles
     for where, estimator in _estimators(run):
-        of = estimator.options.get("statistics_of")
-        if of is not None and not 0 <= of < len(roles):
+        role_index = estimator.options.get("statistics_of")
+        if role_index is not None and not 0 <= role_index < len(roles):
             named = ", ".join(f"{number} ({role})" if role else str(number) for number, role in enumerate(roles))
             raise ValueError(
-                f"{where}.statistics_of={of}: team={run.team.name} has the roles {named}. Choose one, or null."
+                f"{where}.statistics_of={role_index}: team={run.team.name} has the roles {named}. Choose one, or null."
             )
 
 
@@ -164,7 +164,7 @@ def try_shaping(run: RunSettings) -> None:
 def _estimators(run: RunSettings) -> list[tuple[str, Choice]]:
     """The estimator and those that it builds on, with all their options, and the setting that holds the options of
     each."""
-    return [("algo" + ".base_options" * depth, each) for depth, each in enumerate(with_bases(*run.algo))]
+    return [("algo" + ".base_options" * depth, estimator) for depth, estimator in enumerate(with_bases(*run.algo))]
 
 
 def _recorded(run: RunSettings) -> tuple[str, ...]:

@@ -51,8 +51,8 @@ def initial_weights(run: "RunSettings", model: LanguageModelSettings, progress: 
     settings["engine"] = _reading(run)  # what imitation saw
     settings["trainer"] = {"precision": run.trainer.precision}
     episodes, episodes_key = episodes_to_imitate(run, model.seed, progress)
-    ours = (huggingface, imitation, language_model, likelihood, memory_package, plans, trie)
-    made_by = source_digest(sys.modules[__name__], *ours)
+    modules = (huggingface, imitation, language_model, likelihood, memory_package, plans, trie)
+    made_by = source_digest(sys.modules[__name__], *modules)
     folder = cache_dir() / "models" / content_key([made_by, settings, episodes_key])
     kept_folder(folder, lambda target: save_model(*_make(run, model, episodes, progress), target))
     progress.line(f"Initial weights: {folder}")
@@ -68,21 +68,21 @@ def _stamps(path: str | None) -> list[tuple[str, int, int]]:
 def _make(
     run: "RunSettings", model: LanguageModelSettings, episodes: list[Transcript], progress: Progress
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    made, tokenizer = _from_scratch(run, model, episodes) if model.path is None else _given(model)
+    weights_model, tokenizer = _from_scratch(run, model, episodes) if model.path is None else _given(model)
     source = run.warmstart.source
     if source == "none":
-        return made, tokenizer
+        return weights_model, tokenizer
     if run.trainer.gradient_checkpointing:
-        checkpoint_activations(made)
+        checkpoint_activations(weights_model)
     constrain: Constraint = "admissible" if run.warmstart.loss == "choices" else "none"
-    policy = LanguageModelPolicy(made, tokenizer, constrain=constrain, **_reading(run))
+    policy = LanguageModelPolicy(weights_model, tokenizer, constrain=constrain, **_reading(run))
     records = _records(policy, run, worth_imitating(episodes, source))
     with progress.stage(f"Warm start: imitating {len(records)} {source} actions") as report_progress:
         loss = imitate(
-            made,
+            weights_model,
             records,
             run.warmstart,
-            likelihood=partial(likelihood.likelihood, made),
+            likelihood=partial(likelihood.likelihood, weights_model),
             max_batch_tokens=run.trainer.max_batch_tokens,
             precision=run.trainer.precision,
             seed=model.seed,
@@ -90,7 +90,7 @@ def _make(
         )
     unit = "choice" if constrain == "admissible" else "token"
     progress.line(f"Warm start: {len(records)} actions, loss {loss:.4f} nats a {unit} in the last epoch")
-    return made, tokenizer
+    return weights_model, tokenizer
 
 
 def _reading(run: "RunSettings") -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _from_scratch(
     assert model.layers is not None
     assert model.heads is not None
     tokenizer = train_tokenizer(texts, model.vocabulary_size)
-    made = make_tiny_model(
+    tiny_model = make_tiny_model(
         tokenizer,
         hidden_size=model.hidden_size,
         layers=model.layers,
@@ -122,7 +122,7 @@ def _from_scratch(
         seed=model.seed,
         device=model.device,
     )
-    return made, tokenizer
+    return tiny_model, tokenizer
 
 
 def _steps(run: "RunSettings", episodes: list[Transcript]) -> list[tuple[Request, str]]:

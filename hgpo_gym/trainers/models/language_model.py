@@ -55,18 +55,24 @@ class LanguageModel(LanguageModelSettings):
             self._check_adapters(roles, run.engine.name, processes)
 
     def _check_adapters(self, roles: Sequence[str], engine: str, processes: int) -> None:
-        asked, otherwise = "team.weights=adapter", "or set team.weights=shared."
+        setting, alternative = "team.weights=adapter", "or set team.weights=shared."
         if self.lora.rank is None:
-            raise ValueError(f"{asked}: model.lora.rank=null makes no adapter. Set a rank, 16 for example, {otherwise}")
+            raise ValueError(
+                f"{setting}: model.lora.rank=null makes no adapter. Set a rank, 16 for example, {alternative}"
+            )
         if engine != "transformers":
-            raise ValueError(f"{asked}: engine={engine} has one set of weights. Set engine=transformers, {otherwise}")
+            raise ValueError(
+                f"{setting}: engine={engine} has one set of weights. Set engine=transformers, {alternative}"
+            )
         if processes > 1:
             raise ValueError(
-                f"{asked} is for one process, {processes} were launched: one of them may have nothing to learn for a "
-                f"role that another waits for. Launch one, {otherwise}"
+                f"{setting} is for one process, {processes} were launched: one of them may have nothing to learn for a "
+                f"role that another waits for. Launch one, {alternative}"
             )
         if names := [role for role in roles if not role.isidentifier() or role == DEFAULT]:
-            raise ValueError(f"{asked}: no adapter can be called {names[0]!r}. Give the role another name, {otherwise}")
+            raise ValueError(
+                f"{setting}: no adapter can be called {names[0]!r}. Give the role another name, {alternative}"
+            )
 
     def initial(self, run: "RunSettings", progress: "Progress") -> "TrainablePolicy":
         from hgpo_gym.policies.engines import make_policy
@@ -96,13 +102,13 @@ class LanguageModel(LanguageModelSettings):
         adapters = adapters_in(folder)
         if not adapters:
             return make_policy(run.engine, *self._load(str(folder)))
-        own = roles_with_adapters(run.team)
-        if not own and adapters.keys() != {DEFAULT} and run.team.name != "solo":
+        team_roles = roles_with_adapters(run.team)
+        if not team_roles and adapters.keys() != {DEFAULT} and run.team.name != "solo":
             raise ValueError(
                 f"team.weights=shared: {folder} has an adapter for each of {', '.join(adapters)}, and plays by those. "
                 "Set team.weights=adapter."
             )
-        roles = [role for role in own if role in adapters]
+        roles = [role for role in team_roles if role in adapters]
         adapters = {name: adapters[name] for name in roles or adapters}  # in the order that they were made in
         model, tokenizer = self._load(base_of(next(iter(adapters.values()))))
         return make_policy(run.engine, load_adapters(model, adapters), tokenizer)

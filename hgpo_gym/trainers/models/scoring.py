@@ -65,8 +65,8 @@ class ScoringModel(SettingsSection):
         made_by = source_digest(scoring, imitation, *self.made_by)
         folder = cache_dir() / "models" / content_key([made_by, settings, run.trainer.precision, episodes_key])
         with writing(folder):
-            there = folder.exists()
-        if not there:
+            cached = folder.exists()
+        if not cached:
             policy = self._imitated(run, worth_imitating(episodes, run.warmstart.source), progress)
             make_whole(folder, policy.save)
         progress.line(f"Initial weights: {folder}")
@@ -77,7 +77,7 @@ class ScoringModel(SettingsSection):
 
     def _imitated(self, run: "RunSettings", episodes: list[Transcript], progress: "Progress") -> ScoringPolicy:
         policy = self.new()
-        records = [record for one in episodes for record in _records(policy, one)]
+        records = [record for episode in episodes for record in _records(policy, episode)]
         with progress.stage(f"Warm start: imitating {len(records)} {run.warmstart.source} actions") as report_progress:
             loss = imitate(
                 policy.model,

@@ -82,7 +82,7 @@ class Loss:
         """float32[], the rows' part of the mini-batch's loss; its terms are added to the metrics."""
         settings, tokens = self.settings, self.tokens(rows, result)
         surrogate, clipped = self.objective.surrogate(tokens)
-        told = {
+        token_metrics = {
             "kl_behaviour": kl_k3(tokens.behaviour, tokens.logprobs),
             "entropy": tokens.entropy,
             "clip_fraction": clipped.float(),
@@ -90,20 +90,20 @@ class Loss:
         if self.corrected:
             weights = self._correction(tokens.old_logprobs, tokens.behaviour, tokens.sequence_index)
             surrogate = weights * surrogate
-            told |= {"importance_weight": weights, "importance_dropped": (weights == 0).float()}
+            token_metrics |= {"importance_weight": weights, "importance_dropped": (weights == 0).float()}
             if (cap := settings.correction.options.get("cap")) is not None:
-                told["importance_capped"] = (weights >= cap).float()
+                token_metrics["importance_capped"] = (weights >= cap).float()
         if settings.off_policy_limit is not None:
             dropped = off_policy(tokens, settings.off_policy_limit)
             surrogate = surrogate.masked_fill(dropped, 0.0)
-            told["off_policy_dropped"] = dropped.float()
+            token_metrics["off_policy_dropped"] = dropped.float()
         loss = surrogate - settings.entropy_coef * self._rewarded(rows, tokens.entropy)
         if rows[0].reference is not None:
-            told["kl_reference"] = kl_k3(
+            token_metrics["kl_reference"] = kl_k3(
                 tokens.logprobs, per_token([row.reference for row in rows], tokens.logprobs.device)
             )
-            loss = loss + settings.kl_coef * told["kl_reference"]
-        metrics.add_tokens({"loss": loss, **told})
+            loss = loss + settings.kl_coef * token_metrics["kl_reference"]
+        metrics.add_tokens({"loss": loss, **token_metrics})
         loss_mask = tokens.extras.get("loss_mask")
         return aggregate(loss, tokens.sequence_index, totals, self.aggregation, loss_mask, settings.loss_constant)
 

@@ -24,7 +24,10 @@ def with_old(
 ) -> list[TrainingSample]:
     """The rows with what the trainer's weights say before the update: `old`, and `before` what is named by `reads`."""
     measured = _measured([row.tokens for row in rows], policy, ("logprobs", *reads), settings, temperature, processes)
-    return [replace(row, old_logprobs=own.pop("logprobs"), before=own) for row, own in zip(rows, measured, strict=True)]
+    return [
+        replace(row, old_logprobs=values.pop("logprobs"), before=values)
+        for row, values in zip(rows, measured, strict=True)
+    ]
 
 
 def with_reference(
@@ -36,7 +39,7 @@ def with_reference(
 ) -> list[TrainingSample]:
     """The rows with the reference policy's log-probabilities."""
     measured = _measured([row.tokens for row in rows], reference, ("logprobs",), settings, temperature, processes)
-    return [replace(row, reference=own["logprobs"]) for row, own in zip(rows, measured, strict=True)]
+    return [replace(row, reference=values["logprobs"]) for row, values in zip(rows, measured, strict=True)]
 
 
 def mean_entropies(
@@ -44,11 +47,13 @@ def mean_entropies(
 ) -> np.ndarray:
     """float64[N], nats: for each record, the mean over its choices of the entropy of what the trainer's weights draw
     from there, before the update; 0 where it has no choice."""
-    free = [index for index, tokens in enumerate(records) if len(tokens.choices)]
+    row_indices = [index for index, tokens in enumerate(records) if len(tokens.choices)]
     entropies = np.zeros(len(records), dtype=np.float64)
-    measured = _measured([records[index] for index in free], policy, ("entropy",), settings, temperature, processes)
-    for index, own in zip(free, measured, strict=True):
-        entropies[index] = own["entropy"].mean(dtype=np.float64)
+    measured = _measured(
+        [records[index] for index in row_indices], policy, ("entropy",), settings, temperature, processes
+    )
+    for index, values in zip(row_indices, measured, strict=True):
+        entropies[index] = values["entropy"].mean(dtype=np.float64)
     return entropies
 
 
@@ -62,7 +67,7 @@ def _measured(
 ) -> list[dict[str, np.ndarray]]:
     """Processes that have the same records share the work, and all get all of it."""
     with weights.gathered():
-        own = measure(
+        local_values = measure(
             weights.policy,
             processes.share(records),
             names,
@@ -70,4 +75,4 @@ def _measured(
             max_batch_tokens=settings.max_batch_tokens,
             precision=settings.precision,
         )
-    return processes.gather(own)
+    return processes.gather(local_values)

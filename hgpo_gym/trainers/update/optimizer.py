@@ -46,7 +46,8 @@ def state_by_name(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> d
     processes hold parts of it; all take part."""
     names: dict[torch.Tensor, str] = {weight: name for name, weight in model.named_parameters()}
     state = {
-        names[weight]: {key: _whole(value) for key, value in own.items()} for weight, own in optimizer.state.items()
+        names[weight]: {key: _whole(value) for key, value in parameter_state.items()}
+        for weight, parameter_state in optimizer.state.items()
     }
     groups = [{**group, "params": [names[weight] for weight in group["params"]]} for group in optimizer.param_groups]
     return {"state": state, "param_groups": groups}
@@ -59,8 +60,8 @@ def load_state_by_name(optimizer: torch.optim.Optimizer, model: torch.nn.Module,
     names = [name for group in saved["param_groups"] for name in group["params"]]
     numbers = {name: number for number, name in enumerate(names)}
     state = {
-        numbers[name]: {key: _like(value, weights[name]) for key, value in own.items()}
-        for name, own in saved["state"].items()
+        numbers[name]: {key: _like(value, weights[name]) for key, value in parameter_state.items()}
+        for name, parameter_state in saved["state"].items()
     }
     groups = [{**group, "params": [numbers[name] for name in group["params"]]} for group in saved["param_groups"]]
     optimizer.load_state_dict({"state": state, "param_groups": groups})

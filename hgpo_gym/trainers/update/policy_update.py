@@ -97,17 +97,18 @@ class PolicyUpdate:
             NonFiniteError: names the mini-batch, or says that the steps have left no weights to go on with.
         """
         metrics = UpdateMetrics()
-        every = make_samples(tokens, batch, advantages)
-        learned, prepared = self._prepared([row for row in every if self._in_loss(row)], seed)
-        if (own := self.processes.share(learned)) and self.loss.recomputes:
+        samples = make_samples(tokens, batch, advantages)
+        learned, prepared = self._prepared([row for row in samples if self._in_loss(row)], seed)
+        if (local_samples := self.processes.share(learned)) and self.loss.recomputes:
             cpu = torch.device("cpu")
             metrics.add_mismatch(
-                per_token([row.old_logprobs for row in own], cpu), per_token([row.behaviour for row in own], cpu)
+                per_token([row.old_logprobs for row in local_samples], cpu),
+                per_token([row.behaviour for row in local_samples], cpu),
             )
         rows = learned
         if self.settings.zero_advantage == "mask":
             remaining = iter(learned)
-            rows = [next(remaining) if self._in_loss(row) else row for row in every]
+            rows = [next(remaining) if self._in_loss(row) else row for row in samples]
         generator, size = np.random.default_rng(seed), self.settings.mini_batch_size
         torch.manual_seed(int(np.random.SeedSequence((*seed, self.processes.rank)).generate_state(1)[0]))  # for dropout
         for epoch in range(self.settings.update_epochs):
@@ -142,13 +143,15 @@ class PolicyUpdate:
         if objective.prepare is None or not rows:
             return rows, {}
         columns, metrics = objective.prepare(rows, np.random.default_rng((RandomStream.OBJECTIVE, *seed[1:])))
-        rows = [replace(row, extras={**row.extras, **own}) for row, own in zip(rows, columns, strict=True)]
+        rows = [
+            replace(row, extras={**row.extras, **new_columns}) for row, new_columns in zip(rows, columns, strict=True)
+        ]
         return rows, dict(metrics)
 
     def _weights_of(self, reference: LikelihoodModel) -> Weights:
         """Of its own model, or of the policy's, where it reads that without the adapter."""
-        own = reference.model is not self.policy.model
-        return distribute(reference, self.processes) if own else self.weights.read_by(reference)
+        separate = reference.model is not self.policy.model
+        return distribute(reference, self.processes) if separate else self.weights.read_by(reference)
 
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict` needs to go on with the same numbers, in however many processes. All take part."""
@@ -169,11 +172,11 @@ class PolicyUpdate:
         self.policy.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         lengths = [len(row.tokens) for row in mini_batch]
-        dealt = shard_batches(lengths, self.settings.max_batch_tokens, self.processes.count)
+        shards = shard_batches(lengths, self.settings.max_batch_tokens, self.processes.count)
         # With gradient checkpointing a backward pass computes again, by the adapter that is in use then.
         *parts, last = [
             rows
-            for part in dealt[self.processes.rank]
+            for part in shards[self.processes.rank]
             for rows in by_adapter([mini_batch[index] for index in part], lambda row: row.tokens.adapter)
         ]
         with self.weights.accumulating():

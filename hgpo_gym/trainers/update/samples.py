@@ -66,18 +66,18 @@ def make_samples(
     for index, record in enumerate(tokens):
         choices = record.choices
         if len(choices) and (batch.trained is None or batch.trained[index]):
-            own = credit.tokens[index] if credit.tokens is not None else None
-            if own is not None and len(own) != len(record.token_ids):
+            token_advantages = credit.tokens[index] if credit.tokens is not None else None
+            if token_advantages is not None and len(token_advantages) != len(record.token_ids):
                 raise ValueError(
-                    f"Step {index}: advantages of {len(own)} tokens for an answer of {len(record.token_ids)}: an "
-                    "estimator gives one a token of the answer, those without a choice included, or None."
+                    f"Step {index}: advantages of {len(token_advantages)} tokens for an answer of {len(record.token_ids)}: "
+                    "an estimator gives one a token of the answer, those without a choice included, or None."
                 )
             rows.append(
                 TrainingSample(
                     tokens=record,
                     advantages=_repeat(credit.values[index], choices)
-                    if own is None
-                    else own[choices].astype(np.float32),
+                    if token_advantages is None
+                    else token_advantages[choices].astype(np.float32),
                     behaviour=record.logprobs[choices],
                     trajectory=int(batch.trajectory[index]),
                     group=int(batch.group[index]),

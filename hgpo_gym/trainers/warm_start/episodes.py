@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hgpo_gym.trainers.settings import RunSettings
 
 SIDE_BY_SIDE = 32
-AS_IT_IS = "bare"
+BARE_PROMPT = "bare"
 """The prompt that scripted policies answer: the action alone, so that the episodes are the same for every prompt."""
 _FILE = "episodes.jsonl"
 
@@ -56,13 +56,13 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
         progress.line(IMITATED_ALONE.format(run.team.name))
     num_tasks = min(settings.episodes, SIDE_BY_SIDE)
     options = {"expert": True} if expert else {}
-    env = make_env(run, num_tasks=num_tasks, group_size=1, prompt=PromptTemplate.named(AS_IT_IS), **options)
+    env = make_env(run, num_tasks=num_tasks, group_size=1, prompt=PromptTemplate.named(BARE_PROMPT), **options)
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     behaviour = ["expert", settings.random_actions] if expert else ["random"]
     made_by = source_digest(transcripts, rollout, playing, player, scripted, prompts)
     key = content_key([made_by, vector.texts_key, list(vector.task_ids), behaviour, settings.episodes, seed])
 
-    def collect_them(folder: Path) -> None:
+    def write_episodes(folder: Path) -> None:
         policy: Policy = ExpertPolicy(settings.random_actions) if expert else RandomPolicy()
         schedule = tasks_in_order(vector.task_ids, seed, 0, settings.episodes)
         collected: list[Transcript] = []
@@ -73,16 +73,16 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
             for first in range(0, settings.episodes, num_tasks):
                 tasks = schedule[first : first + num_tasks]
                 seeds = [(RandomStream.WARM_START, seed, first + index) for index in range(len(tasks))]
-                played = collect(
+                new_rollout = collect(
                     env, policy, Sampling(), task_ids=tasks, seeds=seeds, max_retries=run.rollout.max_retries or 0
                 )
-                collected += transcripts.from_rollout(played)
-                failures += played.failures
+                collected += transcripts.from_rollout(new_rollout)
+                failures += new_rollout.failures
                 report_progress(
                     first + len(tasks), settings.episodes, f"{sum(episode.won for episode in collected)} won"
                 )
-        lost = settings.episodes - len(collected)
-        check_failures(failures, lost, settings.episodes, run.rollout.max_failed, "episodes to imitate")
+        num_missing = settings.episodes - len(collected)
+        check_failures(failures, num_missing, settings.episodes, run.rollout.max_failed, "episodes to imitate")
         if failures:
             progress.line(
                 f"Environments failed in {len(failures)} attempts at an episode to imitate. {last_error(failures)}"
@@ -90,12 +90,12 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
         transcripts.save(collected, folder / _FILE)
 
     with closing(env):
-        folder = kept_folder(cache_dir() / "transcripts" / key, collect_them)
+        folder = kept_folder(cache_dir() / "transcripts" / key, write_episodes)
     episodes = transcripts.load(folder / _FILE)
-    if left_out := settings.episodes - len(episodes):
+    if num_left_out := settings.episodes - len(episodes):
         progress.line(
-            f"{left_out} of {settings.episodes} episodes to imitate are left out: their environments failed when they "
-            "were played. To play them anew, name another cache (HGPO_GYM_CACHE)."
+            f"{num_left_out} of {settings.episodes} episodes to imitate are left out: their environments failed when "
+            "they were played. To play them anew, name another cache (HGPO_GYM_CACHE)."
         )
     return episodes, key
 
@@ -103,10 +103,10 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
 def worth_imitating(episodes: list[Transcript], source: str) -> list[Transcript]:
     """Of an expert's the won ones; random ones teach the form of an answer, however they end. Raises ValueError where
     there is none."""
-    chosen = [episode for episode in episodes if episode.won or source == "random"]
-    if not chosen:
+    selected = [episode for episode in episodes if episode.won or source == "random"]
+    if not selected:
         raise ValueError(
             f"warmstart.source={source}: none of {len(episodes)} episodes was won, and there is nothing to imitate. "
             "Raise warmstart.episodes or env.max_episode_steps, or choose warmstart.source=random."
         )
-    return chosen
+    return selected

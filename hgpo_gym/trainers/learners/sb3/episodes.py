@@ -54,7 +54,9 @@ class EpisodesVecEnv(VecEnv):
 
     def step_async(self, actions: np.ndarray) -> None:
         admissible = self._infos["admissible_actions"]
-        self.actions_left_out += sum(max(0, len(own) - self.features.actions) for own in admissible)
+        self.actions_left_out += sum(
+            max(0, len(actions_listed) - self.features.actions) for actions_listed in admissible
+        )
         self._chosen = [self._action(row, int(index)) for row, index in enumerate(actions)]
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
@@ -92,10 +94,10 @@ class EpisodesVecEnv(VecEnv):
 
     def _begin(self, rows: np.ndarray) -> np.ndarray:
         """Begin an episode in the sub-environments bool[num_envs]; returns their observations."""
-        chosen = np.flatnonzero(rows).tolist()
-        seeds = [np.random.SeedSequence((*self._seed, row, len(self.episodes[row]))) for row in chosen]
+        row_indices = np.flatnonzero(rows).tolist()
+        seeds = [np.random.SeedSequence((*self._seed, row, len(self.episodes[row]))) for row in row_indices]
         options = {
-            "task_ids": [self._tasks[row] for row in chosen],
+            "task_ids": [self._tasks[row] for row in row_indices],
             "group_seeds": [int(seed.generate_state(1)[0]) for seed in seeds],
             "reset_mask": rows,
         }
@@ -104,7 +106,7 @@ class EpisodesVecEnv(VecEnv):
             self._returns = np.zeros(self.num_envs)
             self._steps, self._valid_steps = np.zeros((2, self.num_envs), dtype=np.int64)
         self._returns[rows] = self._steps[rows] = self._valid_steps[rows] = 0
-        return self._observe(chosen)
+        return self._observe(row_indices)
 
     def _observe(self, rows: Sequence[int]) -> np.ndarray:
         """int8[rows, length]"""

@@ -119,7 +119,7 @@ class Sb3Learner:
         algorithm.learn(total, clock, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
         steps = algorithm.num_timesteps - before
         metrics = {
-            **episode_metrics([own[0] for own in episodes.episodes]),
+            **episode_metrics([outcomes[0] for outcomes in episodes.episodes]),
             "steps": steps,
             "episodes": sum(map(len, episodes.episodes)),
             "actions_left_out": episodes.actions_left_out / steps,
@@ -152,10 +152,10 @@ class Sb3Learner:
 
     def _update_metrics(self) -> dict[str, float]:
         """Raises NonFiniteError where a loss is not a number."""
-        told = self.policy.algorithm.logger.name_to_value
-        metrics = {name: float(told[theirs]) for name, theirs in UPDATE_METRICS.items() if theirs in told}
-        if "train/entropy_loss" in told:
-            metrics["entropy"] = -float(told["train/entropy_loss"])
+        logged = self.policy.algorithm.logger.name_to_value
+        metrics = {name: float(logged[sb3_name]) for name, sb3_name in UPDATE_METRICS.items() if sb3_name in logged}
+        if "train/entropy_loss" in logged:
+            metrics["entropy"] = -float(logged["train/entropy_loss"])
         for name, value in metrics.items():
             if not np.isfinite(value):
                 raise NonFiniteError(f"{name} is {value}.")

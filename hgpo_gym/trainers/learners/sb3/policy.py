@@ -32,10 +32,10 @@ class Algorithm(NamedTuple):
     set_here: tuple[str, ...]
 
 
-_NEVER = ("policy", "env", "policy_kwargs", "seed", "verbose", "tensorboard_log", "_init_setup_model")
+_SET_BY_RUN = ("policy", "env", "policy_kwargs", "seed", "verbose", "tensorboard_log", "_init_setup_model")
 ALGORITHMS = {
-    "sb3_ppo": Algorithm(PPO, ScoringActorCritic, (*_NEVER, "n_steps")),
-    "sb3_dqn": Algorithm(MaskedDQN, ScoringDQNPolicy, (*_NEVER, "exploration_fraction")),
+    "sb3_ppo": Algorithm(PPO, ScoringActorCritic, (*_SET_BY_RUN, "n_steps")),
+    "sb3_dqn": Algorithm(MaskedDQN, ScoringDQNPolicy, (*_SET_BY_RUN, "exploration_fraction")),
 }
 
 
@@ -54,15 +54,15 @@ class Sb3Policy:
         Raises:
             ValueError: an option that the algorithm does not have, or a value that it refuses.
         """
-        kind, own, network = _parts(run)
+        kind, options, network = _parts(run)
         known = [name for name in inspect.signature(kind.make.__init__).parameters if name not in kind.set_here][1:]
-        for name in own:
+        for name in options:
             if name not in known:
                 raise ValueError(unknown_name(f"option of {run.algo.name}", name, known))
         if run.algo.name == "sb3_ppo":
-            own["n_steps"] = steps_each(run)
+            options["n_steps"] = steps_each(run)
         episodes = _episodes(run)
-        algorithm = kind.make(kind.policy, episodes, policy_kwargs=network, seed=run.seed, **own)
+        algorithm = kind.make(kind.policy, episodes, policy_kwargs=network, seed=run.seed, **options)
         return cls(algorithm, episodes)
 
     @classmethod
@@ -70,9 +70,9 @@ class Sb3Policy:
         """The model that was saved in `folder`. Raises FileNotFoundError if there is none."""
         if not (folder / _MODEL).exists():
             raise FileNotFoundError(f"No model of Stable-Baselines3 in {folder}: expected {_MODEL}.")
-        kind, own, _ = _parts(run)
+        kind, options, _ = _parts(run)
         episodes = _episodes(run)
-        algorithm = kind.make.load(folder / _MODEL, env=episodes, device=own["device"])
+        algorithm = kind.make.load(folder / _MODEL, env=episodes, device=options["device"])
         if isinstance(algorithm, OffPolicyAlgorithm):
             algorithm.load_replay_buffer(folder / _REPLAY)
         return cls(algorithm, episodes)
@@ -125,11 +125,11 @@ def _parts(run: RunSettings) -> tuple[Algorithm, dict[str, Any], dict[str, Any]]
     """The algorithm, its options by Stable-Baselines3's names, the options of the network."""
     if run.algo.name not in ALGORITHMS:
         raise ValueError(unknown_name("algorithm of learner=sb3", run.algo.name, ALGORITHMS))
-    kind, own = ALGORITHMS[run.algo.name], dict(run.algo.options)
-    network = {"text_features": TextFeatures(**own.pop("features")), "hidden_size": own.pop("hidden_size")}
+    kind, options = ALGORITHMS[run.algo.name], dict(run.algo.options)
+    network = {"text_features": TextFeatures(**options.pop("features")), "hidden_size": options.pop("hidden_size")}
     for name in ("reward_scale", "exploration_iterations"):
-        own.pop(name, None)
-    return kind, own, network
+        options.pop(name, None)
+    return kind, options, network
 
 
 def _episodes(run: RunSettings) -> EpisodesVecEnv:

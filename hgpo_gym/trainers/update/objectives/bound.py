@@ -52,9 +52,11 @@ def bind_objective(choice: Choice, extras: Collection[str] | None = None) -> Obj
     if preparation is None:
         objective = Objective(partial(function, **options), aggregation, needs_old, None, ())
     else:
-        own, theirs = preparation.split(options)
-        prepare = partial(_prepared, name, preparation.function, theirs)
-        objective = Objective(partial(function, **own), aggregation, needs_old, prepare, preparation.reads)
+        objective_options, prepare_options = preparation.split(options)
+        prepare = partial(_prepared, name, preparation.function, prepare_options)
+        objective = Objective(
+            partial(function, **objective_options), aggregation, needs_old, prepare, preparation.reads
+        )
     _try(name, objective, extras)
     return objective
 
@@ -67,75 +69,75 @@ def _prepared(
     Raises:
         ValueError: it is no dictionary of columns a row.
     """
-    given = function(rows, generator, **options)
-    prepared = given if isinstance(given, Prepared) else Prepared(given)
+    result = function(rows, generator, **options)
+    prepared = result if isinstance(result, Prepared) else Prepared(result)
     columns = prepared.columns
     if not (isinstance(columns, list) and len(columns) == len(rows) and all(isinstance(row, dict) for row in columns)):
         raise ValueError(
             f"Objective {name!r}: its pre-pass has to give a list with a dictionary of columns for each of "
-            f"{len(rows)} rows, or Prepared(columns, metrics) with metrics beside it; it gives {given!r:.200}."
+            f"{len(rows)} rows, or Prepared(columns, metrics) with metrics beside it; it gives {result!r:.200}."
         )
     return prepared
 
 
 def _try(name: str, objective: Objective, names: Collection[str] | None) -> None:
     """Have it judge an answer of two tokens and one of one token."""
-    numbers = [np.ones(length, dtype=np.float32) for length in (2, 1)]
+    answers = [np.ones(length, dtype=np.float32) for length in (2, 1)]
     rows = [
         TrainingSample(
-            TokenRecord(np.zeros(1, dtype=np.int64), np.zeros(len(one), dtype=np.int64), -one),
-            one,
-            -one,
-            trajectory=place,
+            TokenRecord(np.zeros(1, dtype=np.int64), np.zeros(len(ones), dtype=np.int64), -ones),
+            ones,
+            -ones,
+            trajectory=index,
             group=0,
-            old_logprobs=-one,
-            before=dict.fromkeys(objective.reads, one),
+            old_logprobs=-ones,
+            before=dict.fromkeys(objective.reads, ones),
         )
-        for place, one in enumerate(numbers)
+        for index, ones in enumerate(answers)
     ]
     prepared = objective.prepare(rows, np.random.default_rng(0)) if objective.prepare else Prepared([{}, {}])
-    number, sequence_index = torch.ones(3), torch.tensor([0, 0, 1])
+    token_ones, sequence_index = torch.ones(3), torch.tensor([0, 0, 1])
     extras = {
-        column: torch.from_numpy(np.concatenate([own[column] for own in prepared.columns]))
+        column: torch.from_numpy(np.concatenate([columns[column] for columns in prepared.columns]))
         for column in prepared.columns[0]
     }
-    extras = _OnesBeside(extras) if names is None else dict.fromkeys(names, number) | extras
-    logprobs, entropy = (-number).requires_grad_(), number.clone().requires_grad_()
+    extras = _OnesBeside(extras) if names is None else dict.fromkeys(names, token_ones) | extras
+    logprobs, entropy = (-token_ones).requires_grad_(), token_ones.clone().requires_grad_()
     surrogate = objective.surrogate(
         Tokens(
             logprobs,
             entropy,
-            -number,
-            -number,
-            number,
+            -token_ones,
+            -token_ones,
+            token_ones,
             sequence_index,
             sequence_index,
             torch.zeros_like(sequence_index),
             extras,
         )
     )
-    _check(name, surrogate, len(number))
+    _check(name, surrogate, len(token_ones))
 
 
 def _check(name: str, surrogate: Any, tokens: int) -> None:
     """Raise ValueError where an objective gives something else than it has to: broadcast it would train silently."""
-    wrong = ""
+    problem = ""
     if not isinstance(surrogate, tuple) or len(surrogate) != 2:
-        wrong = f"it gives {type(surrogate).__name__}"
+        problem = f"it gives {type(surrogate).__name__}"
     else:
         loss, clipped = surrogate
-        for what, value in (("loss", loss), ("clipped", clipped)):
+        for field, value in (("loss", loss), ("clipped", clipped)):
             if not isinstance(value, torch.Tensor) or value.shape != (tokens,):
                 shape = f"the shape {list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
-                wrong = wrong or f"of {tokens} tokens its {what} has {shape}"
-        if not wrong and not loss.requires_grad:
-            wrong = "its loss has no gradient in the tokens' logprobs"
-        if not wrong and clipped.dtype != torch.bool:
-            wrong = f"its clipped has {clipped.dtype}"
-    if wrong:
+                problem = problem or f"of {tokens} tokens its {field} has {shape}"
+        if not problem and not loss.requires_grad:
+            problem = "its loss has no gradient in the tokens' logprobs"
+        if not problem and clipped.dtype != torch.bool:
+            problem = f"its clipped has {clipped.dtype}"
+    if problem:
         raise ValueError(
             f"Objective {name!r} has to give Surrogate(loss, clipped), a differentiable number and a truth value a "
-            f"token; {wrong}."
+            f"token; {problem}."
         )
 
 

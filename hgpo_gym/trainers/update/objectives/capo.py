@@ -59,14 +59,14 @@ def prepare(
     for name, value in (("learning_rate", learning_rate), ("tau_fisher", tau_fisher), ("tau_hessian", tau_hessian)):
         if value < 0:
             raise ValueError(f"{name}={value}: choose 0 or more.")
-    found = [moments(row, learning_rate) for row in rows]
-    loss_mask = [(own.fisher < tau_fisher) & (np.abs(own.hessian) < tau_hessian) for own in found]
+    row_moments = [moments(row, learning_rate) for row in rows]
+    loss_mask = [(values.fisher < tau_fisher) & (np.abs(values.hessian) < tau_hessian) for values in row_moments]
     quantiles = {
-        "capo_fisher_q99": np.quantile(np.concatenate([own.fisher for own in found]), 0.99),
-        "capo_hessian_q99": np.quantile(np.abs(np.concatenate([own.hessian for own in found])), 0.99),
+        "capo_fisher_q99": np.quantile(np.concatenate([values.fisher for values in row_moments]), 0.99),
+        "capo_hessian_q99": np.quantile(np.abs(np.concatenate([values.hessian for values in row_moments])), 0.99),
     }
     metrics = {name: float(value) for name, value in quantiles.items()}
-    return Prepared([{"loss_mask": own.astype(np.float64)} for own in loss_mask], metrics)
+    return Prepared([{"loss_mask": values.astype(np.float64)} for values in loss_mask], metrics)
 
 
 @prefers("sequence_mean")

@@ -36,18 +36,18 @@ def fiberpo(
     zero = torch.zeros_like(difference)
     up = answer_mean(torch.where(rises, difference, zero), tokens.sequence_index)
     down = answer_mean(torch.where(rises, zero, -difference), tokens.sequence_index)
-    own = torch.where(rises, difference - up, difference + down)
-    other = torch.where(rises, -down, up)
+    residual = torch.where(rises, difference - up, difference + down)
+    opposite = torch.where(rises, -down, up)
     epsilon = by_sign(tokens.advantages, epsilon_positive, epsilon_negative)
     budget_up, budget_down = share_positive * delta, (1 - share_positive) * delta
     length = tokens.sequence_index.bincount()[tokens.sequence_index].to(difference.dtype)
     gate = (_within(up, budget_up, length) - _within(down, budget_down, length)).exp()
-    loss = -gate * (own.clamp(-epsilon, epsilon) - other.clamp(-epsilon, epsilon)).exp() * tokens.advantages
-    clipped = (own.abs() > epsilon) | (other.abs() > epsilon) | (up > budget_up) | (down > budget_down)
+    loss = -gate * (residual.clamp(-epsilon, epsilon) - opposite.clamp(-epsilon, epsilon)).exp() * tokens.advantages
+    clipped = (residual.abs() > epsilon) | (opposite.abs() > epsilon) | (up > budget_up) | (down > budget_down)
     return Surrogate(loss, clipped)
 
 
 def _within(drift: torch.Tensor, budget: float, length: torch.Tensor) -> torch.Tensor:
     """g: the drift within the budget, then steeply back to 0."""
-    back = ((length + 1) * budget - length * drift).clamp(min=0)
-    return torch.where(drift <= budget, drift, back)
+    return_path = ((length + 1) * budget - length * drift).clamp(min=0)
+    return torch.where(drift <= budget, drift, return_path)

@@ -43,12 +43,12 @@ def kpo(
 def _filter(measured: torch.Tensor, sequence_index: torch.Tensor, noise: float, gain: float) -> torch.Tensor:
     """float[T]: the state of each answer after each of its tokens. Gains depend on the place alone, so all answers go
     forward together."""
-    place = position(sequence_index)
-    longest = int(place.max()) + 1
-    waiting = measured.new_zeros(int(sequence_index.max()) + 1, longest).index_put((sequence_index, place), measured)
-    states, state = [], measured.new_zeros(len(waiting))
-    for column in waiting.unbind(1):
+    positions = position(sequence_index)
+    longest = int(positions.max()) + 1
+    padded = measured.new_zeros(int(sequence_index.max()) + 1, longest).index_put((sequence_index, positions), measured)
+    states, state = [], measured.new_zeros(len(padded))
+    for column in padded.unbind(1):
         gain = (gain + noise) / (gain + noise + 1)
         state = (1 - gain) * state + gain * column
         states.append(state)
-    return torch.stack(states, 1)[sequence_index, place]
+    return torch.stack(states, 1)[sequence_index, positions]

@@ -71,17 +71,19 @@ def prepared_by(prepare: Callable[..., Prepared], reads: Sequence[str] = ()) -> 
     """
 
     def mark(objective: Function) -> Function:
-        tokens, *own = inspect.signature(objective).parameters.values()
-        theirs = list(inspect.signature(prepare).parameters.values())[2:]
-        options = {option.name: option for option in own}
-        for option in theirs:
+        tokens, *objective_parameters = inspect.signature(objective).parameters.values()
+        prepare_parameters = list(inspect.signature(prepare).parameters.values())[2:]
+        options = {option.name: option for option in objective_parameters}
+        for option in prepare_parameters:
             if options.setdefault(option.name, option).default != option.default:
                 raise ValueError(f"The option {option.name} of objective and pre-pass has two different defaults.")
         ordered = sorted(options.values(), key=lambda option: option.default is not Parameter.empty)
         vars(objective)["__signature__"] = inspect.Signature(
             [tokens, *(option.replace(kind=Parameter.KEYWORD_ONLY) for option in ordered)]
         )
-        names = (frozenset(option.name for option in some) for some in (own, theirs))
+        names = (
+            frozenset(option.name for option in parameters) for parameters in (objective_parameters, prepare_parameters)
+        )
         vars(objective)["preparation"] = Preparation(prepare, tuple(reads), *names)
         return objective
 

@@ -48,8 +48,8 @@ def answer_mean(values: "Tensor", sequence_index: "Tensor") -> "Tensor":
 def position(sequence_index: "Tensor") -> "Tensor":
     """int64[T]: the token's place in its answer, from 0."""
     lengths = sequence_index.bincount()
-    begins = lengths.cumsum(0) - lengths
-    return sequence_index.new_ones(len(sequence_index)).cumsum(0) - 1 - begins[sequence_index]
+    starts = lengths.cumsum(0) - lengths
+    return sequence_index.new_ones(len(sequence_index)).cumsum(0) - 1 - starts[sequence_index]
 
 
 def by_sign(advantages: "Tensor", positive: float, negative: float) -> "Tensor":
