@@ -1,4 +1,4 @@
-"""Connections: bounded in number and in the time that the head of a request may take."""
+"""Connections with a bound on their number and on the time to send a request's head."""
 
 import asyncio
 import resource
@@ -7,16 +7,16 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_TIMEOUT = 15.0
-"""Seconds from a connection's beginning, or from the first byte after an answer, until a request's head is there."""
+"""Seconds for a request's head, from the start of the connection or the first byte after a response."""
 SPARE_DESCRIPTORS = 128
-"""Open files that are not connections: libraries, data, logs, workers."""
+"""Open files other than connections: libraries, data, logs, workers."""
 
 
 class BoundedConnection(H11Protocol):
-    """A connection that is closed where there are too many, or where its request does not come.
+    """A connection that is closed if there are too many, or if its request does not arrive in time.
 
     Attributes:
-        most: how many there may be at once.
+        most: the most connections at once.
     """
 
     most = 1024
@@ -34,6 +34,7 @@ class BoundedConnection(H11Protocol):
             self._wait_for_a_head()
         before = self.cycle
         super().data_received(data)
+        # uvicorn's H11Protocol sets a new `cycle` once the head of a request is complete.
         if self.cycle is not before:
             self._stop_waiting()
 
@@ -51,10 +52,10 @@ class BoundedConnection(H11Protocol):
 
 
 def connections_of(most: int) -> type[BoundedConnection]:
-    """The class of a server's connections, of which there are at most so many.
+    """Return a connection class with a limit of `most` connections.
 
     Raises:
-        ValueError: the system does not let this process open as many.
+        ValueError: the system does not let this process open so many files.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = most + SPARE_DESCRIPTORS

@@ -1,4 +1,4 @@
-"""What stands before the routes: who is let in, with how much, and the line that the log gets of it."""
+"""Middleware before the routes: authentication, request limits and the access log."""
 
 import asyncio
 import hashlib
@@ -17,22 +17,22 @@ from hgpo_gym.server.problems import ProblemDetails
 
 LOG = logging.getLogger(__name__)
 OPEN_PATHS = ("/health", "/docs", "/openapi.json")
-"""What is answered without a token: nothing of any client."""
+"""Paths that need no token, because they hold no client's data."""
 BODY_TIMEOUT = 30.0
-"""Seconds that a body may take to arrive."""
+"""Seconds for a body to arrive."""
 _DISCARDED = 4
-"""A body that is too large is read up to so many times the limit, so that a client has time for the answer."""
+"""A body that is too large is read up to this multiple of the limit, so that the client can read the response."""
 
 
 class Guard:
-    """ASGI middleware. Reads bodies whole, so that no handler waits for a client.
+    """ASGI middleware that authenticates clients. It reads bodies completely, so that no handler waits for a client.
 
     Args:
-        app: what it stands before.
-        tokens: one for each client; none where every address is a client.
-        body_limit: bytes of a body.
-        requests_per_client: worked on at once.
-        access_log: whether each request gets a line: its method, route, status and time, nothing that was sent.
+        app: the wrapped application.
+        tokens: one for each client; if empty, every address is a client.
+        body_limit: the most bytes of a body.
+        requests_per_client: the most requests of a client at once.
+        access_log: log method, route, status and time of each request, and nothing that the client sent.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Guard:
                 del self._busy[client]
 
     def _client(self, scope: Scope) -> str:
-        """Who asks: the number of the token, or the address. Raises `ProblemDetails`."""
+        """Return the client: the number of its token, or its address. Raises `ProblemDetails`."""
         headers = Headers(scope=scope)
         address = f"address {scope['client'][0]}" if scope["client"] else "address unknown"
         if not self._digests:
@@ -99,7 +99,8 @@ class Guard:
             return address
         scheme, _, token = headers.get("authorization", "").partition(" ")
         digest = hashlib.sha256(token.strip().encode("latin-1")).digest()
-        matches = [secrets.compare_digest(digest, known) for known in self._digests]  # all, whichever it is
+        # Compare all, so that the time reveals nothing.
+        matches = [secrets.compare_digest(digest, known) for known in self._digests]
         if scheme.lower() != "bearer" or not any(matches):
             raise ProblemDetails(
                 401,
@@ -111,14 +112,14 @@ class Guard:
         return f"token {matches.index(True) + 1}"
 
     async def _read_body(self, receive: Receive) -> bytes:
-        """The whole body. Raises `ProblemDetails`."""
+        """Return the complete body. Raises `ProblemDetails`."""
         chunks, size = [], 0
         try:
             async with asyncio.timeout(BODY_TIMEOUT):
                 more = True
                 while more and size <= _DISCARDED * self._body_limit:
                     message = await receive()
-                    if message["type"] == "http.disconnect":  # what came of the body is no request
+                    if message["type"] == "http.disconnect":  # a partial body is no request
                         raise ProblemDetails(
                             400, "incomplete", "The connection broke off in the body.", "Send it again."
                         )
@@ -156,7 +157,8 @@ def _check_json(scope: Scope, body: bytes) -> None:
 
 
 def _check_host(host: str) -> None:
-    """A page of another site cannot reach a server without tokens by a name of its own that leads to this machine."""
+    """Raise `ProblemDetails` unless the Host header names this machine. This stops DNS rebinding: a page of another
+    site cannot reach a server without tokens by a name that resolves to this machine."""
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
     if not is_loopback(name.strip("[]")):
         raise ProblemDetails(
@@ -170,7 +172,7 @@ def _check_host(host: str) -> None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives the body in one piece, then what still comes."""
+    """Return a `receive` that gives the body in one piece, then later messages."""
     sent = False
 
     async def replay() -> Message:

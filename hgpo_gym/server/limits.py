@@ -1,14 +1,14 @@
-"""What clients may use of a server."""
+"""Limits on a client's use of a server."""
 
 from dataclasses import dataclass, field, fields
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What clients may use of a server; each is an argument of `hgpo-gym serve`, with this help.
+    """Limits on a client's use of a server. Each is an argument of `hgpo-gym serve`, with this help.
 
     Raises:
-        ValueError: one is not above 0.
+        ValueError: a limit is not above 0.
     """
 
     sessions: int = field(default=256, metadata={"help": "sessions open at once"})
@@ -31,7 +31,7 @@ class Limits:
 
     @property
     def requests_per_client(self) -> int:
-        """Requests of one client that are worked on at once: a step in every session, and as many repeated."""
+        """Return the most requests of one client at once: a step in every session, and a repetition of each."""
         return 2 * self.sessions_per_client
 
 
@@ -39,5 +39,5 @@ LIMITS = fields(Limits)
 
 
 def argument(name: str) -> str:
-    """How the command calls a limit."""
+    """Return the command-line argument of a limit."""
     return f"--{name.replace('_', '-')}"

@@ -1,7 +1,7 @@
-"""What the server offers to play: environments, and the options that a client may set, as the operator listed them.
+"""The environments that the server offers, and the options that a client may set. The operator lists both.
 
-Nothing else can be asked for. An environment's options may name files, fill the memory or start what is slow; so it is
-the operator who decides, value by value, and no list of harmless names has to be kept.
+Clients can ask for nothing else. An environment's options may name files, fill the memory or start slow work. So the
+operator allows each value, and no list of harmless options has to be maintained.
 """
 
 import logging
@@ -20,7 +20,7 @@ from hgpo_gym.suggest import unknown_name
 LOG = logging.getLogger(__name__)
 _SCALARS = (str, int, float, bool, type(None))
 NO_LIMIT = 0
-"""The step limit that is none."""
+"""The step limit that stands for no limit."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class EnvironmentOffer:
     """One environment on offer.
 
     Attributes:
-        id: as registered.
+        id: the registered id.
         fixed: options that the server sets; clients neither change nor see them.
-        choices: options that a client may set, each with the values that it may have; the first is the default.
+        choices: options that a client may set, each with its allowed values; the first is the default.
     """
 
     id: str
@@ -39,14 +39,14 @@ class EnvironmentOffer:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """The options of a client that sets none."""
+        """Return the options for a client that sets none."""
         return {**self.fixed, **{name: values[0] for name, values in self.choices.items()}}
 
     def options(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
-        """All options where a client has chosen some.
+        """Return all options, with a client's choices in place of the defaults.
 
         Raises:
-            Problem: an option or a value that is not among the choices.
+            ProblemDetails: an option or a value is not among the choices.
         """
         options = self.defaults
         for name, value in chosen.items():
@@ -60,6 +60,7 @@ class EnvironmentOffer:
                     name=f"options.{name[:100]}",
                     value=value,
                 )
+            # Compare types too: True == 1 in Python.
             allowed = [known for known in values if type(known) is type(value) and known == value]
             if not allowed:
                 raise ProblemDetails(
@@ -74,11 +75,11 @@ class EnvironmentOffer:
         return options
 
     def make(self, chosen: Mapping[str, Any], step_limit: int | None = None) -> gymnasium.Env[str, str]:
-        """The environment.
+        """Make the environment.
 
         Args:
             chosen: the client's options.
-            step_limit: None for the environment's own, `NO_LIMIT` for none.
+            step_limit: None for the environment's default, `NO_LIMIT` for no limit.
         """
         options = self.options(chosen)
         if step_limit is not None:
@@ -86,9 +87,9 @@ class EnvironmentOffer:
         return make(self.id, **options)
 
     def try_all(self) -> None:
-        """Make the environment with the defaults, and with each value that a client may choose beside them.
+        """Make the environment with the defaults, and once with each other value that a client may choose.
 
-        So mistakes show when the server starts, and what is made on first use is there.
+        So mistakes show when the server starts, and data that is built on first use is ready.
         """
         self.make({}).close()
         for name, values in self.choices.items():
@@ -97,10 +98,10 @@ class EnvironmentOffer:
 
 
 def parse_offer(words: Sequence[str]) -> EnvironmentOffer:
-    """An offer from the words of `--env ID option=value option=[value,value]`; values are YAML.
+    """Parse an offer from the words of `--env ID option=value option=[value,value]`. Values are YAML.
 
     Raises:
-        ValueError: an id that is not registered, or words that cannot be read.
+        ValueError: the id is not registered, or the words cannot be parsed.
     """
     id, *settings = words
     if id not in ENVIRONMENTS:
@@ -124,7 +125,7 @@ def _parse_value(text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:
-        return {}  # no kind of value: refused like other things that are none
+        return {}  # a mapping is no valid value, so the caller refuses it
 
 
 def _is_value(value: Any) -> bool:
@@ -134,14 +135,14 @@ def _is_value(value: Any) -> bool:
 
 
 def make_offers(environments: Sequence[Sequence[str]]) -> dict[str, EnvironmentOffer]:
-    """The offers of a server by id, each one tried.
+    """Return the offers of a server by id, after trying each one.
 
     Args:
-        environments: the words of each `--env`. Without any, every registered environment that can be made as it is.
+        environments: the words of each `--env`. If empty, every registered environment that its defaults can make.
 
     Raises:
-        ValueError: an environment is asked for twice.
-        ValueError, OSError, ImportError: an environment cannot be made as it was asked for.
+        ValueError: an environment is given twice.
+        ValueError, OSError, ImportError: an environment cannot be made with its options.
     """
     offers: dict[str, EnvironmentOffer] = {}
     for offer in map(parse_offer, environments):

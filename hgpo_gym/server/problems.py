@@ -1,4 +1,4 @@
-"""What a client is told when a request fails: a problem object (RFC 9457) with thing, value and remedy."""
+"""Problem objects (RFC 9457): the response to a failed request, with thing, value and remedy."""
 
 import json
 import reprlib
@@ -10,16 +10,16 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class ProblemDetails(Exception):  # noqa: N818 - the name that RFC 9457 has for it
-    """A request that is answered by a problem object.
+    """An exception that becomes the problem object of a response.
 
     Args:
-        status: of the answer: 4xx where the client can mend it, 502 to 504 where the server or an environment must.
-        type: what went wrong, in words for programs, e.g. `unknown-task`.
-        detail: what went wrong, in words for people.
-        remedy: what helps.
-        name: the thing that is wrong: a field, an option.
-        value: what the client gave for it; shortened.
-        headers: of the answer.
+        status: the HTTP status: 4xx for a client's mistake, 502 to 504 for the server's or an environment's failure.
+        type: the kind of problem, for programs, e.g. `unknown-task`.
+        detail: the problem, for people.
+        remedy: how to solve it.
+        name: the wrong field or option.
+        value: the client's value of it, shortened.
+        headers: HTTP headers of the response.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class ProblemDetails(Exception):  # noqa: N818 - the name that RFC 9457 has for 
             self._content |= {"name": name, "value": shown(value)}
 
     def response(self) -> Response:
-        """The answer."""
+        """Return the HTTP response."""
         return Response(json.dumps(self._content), self._status, self._headers, MEDIA_TYPE)
 
 
 def shown(value: Any) -> str:
-    """A value as Python writes it, shortened in length and depth."""
+    """Return the `repr` of a value, shortened in length and depth."""
     return _SHORT.repr(value)
 
 

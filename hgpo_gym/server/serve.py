@@ -1,4 +1,4 @@
-"""The command `hgpo-gym serve`: its arguments, and the server that they ask for."""
+"""The command `hgpo-gym serve`: its arguments and its server."""
 
 import argparse
 import logging
@@ -16,7 +16,7 @@ _SHORTEST_TOKEN = 16
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
+    """Add the arguments of the command."""
     command.add_argument("--host", default="127.0.0.1", help="address to serve on; other than this machine's: a token")
     command.add_argument("--port", type=int, default=8000, help="0 takes a free one (8000)")
     command.add_argument(
@@ -51,8 +51,8 @@ def serve(parsed: argparse.Namespace) -> None:
 
     Raises:
         ModuleNotFoundError: the extra `server` is not installed.
-        OSError: the address cannot be had, or the data of an environment is missing.
-        ValueError: arguments that cannot be.
+        OSError: the address is not available, or the data of an environment is missing.
+        ValueError: invalid arguments.
     """
     try:
         import uvicorn
@@ -78,13 +78,13 @@ def serve(parsed: argparse.Namespace) -> None:
         app = create_app(offers, limits, tokens, access_log=parsed.access_log)
         config = uvicorn.Config(
             app,
-            http=connections_of(limits.connections),  # of h11, which limits the size of headers
+            http=connections_of(limits.connections),  # h11 limits the size of headers
             ws="none",
-            proxy_headers=False,  # or clients could say who they are
+            proxy_headers=False,  # else a client could forge its address
             server_header=False,
             log_config=None,
             log_level=logging.WARNING,
-            access_log=False,  # would have paths, which hold the ids of sessions, and queries
+            access_log=False,  # it would contain paths with session ids, which are secret
             timeout_graceful_shutdown=10,
         )
         logging.info(
@@ -94,17 +94,17 @@ def serve(parsed: argparse.Namespace) -> None:
             listening.getsockname()[1],
             "" if tokens else ", to this machine, without a token",
         )
-        with suppress(KeyboardInterrupt):  # how it is meant to end
+        with suppress(KeyboardInterrupt):  # the normal end of the server
             uvicorn.Server(config).run(sockets=[listening])
         logging.info("Stopped.")
 
 
 def read_tokens(file: Path | None, variable: str | None) -> list[str]:
-    """The tokens of a file, a line each, or the one of the environment variable.
+    """Return the tokens of a file, one per line, or the token of the environment variable.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: both are given, there is none in the file, or one is too short or not ASCII.
+        ValueError: both are given, the file has no token, or a token is too short or not ASCII.
     """
     if file and variable:
         raise ValueError(f"Both --token-file and {TOKEN_VARIABLE} give tokens: leave out one of them.")
@@ -128,6 +128,6 @@ def _listen(host: str, port: int) -> socket.socket:
         listening = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         raise OSError(f"Cannot serve on {host}, port {port} ({error}): choose another --host or --port.") from error
-    # asyncio leaves it out for sockets that it has not made: every answer would wait 40 ms for the client's TCP.
+    # asyncio sets this only on sockets that it makes. Without it every response waits 40 ms for the client's TCP.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening

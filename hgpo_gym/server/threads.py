@@ -1,4 +1,4 @@
-"""Runs environments' code in a few threads, so that none of it holds up the server or another client's."""
+"""Run environment code in a few threads, so that it blocks neither the server nor another client."""
 
 import asyncio
 import threading
@@ -13,24 +13,24 @@ T = TypeVar("T")
 
 
 class Outcome(NamedTuple, Generic[T]):
-    """What a function returned, or what it raised. A value, so that no library writes the error into its log."""
+    """The result or the error of a function. It is stored as a value, so that no library logs the error."""
 
     value: T | None
     error: BaseException | None = None
 
     def get(self) -> T:
-        """The value; raises what was raised inside `Failed`."""
+        """Return the value. An error is raised as the cause of `Failed`."""
         if self.error is not None:
             raise Failed from self.error
         return self.value  # type: ignore[return-value] # there is an error or a T
 
 
 class Failed(Exception):  # noqa: N818 - like concurrent.futures.CancelledError, it tells what became of the call
-    """The function raised; `__cause__` has what."""
+    """The function raised; `__cause__` is the error."""
 
 
 class StillRunning(Exception):  # noqa: N818
-    """The function takes too long, and nobody waits for it any more; `outcome` is there once it has ended."""
+    """The function takes too long, and its caller no longer waits. `outcome` is set once it has ended."""
 
     def __init__(self, outcome: "Future[Outcome[Any]]"):
         super().__init__()
@@ -38,13 +38,14 @@ class StillRunning(Exception):  # noqa: N818
 
 
 class Threads:
-    """A bounded number of threads that take functions in the order in which they come.
+    """A bounded number of threads that run functions in the order of their arrival.
 
-    One client has at most half of the threads, so that another finds one. A thread whose function takes too long is
-    replaced, and ends when the function does. They are daemons: what never returns does not keep the process.
+    One client gets at most half of the threads, so that other clients find one. A thread whose function takes too
+    long is replaced, and ends when the function does. Threads are daemons, so a function that never returns does not
+    keep the process alive.
 
     Args:
-        count: of threads.
+        count: number of threads.
     """
 
     def __init__(self, count: int):
@@ -55,11 +56,11 @@ class Threads:
             self._start_one()
 
     async def run(self, client: str, function: Callable[[], T], time_limit: float) -> T:
-        """What the function returns. `time_limit` is in seconds and begins when the function does.
+        """Return the result of the function. `time_limit` is in seconds, from the start of the function.
 
         Raises:
             Failed: the function raised.
-            StillRunning: it did not return in time, or the caller was cancelled meanwhile.
+            StillRunning: the function did not return in time, or the caller was cancelled.
         """
         async with self._shares.setdefault(client, asyncio.Semaphore(self._each)):
             task = _Job(function)
@@ -76,7 +77,7 @@ class Threads:
             return (await outcome).get()
 
     def _give_up(self, task: "_Job[Any]") -> bool:
-        """Whether the task goes on, and then in a thread that has been replaced."""
+        """Abandon the task. Return True if it is still running, in a thread that has now been replaced."""
         with task.lock:
             task.abandoned = True
             still_running = task.began is not None and not task.finished
@@ -104,7 +105,7 @@ class _Job(Generic[T]):
         return time_limit if self.began is None else self.began + time_limit - time.monotonic()
 
     def run(self) -> bool:
-        """Run the function, unless nobody waits for it; whether its thread has not been replaced meanwhile."""
+        """Run the function, unless its caller has given up. Return True if this thread has not been replaced."""
         with self.lock:
             if self.abandoned:
                 self.outcome.set_result(Outcome(None, asyncio.CancelledError()))

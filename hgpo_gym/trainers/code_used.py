@@ -1,4 +1,4 @@
-"""Code from elsewhere that decides a run's numbers: kept by digests, so that it shows where it has changed since."""
+"""Record which external code decides a run's numbers. Digests show where that code has changed since."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,8 +17,9 @@ from hgpo_gym.trainers.settings import RunSettings
 
 
 def code_used(settings: RunSettings) -> dict[str, str]:
-    """What the run chooses that is not of this package, by the settings' group: `my_methods.py 0123456789abcdef`, the
-    file or package and a digest of it. A base of an estimator, and an environment within one, are told beside it."""
+    """Return the external code that a run uses, by settings group, as `my_methods.py 0123456789abcdef`. Each entry
+    is a file or package and a digest of its source. It includes the bases of an estimator and the environment inside
+    a wrapper environment."""
     found: dict[str, list[str]] = {}
     for group, component in _chosen(settings):
         if not is_ours(component):
@@ -41,16 +42,16 @@ def _chosen(settings: RunSettings) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def places(described: str) -> str:
-    """What `code_used` tells, without digests."""
+    """Return what `code_used` describes, without the digests."""
     return ", ".join(entry.rpartition(" ")[0] for entry in described.split(", "))
 
 
 def changed_code(run_dir: Path, now: Mapping[str, str]) -> list[str]:
-    """What has changed since the run there was last started, in words: `my_methods.py (algo)`. Of a run that has not
-    begun, or that did not keep it, nothing.
+    """Return the code that changed since the run was last started, as `my_methods.py (algo)`. The list is empty if
+    the run has not begun or did not record its code.
 
     Args:
-        now: what `code_used` says.
+        now: the result of `code_used`.
     """
     launches = read_launches(run_dir)
     before = launches[-1].get("code") if launches else None
@@ -60,7 +61,7 @@ def changed_code(run_dir: Path, now: Mapping[str, str]) -> list[str]:
 
 
 def changes_told(runs: Iterable[RunSettings]) -> list[str]:
-    """A line for each file or package that is not what runs of a comparison were trained by."""
+    """Return a warning for each file or package that changed since runs of a comparison were trained."""
     changed: dict[str, list[Path]] = {}
     for settings in runs:
         for change in changed_code(settings.run_dir, code_used(settings)):

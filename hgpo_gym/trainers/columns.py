@@ -7,15 +7,16 @@ from hgpo_gym.trainers.settings import RunSettings
 
 
 def recorded_columns(run: RunSettings) -> dict[str, str]:
-    """What is recorded, and the setting that asks for it: the run itself, its estimator, where it has one and not a
-    learner of its own, or its shaping, of what can be recorded."""
+    """Return the columns that the run records, each with the setting that asks for it. The run itself, its estimator
+    and its shaping can ask. Columns that cannot be recorded are left out. A learner without an estimator asks for
+    nothing."""
     asked = dict.fromkeys(run.rollout.record, "rollout.record")
     needed = {name: by for name, by in needed_columns(run).items() if name in (*OF_A_STEP, ENTROPY)}
     return needed | asked
 
 
 def needed_columns(run: RunSettings) -> dict[str, str]:
-    """What estimator and shaping need, and the setting that asks for it."""
+    """Return the columns that estimator and shaping need, each with the setting that asks for it."""
     of_estimator = needed_with(*run.algo) if run.algo.name in ESTIMATORS else ()
     return {
         **dict.fromkeys(needed_by(SHAPERS.find(run.shaping.name)), f"shaping={run.shaping.name}"),

@@ -25,9 +25,10 @@ def make_env(
     prompt: PromptTemplate | None = None,
     **changes: Any,
 ) -> ContextWrapper:
-    """As many groups of the run's environment, with `prompt` or the run's; `changes` replace options of it.
+    """Make `num_tasks` groups of the run's environment, with `prompt` or the run's prompt. `changes` replace options
+    of the environment.
 
-    They contain failures unless the run has `rollout.max_retries=null`, or `contain_failures` is False.
+    The groups contain failures unless `rollout.max_retries=null` or `contain_failures` is False.
     """
     options = {**run.env.options, **changes}
     vector = TextVectorEnv(
@@ -43,21 +44,23 @@ def make_env(
 
 
 def make_training_env(run: RunSettings, processes: Processes = ALONE) -> ContextWrapper:
-    """The training split: this process' share of `rollout.num_tasks` groups of `rollout.group_size`."""
+    """Make the environments of the training split: this process's share of `rollout.num_tasks` groups, each of
+    `rollout.group_size`."""
     groups = len(processes.share(range(run.rollout.num_tasks)))
     return make_env(run, num_tasks=groups, group_size=run.rollout.group_size)
 
 
 def training_tasks(run: RunSettings, env: ContextWrapper) -> Sequence[str]:
-    """The tasks of its split that are trained on: all, or `rollout.train_tasks` of them, the same all through."""
+    """Return the tasks to train on: all tasks of the split, or `rollout.train_tasks` of them. The choice stays the
+    same for the whole run."""
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     num_tasks, task_ids = run.rollout.train_tasks, vector.task_ids
     return task_ids if num_tasks is None else [task_ids[index] for index in spread(len(task_ids), num_tasks)]
 
 
 class Tasks(NamedTuple):
-    """Which tasks an environment or vector has. Settings do not tell: of a list of splits it is the first that is
-    there."""
+    """The split and the task ids of an environment or vector. Settings alone do not determine the split: from a list
+    of splits the environment takes the first that exists."""
 
     split: str
     ids: tuple[str, ...]
@@ -67,12 +70,12 @@ class Tasks(NamedTuple):
         return cls(env.unwrapped.split, tuple(env.unwrapped.task_ids))
 
     def told(self) -> dict[str, Any]:
-        """As JSON: split, number, and a key of all ids."""
+        """Return the tasks as JSON: the split, their number, and a key of all ids."""
         return {"split": self.split, "tasks": len(self.ids), "key": content_key(list(self.ids))}
 
     def overlap(self, training: "Tasks") -> str:
-        """A line that says so, where a split that is evaluated has tasks of another one that is trained on. Not of
-        `all`, nor of splits that are joined, whose names say it."""
+        """Return a warning if an evaluated split shares tasks with the training split, else an empty string. Splits
+        named `all` and joined splits give no warning, because their names already say so."""
         shared = len(set(self.ids) & set(training.ids))
         if not shared or self.split in (training.split, "all") or "+" in self.split:
             return ""
@@ -83,11 +86,12 @@ class Tasks(NamedTuple):
 
 
 def try_environment(run: RunSettings) -> Tasks:
-    """Make one environment of the training split, so that options that cannot be show before anything is written, and
-    columns that it does not have."""
+    """Make one environment of the training split and return its tasks. So wrong options and missing columns raise
+    before anything is written."""
     env = make(run.env.id, **run.env.options)
     try:
         columns = {name: by for name, by in recorded_columns(run).items() if name != ENTROPY}
+        # Some columns exist only after a step, so one action is played.
         if columns:
             _, info = env.reset(seed=run.seed)
             *_, info = env.step(next(iter(info["admissible_actions"]), ""))
@@ -99,8 +103,10 @@ def try_environment(run: RunSettings) -> Tasks:
 
 
 def make_evaluation_env(run: RunSettings, processes: Processes = ALONE, **changes: Any) -> ContextWrapper:
-    """The evaluation split, one episode a task, this process' share of `evaluation.num_envs` side by side."""
+    """Make the environments of the evaluation split, one episode per task. This process makes its share of
+    `evaluation.num_envs`, which play side by side."""
     if run.evaluation.split is not None:
         changes["split"] = run.evaluation.split
     share = len(processes.share(range(run.evaluation.num_envs)))
+    # A process without a share still needs one environment: it takes part in every evaluation.
     return make_env(run, num_tasks=max(1, share), group_size=1, **changes)

@@ -1,4 +1,4 @@
-"""A checkpoint of a run as a plain Hugging Face folder, for any program that reads those."""
+"""Export a checkpoint of a run as a plain Hugging Face folder."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,18 +15,21 @@ if TYPE_CHECKING:
 
 
 def export(run: Path, to: Path, iteration: int | None = None, dtype: str | None = None) -> Path:
-    """Write the model of a run's newest checkpoint, or of the one after `iteration`, into the new folder `to`.
+    """Write the model of a checkpoint into the new folder `to`. The default is the newest checkpoint; `iteration`
+    selects another.
 
-    An adapter is merged into the weights, quantised ones are written out in full. Where the roles of a team have
-    adapters, each role's model is a folder in `to`. Returns the checkpoint.
+    An adapter is merged into the weights, and quantised weights are written out in full. If the roles of a team have
+    adapters, each role's model is a folder in `to`. Returns the path of the checkpoint.
 
     Args:
-        run, to, iteration: see above.
-        dtype: the format of the weights, `float32` or `bfloat16`, which rounds away small changes; None keeps that of
-            weights that were trained, and takes float32 where an adapter is merged, so that nothing of it is lost.
+        run: the run directory.
+        to: the new folder.
+        iteration: the checkpoint after this iteration; None takes the newest.
+        dtype: the format of the weights, `float32` or `bfloat16`, which rounds away small changes. None keeps the
+            format of trained weights. For a merged adapter None takes float32, so that nothing of it is lost.
 
     Raises:
-        FileNotFoundError: no run there, no such checkpoint, no base model under the adapter.
+        FileNotFoundError: the run, the checkpoint or the adapter's base model does not exist.
         FileExistsError: `to` exists.
         InvalidCheckpointError: the checkpoint is damaged.
         ValueError: the run trained no language model.
@@ -70,5 +73,6 @@ def _merged(adapter: Path, dtype: str, quantization: str | None) -> "tuple[PreTr
     base, tokenizer = load_model(base_of(adapter), device="cpu", dtype=dtype, quantization=quantization)
     if quantization is not None:
         unpack(base)
-        base = base.dequantize()  # the adapter learned beside the rounded weights, so those are what it is added to
+        base = base.dequantize()  # the adapter was trained on the rounded weights
+    # Merge in float32: bfloat16 would round away small changes of the adapter.
     return merge(load_adapters(base.float(), {DEFAULT: adapter})), tokenizer

@@ -1,4 +1,4 @@
-"""What frameworks say, kept out of a user's terminal."""
+"""Keep the messages of frameworks out of a user's terminal."""
 
 import logging
 import os
@@ -9,13 +9,13 @@ FRAMEWORKS = "transformers|torch|peft|accelerate|bitsandbytes|tokenizers|hugging
 
 
 def quiet_libraries(threads: int | None) -> None:
-    """Set torch's CPU threads, and keep out of our lines what frameworks tell those who write programs with them: bars,
-    what is deprecated, which kernels could be installed. TRANSFORMERS_VERBOSITY and PYTHONWARNINGS bring it back."""
+    """Set torch's CPU threads and silence the messages that frameworks write for programmers. These are progress
+    bars, deprecation warnings and hints about kernels. TRANSFORMERS_VERBOSITY and PYTHONWARNINGS bring them back."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if not sys.warnoptions:
         for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):
             warnings.filterwarnings("ignore", category=category, module=rf"({FRAMEWORKS})(\.|$)")
-    # Where it is not there yet, a table's run need not wait for it: what it reads when it is imported is set.
+    # Do not import transformers here: a table's run need not wait for it. It reads these variables on import.
     transformers = sys.modules.get("transformers")
     if transformers is None:
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")

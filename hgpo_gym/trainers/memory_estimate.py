@@ -1,5 +1,5 @@
-"""The memory that a language model's run needs on each device, by the formula of docs/gpu_memory.md. A run tells it
-before it begins, and `benchmarks.published_cost` tabulates it."""
+"""Estimate the memory that a language model's run needs on each device, by the formula of docs/gpu_memory.md. A run
+prints the estimate before it begins, and `benchmarks.published_cost` tabulates it."""
 
 import os
 from collections.abc import Iterator
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 GIB = 1 << 30
 LOGIT_BYTES = 21
-"""For each logit at the peak of the backward pass, measured: five copies in float32 and a mask."""
+"""Bytes per logit at the peak of the backward pass, measured: five copies in float32 and a mask."""
 SCORED_LOGIT_BYTES = 14
-"""The same without gradients, measured."""
+"""Bytes per logit without gradients, measured."""
 RECOMPUTED = 1.6
-"""A layer that is computed again takes what it keeps, and this share of it with the gradients on their way through."""
+"""Memory of a recomputed layer, gradients included, as a multiple of its activations."""
 GATHERED_LAYERS = 3
-"""Layers that FSDP2 has whole in an update: the one that computes, the next one, and the gradients of the last one."""
+"""Layers that FSDP2 gathers during an update: the current one, the next one, and the gradients of the last one."""
 ROOM = 0.95
-"""The share of the memory that may be needed by the formula: the CUDA context and fragments are not in it."""
+"""The largest safe share of the memory: the formula leaves out the CUDA context and fragmentation."""
 
 
 @dataclass(frozen=True)
 class ModelSize:
-    """Bytes and widths of a model. FSDP2 gathers its decoder layers one at a time, and what is outside of them, the
-    embeddings, all the while."""
+    """Bytes and widths of a model. FSDP2 gathers decoder layers one at a time. It keeps the embeddings and all other
+    weights outside of layers gathered throughout."""
 
     weights: float
     trained: float
@@ -51,7 +51,7 @@ class ModelSize:
 
     @classmethod
     def of(cls, model: Any) -> Self:
-        """Count a model's weights; the meta device is enough."""
+        """Count a model's weights. A model on the meta device is enough."""
         config = model.config.get_text_config()
         names = set(getattr(model, "_no_split_modules", None) or ())
         layers = [module for module in model.modules() if type(module).__name__ in names]
@@ -80,7 +80,8 @@ class ModelSize:
         )
 
     def kept_per_token(self, precision: str) -> int:
-        """Bytes that a layer keeps of a token for the backward pass, as autograd says of Qwen2's."""
+        """Return the bytes that a layer keeps of a token for the backward pass. The numbers are what autograd
+        reports for Qwen2."""
         of_keys, of_feed_forward = (4, 8) if self._computes_16_bits(precision) else (8, 16)
         of_hidden, of_rank = (20, 0) if self.itemsize == 2 else (30, 0) if precision == "bfloat16" else (32, 0)
         if self.rank is not None:
@@ -89,18 +90,20 @@ class ModelSize:
         return widths + of_rank * (self.rank or 0)
 
     def cast(self, precision: str) -> float:
-        """Bytes of the copies that autocast makes of trained float32 matrices, and keeps as long as a pass lasts."""
+        """Return the bytes of autocast's copies of trained float32 matrices, which last as long as a pass."""
         return 2.0 * self.matrices if (self.itemsize, precision) == (4, "bfloat16") else 0.0
 
     def scoring(self, tokens: float, answers: float, precision: str) -> float:
-        """Bytes of a forward pass without gradients: a layer's feed-forward part, or the logits of answers' tokens."""
+        """Return the bytes of a forward pass without gradients: the larger of a layer's feed-forward part and the
+        logits of response tokens."""
         width = 2 if self._computes_16_bits(precision) else 4
         layer = tokens * (3 * width * self.intermediate + (6 + 2 * width) * self.hidden)
         head = 2.0 * self.vocabulary * self.hidden if self.itemsize > width else 0.0
         return max(layer, head + SCORED_LOGIT_BYTES * self._logits(answers))
 
     def passes(self, tokens: float, answers: float, precision: str, *, checkpointing: bool) -> float:
-        """Bytes of a forward and a backward pass of so many tokens, of which so many are answers'."""
+        """Return the bytes of a forward and a backward pass over `tokens` tokens, of which `answers` belong to
+        responses."""
         copies, activations = self.cast(precision), tokens * self.kept_per_token(precision)
         logits = LOGIT_BYTES * self._logits(answers)
         if not checkpointing:
@@ -109,7 +112,7 @@ class ModelSize:
         return inputs + max(copies + logits, RECOMPUTED * activations)
 
     def cache(self, tokens: int, precision: str) -> float:
-        """Bytes of the keys and values of so many tokens."""
+        """Return the bytes of the keys and values of `tokens` tokens."""
         return 2.0 * self.layers * self.keys * tokens * (2 if self._computes_16_bits(precision) else 4)
 
     def _logits(self, answers: float) -> float:
@@ -121,17 +124,17 @@ class ModelSize:
 
 @dataclass(frozen=True)
 class Setup:
-    """What else the memory depends on.
+    """The settings that the memory depends on, apart from the model.
 
     Attributes:
-        copies: processes that weights, gradients and optimiser are divided among (FSDP2); 1 divides nothing.
-        reference: whether the reference policy is a model of its own.
-        scores_old: whether log-probabilities are computed again before an update.
-        past: weights of so many earlier updates are kept.
-        engine: bytes that vLLM takes beside the trainer while it answers; None where transformers answers.
-        engine_weights: bytes of its weights alone, which wake first.
-        sleeps: whether it gives both back during updates.
-        overlaps: whether a second model of transformers plays during updates.
+        copies: number of processes that share weights, gradients and optimiser (FSDP2); 1 means no sharding.
+        reference: True if the reference policy is a separate model.
+        scores_old: True if log-probabilities are computed again before an update.
+        past: number of earlier updates whose weights are kept.
+        engine: bytes that vLLM takes beside the trainer while it generates; None if transformers generates.
+        engine_weights: bytes of vLLM's weights alone, which wake first.
+        sleeps: True if vLLM frees both during updates.
+        overlaps: True if a second transformers model generates during updates.
     """
 
     precision: str
@@ -151,11 +154,12 @@ class Setup:
 
 
 Phases = dict[str, dict[str, float]]
-"""Of each part of a run what there is in it, in bytes."""
+"""For each phase of a run, the bytes of each of its parts."""
 
 
 def phases(size: ModelSize, setup: Setup) -> Phases:
-    """What a process has on its device in each part of a run. The parts take turns."""
+    """Return the bytes that a process holds on its device in each phase of a run. Phases follow one another, so
+    their bytes do not add up."""
     sharded, tokens = setup.copies > 1, setup.max_batch_tokens
     eight_bits = setup.optimizer == "adamw_8bit"
     resident = {
@@ -165,10 +169,12 @@ def phases(size: ModelSize, setup: Setup) -> Phases:
         "earlier weights": setup.past * size.trained,
     }
     whole = {"gathered weights": size.weights if sharded else 0.0}
+    # Logits are computed in chunks, so their memory has an upper bound.
     answers = min(tokens, LOGITS_AT_ONCE // size.vocabulary)
     scoring = {"a pass": size.scoring(tokens, answers, setup.precision)}
     if setup.engine is None:
         answering = {
+            # Autocast also copies the output matrix, which `cast` leaves out.
             "bfloat16 copies": size.cast(setup.precision) and size.cast(setup.precision) + 2.0 * size.head,
             "keys and values": size.cache(setup.cache_tokens, setup.precision),
         }
@@ -181,6 +187,7 @@ def phases(size: ModelSize, setup: Setup) -> Phases:
     else:
         awake, waking = {"vLLM": setup.engine}, {"vLLM": setup.engine_weights if setup.sleeps else setup.engine}
         generation = {"generation": {**resident, **awake}, "copying to vLLM": {**resident, **whole, **waking}}
+        # An engine that sleeps frees its memory before the update begins.
         beside = {} if setup.sleeps else awake
     gathered = 2 * size.outside + GATHERED_LAYERS * size.layer if sharded else 0.0
     update = {
@@ -201,12 +208,12 @@ def phases(size: ModelSize, setup: Setup) -> Phases:
 
 
 def peak(size: ModelSize, setup: Setup) -> float:
-    """Bytes of the part that needs the most."""
+    """Return the bytes of the phase that needs the most."""
     return max(sum(parts.values()) for parts in phases(size, setup).values())
 
 
 def setup_of(run: "RunSettings", size: ModelSize, processes: Processes, device: torch.device) -> Setup:
-    """What a run's settings come to on that device."""
+    """Return the setup that the run's settings give on this device."""
     trainer, engine = run.trainer, run.engine.options
     setup = Setup(
         precision=trainer.precision,
@@ -231,6 +238,7 @@ def setup_of(run: "RunSettings", size: ModelSize, processes: Processes, device: 
     dtype = engine.get("dtype", "auto")
     bytes_each = 4 if dtype == "float32" or (dtype == "auto" and on_cpu) else 2
     weights = bytes_each * size.weights / size.itemsize / engine.get("tensor_parallel_size", 1)
+    # On a CPU, or with kv_cache_gib, vLLM takes a fixed cache instead of a share of the memory.
     if on_cpu or cache:
         engine_bytes = weights + (cache or CPU_KV_CACHE_GIB) * GIB
     else:
@@ -239,14 +247,15 @@ def setup_of(run: "RunSettings", size: ModelSize, processes: Processes, device: 
 
 
 def memory_of(device: torch.device) -> int:
-    """Bytes that a GPU has, or this machine."""
+    """Return the bytes of a GPU's memory, or of this machine's."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def memory_lines(run: "RunSettings", model: Any, processes: Processes) -> Iterator[str]:
-    """What a run is going to need and what there is, and where that is too little, the settings that lower it."""
+    """Yield lines about the memory that the run needs and that the device has. If it is too little, also yield the
+    settings that lower the need."""
     size, device = ModelSize.of(model), model.device
     setup = setup_of(run, size, processes, device)
     several = processes.count if device.type == "cpu" else 1  # which share the memory of the machine
@@ -254,7 +263,7 @@ def memory_lines(run: "RunSettings", model: Any, processes: Processes) -> Iterat
 
 
 def lines(size: ModelSize, setup: Setup, available: float, device: torch.device, processes: int = 1) -> Iterator[str]:
-    """The same for `there` bytes a process."""
+    """Yield the lines of `memory_lines`, for `available` bytes a process."""
     by_phase = {phase: sum(parts.values()) for phase, parts in phases(size, setup).items()}
     phase = max(by_phase, key=by_phase.__getitem__)
     parts = ", ".join(
@@ -283,7 +292,7 @@ def lines(size: ModelSize, setup: Setup, available: float, device: torch.device,
 
 
 def _remedies(size: ModelSize, setup: Setup, *, several: bool) -> Iterator[tuple[str, Setup]]:
-    """Settings that may take less, each on top of those before it."""
+    """Yield settings that may need less memory, each on top of those before it."""
     if setup.engine and not setup.sleeps:
         setup = replace(setup, sleeps=True)
         yield "engine.sleep_level=2", setup

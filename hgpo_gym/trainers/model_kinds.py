@@ -1,4 +1,4 @@
-"""What answers: kinds of models, each with its settings, the policy that training starts from, and how it is loaded."""
+"""Kinds of models: their settings, how to make the initial policy, and how to load a saved one."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -12,13 +12,12 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Model(Protocol):
-    """The settings of a kind of model, and what makes policies of them. `run` are the settings of the whole run, the
-    `RunSettings` that these are a part of.
+    """The settings of a kind of model, which also make its policies. `run` is the `RunSettings` that contains them.
 
     Attributes:
         threads: CPU threads of torch; None leaves the choice to torch.
-        imitates: whether it imitates episodes before training where `warmstart.source` is auto: weights that are made
-            here do, weights that somebody gave do not.
+        imitates: True if `warmstart.source=auto` means that the model imitates episodes before training. Weights made
+            from scratch do; given weights do not.
     """
 
     threads: int | None
@@ -27,13 +26,13 @@ class Model(Protocol):
     def imitates(self) -> bool: ...
 
     def check(self, run: Any, processes: int) -> None:
-        """Raise ValueError where these settings do not go together with the run's, or with as many processes."""
+        """Raise ValueError if these settings conflict with the run's settings or with the number of processes."""
 
     def initial(self, run: Any, progress: "Progress") -> "TrainablePolicy":
-        """The policy that training starts from."""
+        """Return the policy that training starts from."""
 
     def load(self, run: Any, folder: Path) -> "TrainablePolicy":
-        """A policy that was saved in `folder`. Raises FileNotFoundError if there is none of this kind."""
+        """Return the policy that was saved in `folder`. Raises FileNotFoundError if it holds none of this kind."""
 
 
 MODELS = Registry(
@@ -47,5 +46,5 @@ MODELS = Registry(
     arguments=0,
     entry_points="hgpo_gym.models",
 )
-"""By `model.kind`: classes whose options are the settings of the group `model`."""
+"""Classes by `model.kind`. Their options are the settings of the group `model`."""
 register_model = MODELS.register

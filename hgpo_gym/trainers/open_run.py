@@ -1,4 +1,4 @@
-"""Open a run directory for training: new, or to resume with the settings and tasks that it had."""
+"""Open a run directory for training: a new one, or an existing one to resume with the same settings and tasks."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,12 +18,13 @@ from hgpo_gym.trainers.update.objectives import OBJECTIVES, preferred_aggregatio
 
 
 def open_run(settings: RunSettings) -> RunDirectory:
-    """The run directory of these settings, new or to go on with; nothing is written yet.
+    """Return the run directory for these settings, new or to be resumed. Nothing is written yet.
 
     Raises:
         FileExistsError: the directory holds a run and `resume` is never.
         FileNotFoundError: it holds no checkpoint and `resume` is must.
-        ValueError: it holds a run with other settings, each difference is named; or with more iterations than these.
+        ValueError: it holds a run with other settings, and the message names each difference; or it holds a run with
+            more iterations than these settings ask for.
     """
     run = RunDirectory(settings.run_dir)
     saved = run.path / "config.yaml"
@@ -40,10 +41,11 @@ def open_run(settings: RunSettings) -> RunDirectory:
 
 
 def _with_aggregation(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings by their keys, `trainer.loss_aggregation=null` as what it means with the run's objective."""
+    """Return the settings as flat keys. `trainer.loss_aggregation=null` becomes the aggregation of the run's
+    objective."""
     flat = flatten(config)
     objective = flat.get("objective.name", "")
-    if flat.get(AGGREGATION[0]) is None and objective in OBJECTIVES:  # a plugin's may not be there now
+    if flat.get(AGGREGATION[0]) is None and objective in OBJECTIVES:  # a plugin may be missing now
         flat[AGGREGATION[0]] = preferred_aggregation(objective)
     return flat
 
@@ -63,11 +65,11 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -
 
 
 def check_same_tasks(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
-    """Raise ValueError where a run would go on with other tasks than it had, of equal settings.
+    """Raise ValueError if a resumed run would get other tasks than before, although the settings are equal.
 
     Args:
-        before, now: by `training` and `evaluation`, see `hgpo_gym.trainers.environments.Tasks`.
-        path: of the run.
+        before, now: the tasks of `training` and `evaluation`, see `hgpo_gym.trainers.environments.Tasks`.
+        path: the run directory, for the message.
     """
     for use, previous in before.items():
         if previous != now[use]:
@@ -81,7 +83,7 @@ def check_same_tasks(before: Mapping[str, Any], now: Mapping[str, Any], path: Pa
 
 
 def _check_not_beyond(completed: int, settings: RunSettings) -> None:
-    """A run goes on from its newest checkpoint, and cannot end before it."""
+    """Raise ValueError if the run already has more iterations than the settings ask for."""
     iterations = settings.trainer.iterations
     if completed > iterations:
         raise ValueError(

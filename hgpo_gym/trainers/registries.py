@@ -1,4 +1,4 @@
-"""The registry behind each group of settings whose choices have a name and options."""
+"""The registry of each settings group whose choices have a name and options."""
 
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.registry import Registry

@@ -1,7 +1,7 @@
-"""The settings of a run as typed records, one class a section of the configuration.
+"""The settings of a run as typed records, one class per section of the configuration.
 
-The YAML files in `configs/` hold the defaults and say what each key does; these classes check the values, all of them
-at once and before anything runs. `RunSettings.parse` is the door: behind it nobody sees an untyped configuration.
+The YAML files in `configs/` hold the defaults and explain each key. These classes check all values at once, before
+anything runs. `RunSettings.parse` is the entry point: no other code sees an untyped configuration.
 """
 
 from collections.abc import Mapping
@@ -37,14 +37,14 @@ from hgpo_gym.trainers.update.settings import TrainerSettings
 
 
 class EnvSettings(SettingsSection):
-    """The environment: its id, and its options, `max_episode_steps` among them."""
+    """The environment: its id and its options, including `max_episode_steps`."""
 
     id: str
     options: dict[str, Any]
 
     @property
     def step_limit(self) -> int:
-        """`max_episode_steps`, or the environment's own where that is null or not set."""
+        """Return `max_episode_steps`, or the environment's default if that is null or not set."""
         limit = self.options.get("max_episode_steps") or gymnasium.spec(self.id).max_episode_steps
         if limit is None:
             raise ValueError(f"{self.id} has no step limit of its own: set env.max_episode_steps.")
@@ -52,7 +52,7 @@ class EnvSettings(SettingsSection):
 
 
 MOST_EPISODES = 65_536
-"""Side by side: each has an environment, and a place in every batch."""
+"""The most episodes side by side. Each has an environment and a row in every batch."""
 Episodes = Annotated[int, Field(gt=0, le=MOST_EPISODES)]
 
 
@@ -125,7 +125,7 @@ class CheckpointSettings(SettingsSection):
 
 
 class TinySettings(SettingsSection):
-    """What suits `model=tiny`: its shape, and its update."""
+    """The values that suit `model=tiny`: the shape of the model and its update."""
 
     hidden_size: PositiveInt
     layers: PositiveInt
@@ -147,7 +147,7 @@ class WarmStartSettings(SettingsSection):
 
 
 def _choice(value: Any) -> Any:
-    """`{name: gigpo, gamma: 0.9}`, or a name alone."""
+    """Parse `{name: gigpo, gamma: 0.9}`, or a name alone."""
     if isinstance(value, Choice):
         return value
     if isinstance(value, str):
@@ -161,13 +161,14 @@ def _environment(value: Any) -> Any:
     if not isinstance(value, dict) or "id" not in value:
         raise ValueError("expected the id of an environment, with its options beside it.")
     limit = value.get("max_episode_steps")
+    # bool is a subclass of int: without this check `true` would pass as 1.
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise ValueError(f"env.max_episode_steps={limit}: choose 1 or more, or null for the environment's own.")
     return {"id": value["id"], "options": {key: option for key, option in value.items() if key != "id"}}
 
 
 def _by_kind(value: Any) -> Choice:
-    """`{kind: tabular, level: 1}`."""
+    """Parse `{kind: tabular, level: 1}`."""
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         raise ValueError("expected a kind, with options beside it.")
     return Choice(value["kind"], {key: option for key, option in value.items() if key != "kind"})
@@ -214,10 +215,10 @@ ChoiceSetting = Annotated[Choice, BeforeValidator(_choice)]
 
 
 class PlaySettings(SettingsSection):
-    """What it takes to play episodes, by hand for example; needs no torch.
+    """The settings that are needed to play episodes, for example by hand. They need no torch.
 
     Attributes:
-        resolved: the configuration that they were parsed from.
+        resolved: the configuration that the settings were parsed from.
     """
 
     seed: NonNegativeInt
@@ -229,17 +230,17 @@ class PlaySettings(SettingsSection):
 
     @classmethod
     def parse(cls, resolved: Mapping[str, Any]) -> Self:
-        """The settings that a composed configuration holds; keys of commands beside them are left out.
+        """Parse a composed configuration. Keys that belong to commands are left out.
 
         Raises:
-            ValueError: names every setting that cannot be, its value, and what could be.
+            ValueError: names every invalid setting, its value, and the valid values.
         """
         values = {name: resolved[name] for name in cls.model_fields if name in resolved}
         return parse_section(cls, {**values, "resolved": values})
 
 
 class RunSettings(PlaySettings):
-    """All settings of a run; `resolved` is what is written to config.yaml."""
+    """All settings of a run. `resolved` is written to config.yaml."""
 
     run_dir: Annotated[Path, BeforeValidator(_folder)]
     resume: Literal["never", "auto", "must"]
@@ -264,7 +265,8 @@ class RunSettings(PlaySettings):
 
     @classmethod
     def parse(cls, resolved: Mapping[str, Any]) -> Self:
-        """See `PlaySettings`. `warmstart.source=auto` becomes what it means for the model."""
+        """Parse a composed configuration, see `PlaySettings`. `warmstart.source=auto` becomes the model's default
+        source."""
         settings = super().parse(resolved)
         if settings.warmstart.source != "auto":
             return settings
@@ -272,5 +274,5 @@ class RunSettings(PlaySettings):
         return settings.changed(warmstart={**settings.resolved["warmstart"], "source": source})
 
     def changed(self, **values: Any) -> Self:
-        """The same with other values of top-level keys."""
+        """Return the settings with other values of top-level keys."""
         return type(self).parse({**self.resolved, **values})

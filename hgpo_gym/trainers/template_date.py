@@ -1,4 +1,5 @@
-"""The day that a run's chat template shows, kept in its config.yaml: its prompts have the same tokens ever after."""
+"""The date that a run's chat template shows. It is saved in config.yaml, so the prompts of a run keep the same
+tokens."""
 
 import datetime
 from pathlib import Path
@@ -11,13 +12,13 @@ DATE_LINE = "The chat template shows the date: for this run it is always {} (eng
 
 
 def date_of(run: RunSettings) -> str | None:
-    """The day for these settings; None where prompts do not depend on it.
+    """Return the date for these settings, or None if the prompts do not depend on it.
 
-    `engine.template_date`, or what a run that is there already has, or today, where the chat template of the model that
-    is named asks for the day.
+    This is `engine.template_date`, else the date of an existing run. Else it is today, if the chat template of the
+    named model asks for the date.
 
     Raises:
-        ValueError, OSError: the tokenizer cannot be loaded, see `load_model`; a config.yaml is damaged.
+        ValueError, OSError: the tokenizer cannot be loaded, see `load_model`, or config.yaml is damaged.
     """
     options = run.engine.options
     if options.get("template_date") is not None or "template_date" not in options:
@@ -30,12 +31,12 @@ def date_of(run: RunSettings) -> str | None:
 
 
 def kept_date(run_dir: Path) -> str | None:
-    """The day that a run has, None where there is no run or it has none."""
+    """Return the date of a saved run, or None if there is no run or no date."""
     if not (run_dir / "config.yaml").exists():
         return None
     return (read_config(run_dir).get("engine") or {}).get("template_date")
 
 
 def with_date(run: RunSettings, date: str | None) -> RunSettings:
-    """The settings with this day, unless it is None."""
+    """Return the settings with this date. None leaves them unchanged."""
     return run if date is None else run.changed(engine={**run.resolved["engine"], "template_date": date})

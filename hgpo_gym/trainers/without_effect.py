@@ -1,4 +1,4 @@
-"""Settings that somebody sets and nothing in the run reads: told, for what they were to change stays as it is."""
+"""Find settings that a user sets and the run does not read. The user is warned, because such a change has no effect."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from hgpo_gym.trainers.update.objectives import preferred_aggregation
 
 
 class _Rule(NamedTuple):
-    """Keys, or sections, that are not read under a condition, and what the condition is."""
+    """Keys or sections that are not read under a condition, and the reason."""
 
     keys: tuple[str, ...]
     unread: Callable[[RunSettings], bool]
@@ -24,7 +24,7 @@ def _kind(run: RunSettings) -> str:
 
 
 def _sums(run: RunSettings) -> bool:
-    """Whether the loss has a constant."""
+    """Return True if the loss is divided by a constant."""
     return (run.trainer.loss_aggregation or preferred_aggregation(run.objective.name)) == "sequence_sum"
 
 
@@ -58,7 +58,7 @@ RULES = (
         lambda _: "warmstart.source=none imitates nothing",
     ),
     _Rule(
-        ("warmstart.episodes",),  # which a language model made from scratch takes its words from
+        ("warmstart.episodes",),  # a model made from scratch also builds its vocabulary from these episodes
         lambda run: not _imitates(run) and (_kind(run) != "language_model" or bool(run.resolved["model"].get("path"))),
         lambda _: "warmstart.source=none imitates nothing",
     ),
@@ -87,11 +87,11 @@ RULES = (
 
 
 def without_effect(named: Iterable[str], run: RunSettings) -> dict[str, str]:
-    """Of the settings that were named, those that the run does not read, and why.
+    """Return the named settings that the run does not read, each with the reason.
 
     Args:
         named: keys, as on a command line.
-        run: one that its learner has checked.
+        run: settings that the learner has already checked.
     """
     unread = {}
     for key in named:
@@ -103,10 +103,10 @@ def without_effect(named: Iterable[str], run: RunSettings) -> dict[str, str]:
 
 
 def told(unread: Mapping[str, str]) -> list[str]:
-    """A line each."""
+    """Return one line per setting without effect."""
     return [f"{key} has no effect: {why}." for key, why in unread.items()]
 
 
 def keys_of(overrides: Iterable[str]) -> list[str]:
-    """The keys that stand on a command line."""
+    """Return the keys of command-line overrides."""
     return [override.partition("=")[0].lstrip("+~") for override in overrides]

@@ -1,1 +1,2 @@
-"""Critics: what estimators take values from. `critic.py`, how they predict and learn; `networks.py`, what they are."""
+"""Critics: the value predictions that estimators read. `critic.py` predicts and learns; `networks.py` has the
+networks."""

@@ -1,8 +1,8 @@
-"""Critic: predicts the columns of values that an estimator asks for, and learns from the targets that it gives back.
+"""Critic: predicts the value columns that an estimator asks for, and learns from the targets that it returns.
 
-An iteration reads the policy's states once, before its weights change: values and training are both of these states, so
-that a critic costs one forward pass over the prompts. Its weights are its own, and no gradient of its reaches the
-policy.
+An iteration reads the policy's states once, before its weights change. Prediction and training both use these
+states, so a critic costs one forward pass over the prompts. The critic has separate weights, and its gradient does
+not reach the policy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,24 +24,24 @@ from hgpo_gym.trainers.update.policy_update import NonFiniteError
 from hgpo_gym.trainers.update.settings import TrainerSettings
 
 States = Mapping[str, np.ndarray]
-"""By column of values, what its network reads: an entry a row."""
+"""For each value column, the inputs of its network, one entry per row."""
 READ_AFTER = {"value_low": "plan_tokens"}
-"""The column that says after how many tokens of the answer a value is read; the others at the end of the prompt."""
+"""The column with the number of response tokens after which a value is read. Others are read after the prompt."""
 
 
 class Critic:
-    """A network for each column of values.
+    """One network per value column.
 
     Args:
-        policy: whose states are read.
-        columns: of values, as the estimator's targets name them.
+        policy: gives the states.
+        columns: the value columns, as the estimator's targets name them.
         settings: see `configs/config.yaml`.
-        trainer: of the policy, whose passes it reads states by.
-        seed: of the run.
-        processes: that train together. The main one trains the critic, all have it.
+        trainer: the trainer settings, with batch size and precision of the passes that read states.
+        seed: the seed of the run.
+        processes: the processes that train together. The main one trains the critic, and all hold a copy.
 
     Raises:
-        ValueError: a policy without states.
+        ValueError: the policy has no states.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Critic:
             self._optimizers[column] = torch.optim.Adam(network.parameters(), lr=settings.learning_rate)
 
     def states(self, rollout: Rollout) -> States:
-        """What the networks read of each row. All processes take part, each reads its share."""
+        """Return the network inputs of each row. All processes take part, and each reads its share."""
         read_after = {column: READ_AFTER.get(column) for column in self.columns}
         states_after = {
             after: self._read(rollout, after) for after in dict.fromkeys(read_after.values())
@@ -73,7 +73,7 @@ class Critic:
         return {column: states_after[after] for column, after in read_after.items()}
 
     def valued(self, batch: StepBatch, states: States) -> StepBatch:
-        """The batch with the critic's columns, float64[N] each."""
+        """Return the batch with the critic's columns, float64[N] each."""
         values = {}
         for column, network in self._networks.items():
             network.eval()
@@ -84,17 +84,17 @@ class Critic:
     def learn(
         self, states: States, batch: StepBatch, targets: Mapping[str, np.ndarray], iteration_seed: tuple[int, ...]
     ) -> dict[str, float]:
-        """Minimise the squared difference to the targets, `epochs` times over the rows in mini-batches shuffled by the
-        seed (seed, iteration).
+        """Minimise the squared difference to the targets, over `epochs` passes in mini-batches. The seed (seed,
+        iteration) shuffles the rows.
 
         Args:
-            states: of the rows.
-            batch: with the values that were predicted for them.
-            targets: by column, float64[N]; rows with NaN are left out. A step that several episodes share is one row,
-                with the mean of its copies' targets.
+            states: the network inputs of the rows.
+            batch: the steps, with their predicted values.
+            targets: float64[N] for each column; rows with NaN are left out. A step that several episodes share counts
+                as one row, with the mean target of its copies.
 
-        Returns for each column the mean loss, and the explained variance of the values before: 1 less the variance of
-        target less value by that of the target, at most 1, and 0 where all targets are equal.
+        Returns for each column the mean loss and the explained variance of the values before training. The latter is
+        1 - var(target - value) / var(target): at most 1, and 0 if all targets are equal.
 
         Raises:
             NonFiniteError: a loss is infinite or not a number.
@@ -119,14 +119,14 @@ class Critic:
         return metrics
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` needs to go on with the same numbers."""
+        """Return the state that `load_state_dict` needs to resume with the same numbers."""
         return {
             column: {"network": network.saved(), "optimizer": self._optimizers[column].state_dict()}
             for column, network in self._networks.items()
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put networks and optimisers in a saved state."""
+        """Restore networks and optimisers from a saved state."""
         for column, network in self._networks.items():
             network.restore(state[column]["network"])
             self._optimizers[column].load_state_dict(state[column]["optimizer"])
@@ -141,7 +141,7 @@ class Critic:
     def _fit(
         self, column: str, states: np.ndarray, value: np.ndarray, target: np.ndarray, seed: tuple[int, ...]
     ) -> float:
-        """Train one network; returns its mean loss."""
+        """Train one network and return its mean loss."""
         network, optimizer = self._networks[column], self._optimizers[column]
         network.train()
         generator = np.random.default_rng(seed)
@@ -161,8 +161,8 @@ class Critic:
         return float(np.mean(losses)) if losses else 0.0
 
     def _loss(self, network: ValueNetwork, states: np.ndarray, before: np.ndarray, target: np.ndarray) -> torch.Tensor:
-        """float32[]: the mean squared error; with `clip` the larger one of it and that of the value held to `clip` of
-        the one before (PPO, as in verl, without its factor of a half)."""
+        """Return the mean squared error, float32[]. With `clip`, return the larger of it and the error of the
+        clipped value. That value stays within `clip` of the old one (PPO, as in verl, without its factor of a half)."""
         value = network.values(states)
         target_values = torch.from_numpy(target).to(value)
         error = (value - target_values).square()
@@ -174,6 +174,6 @@ class Critic:
 
 
 def explained_variance(value: np.ndarray, target: np.ndarray) -> float:
-    """1 - var(target - value) / var(target); 0 where all targets are equal."""
+    """Return 1 - var(target - value) / var(target), or 0 if all targets are equal."""
     spread = float(np.var(target)) if len(target) else 0.0
     return 1.0 - float(np.var(target - value)) / spread if spread > 0 else 0.0

@@ -1,4 +1,4 @@
-"""What predicts a value: a small network on the policy's hidden state, or a table of contexts."""
+"""Value networks: a small network on the policy's hidden state, or a table of contexts."""
 
 from typing import Any, Protocol
 
@@ -10,32 +10,33 @@ from hgpo_gym.trainers.critic.settings import CriticSettings
 
 
 class ValueNetwork(Protocol):
-    """A torch module that predicts values; both kinds begin with 0 everywhere."""
+    """A torch module that predicts values. Both kinds start with 0 everywhere."""
 
     def values(self, states: np.ndarray) -> torch.Tensor:
-        """float32[N], of `StateReader.states`; differentiable."""
+        """Return the values float32[N] of `StateReader.states`; differentiable."""
 
     def saved(self) -> dict[str, torch.Tensor]:
-        """All that there is to it."""
+        """Return the whole state."""
 
     def restore(self, saved: dict[str, torch.Tensor]) -> None:
-        """Be what `saved` was told of."""
+        """Restore a state that `saved` returned."""
 
 
 class ValueHead(torch.nn.Module):
-    """A perceptron with one hidden layer on standardised states; with a `hidden_size` of 0 a linear layer.
+    """A perceptron with one hidden layer on standardised states. A `hidden_size` of 0 makes it a linear layer.
 
-    The states come without a gradient: what the critic learns does not move the policy.
+    The states carry no gradient, so the critic's training does not change the policy.
 
     Args:
-        state_size: numbers of a state.
-        hidden_size: of the hidden layer.
-        seed: of the weights of the hidden layer; those of the output are 0.
+        state_size: length of a state.
+        hidden_size: width of the hidden layer.
+        seed: decides the weights of the hidden layer; the output weights are 0.
     """
 
     def __init__(self, state_size: int, hidden_size: int, seed: tuple[int, ...]):
         super().__init__()
         self._standardise = torch.nn.LayerNorm(state_size, elementwise_affine=False)
+        # Leave torch's global generator as it is: other random numbers depend on it.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
             hidden = [torch.nn.Linear(state_size, hidden_size), torch.nn.Tanh()] if hidden_size else []
@@ -59,10 +60,10 @@ class ValueHead(torch.nn.Module):
 
 
 class ValueTable(torch.nn.Module):
-    """A value for each context; 0 for one that it has not learned from.
+    """A value for each context, 0 for a context without training data.
 
     Args:
-        capacity: contexts at most.
+        capacity: the most contexts.
     """
 
     def __init__(self, capacity: int):
@@ -70,7 +71,7 @@ class ValueTable(torch.nn.Module):
         self._table = LogitTable(capacity)
 
     def values(self, states: np.ndarray) -> torch.Tensor:
-        """See `ValueNetwork`; of ids int64[N]. In training mode new ones get a value of their own."""
+        """See `ValueNetwork`. The states are ids, int64[N]. In training mode a new context gets a new entry."""
         return self._table(states.view(np.uint64))
 
     def saved(self) -> dict[str, torch.Tensor]:
@@ -83,7 +84,7 @@ class ValueTable(torch.nn.Module):
 
 
 def make_network(policy: Any, settings: CriticSettings, seed: tuple[int, ...]) -> Any:
-    """The network that suits the states of a `StateReader`, on the device of its model."""
+    """Return the network that fits the states of a `StateReader`, on the device of its model."""
     if policy.state_size is None:
         return ValueTable(policy.model.capacity)
     return ValueHead(policy.state_size, settings.hidden_size, seed).to(policy.model.device)

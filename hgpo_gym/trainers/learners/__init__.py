@@ -1,4 +1,4 @@
-"""What a run trains. `LEARNERS` has them by name: `learner=` on the command line."""
+"""Learners: the part of a run that collects and trains. `LEARNERS` has them by name: `learner=` on the command line."""
 
 from hgpo_gym.registry import Registry
 from hgpo_gym.runs.checkpoints import Saving
@@ -13,7 +13,7 @@ LEARNERS = Registry(
     arguments=3,
     entry_points="hgpo_gym.learners",
 )
-"""Classes that are made with (settings of the run, its processes, where progress is told) and options of their own."""
+"""Classes that are constructed with (run settings, processes, progress) and their options."""
 register_learner = LEARNERS.register
 
 __all__ = ["LEARNERS", "Learned", "Learner", "Saving", "register_learner"]

@@ -1,8 +1,8 @@
-"""Rollouts that are played ahead: that of the next iteration, by weights that are there already, while an update goes
-on (`rollout.overlap`). What is played is what would be played after it; only the time is another.
+"""Asynchronous rollouts: collect the next iteration during an update, by existing weights (`rollout.overlap`). The
+episodes equal those of a rollout after the update; only the time differs.
 
-A policy that answers by a copy of the weights (engine=vllm) plays in a thread: its work is done outside of Python. Any
-other plays in a process of its own, with a model and environments of its own.
+A policy that generates with a copy of the weights (engine=vllm) runs in a thread, because its work happens outside
+of Python. Any other policy runs in a separate process, with a separate model and environments.
 """
 
 import copy
@@ -35,49 +35,49 @@ from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.settings import RunSettings
 
 STOP = signal.SIGUSR1
-"""Tells the process to leave in the middle of a rollout."""
+"""The signal that ends the process in the middle of a rollout."""
 STOP_SECONDS = 5.0
-"""What it has for that."""
+"""Seconds that the process has to end."""
 
 
 class AsyncRolloutDiedError(RuntimeError):
-    """The process that plays ahead has ended."""
+    """The process that collects ahead has ended."""
 
 
 class AsyncRollout(Protocol):
-    """What plays ahead, one iteration at a time.
+    """Collects ahead, one iteration at a time.
 
     Attributes:
-        iteration: which one is being played, or is there to be taken; None if there is none.
+        iteration: the iteration that is being collected or waits to be fetched; None if there is none.
     """
 
     iteration: int | None
 
     def submit(self, iteration: int, outcomes: Outcomes, past: StaleWeights) -> None:
-        """Begin to play an iteration by the oldest of the past weights.
+        """Begin to collect an iteration by the oldest of the past weights.
 
         Raises:
-            AheadDiedError: the process has ended.
-            Exception: what kept it from being there.
+            AsyncRolloutDiedError: the process has ended.
+            Exception: the error that stopped its start.
         """
 
     def result(self) -> Rounds:
-        """The iteration, once it is there. Raises what was raised in playing it, or AheadDiedError."""
+        """Wait for the iteration and return it. Raises the error of its collection, or AsyncRolloutDiedError."""
 
     def release(self) -> None:
-        """Wait until the policy can be used by others."""
+        """Wait until other code can use the policy."""
 
     def close(self) -> None:
         """Stop at once."""
 
 
 def async_rollout(collector: Collector, folder: Path, measured: TaskMeasures | None) -> AsyncRollout:
-    """What plays ahead of a collector.
+    """Return the asynchronous rollout of a collector.
 
     Args:
-        collector: plays what is not played ahead.
+        collector: collects the other rollouts.
         folder: a saved model of the run; read until the first `submit`.
-        measured: what the sampler knows.
+        measured: the sampler's measurements of the tasks.
     """
     if isinstance(collector.policy, CopyingPolicy):
         return AheadInThread(collector, collector.policy)
@@ -85,14 +85,14 @@ def async_rollout(collector: Collector, folder: Path, measured: TaskMeasures | N
 
 
 class AheadInProcess:
-    """See `async_rollout`: a process of its own."""
+    """Collect in a separate process, see `async_rollout`."""
 
     def __init__(self, run: RunSettings, folder: Path, measured: TaskMeasures | None):
         self.iteration: int | None = None
         context = multiprocessing.get_context("spawn")
         self._connection, child_connection = context.Pipe()
         arguments = (child_connection, run.resolved, folder, measured, torch.get_num_threads())
-        # No daemon: its environments may have processes too.
+        # Not a daemon: daemons cannot start processes, and its environments may need some.
         self._process = context.Process(target=_serve, args=arguments, name="hgpo_gym-ahead")
         self._process.start()
         child_connection.close()
@@ -101,6 +101,7 @@ class AheadInProcess:
     def submit(self, iteration: int, outcomes: Outcomes, past: StaleWeights) -> None:
         """See `AsyncRollout`."""
         if not self._ready:
+            # The child first reports that it is ready, or the error of its start.
             self._receive()
             self._ready = True
         weights = io.BytesIO()
@@ -119,13 +120,13 @@ class AheadInProcess:
         return collected
 
     def release(self) -> None:
-        """See `AsyncRollout`: it has a policy of its own."""
+        """See `AsyncRollout`. Nothing to wait for: the process has a separate policy."""
 
     def close(self) -> None:
         """See `AsyncRollout`."""
         if self.iteration is not None and self._process.pid is not None and self._process.is_alive():
             os.kill(self._process.pid, STOP)
-        self._connection.close()  # its cue to leave, where it plays nothing
+        self._connection.close()  # an idle process ends when its connection closes
         self._process.join(STOP_SECONDS)
         self._process.kill()
         self._process.join()
@@ -153,7 +154,7 @@ class AheadInProcess:
 def _serve(
     connection: Connection, resolved: dict[str, Any], folder: Path, measured: TaskMeasures | None, threads: int
 ) -> None:
-    """The process: plays what it is asked for until the parent hangs up or stops it."""
+    """Run the child process: collect on request until the parent closes the connection or stops it."""
     for number in SIGNALS:
         signal.signal(number, _leave_to_parent)
     with ExitStack() as stack, suppress(EOFError, ConnectionError, NotWantedError):
@@ -166,7 +167,7 @@ def _serve(
             stack.callback(collector.close)
             if measured:
                 collector.sampler.begin(measured.values)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the parent is to know
+        except Exception as error:  # noqa: BLE001 - the parent has to see every error
             error.add_note(_FAILURE_NOTE)
             connection.send(picklable(error))
             return
@@ -185,11 +186,11 @@ _FAILURE_NOTE = (
 
 
 class NotWantedError(BaseException):
-    """Nobody wants what is being played."""
+    """Ends a rollout whose result is no longer needed."""
 
 
 def _leave_to_parent(_signal: int, _frame: object) -> None:
-    """Not SIG_IGN, which the programs that environments start would inherit."""
+    """Ignore a signal that the parent handles. SIG_IGN would be inherited by programs that environments start."""
 
 
 def _stop(_signal: int, _frame: object) -> None:
@@ -199,7 +200,7 @@ def _stop(_signal: int, _frame: object) -> None:
 def _played(collector: Collector, iteration: int, outcomes: Outcomes) -> Rounds | Exception:
     try:
         return _collect(collector, iteration, outcomes)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the parent's to raise
+    except Exception as error:  # noqa: BLE001 - the parent raises every error
         return picklable(error)
 
 
@@ -211,16 +212,17 @@ def _collect(collector: Collector, iteration: int, outcomes: Outcomes) -> Rounds
 
 
 class AheadInThread:
-    """See `async_rollout`: a thread, in which a policy answers by a copy that it holds on to.
+    """Collect in a thread, see `async_rollout`. The policy generates with a copy of the weights.
 
     Args:
-        collector: whose environments play, while it does not.
-        policy: its policy.
+        collector: lends its environments while it is idle.
+        policy: the collector's policy.
     """
 
     def __init__(self, collector: Collector, policy: CopyingPolicy):
         self.iteration: int | None = None
         self._policy, self._stopped = policy, threading.Event()
+        # A shallow copy: it shares the environments but has a stoppable policy.
         self._collector = copy.copy(collector)
         self._collector.policy = _Stoppable(policy, self._stopped)
         self._copy = ExitStack()
@@ -228,7 +230,7 @@ class AheadInThread:
         self._collected: Rounds | BaseException
 
     def submit(self, iteration: int, outcomes: Outcomes, past: StaleWeights) -> None:
-        """See `AsyncRollout`: returns when the weights are copied."""
+        """See `AsyncRollout`. It returns when the weights are copied."""
         with past.rollout_weights():
             self._copy.enter_context(self._policy.rollout_weights(nullcontext))
         self.iteration = iteration
@@ -246,7 +248,7 @@ class AheadInThread:
         return self._collected
 
     def release(self) -> None:
-        """See `AsyncRollout`: until it has played to the end."""
+        """See `AsyncRollout`. It waits until the rollout has ended."""
         if self.iteration is not None:
             self._thread.join()
             self._copy.close()
@@ -261,12 +263,12 @@ class AheadInThread:
     def _play(self, iteration: int, outcomes: Outcomes) -> None:
         try:
             self._collected = _collect(self._collector, iteration, outcomes)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised where the rollout is taken
+        except BaseException as error:  # noqa: BLE001 - `result` raises every error
             self._collected = error
 
 
 class _Stoppable:
-    """A policy that stops answering when it is told to."""
+    """A policy that stops generating once `stopped` is set."""
 
     def __init__(self, policy: CopyingPolicy, stopped: threading.Event):
         self._policy, self._stopped = policy, stopped

@@ -1,4 +1,4 @@
-"""Learner: all that the run loop knows of what it trains."""
+"""Learner: the interface between the run loop and a training algorithm."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,11 +12,11 @@ from hgpo_gym.runs.checkpoints import Saving
 
 
 class Learned(NamedTuple):
-    """What an iteration gave: its metrics, the rollout that it learned from, where that is kept, and what credit
-    assignment saw of it, where that was something else, and the attempts at an episode whose environment failed.
+    """The result of an iteration. It holds the metrics, and the rollout that was trained on, if that is saved. It
+    holds the batch that credit assignment used, if it differs, and the failed attempts at episodes.
 
-    The metrics have `success`, `episode_return`, `episode_length`, `valid_action_rate`, `steps` (environment steps
-    played), and `seconds_rollout`, `seconds_advantage` and `seconds_update`.
+    The metrics include `success`, `episode_return`, `episode_length`, `valid_action_rate` and `steps` (environment
+    steps). They also include `seconds_rollout`, `seconds_advantage` and `seconds_update`.
     """
 
     metrics: dict[str, Any]
@@ -26,57 +26,57 @@ class Learned(NamedTuple):
 
 
 class Learner(Protocol):
-    """What a run trains.
+    """The training algorithm of a run.
 
-    It is made without effort. Then comes `start` or `load`, then `begin`, then iterations of `collect` and `learn`; in
-    between `saving` and evaluations. All randomness is a function of seed and iteration, so that no state of random
-    generators has to be kept.
+    The constructor is cheap. Then comes `start` or `load`, then `begin`, then iterations of `collect` and `learn`,
+    with `saving` and evaluations in between. All randomness is a function of seed and iteration, so no generator
+    state is saved.
 
     Attributes:
-        policy: who acts; there after `start` or `load`.
-        packages: the distributions whose versions matter, beside those that every run records.
+        policy: the acting policy; set by `start` or `load`.
+        packages: distributions whose versions matter, in addition to those that every run records.
     """
 
     policy: Policy
     packages: tuple[str, ...]
 
     def check(self) -> None:
-        """Raise ValueError where there can be no training by these settings. Asked before anything is written, and not
-        where a policy is only evaluated."""
+        """Raise ValueError if these settings cannot train. Called before anything is written, but not for an
+        evaluation alone."""
 
     def start(self) -> None:
-        """Make the policy that training starts from. In several processes only the main one is asked."""
+        """Make the policy that training starts from. With several processes only the main one calls this."""
 
     def load(self, checkpoint: Path) -> None:
-        """Take the policy of a checkpoint. Raises FileNotFoundError if it holds none of this kind."""
+        """Load the policy of a checkpoint. Raises FileNotFoundError if it holds none of this kind."""
 
     def begin(self, checkpoint: Path, initial: Callable[[], Path], state: dict[str, Any]) -> None:
-        """Make ready to train from a checkpoint, whose policy is loaded. All processes take part.
+        """Prepare to train from a checkpoint whose policy is loaded. All processes take part.
 
         Args:
-            checkpoint: as `saving` wrote it.
-            initial: gives the checkpoint that the run began with, once it is sound.
-            state: what `state` returned then; empty at the beginning.
+            checkpoint: a checkpoint that `saving` wrote.
+            initial: returns the first checkpoint of the run, after verifying it.
+            state: the result of `state` at that checkpoint; empty at the beginning.
         """
 
     def rollout_weights(self) -> AbstractContextManager[Any]:
-        """Inside, the policy can answer. All processes take part."""
+        """Return a context in which the policy can generate. All processes take part."""
 
     def collect(self, iteration: int) -> Any:
-        """The experience of an iteration, from 0; Ctrl-C may break it off."""
+        """Collect the experience of an iteration, counted from 0. Ctrl-C may interrupt it."""
 
     def learn(self, iteration: int, collected: Any, seconds: float) -> Learned:
-        """Learn from what `collect` gave in that time; Ctrl-C waits for it.
+        """Learn from the result of `collect`, which took `seconds`. Ctrl-C waits for it.
 
         Raises:
-            NonFiniteError: a number is infinite or none; the policy is no longer to be used.
+            NonFiniteError: a number is infinite or NaN; the policy must no longer be used.
         """
 
     def saving(self) -> Saving:
-        """What writes the present state. All processes take part; the main one writes."""
+        """Return a writer of the present state. All processes take part; the main one writes."""
 
     def state(self) -> dict[str, Any]:
-        """What else `begin` needs, as JSON."""
+        """Return the other state that `begin` needs, as JSON."""
 
     def close(self) -> None:
-        """Let go of environments and engines."""
+        """Close environments and engines."""

@@ -1,4 +1,4 @@
-"""Collector: plays the episodes of an iteration, wherever that is done."""
+"""Collector: plays the episodes of an iteration, in the trainer's process or another one."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -22,16 +22,16 @@ from hgpo_gym.trainers.environments import make_training_env, training_tasks
 from hgpo_gym.trainers.settings import RunSettings
 
 Assign = Callable[[Rollout], np.ndarray]
-"""The advantages float64[N] of a rollout, for samplers that look at them."""
+"""Returns the advantages float64[N] of a rollout, for samplers that read them."""
 
 
 class Collector:
-    """The training environments of a run, and who plays in them.
+    """The training environments of a run and the policy that acts in them.
 
     Args:
         run: the settings.
-        policy: answers.
-        processes: that play together, each its own groups.
+        policy: the acting policy.
+        processes: the processes that collect together; each plays different groups.
     """
 
     def __init__(self, run: RunSettings, policy: Policy, processes: Processes = ALONE):
@@ -43,11 +43,11 @@ class Collector:
         self.record = recorded_columns(run)
 
     def collect(self, iteration: int, outcomes: Outcomes, assign: Assign) -> Rounds:
-        """The merged episodes of all processes.
+        """Return the merged episodes of all processes.
 
         Args:
-            iteration: from 0.
-            outcomes: of the iterations before.
+            iteration: counted from 0.
+            outcomes: the outcomes of earlier iterations.
             assign: see `Assign`.
         """
         began = time.perf_counter()
@@ -63,16 +63,16 @@ class Collector:
         return replace(collected, seconds=time.perf_counter() - began)
 
     def play(self, task_ids: list[str], seeds: list[tuple[int, ...]]) -> Rollout:
-        """A group of each task, by all processes together."""
+        """Play a group of each task, shared over all processes."""
         local_task_ids, local_seeds = self.processes.share(task_ids), self.processes.share(seeds)
         return merge(self.processes.each(lambda: self._play_own(local_task_ids, local_seeds)))
 
     def close(self) -> None:
-        """Let go of the environments."""
+        """Close the environments."""
         self.env.close()
 
     def _play_own(self, task_ids: Sequence[str], seeds: Sequence[tuple[int, ...]]) -> Rollout:
-        """Those of this process."""
+        """Play the groups of this process."""
         rollout = self.sampler.collect(
             self.env,
             self.policy,
@@ -92,7 +92,7 @@ class Collector:
 
 
 def assign_credit(run: RunSettings, rollout: Rollout) -> tuple[StepBatch, Advantages]:
-    """What credit assignment sees of a rollout, and what it says. Where episodes branch, an answer that several of them
+    """Return the batch that credit assignment uses, and its advantages. A response that several branching episodes
     share has the mean of its advantages."""
     batch = shape(run.shaping, rollout)
     credit = assign(run.algo.name, batch, **run.algo.options)
@@ -102,7 +102,8 @@ def assign_credit(run: RunSettings, rollout: Rollout) -> tuple[StepBatch, Advant
 
 
 def reads_rewards(run: RunSettings, batch: StepBatch, credit: Advantages) -> bool:
-    """Whether the estimator, which has said `credit` of a batch, says something else if its rewards are others."""
+    """Return True if the estimator's advantages depend on the rewards of the batch."""
+    # Compare with advantages of random rewards: an estimator cannot match them by chance.
     random_rewards = replace(batch, reward=np.random.default_rng(0).random(len(batch)))
     values = assign(run.algo.name, random_rewards, **run.algo.options).values
     return not np.array_equal(mean_over_copies(batch, values), credit.values)

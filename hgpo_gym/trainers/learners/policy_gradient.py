@@ -61,19 +61,19 @@ NOT_READ = (
 
 
 class PolicyGradientLearner:
-    """Any estimator (`algo`), any model that scores tokens (`model`).
+    """Train with any estimator (`algo`) and any model that scores tokens (`model`).
 
-    Several processes collect the episodes of their own groups, put them together, and then do the same but for their
-    parts of each mini-batch.
+    Several processes collect the episodes of different groups and merge them. They then run the same computation,
+    but each on its part of every mini-batch.
 
     Args:
         run: the settings.
-        processes: that train together.
-        progress: told of a warm start.
+        processes: the processes that train together.
+        progress: reports the warm start.
 
     Raises:
-        ValueError: an unknown choice or option, a value that estimator or objective refuses, a column that the
-            estimator needs and the run does not record, extras that an objective needs and its estimator does not give.
+        ValueError: a choice or option is unknown, the estimator or objective refuses a value, the run does not record
+            a column that the estimator needs, or the estimator does not return extras that the objective needs.
     """
 
     packages = ()
@@ -94,14 +94,15 @@ class PolicyGradientLearner:
         check_plans(run)
         trial = validate_estimator(run)
         check_critic(run, trial.targets)
-        Loss(run.trainer, run.objective, trial.extras)  # refuses here what it would refuse later
+        Loss(run.trainer, run.objective, trial.extras)  # raises now instead of after the rollout
         self._predicted = tuple(trial.targets)
         self.run, self.processes, self.progress = run, processes, progress
         self._shaping_seen = False
 
     def check(self) -> None:
-        """See `Learner`: what sampler or shaping refuses, or team and estimator together, values by restarts that do
-        not go with shaping or discount, rollouts that cannot be played ahead."""
+        """See `Learner`. Raises if the sampler or the shaping refuses its settings, or if team and estimator
+        conflict. Also raises if values by restarts conflict with shaping or discount, or if rollouts cannot overlap
+        with updates."""
         check_roles(self.run)
         check_sampler(self.run)
         check_values(self.run)
@@ -137,8 +138,8 @@ class PolicyGradientLearner:
             self.progress.line(UNCORRECTED.format(self.run.rollout.staleness))
         for line in _bounds_not_read(self.run):
             self.progress.line(line)
-        # To main memory, whichever device it came from; the optimiser takes it to its weights'. Several processes leave
-        # tensors in the file until they are used, and then in memory that they share.
+        # Load to main memory; the optimiser moves the state to the device of its weights. Several processes map the
+        # file instead, so that they share its memory.
         path, several = checkpoint / _UPDATE_STATE, self.processes.count > 1
         update_state = torch.load(path, map_location="cpu", weights_only=True, mmap=several)
         if update_state:
@@ -164,7 +165,7 @@ class PolicyGradientLearner:
         return self.policy.rollout_weights(gathered) if isinstance(self.policy, CopyingPolicy) else gathered()
 
     def collect(self, iteration: int) -> Rounds:
-        """See `Learner`: the merged episodes of all processes."""
+        """See `Learner`. It returns the merged episodes of all processes."""
         if self.async_rollout is not None and self.async_rollout.iteration == iteration:
             return self.async_rollout.result()
         with self.past.rollout_weights(), self.rollout_weights():
@@ -177,8 +178,10 @@ class PolicyGradientLearner:
         assert self.update is not None
         learn_started = time.perf_counter()
         self.outcomes = [*self.outcomes[:iteration], list(collected.outcomes)]
+        # Keep these weights before the update changes them: a later rollout may use them.
         self.past.keep()
         if self.async_rollout is not None and iteration + 1 < self.run.trainer.iterations:
+            # Submit before the update, so that the rollout runs meanwhile.
             self.async_rollout.submit(iteration + 1, self.outcomes, self.past)
         began = time.perf_counter()
         seconds += began - learn_started
@@ -238,7 +241,7 @@ class PolicyGradientLearner:
         return Saving(write, sum(map(_nbytes, (trained, update_state, critic_state, past))))
 
     def state(self) -> dict[str, Any]:
-        """See `Learner`: what the sampler goes on from."""
+        """See `Learner`. It holds the state of the sampler."""
         return {"outcomes": self.outcomes, "measured": self.measured}
 
     def close(self) -> None:
@@ -249,17 +252,17 @@ class PolicyGradientLearner:
             self.collector.close()
 
     def _critic(self, checkpoint: Path) -> Critic | None:
-        """What predicts the columns that the estimator has targets for, as it was at the checkpoint."""
+        """Return the critic for the columns that the estimator has targets for, in the state of the checkpoint."""
         if not self._predicted:
             return None
         run = self.run
         critic = Critic(self.policy, self._predicted, run.critic, run.trainer, run.seed, self.processes)
-        if (path := checkpoint / _CRITIC_STATE).exists():  # not in the first checkpoint, where it is new
+        if (path := checkpoint / _CRITIC_STATE).exists():  # the first checkpoint has no critic yet
             critic.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
         return critic
 
     def _credit(self, rollout: Rollout) -> tuple[StepBatch, Advantages, States]:
-        """What credit assignment sees of a rollout, what it says, and what the critic has read."""
+        """Return the batch that credit assignment uses, its advantages, and the states that the critic has read."""
         assert self.update is not None
         states: States = {}
         if ENTROPY in self.collector.record:
@@ -271,7 +274,7 @@ class PolicyGradientLearner:
         return *assign_credit(self.run, rollout), states
 
     def _warn_of_shaping(self, rollout: Rollout, batch: StepBatch, credit: Advantages) -> None:
-        """Said once, where shaping has changed rewards that the estimator does not read."""
+        """Warn once if shaping changes rewards that the estimator does not read."""
         if self._shaping_seen or np.array_equal(batch.reward, rollout.batch.reward):
             return
         self._shaping_seen = True
@@ -279,7 +282,7 @@ class PolicyGradientLearner:
             self.progress.line(NOT_READ.format(self.run.shaping.name, self.run.algo.name))
 
     def _measured(self) -> TaskMeasures | None:
-        """What the sampler has to know of every task before training."""
+        """Return the measurements of every task that the sampler needs before training."""
         if self.sampler.measure is None:
             return None
         rollout, began = self.run.rollout, time.perf_counter()
@@ -296,8 +299,8 @@ class PolicyGradientLearner:
         return measured._replace(seconds=time.perf_counter() - began)
 
     def _reference(self, initial: Path) -> LikelihoodModel:
-        """What the KL loss holds the policy to, the weights that its run began with: those under the policy's adapter,
-        or else a second model from the folder `initial`."""
+        """Return the reference policy of the KL loss, with the weights that the run began with. These are the
+        weights under the policy's adapter, or else a second model from the folder `initial`."""
         if has_adapter(self.policy.model):
             return WithoutAdapter(self.policy)
         reference = self.run.model.load(self.run, initial)
@@ -306,7 +309,7 @@ class PolicyGradientLearner:
 
 
 def _nbytes(nested: Any) -> int:
-    """Of all tensors in it."""
+    """Return the bytes of all tensors in nested containers."""
     if isinstance(nested, torch.Tensor):
         return nested.nbytes
     if isinstance(nested, dict | list):
@@ -315,14 +318,15 @@ def _nbytes(nested: Any) -> int:
 
 
 def _tokens_learned_from(rollout: Rollout, batch: StepBatch) -> int:
-    """Of prompts and answers; an answer that stands in several episodes is learned from once."""
+    """Count the tokens of prompts and responses that were trained on. A response that is part of several episodes
+    counts once."""
     trained = np.ones(len(batch), dtype=np.bool_) if batch.trained is None else batch.trained
     return sum(len(rollout.tokens[row] or ()) for row in np.flatnonzero(trained))
 
 
 def _bounds_not_read(run: RunSettings) -> Iterator[str]:
-    """What to say of PPO's bounds that somebody has set, where the objective has its own, as ppo_clip has by some
-    recipes, or none."""
+    """Yield warnings about PPO's bounds that a user has set and the objective does not read. It has other bounds, as
+    ppo_clip has by some recipes, or none."""
     for name in ("clip_low", "clip_high"):
         value, objective_bound = getattr(run.trainer, name), run.objective.options.get(name)
         if value not in (OBJECTIVES.options("ppo_clip")[name].default, objective_bound):

@@ -1,4 +1,4 @@
-"""What of a run's settings cannot be, told before anything is written: estimator and shaping are tried on toys."""
+"""Check a run's settings before anything is written. Estimator and shaping are tried on toy batches."""
 
 import warnings
 from collections.abc import Collection
@@ -20,22 +20,22 @@ from hgpo_gym.trainers.columns import needed_columns, recorded_columns
 from hgpo_gym.trainers.settings import RunSettings
 
 STEPS = range(8)
-"""Rows of the toy batch."""
+"""The rows of the toy batch."""
 RECORDED = ("agent", "turn", "truncated")
-"""The extras of every rollout."""
+"""Extra columns of every rollout."""
 PREDICTED = ("value", "value_low", "value_high")
-"""What a critic predicts, for an estimator that gives it targets."""
+"""Columns that a critic predicts if the estimator returns targets for them."""
 WITHOUT_TEXT, WITHOUT_STATE = ("tabular", "features", "cnn"), ("features", "cnn")
-"""Kinds of models that choose an action without writing, and whose decisions have no state that a critic could read."""
+"""Kinds of models that choose actions without writing text, and kinds without a state for a critic."""
 
 
 def check_sampler(run: RunSettings) -> None:
-    """Raise ValueError where the sampler refuses its options, or cannot play such groups as the run has."""
+    """Raise ValueError if the sampler refuses its options or the run's groups."""
     make_sampler(run.sampler, (), run.seed).check(run.rollout.group_size, run.memory.history_length)
 
 
 def check_values(run: RunSettings) -> None:
-    """Raise ValueError where restarts would sample values of other returns than the estimator's, or too few of them."""
+    """Raise ValueError if restarts would sample values of the wrong returns, or too few values."""
     if "value" not in getattr(SAMPLERS.find(run.sampler.name), "records", ()):
         return
     described = f"sampler={run.sampler.name}"
@@ -56,7 +56,7 @@ def check_values(run: RunSettings) -> None:
 
 
 def check_critic(run: RunSettings, columns: Collection[str]) -> None:
-    """Raise ValueError where these columns need a critic and the model gives it nothing to read."""
+    """Raise ValueError if these columns need a critic and the model has no state for it."""
     if columns and (kind := run.resolved["model"]["kind"]) in WITHOUT_STATE:
         raise ValueError(
             f"model={kind} gives a critic no state to read, and algo={run.algo.name} needs one for "
@@ -65,7 +65,8 @@ def check_critic(run: RunSettings, columns: Collection[str]) -> None:
 
 
 def check_overlap(run: RunSettings, columns: Collection[str]) -> None:
-    """Raise ValueError where rollouts are to be played ahead and cannot. `columns`: those that a critic predicts."""
+    """Raise ValueError if rollouts are to overlap with updates and cannot. `columns` are those that a critic
+    predicts."""
     if not run.rollout.overlap:
         return
     if (level := run.engine.options.get("sleep_level")) is not None and level > 0:
@@ -84,7 +85,7 @@ def check_overlap(run: RunSettings, columns: Collection[str]) -> None:
 
 
 def check_roles(run: RunSettings) -> None:
-    """Raise ValueError where the estimator is to take the statistics of a role that the team does not have."""
+    """Raise ValueError if the estimator is to use the statistics of a role that the team does not have."""
     roles = TEAMS.bind(run.team)().roles
     for where, estimator in _estimators(run):
         role_index = estimator.options.get("statistics_of")
@@ -96,7 +97,7 @@ def check_roles(run: RunSettings) -> None:
 
 
 def check_plans(run: RunSettings) -> None:
-    """Raise ValueError where answers are to have plans and cannot."""
+    """Raise ValueError if responses are to have plans and cannot."""
     if run.prompt.subgoals is None:
         return
     if run.team.name != "solo":
@@ -111,11 +112,11 @@ def check_plans(run: RunSettings) -> None:
 
 
 def validate_estimator(run: RunSettings) -> Advantages:
-    """Assign credit to a toy batch. The targets are those of columns that a critic has to predict, because nothing
-    records them.
+    """Assign credit to a toy batch and return the result. Its targets are the columns that a critic must predict,
+    because the run does not record them.
 
     Raises:
-        ValueError: an unknown estimator or option, a value that it refuses, a column that the run does not record.
+        ValueError: the estimator or an option is unknown, a value is invalid, or the run does not record a column.
     """
     ESTIMATORS.check_options(*run.algo)
     needed = needed_with(*run.algo)
@@ -125,8 +126,9 @@ def validate_estimator(run: RunSettings) -> Advantages:
     if "answer" in recorded:
         extras["answer"] = list(STEPS)  # copies of a step would have one state and one action
     if "value" in recorded and run.sampler.options.get("share", 1.0) < 1.0:
-        extras["value"] = [None if step % 2 else 0.0 for step in STEPS]  # first steps alone all have one
+        extras["value"] = [None if step % 2 else 0.0 for step in STEPS]  # only first steps always have a value
     batch = _toy_batch(run, extras)
+    # A toy batch may divide by zero where a real one does not.
     with np.errstate(all="ignore"):
         credit = assign(run.algo.name, batch, **run.algo.options)
     for column in needed:
@@ -136,11 +138,11 @@ def validate_estimator(run: RunSettings) -> Advantages:
 
 
 def try_shaping(run: RunSettings) -> None:
-    """Shape the rewards of a toy batch whose answers have one token, if the shaping is this package's: others may look
-    for what no toy has.
+    """Shape the rewards of a toy batch whose responses have one token. Only shaping of this package is tried: other
+    shaping may need content that a toy batch lacks.
 
     Raises:
-        ValueError: an unknown shaping or option, a value that it refuses, a column that the run does not record.
+        ValueError: the shaping or an option is unknown, a value is invalid, or the run does not record a column.
     """
     SHAPERS.check_options(*run.shaping)
     shaping = SHAPERS[run.shaping.name]
@@ -162,13 +164,12 @@ def try_shaping(run: RunSettings) -> None:
 
 
 def _estimators(run: RunSettings) -> list[tuple[str, Choice]]:
-    """The estimator and those that it builds on, with all their options, and the setting that holds the options of
-    each."""
+    """Return the estimator and its base estimators with all options, each with the setting that holds them."""
     return [("algo" + ".base_options" * depth, estimator) for depth, estimator in enumerate(with_bases(*run.algo))]
 
 
 def _recorded(run: RunSettings) -> tuple[str, ...]:
-    """The columns that a run's rollouts have beside those of every batch."""
+    """Return the columns of the run's rollouts, apart from those of every batch."""
     of_sampler = getattr(SAMPLERS.find(run.sampler.name), "records", ())
     of_prompt = PLAN_COLUMNS if run.prompt.subgoals is not None else ()
     of_rewards = (REWARD_VECTOR,) if REWARD_VECTOR in needed_columns(run) else ()
@@ -176,7 +177,7 @@ def _recorded(run: RunSettings) -> tuple[str, ...]:
 
 
 def _toy_batch(run: RunSettings, extras: dict[str, Any]) -> StepBatch:
-    """Two groups of two episodes of two steps."""
+    """Return a batch of two groups of two episodes of two steps."""
     if REWARD_VECTOR in extras:
         extras = {**extras, REWARD_VECTOR: [[0.0] * len(run.rollout.rewards)] * len(STEPS)}
     return StepBatch.from_records(

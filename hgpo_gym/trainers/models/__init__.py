@@ -1,1 +1,1 @@
-"""The kinds of models that answer, see `hgpo_gym.trainers.model_kinds`."""
+"""The kinds of models, see `hgpo_gym.trainers.model_kinds`."""

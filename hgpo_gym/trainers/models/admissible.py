@@ -1,4 +1,4 @@
-"""What kinds of models refuse that choose among admissible actions and write nothing."""
+"""Checks for models that choose among admissible actions and write no text."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def check_chooses(run: "RunSettings", kind: str) -> None:
-    """Raise ValueError where settings of language models are set, which such a kind does not read."""
+    """Raise ValueError if settings are set that only language models read."""
     if run.engine.name != "transformers":
         raise ValueError(f"engine={run.engine.name}: a {kind} answers by itself; leave out engine=.")
     if run.engine.options.get("constrain") == "none":

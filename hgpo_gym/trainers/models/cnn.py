@@ -1,4 +1,4 @@
-"""`model=cnn`: a convolutional network that reads a map by its cells. Small, and quick to train."""
+"""`model=cnn`: a convolutional network that reads the cells of a map. It is small and trains fast."""
 
 from typing import TYPE_CHECKING, Self
 

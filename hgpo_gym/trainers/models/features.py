@@ -1,5 +1,5 @@
-"""`model=features`: a softmax over scores of the admissible actions, from general features of how an action fits its
-moment. Small, and quick to train."""
+"""`model=features`: a softmax over scores of the admissible actions. General features of action and context give the
+scores. It is small and trains fast."""
 
 from typing import Annotated, Self
 

@@ -1,4 +1,4 @@
-"""The weights that training starts from: a model made from scratch or a given one, that has imitated episodes."""
+"""The weights that training starts from: a new or a given model, trained to imitate episodes."""
 
 import sys
 from functools import partial
@@ -36,19 +36,19 @@ RUNTIME_SETTINGS = ("device", "threads", "dtype", "quantization", "lora")
 
 
 def initial_weights(run: "RunSettings", model: LanguageModelSettings, progress: Progress) -> str:
-    """The folder or hub name of the weights that training starts from, warm-started.
+    """Return the folder or hub name of the weights that training starts from, after the warm start.
 
-    What is made or warm-started is kept in the cache under a key of all the settings that it depends on, so that every
-    algorithm and training seed starts from the same weights.
+    New or warm-started weights are cached under a key of all settings that they depend on. So every algorithm and
+    training seed starts from the same weights.
     """
     if model.path is not None and run.warmstart.source == "none":
         return model.path
     settings = {name: dict(run.resolved[name]) for name in ("memory", "prompt", "model", "warmstart")}
     for name in RUNTIME_SETTINGS:
         del settings["model"][name]
-    del settings["warmstart"]["new_model"]  # `source` says what it came to
+    del settings["warmstart"]["new_model"]  # `source` already holds the result
     settings["model"]["files"] = _stamps(model.path)
-    settings["engine"] = _reading(run)  # what imitation saw
+    settings["engine"] = _reading(run)  # decides the prompts that imitation reads
     settings["trainer"] = {"precision": run.trainer.precision}
     episodes, episodes_key = episodes_to_imitate(run, model.seed, progress)
     modules = (huggingface, imitation, language_model, likelihood, memory_package, plans, trie)
@@ -60,7 +60,7 @@ def initial_weights(run: "RunSettings", model: LanguageModelSettings, progress: 
 
 
 def _stamps(path: str | None) -> list[tuple[str, int, int]]:
-    """Name, size and time of the files of a model in a local folder, which others may be written over."""
+    """Return name, size and time of the files in a local model folder. They change when files are overwritten."""
     files = sorted(Path(path).expanduser().glob("*")) if path is not None else []
     return [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
@@ -94,7 +94,7 @@ def _make(
 
 
 def _reading(run: "RunSettings") -> dict[str, Any]:
-    """The settings of the engine that say how a prompt is read."""
+    """Return the engine settings that decide how a prompt is read."""
     names = "max_prompt_tokens", "chat_template_kwargs", "template_date"
     return {name: run.engine.options[name] for name in names if name in run.engine.options}
 
@@ -107,7 +107,7 @@ def _given(model: LanguageModelSettings) -> "tuple[PreTrainedModel, PreTrainedTo
 def _from_scratch(
     run: "RunSettings", model: LanguageModelSettings, episodes: list[Transcript]
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """A tokenizer of the episodes' words, and a small model with random weights."""
+    """Return a tokenizer of the episodes' words and a small model with random weights."""
     texts = (request.prompt + answer for request, answer in _steps(run, episodes))
     assert model.vocabulary_size is not None
     assert model.hidden_size is not None
@@ -126,7 +126,7 @@ def _from_scratch(
 
 
 def _steps(run: "RunSettings", episodes: list[Transcript]) -> list[tuple[Request, str]]:
-    """What is asked at every step, and the answer."""
+    """Return the request and the response of every step."""
     memory = run.memory.make()
     return [step for episode in episodes for step in episode.requests(memory, run.prompt)]
 

@@ -1,6 +1,7 @@
 """`model=tiny` and `model=pretrained`: causal language models of transformers, with or without an adapter.
 
-Methods import what needs transformers, not this module: a table's run knows it too, and need not wait for that.
+Methods import the code that needs transformers; this module does not. A table's run also imports this module, and
+need not wait for transformers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,16 +22,16 @@ if TYPE_CHECKING:
     from hgpo_gym.trainers.settings import RunSettings
 
 SMALLEST_RATE_OF_BFLOAT16 = 6e-5
-"""Adam's step is about the learning rate. A weight of 0.02 has neighbours at a distance of 1.2e-4 in bfloat16: a step
-of less than half of that is no step."""
+"""The smallest learning rate that changes bfloat16 weights. Adam's step is about the learning rate. A weight of 0.02
+has neighbours at a distance of 1.2e-4 in bfloat16, and a step below half of that is rounded away."""
 
 
 class LanguageModel(LanguageModelSettings):
-    """What makes policies of these settings."""
+    """Language-model settings that make policies."""
 
     @property
     def imitates(self) -> bool:
-        """Only a model that is made from scratch; one that was given is used as it is."""
+        """Return True for a model made from scratch. A given model is used without imitation."""
         return self.path is None
 
     def check(self, run: "RunSettings", processes: int) -> None:
@@ -109,13 +110,13 @@ class LanguageModel(LanguageModelSettings):
                 "Set team.weights=adapter."
             )
         roles = [role for role in team_roles if role in adapters]
-        adapters = {name: adapters[name] for name in roles or adapters}  # in the order that they were made in
+        adapters = {name: adapters[name] for name in roles or adapters}  # in the order of their creation
         model, tokenizer = self._load(base_of(next(iter(adapters.values()))))
         return make_policy(run.engine, load_adapters(model, adapters), tokenizer)
 
     def shows_date(self, options: Mapping[str, Any]) -> bool:
-        """Whether prompts depend on the day, by the chat template of the model that is named and these options of it
-        (`engine.chat_template_kwargs`). Raises as `load_model`."""
+        """Return True if prompts depend on the date. The chat template of the named model and these options of it
+        (`engine.chat_template_kwargs`) decide. Raises as `load_model`."""
         if self.path is None:
             return False
         from hgpo_gym.policies.chat_template import shows_date, template_of
@@ -131,14 +132,14 @@ class LanguageModel(LanguageModelSettings):
 
 
 def _size(model: "PreTrainedModel") -> str:
-    """What a user wants to see of a model before the first long wait: how large it is, what trains, and where."""
+    """Describe a model before the first long wait: its size, its trainable parameters, and its device."""
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     whole = model.num_parameters()
     return f"{whole:,} parameters on {model.device}, {'all' if trained == whole else f'{trained:,}'} of which train"
 
 
 def _check_together(run: "RunSettings", model: LanguageModel, processes: int) -> None:
-    """What several processes cannot do together."""
+    """Raise ValueError if several processes cannot use these settings."""
     if run.engine.options.get("server") is not None:
         raise ValueError(
             f"engine.server={run.engine.options['server']}: the weights of one process reach a server, {processes} "

@@ -1,5 +1,5 @@
-"""What kinds of models have in common whose policies choose among admissible actions: one process, and imitation only
-where it is asked for."""
+"""Shared code of the models that choose among admissible actions. They train in one process and imitate only if
+asked to."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class ScoringModel(SettingsSection):
-    """Settings of a kind whose policies choose.
+    """Settings of a kind of model that chooses among actions.
 
     Attributes:
         policy: the class of its policies.
-        made_by: the modules that its policies are made by, besides those that all of them are.
+        made_by: the modules that make its policies, apart from those that all kinds share.
     """
 
     policy: ClassVar[type[ScoringPolicy]]
@@ -43,11 +43,11 @@ class ScoringModel(SettingsSection):
 
     @abstractmethod
     def new(self) -> ScoringPolicy:
-        """A policy that has learned nothing."""
+        """Return an untrained policy."""
 
     @property
     def imitates(self) -> bool:
-        """Only where it is asked to."""
+        """Return False: this kind imitates only if the settings ask for it."""
         return False
 
     def check(self, run: "RunSettings", processes: int) -> None:
@@ -56,7 +56,8 @@ class ScoringModel(SettingsSection):
         check_chooses(run, f"{self.policy.kind} policy")
 
     def initial(self, run: "RunSettings", progress: "Progress") -> ScoringPolicy:
-        """A new policy, or what has imitated episodes, kept in the cache under a key of all that it depends on."""
+        """Return a new policy, or one that has imitated episodes. The latter is cached under a key of all that it
+        depends on."""
         if run.warmstart.source == "none":
             return self.new()
         episodes, episodes_key = episodes_to_imitate(run, self.seed, progress)
@@ -94,8 +95,9 @@ class ScoringModel(SettingsSection):
 
 
 def _records(policy: ScoringPolicy, transcript: Transcript) -> list[TokenRecord]:
-    """What was done at every step that had a choice, where it was admissible."""
-    steps = list(transcript.step_contexts())  # keeps them, and with them what the policy remembers of the episode
+    """Return the recorded actions of every step with a choice, if they were admissible."""
+    # A list keeps the contexts alive, and with them the policy's memory of the episode.
+    steps = list(transcript.step_contexts())
     return [
         policy.record(
             Request("", step_context.actions, choices=step_context.actions, step_context=step_context), action

@@ -1,4 +1,4 @@
-"""Whether what is about to be made fits this machine: said before its memory is gone."""
+"""Check that a model fits in this machine's memory before it is made."""
 
 import os
 from typing import Annotated
@@ -13,7 +13,7 @@ Threads = Annotated[int, Field(gt=0, le=1024)]
 
 
 def check_fits(weights: int, shape: str) -> None:
-    """Raises ValueError, naming the settings that `shape` quotes, where so many weights cannot be trained here."""
+    """Raise ValueError if so many weights cannot be trained here. `shape` names the settings for the message."""
     needed, memory = BYTES_A_WEIGHT * weights, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory:
         raise ValueError(

@@ -29,7 +29,7 @@ class TableModel(SettingsSection):
 
     @property
     def imitates(self) -> bool:
-        """A table starts uniform."""
+        """Return False: a table starts uniform."""
         return False
 
     def check(self, run: "RunSettings", processes: int) -> None:

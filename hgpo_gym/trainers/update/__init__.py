@@ -1,9 +1,11 @@
-"""The policy update. To read in this order:
+"""The policy update. Read the files in this order:
 
-`policy_update.py`, mini-batches and optimiser steps; `loss.py`, a token's loss and what it is made of; `objectives/`,
-the part that papers differ in, one a file; `corrections.py` and `aggregation.py`, weights and means; `rows.py`, what
-is trained on, and `measured.py`, what is known of it before the weights change. `weights.py` (how processes hold a
-model), `optimizer.py` and `metrics.py` are equipment.
+- `policy_update.py`: mini-batches and optimiser steps.
+- `loss.py`: a token's loss and its terms.
+- `objectives/`: the term that papers differ in, one file each.
+- `corrections.py` and `aggregation.py`: weights and means.
+- `samples.py`: the training samples; `measured.py`: quantities computed before the weights change.
+- `weights.py` (how processes hold a model), `optimizer.py` and `metrics.py`: supporting parts.
 
-Changing the loss means reading `loss.py` and editing, or adding, one file in `objectives/`.
+To change the loss, read `loss.py` and edit or add one file in `objectives/`.
 """

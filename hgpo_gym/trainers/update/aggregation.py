@@ -1,4 +1,4 @@
-"""From token losses to the loss of a mini-batch."""
+"""Aggregate token losses to the loss of a mini-batch."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +11,7 @@ AGGREGATIONS = ("token_mean", "sequence_mean", "sequence_sum")
 
 
 class Totals(NamedTuple):
-    """What a mini-batch counts in all: the tokens that are kept in its means, and its answers."""
+    """The totals of a mini-batch: the tokens that count in its means, and its responses."""
 
     tokens: int
     sequences: int
@@ -25,27 +25,29 @@ def aggregate(
     loss_mask: "Tensor | None" = None,
     constant: float | None = None,
 ) -> "Tensor":
-    """The mean of token values over a mini-batch, of which these tokens may be a part.
+    """Return the mean of token values over a mini-batch. The tokens may be a part of that mini-batch.
 
-    Parts add up to the whole: `totals` counts the whole mini-batch, so a split into micro-batches changes nothing.
-    Tokens that are not kept leave the sums and the counts; an answer that keeps none is an answer all the same.
+    Parts add up to the whole: `totals` counts the whole mini-batch, so micro-batches change nothing. Masked tokens
+    leave the sums and the counts. A response with no token left still counts as a response.
 
         token_mean:     each token counts once
-        sequence_mean:  the mean of the answers' means: each answer counts once
-        sequence_sum:   sum / (answers * constant): each token counts once, however many there are (Dr. GRPO,
+        sequence_mean:  the mean of the responses' means: each response counts once
+        sequence_sum:   sum / (responses * constant): each token counts once, however many there are (Dr. GRPO,
                         arXiv:2503.20783)
 
     Args:
         values: float32[T].
-        sequence_index: int64[T], the answer that each token belongs to; every answer whole.
+        sequence_index: int64[T], the response that each token belongs to; responses are complete.
         totals: of the whole mini-batch.
         how: one of `AGGREGATIONS`.
-        loss_mask: float32[T], 1 for tokens that are kept and 0 for the others; None keeps all.
+        loss_mask: float32[T], 1 for tokens that count and 0 for the others; None counts all.
         constant: the divisor of sequence_sum.
     """
+    # The mask enters the sum here and the counts below: both must leave out the same tokens.
     if loss_mask is not None:
         values = values * loss_mask
     if how == "token_mean":
+        # A mini-batch may have no token left, and 0 / 0 would be NaN.
         return values.sum() / max(1, totals.tokens)
     if how == "sequence_mean":
         lengths = (

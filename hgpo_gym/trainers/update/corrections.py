@@ -1,11 +1,11 @@
-"""Corrections of an engine whose probabilities differ from the trainer's although the weights are the same, or that has
-older weights.
+"""Corrections for an engine whose probabilities differ from the trainer's. They differ even with equal weights, and
+more if the engine has older weights.
 
 A correction is a pure function `(old, behaviour, sequence_index, *, options) -> weights float32[T]`:
 
     old: float32[T], log-probabilities by the trainer, before the update.
     behaviour: float32[T], by the engine, as recorded.
-    sequence_index: int64[T], the answer that each token belongs to; every answer whole.
+    sequence_index: int64[T], the response that each token belongs to; responses are complete.
 
 The weights have no gradient. They multiply token losses and never change a denominator; 0 drops the token. To add one:
 write it here and add its line to `CORRECTIONS`, or, from elsewhere, call `register_correction` or name it as an entry
@@ -26,19 +26,20 @@ K3_STATISTICS = ("mean", "max")
 
 
 def none(old: "Tensor", behaviour: "Tensor", sequence_index: "Tensor") -> "Tensor":  # noqa: ARG001 - the signature of all
-    """Ones."""
+    """Return ones: no correction."""
     return old.new_ones(old.shape)
 
 
 def token(old: "Tensor", behaviour: "Tensor", sequence_index: "Tensor", *, cap: float = 2.0) -> "Tensor":  # noqa: ARG001
-    """min(exp d, cap): truncated importance sampling (Ionides, 2008; Yao et al., 2025, "Your efficient RL framework
-    secretly brings you off-policy RL training"). Biased in long answers, with less variance than `sequence`."""
+    """Return min(exp d, cap): truncated importance sampling (Ionides, 2008; Yao et al., 2025, "Your efficient RL
+    framework secretly brings you off-policy RL training"). It is biased in long responses, with less variance than
+    `sequence`."""
     _check_cap(cap)
     return (old - behaviour).detach().exp().clamp(max=cap)
 
 
 def sequence(old: "Tensor", behaviour: "Tensor", sequence_index: "Tensor", *, cap: float = 2.0) -> "Tensor":
-    """min(exp(sum of d over the answer), cap), which makes the gradient unbiased but for the cap."""
+    """Return min(exp(sum of d over the response), cap). The gradient is unbiased except for the cap."""
     _check_cap(cap)
     return answer_sum((old - behaviour).detach(), sequence_index).exp().clamp(max=cap)
 
@@ -52,7 +53,8 @@ def token_mask(
     high: float = 3.0,
     weigh: bool = True,
 ) -> "Tensor":
-    """exp d where low <= exp d <= high, else 0; without `weigh` 1 there (TRL `token_mask`, verl `token_k1`)."""
+    """Return exp d where low <= exp d <= high, else 0. Without `weigh`, return 1 there (TRL `token_mask`, verl
+    `token_k1`)."""
     return _inside(log_ratio(old, behaviour).detach().exp(), low, high, weigh)
 
 
@@ -66,18 +68,20 @@ def sequence_mask(
     statistic: str = "sum",
     weigh: bool = True,
 ) -> "Tensor":
-    """The same of exp(sum of d over the answer), or of exp(mean of d) with `statistic` mean (TRL `sequence_mask`, verl
-    `seq_sum_k1` and `seq_mean_k1`, whose bounds are those of the inverse)."""
+    """Return the mask of `token_mask` for exp(sum of d over the response), or exp(mean of d) with
+    `statistic="mean"`. TRL calls this `sequence_mask`, verl `seq_sum_k1` and `seq_mean_k1`; verl's bounds are those
+    of the inverse."""
     if statistic not in STATISTICS:
         raise ValueError(unknown_name("statistic", statistic, STATISTICS))
     over = answer_sum if statistic == "sum" else answer_mean
+    # A sum over a long response can be large, and exp would overflow in float32.
     return _inside(over((old - behaviour).detach(), sequence_index).clamp(-20, 20).exp(), low, high, weigh)
 
 
 def sequence_k3(
     old: "Tensor", behaviour: "Tensor", sequence_index: "Tensor", *, limit: float, statistic: str = "mean"
 ) -> "Tensor":
-    """1 where the answer's mean (or max) of exp d - 1 - d is at most `limit`, else 0 (verl `seq_mean_k3`,
+    """Return 1 where the response's mean (or max) of exp d - 1 - d is at most `limit`, else 0 (verl `seq_mean_k3`,
     `seq_max_k3`)."""
     if limit < 0:
         raise ValueError(f"limit={limit}: exp d - 1 - d is never negative, choose 0 or more.")
@@ -117,4 +121,4 @@ CORRECTIONS = Registry(
     entry_points="hgpo_gym.corrections",
 )
 register_correction = CORRECTIONS.register
-"""Add a correction of your own: `(name, function)`. Raises ValueError if the name is taken."""
+"""Add a custom correction: `(name, function)`. Raises ValueError if the name is in use."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class ReplicatedWeights(Weights):
-    """Each process has all weights and all of the optimiser: DistributedDataParallel, whose buckets are the gradients
-    and not a copy of them."""
+    """Weights and optimiser that each process holds in full. DistributedDataParallel synchronises the gradients,
+    which are views of its buckets and need no copy."""
 
     def __init__(self, policy: LikelihoodModel, accelerator: "Accelerator"):
         from accelerate.utils import DistributedDataParallelKwargs
@@ -39,9 +39,10 @@ class ReplicatedWeights(Weights):
 
 
 class ShardedWeights(Weights):
-    """Each process has a part of every weight, and the optimiser of that part: FSDP2, a unit a layer.
+    """Weights and optimiser that are sharded over the processes by FSDP2, one unit per layer.
 
-    `Accelerator.prepare` would take DDP on CPUs, and no model without an optimizer; its FSDP2 part is called directly.
+    `Accelerator.prepare` would choose DDP on CPUs, and it accepts no model without an optimizer. So its FSDP2 part
+    is called directly.
 
     Raises:
         ImportError: torch is too old.
@@ -66,7 +67,7 @@ class ShardedWeights(Weights):
 
     def _likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
         result = self.policy.likelihood(records, temperature=temperature)
-        return result._replace(logprobs=result.logprobs.clone())  # FSDP2 wants no view of a larger tensor
+        return result._replace(logprobs=result.logprobs.clone())  # FSDP2 accepts no view of a larger tensor
 
     def clip_gradients(self, max_norm: float) -> torch.Tensor:
         norm = super().clip_gradients(max_norm)
@@ -78,11 +79,11 @@ class ShardedWeights(Weights):
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        if self._whole:  # already, for somebody further out
+        if self._whole:  # an outer block has gathered the weights
             yield
             return
         self._whole = True
-        self._root(_nothing)  # FSDP2 wants to see the root before it sees the layers
+        self._root(_nothing)  # FSDP2 initialises the root before the layers
         self._root.set_reshard_after_forward(False)
         for unit in self._units:
             unit.unshard()
@@ -105,7 +106,7 @@ class ShardedWeights(Weights):
 
 
 class _Root(torch.nn.Module):
-    """A model as DDP and FSDP2 want it: whatever is done with it is a forward pass of this module."""
+    """A model as DDP and FSDP2 need it: every use of the model is a forward pass of this module."""
 
     def __init__(self, model: torch.nn.Module):
         super().__init__()

@@ -1,9 +1,9 @@
-"""The loss: of a token, and of a mini-batch.
+"""The loss of a token and of a mini-batch.
 
     loss_t = weight_t * objective_t - entropy_coef * entropy_t + kl_coef * k3_t
 
-Answers without an advantage have the entropy bonus with `zero_advantage=keep` alone.
-`objectives/` has the objectives, `corrections.py` the weights; `aggregation.py` makes a number of the tokens' losses.
+Responses with an advantage of 0 get the entropy bonus only with `zero_advantage=keep`. `objectives/` has the
+objectives and `corrections.py` the weights. `aggregation.py` reduces token losses to a number.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,19 +24,19 @@ from hgpo_gym.trainers.update.settings import TrainerSettings
 
 
 class Loss:
-    """What an update makes small.
+    """The loss that an update minimises.
 
     Args:
         settings: see `configs/trainer/default.yaml`.
         objective: its name and options.
-        extras: the names of what the estimator returns beside the advantages; None where that is not known.
+        extras: the names of the estimator's extra columns; None if they are not known.
 
     Attributes:
-        objective: with its options filled in.
-        recomputes: the trainer's own log-probabilities are needed for all tokens before the update.
+        objective: the objective, bound to its options.
+        recomputes: True if the trainer's log-probabilities of all tokens are needed before the update.
 
     Raises:
-        ValueError: names the objective, correction, option or value that cannot be, or the extras that are missing.
+        ValueError: names the invalid objective, correction, option or value, or the missing extras.
     """
 
     def __init__(self, settings: TrainerSettings, objective: Choice, extras: Collection[str] | None = None):
@@ -49,18 +49,18 @@ class Loss:
                 f"{settings.importance_correction} would do it twice; set it to none."
             )
         self._correction = CORRECTIONS.bind(settings.correction)
-        # So that it refuses wrong values now.
+        # Call it once, so that it refuses wrong values now and not during training.
         self._correction(*torch.zeros(2, 1, device="cpu"), torch.zeros(1, dtype=torch.int64, device="cpu"))
         prepares = self.objective.prepare is not None
         self.recomputes = settings.recompute_logprobs or self.corrected or self.objective.needs_old or prepares
 
     @staticmethod
     def totals(mini_batch: Sequence[TrainingSample]) -> Totals:
-        """What it counts in all."""
+        """Return the tokens and responses of a mini-batch."""
         return Totals(sum(int(row.loss_mask.sum()) for row in mini_batch), len(mini_batch))
 
     def tokens(self, rows: Sequence[TrainingSample], result: Likelihood) -> Tokens:
-        """What the objective sees of rows, given their likelihood under the current weights."""
+        """Return the objective's view of the rows, given their likelihood under the current weights."""
         device = result.logprobs.device
         behaviour = per_token([row.behaviour for row in rows], device)
         from_old = self.corrected or self.objective.needs_old
@@ -79,7 +79,7 @@ class Loss:
     def __call__(
         self, rows: Sequence[TrainingSample], result: Likelihood, totals: Totals, metrics: UpdateMetrics
     ) -> torch.Tensor:
-        """float32[], the rows' part of the mini-batch's loss; its terms are added to the metrics."""
+        """Return the rows' part of the mini-batch's loss, float32[], and add its terms to the metrics."""
         settings, tokens = self.settings, self.tokens(rows, result)
         surrogate, clipped = self.objective.surrogate(tokens)
         token_metrics = {
@@ -89,12 +89,14 @@ class Loss:
         }
         if self.corrected:
             weights = self._correction(tokens.old_logprobs, tokens.behaviour, tokens.sequence_index)
+            # Only the surrogate is corrected; entropy and KL terms keep weight 1.
             surrogate = weights * surrogate
             token_metrics |= {"importance_weight": weights, "importance_dropped": (weights == 0).float()}
             if (cap := settings.correction.options.get("cap")) is not None:
                 token_metrics["importance_capped"] = (weights >= cap).float()
         if settings.off_policy_limit is not None:
             dropped = off_policy(tokens, settings.off_policy_limit)
+            # Fill instead of multiply: 0 times infinity is NaN.
             surrogate = surrogate.masked_fill(dropped, 0.0)
             token_metrics["off_policy_dropped"] = dropped.float()
         loss = surrogate - settings.entropy_coef * self._rewarded(rows, tokens.entropy)
@@ -108,7 +110,7 @@ class Loss:
         return aggregate(loss, tokens.sequence_index, totals, self.aggregation, loss_mask, settings.loss_constant)
 
     def _rewarded(self, rows: Sequence[TrainingSample], entropy: torch.Tensor) -> torch.Tensor:
-        """float32[T]: the entropy that has a bonus, 0 for the other tokens."""
+        """Return the entropy float32[T] that receives a bonus, 0 for all other tokens."""
         if self.settings.zero_advantage == "keep":
             return entropy
         zero_advantage = np.repeat([row.zero_advantage for row in rows], [len(row.behaviour) for row in rows])
@@ -116,7 +118,8 @@ class Loss:
 
 
 def off_policy(tokens: Tokens, limit: float) -> torch.Tensor:
-    """bool[T]: tokens of negative advantage in answers that the current weights find less likely than the engine did,
-    by more than `limit` nats a token on average (DeepSeek-V3.2, arXiv:2512.02556, eq. 9)."""
+    """Return bool[T]: tokens of negative advantage in responses that have become too unlikely. These are responses
+    that the current weights find less likely than the engine did, by more than `limit` nats a token on average
+    (DeepSeek-V3.2, arXiv:2512.02556, eq. 9)."""
     drift = answer_mean((tokens.behaviour - tokens.logprobs).detach(), tokens.sequence_index)
     return (tokens.advantages < 0) & (drift > limit)

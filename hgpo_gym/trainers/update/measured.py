@@ -1,5 +1,5 @@
-"""What is computed of all rows before the weights change: how likely each policy involved finds their tokens, and how
-uncertain the policy was of them."""
+"""Quantities that are computed for all rows before the weights change: log-probabilities of each policy, and
+entropies."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,8 @@ def with_old(
     temperature: float,
     processes: Processes,
 ) -> list[TrainingSample]:
-    """The rows with what the trainer's weights say before the update: `old`, and `before` what is named by `reads`."""
+    """Return the rows with measurements of the trainer's weights before the update: `old_logprobs`, and in `before`
+    the columns that `reads` names."""
     measured = _measured([row.tokens for row in rows], policy, ("logprobs", *reads), settings, temperature, processes)
     return [
         replace(row, old_logprobs=values.pop("logprobs"), before=values)
@@ -37,7 +38,7 @@ def with_reference(
     temperature: float,
     processes: Processes,
 ) -> list[TrainingSample]:
-    """The rows with the reference policy's log-probabilities."""
+    """Return the rows with the reference policy's log-probabilities."""
     measured = _measured([row.tokens for row in rows], reference, ("logprobs",), settings, temperature, processes)
     return [replace(row, reference=values["logprobs"]) for row, values in zip(rows, measured, strict=True)]
 
@@ -45,8 +46,8 @@ def with_reference(
 def mean_entropies(
     records: Sequence[TokenRecord], policy: Weights, settings: TrainerSettings, temperature: float, processes: Processes
 ) -> np.ndarray:
-    """float64[N], nats: for each record, the mean over its choices of the entropy of what the trainer's weights draw
-    from there, before the update; 0 where it has no choice."""
+    """Return float64[N], nats: for each record, the mean entropy of the distributions that its choices are drawn
+    from. The trainer's weights before the update give the distributions. A record without a choice has 0."""
     row_indices = [index for index, tokens in enumerate(records) if len(tokens.choices)]
     entropies = np.zeros(len(records), dtype=np.float64)
     measured = _measured(
@@ -65,7 +66,7 @@ def _measured(
     temperature: float,
     processes: Processes,
 ) -> list[dict[str, np.ndarray]]:
-    """Processes that have the same records share the work, and all get all of it."""
+    """Measure the records; processes share the work, and each returns the results of all."""
     with weights.gathered():
         local_values = measure(
             weights.policy,

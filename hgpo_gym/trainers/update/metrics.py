@@ -1,4 +1,4 @@
-"""Numbers of one update, gathered micro-batch by micro-batch."""
+"""Metrics of one update, accumulated over micro-batches."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,10 @@ from hgpo_gym.trainers.update.objectives.terms import kl_k3
 
 
 class UpdateMetrics:
-    """Means over tokens, largest values, the optimiser steps, the gradient norm's mean over them, the last rate.
+    """Means over tokens, maxima, the number of optimiser steps, their mean gradient norm, and the last learning
+    rate.
 
-    Sums, counts and maxima are kept apart, so that those of several processes can be put together.
+    Sums, counts and maxima are stored separately, so that the metrics of several processes can be merged.
     """
 
     def __init__(self) -> None:
@@ -22,26 +23,27 @@ class UpdateMetrics:
         self.learning_rate: float | None = None
 
     def add_tokens(self, values: dict[str, torch.Tensor]) -> None:
-        """Values float[T], an entry a token."""
+        """Add values float[T], one entry per token."""
         for name, value in values.items():
+            # Sum in float64: float32 loses digits over millions of tokens.
             self.sums[name] = self.sums.get(name, 0.0) + value.detach().double().sum().item()
             self.counts[name] = self.counts.get(name, 0) + len(value)
 
     def add_mismatch(self, trainer: torch.Tensor, engine: torch.Tensor) -> None:
-        """How far the trainer's log-probabilities float32[T] of drawn tokens are from the engine's that drew them, at
-        the same weights: |difference| in nats, and KL(engine | trainer) by k3."""
+        """Add the difference between the trainer's log-probabilities float32[T] and the engine's, for drawn tokens
+        at equal weights. It adds |difference| in nats, and KL(engine | trainer) by k3."""
         difference = (trainer.detach() - engine).abs()
         self.add_tokens({"mismatch_mean": difference, "mismatch_kl": kl_k3(engine, trainer.detach())})
         if len(difference):
             self.largest["mismatch_max"] = max(self.largest.get("mismatch_max", 0.0), difference.max().item())
 
     def add_step(self, gradient_norm: float, learning_rate: float) -> None:
-        """The norm before clipping, and the rate of the optimiser's step."""
+        """Add the gradient norm before clipping and the learning rate of an optimiser step."""
         self.gradient_norms.append(gradient_norm)
         self.learning_rate = learning_rate
 
     def result(self) -> dict[str, float]:
-        """All of them by name."""
+        """Return all metrics by name."""
         means = {name: value / self.counts[name] for name, value in self.sums.items()}
         norm = float(np.mean(self.gradient_norms)) if self.gradient_norms else 0.0
         rate = {} if self.learning_rate is None else {"learning_rate": self.learning_rate}
@@ -49,7 +51,7 @@ class UpdateMetrics:
 
 
 def merge(parts: Sequence[UpdateMetrics]) -> UpdateMetrics:
-    """The numbers of processes that made an update together, each from its part of the tokens."""
+    """Merge the metrics of processes that made an update together, each from its part of the tokens."""
     whole = UpdateMetrics()
     for part in parts:
         for name, value in part.sums.items():
@@ -57,6 +59,6 @@ def merge(parts: Sequence[UpdateMetrics]) -> UpdateMetrics:
             whole.counts[name] = whole.counts.get(name, 0) + part.counts[name]
         for name, value in part.largest.items():
             whole.largest[name] = max(whole.largest.get(name, value), value)
-    whole.gradient_norms = parts[0].gradient_norms  # of all together, so the same for each
+    whole.gradient_norms = parts[0].gradient_norms  # a norm over all processes, so equal in each
     whole.learning_rate = parts[0].learning_rate
     return whole

@@ -1,4 +1,4 @@
-"""What changes the weights: AdamW, in 32 or 8 bits, with a linear warm-up."""
+"""The optimiser: AdamW with 32-bit or 8-bit state, and a linear warm-up."""
 
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def make_optimizer(model: torch.nn.Module, settings: TrainerSettings) -> torch.optim.Optimizer:
-    """AdamW over the parameters that train: all of them, or the adapter's.
+    """Return AdamW over the trainable parameters: all of them, or the adapter's.
 
-    Its state has two numbers a parameter: of the parameter's own format, or with `adamw_8bit` of 8 bits, in blocks that
-    share a scale (Dettmers et al., 2022).
+    The state has two numbers per parameter, in the parameter's format. With `adamw_8bit` they have 8 bits, in blocks
+    that share a scale (Dettmers et al., 2022).
 
     Raises:
         ModuleNotFoundError: 8 bits without bitsandbytes.
@@ -33,7 +33,7 @@ def make_optimizer(model: torch.nn.Module, settings: TrainerSettings) -> torch.o
 
 
 def warm_up(optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:
-    """A learning rate that rises in a straight line over `steps` optimiser steps."""
+    """Return a learning-rate schedule that rises linearly over `steps` optimiser steps."""
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / max(1, steps)))
 
 
@@ -42,8 +42,8 @@ def trained_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
 
 
 def state_by_name(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> dict[str, Any]:
-    """The optimiser's state with the names of weights for their numbers, and whole, for the main process, where
-    processes hold parts of it; all take part."""
+    """Return the optimiser's state, keyed by weight names. Sharded values are gathered for the main process; all
+    processes take part."""
     names: dict[torch.Tensor, str] = {weight: name for name, weight in model.named_parameters()}
     state = {
         names[weight]: {key: _whole(value) for key, value in parameter_state.items()}
@@ -54,10 +54,11 @@ def state_by_name(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> d
 
 
 def load_state_by_name(optimizer: torch.optim.Optimizer, model: torch.nn.Module, saved: dict[str, Any]) -> None:
-    """Put the optimiser in a state that `state_by_name` gave; where processes hold parts of the weights, each takes its
-    parts of the state."""
+    """Restore a state that `state_by_name` returned. If the weights are sharded, each process takes its shard of the
+    state."""
     weights = dict(model.named_parameters())
     names = [name for group in saved["param_groups"] for name in group["params"]]
+    # `Optimizer.load_state_dict` wants numbers for parameters, in the saved order.
     numbers = {name: number for number, name in enumerate(names)}
     state = {
         numbers[name]: {key: _like(value, weights[name]) for key, value in parameter_state.items()}
@@ -75,7 +76,7 @@ def _whole(value: Any) -> Any:
 
 
 def _like(value: Any, weight: torch.nn.Parameter) -> Any:
-    """A tensor of the weight's shape, divided as the weight is; anything else as it is."""
+    """Shard a tensor of the weight's shape as the weight is sharded. Return anything else unchanged."""
     if _is_divided(weight) and isinstance(value, torch.Tensor) and value.shape == weight.shape:
         from torch.distributed.tensor import distribute_tensor
 
@@ -84,5 +85,6 @@ def _like(value: Any, weight: torch.nn.Parameter) -> Any:
 
 
 def _is_divided(value: Any) -> "TypeGuard[DTensor]":
-    """Whether it is a DTensor, by what only those have: their module takes a second to import."""
+    """Return True for a DTensor. Test an attribute that only DTensors have, because importing their module takes a
+    second."""
     return isinstance(value, torch.Tensor) and hasattr(value, "device_mesh")

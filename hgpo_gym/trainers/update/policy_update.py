@@ -1,4 +1,4 @@
-"""One policy update: the optimiser steps of an iteration, on the very tokens that were generated."""
+"""One policy update: the optimiser steps of an iteration, on the exact tokens that were generated."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,24 +26,25 @@ from hgpo_gym.trainers.update.weights import Weights
 
 
 class NonFiniteError(RuntimeError):
-    """A loss, a gradient or a weight is infinite or not a number. No optimiser was stepped with such a gradient."""
+    """A loss, gradient or weight is infinite or not a number. No optimiser step used such a gradient."""
 
 
 class PolicyUpdate:
-    """Updates a policy from token records and their advantages, by AdamW with a linear warm-up.
+    """Update a policy from token records and their advantages, by AdamW with a linear warm-up.
 
     Args:
-        policy: the one that generated the records.
-        reference: the policy that the KL loss holds the policy to; needed where `kl_coef` is above 0.
+        policy: the policy that generated the records.
+        reference: the reference policy of the KL loss; needed if `kl_coef` is above 0.
         settings: see `configs/trainer/default.yaml`.
-        temperature: the one that the records were drawn with.
-        processes: that make every update together, from the same records, each a part of every mini-batch.
+        temperature: the temperature that the records were sampled with.
+        processes: the processes that update together. All have the same records; each takes a part of every
+            mini-batch.
         objective: its name and options; None is PPO's clip with the bounds of the settings.
 
     Raises:
-        ValueError: an objective or correction that cannot be, a KL loss without a reference, gradient checkpointing of
-            a model that has none.
-        ModuleNotFoundError: an optimiser whose package is missing.
+        ValueError: the objective or correction is invalid, a KL loss has no reference, or the model does not support
+            gradient checkpointing.
+        ModuleNotFoundError: the optimiser's package is missing.
     """
 
     def __init__(
@@ -76,25 +77,26 @@ class PolicyUpdate:
         advantages: Advantages | np.ndarray,
         seed: tuple[int, ...],
     ) -> dict[str, float]:
-        """Go `update_epochs` times over the records in mini-batches shuffled by `seed`.
+        """Run `update_epochs` epochs over the records, in mini-batches shuffled by `seed`.
 
-        Answers without a choice (a single admissible action) have probability 1 and are left out; so are those whose
-        advantage is 0, unless `zero_advantage=keep` or there is a KL loss. With `mask` they are dealt to mini-batches
-        first and count in their means. Where none is left, nothing changes.
+        Responses without a choice (a single admissible action) have probability 1 and are left out. Responses with
+        an advantage of 0 are also left out, unless `zero_advantage=keep` or there is a KL loss. With `mask` they are
+        first assigned to mini-batches and count in the means. If no response is left, nothing changes.
 
-        Returns metrics: means over the tokens of what is left, of loss, KL to the behaviour and reference policies,
-        entropy and clipping; the mismatch of engine and trainer; the number of optimiser steps, one a mini-batch; the
-        gradient norm's mean over them; the learning rate of the last. Where nothing is left, the number and the norm
-        alone, which are 0.
+        Returns metrics. Means over the tokens that are left: loss, KL to the behaviour and reference policies,
+        entropy, clipping. Also the mismatch of engine and trainer, the number of optimiser steps (one per
+        mini-batch), their mean gradient norm, and the last learning rate. If nothing is left, it returns the number
+        and the norm alone, both 0.
 
         Args:
             tokens: a record for each step.
-            batch: the steps; those that it says are not trained are left out.
-            advantages: of the steps, float64[N], or an estimator's `Advantages`.
-            seed: (stream, seed, iteration); the objective's pre-pass draws from a stream of its own.
+            batch: the steps; `batch.trained` selects those that are trained on.
+            advantages: float64[N], one per step, or an estimator's `Advantages`.
+            seed: (stream, seed, iteration); the objective's pre-pass draws from a separate stream.
 
         Raises:
-            NonFiniteError: names the mini-batch, or says that the steps have left no weights to go on with.
+            NonFiniteError: a number is not finite; the message names the mini-batch, or the weights after the last
+                step.
         """
         metrics = UpdateMetrics()
         samples = make_samples(tokens, batch, advantages)
@@ -110,6 +112,7 @@ class PolicyUpdate:
             remaining = iter(learned)
             rows = [next(remaining) if self._in_loss(row) else row for row in samples]
         generator, size = np.random.default_rng(seed), self.settings.mini_batch_size
+        # The rank is part of the seed, so that processes draw different dropout masks.
         torch.manual_seed(int(np.random.SeedSequence((*seed, self.processes.rank)).generate_state(1)[0]))  # for dropout
         for epoch in range(self.settings.update_epochs):
             order = generator.permutation(len(rows))
@@ -118,23 +121,23 @@ class PolicyUpdate:
                 self._step([rows[index] for index in order[start : start + size]], metrics, where)
         if metrics.gradient_norms:
             self._check_weights()
-        self.optimizer.zero_grad(set_to_none=True)  # or gradients would keep their place through the next rollout
+        self.optimizer.zero_grad(set_to_none=True)  # else gradients would occupy memory during the next rollout
         self.policy.updated()
         return {**merge(self.processes.gather([metrics])).result(), **prepared}
 
     def entropies(self, tokens: Sequence[TokenRecord]) -> np.ndarray:
-        """float64[N], nats: of each record, the mean entropy of its choices by the weights as they are. All processes
-        take part."""
+        """Return float64[N], nats: for each record, the mean entropy of its choices by the current weights. All
+        processes take part."""
         return mean_entropies(tokens, self.weights, self.settings, self.temperature, self.processes)
 
     def _in_loss(self, row: TrainingSample) -> bool:
-        """Whether the loss has anything of it."""
+        """Return True if the row contributes to the loss."""
         return self.settings.zero_advantage == "keep" or self.settings.kl_coef > 0 or not row.zero_advantage
 
     def _prepared(
         self, rows: list[TrainingSample], seed: tuple[int, ...]
     ) -> tuple[list[TrainingSample], dict[str, float]]:
-        """With all that is computed before the weights change, and the pre-pass's metrics."""
+        """Return the rows with all quantities computed before the weights change, and the pre-pass's metrics."""
         objective, common = self.loss.objective, (self.settings, self.temperature, self.processes)
         if self.loss.recomputes:
             rows = with_old(rows, self.weights, objective.reads, *common)
@@ -149,31 +152,33 @@ class PolicyUpdate:
         return rows, dict(metrics)
 
     def _weights_of(self, reference: LikelihoodModel) -> Weights:
-        """Of its own model, or of the policy's, where it reads that without the adapter."""
+        """Return the weights of the reference's model. A reference without its own model reads the policy's weights
+        without the adapter."""
         separate = reference.model is not self.policy.model
         return distribute(reference, self.processes) if separate else self.weights.read_by(reference)
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` needs to go on with the same numbers, in however many processes. All take part."""
+        """Return the state that `load_state_dict` needs to resume with the same numbers, in any number of processes.
+        All processes take part."""
         optimizer = state_by_name(self.optimizer, self.policy.model)
         return {"optimizer": optimizer, "schedule": self.schedule.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put optimiser and schedule in a saved state."""
+        """Restore optimiser and schedule from a saved state."""
         load_state_by_name(self.optimizer, self.policy.model, state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
 
     def _step(self, rows: list[TrainingSample], metrics: UpdateMetrics, where: str) -> None:
-        """One optimiser step on what a mini-batch has in the loss; none where that is nothing."""
+        """Make one optimiser step on the rows of a mini-batch that are in the loss. Make no step if there are none."""
         totals, mini_batch = self.loss.totals(rows), [row for row in rows if self._in_loss(row)]
         if not mini_batch:
-            return  # a step would not do: Adam's momentum goes on, and small gradients take full steps
-        unchanged = not metrics.gradient_norms  # the weights are still those that the records were drawn from
+            return  # no step: Adam's momentum would still move the weights
+        unchanged = not metrics.gradient_norms  # the weights still equal those that generated the records
         self.policy.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         lengths = [len(row.tokens) for row in mini_batch]
         shards = shard_batches(lengths, self.settings.max_batch_tokens, self.processes.count)
-        # With gradient checkpointing a backward pass computes again, by the adapter that is in use then.
+        # One adapter per micro-batch: with gradient checkpointing, the backward pass recomputes by the active adapter.
         *parts, last = [
             rows
             for part in shards[self.processes.rank]
@@ -181,6 +186,7 @@ class PolicyUpdate:
         ]
         with self.weights.accumulating():
             losses = [self._backward(part, mini_batch, totals, metrics, unchanged=unchanged) for part in parts]
+        # Outside of `accumulating`: this pass synchronises the gradients of all parts.
         losses.append(self._backward(last, mini_batch, totals, metrics, unchanged=unchanged))
         loss = self.processes.sum(torch.stack(losses).sum())
         if not torch.isfinite(loss):
@@ -196,7 +202,7 @@ class PolicyUpdate:
         metrics.add_step(norm.item(), float(rate))
 
     def _check_weights(self) -> None:
-        """Raise NonFiniteError where a step with a finite gradient has left weights that are none."""
+        """Raise NonFiniteError if a step with a finite gradient has produced weights that are not finite."""
         if self.processes.sum(self.weights.not_finite()) > 0:
             raise NonFiniteError("After the last step weights are infinite or not numbers.")
 
@@ -209,13 +215,13 @@ class PolicyUpdate:
         *,
         unchanged: bool,
     ) -> torch.Tensor:
-        """Add the gradient of the rows' part of the mini-batch's loss, and return that part, float32[]. Without rows, a
-        pass that adds 0 keeps step with the processes that have some."""
+        """Add the gradient of the rows' part of the mini-batch's loss, and return that part, float32[]. Without
+        rows, a pass that adds 0 keeps step with processes that have rows."""
         if rows:
             loss = self._loss(rows, totals, metrics, unchanged=unchanged)
         else:
             loss = 0.0 * self._likelihood([min(mini_batch, key=lambda row: len(row.tokens))]).logprobs.sum()
-        (loss * self.processes.count).backward()  # the mean over processes is taken where the sum is wanted
+        (loss * self.processes.count).backward()  # DDP and FSDP2 average gradients; this makes it a sum
         return loss.detach()
 
     def _likelihood(self, rows: list[TrainingSample]) -> Likelihood:

@@ -1,4 +1,4 @@
-"""What an update trains on: the answers that had a choice."""
+"""Training samples: the responses that had a choice."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,15 +15,15 @@ class TrainingSample:
     """A step that had a choice. Arrays are float32[C], an entry for each choice.
 
     Attributes:
-        tokens: prompt and answer.
-        advantages: of the step, or of its tokens where the estimator tells them apart.
+        tokens: prompt and response.
+        advantages: the step's advantage, or one per token if the estimator returns them.
         behaviour: log-probabilities by the engine that drew the tokens, as recorded.
         trajectory: the episode, numbered through the whole rollout.
-        group: the task group, likewise.
-        old_logprobs: log-probabilities by the trainer before the update; None where not asked for.
-        reference: by the reference policy; None without one.
-        before: what else the objective's pre-pass reads, by the weights before the update.
-        extras: what the objective reads: from its pre-pass, and from the estimator.
+        group: the task group, numbered in the same way.
+        old_logprobs: log-probabilities by the trainer before the update; None if nothing asks for them.
+        reference: log-probabilities by the reference policy; None without one.
+        before: other inputs of the objective's pre-pass, by the weights before the update.
+        extras: other inputs of the objective, from its pre-pass and from the estimator.
     """
 
     tokens: TokenRecord
@@ -38,20 +38,20 @@ class TrainingSample:
 
     @property
     def loss_mask(self) -> np.ndarray:
-        """The tokens that count in means: 1, for the others 0."""
+        """Return 1 for tokens that count in means, 0 for the others."""
         return self.extras.get("loss_mask", np.ones_like(self.behaviour))
 
     @property
     def zero_advantage(self) -> bool:
-        """Whether all its advantages are 0, so that no objective learns from it."""
+        """Return True if all advantages are 0, so that no objective learns from the sample."""
         return not self.advantages.any()
 
 
 def make_samples(
     tokens: Sequence[TokenRecord], batch: StepBatch, advantages: Advantages | np.ndarray
 ) -> list[TrainingSample]:
-    """A row for each record that is to be learned from and has a choice; answers without one have probability 1 and
-    teach nothing.
+    """Return a sample for each record that is trained on and has a choice. Responses without a choice have
+    probability 1 and teach nothing.
 
     Args:
         tokens: a record for each row of the batch.
@@ -59,7 +59,7 @@ def make_samples(
         advantages: float64[N], or an estimator's `Advantages`.
 
     Raises:
-        ValueError: advantages of tokens that are not one a token of the answer.
+        ValueError: the number of token advantages is not the number of tokens in the response.
     """
     credit = advantages if isinstance(advantages, Advantages) else Advantages(advantages)
     rows = []
@@ -69,8 +69,9 @@ def make_samples(
             token_advantages = credit.tokens[index] if credit.tokens is not None else None
             if token_advantages is not None and len(token_advantages) != len(record.token_ids):
                 raise ValueError(
-                    f"Step {index}: advantages of {len(token_advantages)} tokens for an answer of {len(record.token_ids)}: "
-                    "an estimator gives one a token of the answer, those without a choice included, or None."
+                    f"Step {index}: advantages of {len(token_advantages)} tokens for an answer of "
+                    f"{len(record.token_ids)}: an estimator gives one a token of the answer, "
+                    "those without a choice included, or None."
                 )
             rows.append(
                 TrainingSample(
@@ -88,7 +89,7 @@ def make_samples(
 
 
 def per_token(values: Sequence[np.ndarray | None], device: torch.device) -> torch.Tensor:
-    """float32[T]: the rows' values one after the other; none may be missing."""
+    """Concatenate the rows' values to float32[T]. No value may be missing."""
     return torch.from_numpy(np.concatenate(values, dtype=np.float32)).to(device)  # type: ignore[arg-type]
 
 

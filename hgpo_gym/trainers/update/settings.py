@@ -48,7 +48,7 @@ class TrainerSettings(SettingsSection):
 
     @property
     def correction(self) -> Choice:
-        """The importance correction; its cap is `importance_cap` where it has one."""
+        """Return the importance correction. Its cap is `importance_cap`, if it has one."""
         capped = "cap" in CORRECTIONS.options(self.importance_correction)
         cap = {"cap": self.importance_cap} if capped else {}
         return Choice(self.importance_correction, {**cap, **(self.importance_options or {})})

@@ -1,4 +1,4 @@
-"""The weights that a run trains, as its update sees them."""
+"""The weights that a run trains, as the update uses them."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -10,50 +10,51 @@ from hgpo_gym.policies.base import Likelihood, LikelihoodModel, TokenRecord
 
 
 class Weights:
-    """The weights of a model, all of them in this process alone.
+    """The weights of a model, all of them in this one process.
 
     Args:
-        policy: reads them; whatever else has the same model reads them too.
+        policy: reads the weights; other policies may share its model.
     """
 
     def __init__(self, policy: LikelihoodModel):
         self.policy = policy
 
     def read_by(self, policy: LikelihoodModel) -> "Weights":
-        """The same weights, for another policy with the same model."""
+        """Return the same weights for another policy that shares the model."""
         other = copy.copy(self)
         other.policy = policy
         return other
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
-        """The policy's likelihood for training. Backward passes leave in `grad` the mean over processes; every process
-        must do as many."""
+        """Return the policy's likelihood for training. Backward passes leave the mean over processes in `grad`, so
+        every process must make the same number of passes."""
         return self.policy.likelihood(records, temperature=temperature)
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:
-        """Inside, forward and backward passes need not come to the mean yet: another follows outside."""
+        """Skip the gradient synchronisation inside the block. A pass outside of the block must follow."""
         yield
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Inside, this process has all weights, and can use the model without gradients as often as it likes."""
+        """Gather all weights in this process inside the block. It can then use the model without gradients any
+        number of times."""
         yield
 
     def state_dict(self) -> dict[str, torch.Tensor] | None:
-        """The trained weights by name, if they have to be put together first; only for the main process. All take
-        part."""
+        """Return the trained weights by name if they must be gathered first, for the main process only. All
+        processes take part."""
         return None
 
     def clip_gradients(self, max_norm: float) -> torch.Tensor:
-        """Scale the gradients down to `max_norm` in all. Returns their norm before, float32[]."""
+        """Clip the total gradient norm to `max_norm`. Returns the norm before clipping, float32[]."""
         return torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), max_norm)
 
     def not_finite(self) -> torch.Tensor:
-        """Of how many trained tensors this process' part has something infinite or not a number, float32[]."""
+        """Return the number of trained tensors with an infinite or NaN entry in this process's part, float32[]."""
         parts = [self._part(weight.detach()) for weight in self.policy.model.parameters() if weight.requires_grad]
         return torch.stack([~torch.isfinite(part).all() for part in parts]).float().sum()
 
     def _part(self, weight: torch.Tensor) -> torch.Tensor:
-        """Of a weight, what this process has."""
+        """Return this process's part of a weight."""
         return weight

@@ -1,1 +1,1 @@
-"""Weights that imitate episodes, before training."""
+"""Warm start: imitate episodes before training."""

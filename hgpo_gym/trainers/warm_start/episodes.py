@@ -1,4 +1,4 @@
-"""The episodes that a warm start imitates, played once by a scripted policy and kept in the cache."""
+"""The episodes that a warm start imitates. A scripted policy plays them once, and the cache keeps them."""
 
 from contextlib import closing
 from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SIDE_BY_SIDE = 32
 BARE_PROMPT = "bare"
-"""The prompt that scripted policies answer: the action alone, so that the episodes are the same for every prompt."""
+"""The prompt for scripted policies. It asks for the action alone, so every run prompt gets the same episodes."""
 _FILE = "episodes.jsonl"
 
 
@@ -38,18 +38,19 @@ IMITATED_ALONE = (
 
 
 def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tuple[list[Transcript], str]:
-    """The episodes, and their key in the cache, made of all that they depend on, the environment's texts too.
+    """Return the episodes and their cache key. The key covers all that they depend on, including the environment's
+    texts.
 
     With `warmstart.source=none` these are random episodes, from which the tokenizer learns the environment's words.
-    Those whose environment fails each time are left out, which is said whenever they are read.
+    Episodes whose environment fails at every attempt are left out. A line says so whenever the episodes are read.
 
     Args:
-        run: whose environment and warm start.
-        seed: of the tasks and of everything random.
-        progress: told of what takes long.
+        run: the settings with the environment and the warm start.
+        seed: decides the tasks and all random numbers.
+        progress: reports slow steps.
 
     Raises:
-        EpisodesFailedError: more than `rollout.max_failed` of them would be left out.
+        EpisodesFailedError: the share of episodes left out would be above `rollout.max_failed`.
     """
     settings, expert = run.warmstart, run.warmstart.source == "expert"
     if run.team.name != "solo" and settings.source != "none":
@@ -59,6 +60,7 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
     env = make_env(run, num_tasks=num_tasks, group_size=1, prompt=PromptTemplate.named(BARE_PROMPT), **options)
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     behaviour = ["expert", settings.random_actions] if expert else ["random"]
+    # The code that plays is part of the key, so a change of it makes new episodes.
     made_by = source_digest(transcripts, rollout, playing, player, scripted, prompts)
     key = content_key([made_by, vector.texts_key, list(vector.task_ids), behaviour, settings.episodes, seed])
 
@@ -101,8 +103,8 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
 
 
 def worth_imitating(episodes: list[Transcript], source: str) -> list[Transcript]:
-    """Of an expert's the won ones; random ones teach the form of an answer, however they end. Raises ValueError where
-    there is none."""
+    """Return the won episodes of an expert, or all random episodes, which teach the form of a response. Raises
+    ValueError if there are none."""
     selected = [episode for episode in episodes if episode.won or source == "random"]
     if not selected:
         raise ValueError(

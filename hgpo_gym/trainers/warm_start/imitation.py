@@ -1,4 +1,4 @@
-"""Imitation: a model learns to give the answers of transcripts."""
+"""Imitation: train a model to give the responses of transcripts."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,18 +22,19 @@ def imitate(
     seed: int,
     on_progress: Callable[[int, int, float], None] | None = None,
 ) -> float:
-    """Minimise the negative log-likelihood of the recorded answers, mean over the tokens that had a choice, by AdamW.
+    """Minimise the negative log-likelihood of the recorded responses by AdamW. The loss is the mean over the tokens
+    that had a choice.
 
-    The learning rate falls to 0 in a straight line.
+    The learning rate falls linearly to 0.
 
     Args:
         model: changed in place.
-        records: prompts and answers.
-        likelihood: of recorded answers under the model.
-        settings: epochs, batch size (answers an optimiser step) and learning rate.
+        records: prompts and responses.
+        likelihood: returns the likelihood of recorded responses under the model.
+        settings: epochs, batch size (responses per optimiser step) and learning rate.
         max_batch_tokens: padded tokens in one forward pass.
-        precision: what passes compute in, `float32` (as the weights are) or `bfloat16`.
-        seed: of the order in which answers are visited, and of dropout.
+        precision: the format of the passes, `float32` (that of the weights) or `bfloat16`.
+        seed: decides the order of the responses and the dropout.
         on_progress: called with (steps done, steps in all, loss).
 
     Returns the mean loss of the last epoch, nats a token that had a choice.
@@ -73,6 +74,7 @@ def _step(
     for part in length_sorted_batches([len(record) for record in batch], max_batch_tokens):
         with computing_in(precision, model):
             result = likelihood([batch[index] for index in part])
+        # Divide by the choices of the whole batch, so splitting it does not change the gradient.
         loss = -result.logprobs.sum() / choices
         loss.backward()
         total += loss.item()

@@ -1,4 +1,4 @@
-"""PPO and DQN of Stable-Baselines3 (Raffin et al., JMLR 2021) on the runs of this package."""
+"""PPO and DQN of Stable-Baselines3 (Raffin et al., JMLR 2021) in the runs of this package."""
 
 try:
     import stable_baselines3  # noqa: F401

@@ -1,4 +1,4 @@
-"""The environments of a run as Stable-Baselines3 wants them: arrays, indices, a new episode where one has ended."""
+"""The environments of a run as a Stable-Baselines3 `VecEnv`: arrays, action indices, automatic resets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,15 +14,15 @@ from hgpo_gym.rollouts.rollout import EpisodeOutcome
 
 
 class EpisodesVecEnv(VecEnv):
-    """Each sub-environment plays one task, episode after episode; `play` says which, on what.
+    """Each sub-environment plays one task, episode after episode. `play` sets the tasks and the environments.
 
-    Observations are the features of the prompt and of each admissible answer, so that an agent reads what a language
-    model would; actions are indices into the admissible actions.
+    Observations are the features of the prompt and of each admissible response, so an agent reads the same text as a
+    language model. Actions are indices into the admissible actions.
 
     Args:
-        num_envs: sub-environments.
-        features: of prompt and answers.
-        reward_scale: what rewards are multiplied by.
+        num_envs: number of sub-environments.
+        features: extracts the features of prompt and responses.
+        reward_scale: factor of the rewards.
     """
 
     render_mode = None
@@ -38,12 +38,12 @@ class EpisodesVecEnv(VecEnv):
         """Admissible actions beyond the last index, summed over the actions taken since `play`."""
 
     def play(self, env: ContextWrapper, tasks: Sequence[str], seed: tuple[int, ...]) -> None:
-        """From the next `reset` on play these tasks, one a sub-environment.
+        """Set the tasks that the next `reset` begins, one per sub-environment.
 
         Args:
             env: a `TextVectorEnv` of `num_envs` groups of one, in a `ContextWrapper`.
             tasks: their ids.
-            seed: what everything random in the episodes is drawn from.
+            seed: decides all random numbers of the episodes.
         """
         self._env, self._tasks, self._seed = env, tasks, seed
         self.actions_left_out = 0
@@ -74,11 +74,12 @@ class EpisodesVecEnv(VecEnv):
             }
             self.episodes[row].append(self._episode(row))
         if ended.any():
+            # SB3 expects the first observation of the next episode here; the last one is in `infos`.
             observations[ended] = self._begin(ended)
         return observations, (self._scale * rewards).astype(np.float32), ended, infos
 
     def close(self) -> None:
-        """Nothing: the environments are those of the run."""
+        """Do nothing: the run closes its environments."""
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
@@ -93,7 +94,7 @@ class EpisodesVecEnv(VecEnv):
         return [False] * len(list(self._get_indices(indices)))
 
     def _begin(self, rows: np.ndarray) -> np.ndarray:
-        """Begin an episode in the sub-environments bool[num_envs]; returns their observations."""
+        """Begin an episode in the sub-environments bool[num_envs] and return their observations."""
         row_indices = np.flatnonzero(rows).tolist()
         seeds = [np.random.SeedSequence((*self._seed, row, len(self.episodes[row]))) for row in row_indices]
         options = {
@@ -109,7 +110,7 @@ class EpisodesVecEnv(VecEnv):
         return self._observe(row_indices)
 
     def _observe(self, rows: Sequence[int]) -> np.ndarray:
-        """int8[rows, length]"""
+        """Return the observations of these rows, int8[rows, length]."""
         observations = []
         for row in rows:
             actions = self._infos["admissible_actions"][row]
@@ -133,5 +134,5 @@ class EpisodesVecEnv(VecEnv):
 
 
 def read(features: TextFeatures, prompt: str, answers: Sequence[str]) -> np.ndarray:
-    """int8[features.length]: what the network sees of a step."""
+    """Return the network's input for a step, int8[features.length]."""
     return features({"prompt": prompt}, answers)

@@ -1,4 +1,4 @@
-"""Stable-Baselines3's algorithms in a run: its own rollouts and updates, everything else as in all other runs."""
+"""Stable-Baselines3's algorithms in a run. They do rollouts and updates; everything else is as in other runs."""
 
 import time
 from collections.abc import Callable
@@ -24,25 +24,25 @@ from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.policy_update import NonFiniteError
 
 UPDATE_METRICS = {"loss": "train/loss", "kl_behaviour": "train/approx_kl", "value_loss": "train/value_loss"}
-"""What Stable-Baselines3 says of an update, by our names."""
+"""Metrics of an update, mapped to the names that Stable-Baselines3 logs."""
 
 NOT_IMITATED = "warmstart.source={} has no effect: algo={} begins with a new network of its own."
 TEMPERATURE_NOT_READ = "rollout.temperature={:g} has no effect: algo={} explores by options of its own."
 
 
 class Sb3Learner:
-    """PPO or DQN, with a network of its own in place of the run's model.
+    """PPO or DQN, with a separate network in place of the run's model.
 
-    An iteration plays the same tasks as that of the other algorithms, each in `rollout.group_size` sub-environments,
-    from their beginning and for as many steps as an episode may have; who is done sooner begins the task again. Every
-    iteration has new environments and random numbers of its own, drawn from the seed and the iteration, and
-    checkpoints hold model, optimiser and replay buffer, so that a resumed run goes on with the same numbers.
+    An iteration plays the same tasks as other algorithms, each in `rollout.group_size` sub-environments. They play
+    from the task's beginning, for as many steps as an episode may have. A sub-environment that ends sooner begins
+    the task again. Every iteration draws new environments and random numbers from seed and iteration. Checkpoints
+    hold model, optimiser and replay buffer, so a resumed run gives the same numbers.
 
-    The metrics of a rollout are those of each sub-environment's first episode: as many, and of the same tasks, as the
-    other algorithms have.
+    The rollout metrics cover the first episode of each sub-environment. They have the same number and tasks as those
+    of other algorithms.
 
     Raises:
-        ValueError: several processes, or settings of which these algorithms know nothing.
+        ValueError: several processes, or settings that these algorithms do not support.
     """
 
     packages = ("stable_baselines3",)
@@ -73,7 +73,7 @@ class Sb3Learner:
         self.run, self.progress = run, progress
 
     def check(self) -> None:
-        """See `Learner`: it can with all that it is made with."""
+        """See `Learner`. The constructor has checked everything."""
 
     def start(self) -> None:
         """See `Learner`."""
@@ -84,7 +84,7 @@ class Sb3Learner:
         self.policy = Sb3Policy.load(self.run, checkpoint / "model")
 
     def begin(self, checkpoint: Path, initial: Callable[[], Path], state: dict[str, Any]) -> None:  # noqa: ARG002
-        """See `Learner`: the checkpoint's model is all there is."""
+        """See `Learner`. The checkpoint's model is the whole state."""
         num_envs = self.run.rollout.num_tasks * self.run.rollout.group_size
         self.env = make_env(self.run, num_tasks=num_envs, group_size=1, contain_failures=False)
         self.task_ids = training_tasks(self.run, self.env)
@@ -100,7 +100,7 @@ class Sb3Learner:
         return nullcontext()
 
     def collect(self, iteration: int) -> None:
-        """Nothing: rollouts and updates take turns inside `learn`, which Ctrl-C waits for."""
+        """Do nothing: rollouts and updates alternate inside `learn`, which Ctrl-C waits for."""
 
     def learn(self, iteration: int, collected: None, seconds: float) -> Learned:  # noqa: ARG002 - Learner
         """See `Learner`."""
@@ -145,13 +145,13 @@ class Sb3Learner:
             self.env.close()
 
     def _exploration(self, algorithm: MaskedDQN, iteration: int) -> float:
-        """The share of random actions in this iteration."""
+        """Return the share of random actions in this iteration."""
         share = min(1.0, iteration / self.run.algo.options["exploration_iterations"])
         first, last = algorithm.exploration_initial_eps, algorithm.exploration_final_eps
         return first + share * (last - first)
 
     def _update_metrics(self) -> dict[str, float]:
-        """Raises NonFiniteError where a loss is not a number."""
+        """Return the metrics of the update. Raises NonFiniteError if a loss is not finite."""
         logged = self.policy.algorithm.logger.name_to_value
         metrics = {name: float(logged[sb3_name]) for name, sb3_name in UPDATE_METRICS.items() if sb3_name in logged}
         if "train/entropy_loss" in logged:
@@ -163,7 +163,7 @@ class Sb3Learner:
 
 
 class _RolloutClock(BaseCallback):
-    """Seconds of rollouts."""
+    """A callback that measures the seconds of rollouts."""
 
     seconds = 0.0
 

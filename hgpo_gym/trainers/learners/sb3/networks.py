@@ -1,5 +1,5 @@
-"""Networks that judge each admissible action by its text, so that the order in which actions are listed is nothing to
-learn, and choose none that is not there. Plugged into PPO and DQN where Stable-Baselines3 lets policies be replaced."""
+"""Networks that score each admissible action by its text. So the order of actions does not matter, and no missing
+action is chosen. PPO and DQN use them at the points where Stable-Baselines3 lets policies be replaced."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from torch import nn
 from hgpo_gym.envs.features import TextFeatures
 
 ABSENT = -1e8
-"""The logit or value of an index without an action: finite, so that entropies and losses are."""
+"""The logit or value of an index without an action. It is finite, which keeps entropies and losses finite."""
 
 
 class ActionScorer(nn.Module):
-    """A number for each index of observations [N, length]: two hidden layers read text and action together, the same
+    """Score each index of observations [N, length]. Two hidden layers read text and action together, with the same
     weights at every index."""
 
     def __init__(self, features: TextFeatures, hidden_size: int):
@@ -28,7 +28,7 @@ class ActionScorer(nn.Module):
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(hidden_size, hidden_size), nn.ReLU(), nn.Linear(hidden_size, 1))
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
-        """float32[N, actions], `ABSENT` where there is no action."""
+        """Return scores float32[N, actions], `ABSENT` where there is no action."""
         texts, present, actions = self.features.split(observations)
         rows = present.nonzero()[:, 0]
         hidden = self.text(texts)[rows] + self.action(actions[present])
@@ -37,7 +37,8 @@ class ActionScorer(nn.Module):
 
 
 class _ActorAndCritic(nn.Module):
-    """What `ActorCriticPolicy` calls its mlp_extractor: the actor's scores, and the critic's last hidden layer."""
+    """The module that `ActorCriticPolicy` calls its mlp_extractor: the actor's scores, and the critic's last hidden
+    layer."""
 
     def __init__(self, features: TextFeatures, hidden_size: int):
         super().__init__()
@@ -59,7 +60,7 @@ class _ActorAndCritic(nn.Module):
 
 
 class ScoringActorCritic(ActorCriticPolicy):
-    """PPO's: logits are the scores."""
+    """A policy for PPO whose logits are the scores."""
 
     def __init__(self, *args: Any, text_features: TextFeatures, hidden_size: int, **kwargs: Any):
         self.text_features, self.hidden_size = text_features, hidden_size
@@ -70,12 +71,13 @@ class ScoringActorCritic(ActorCriticPolicy):
 
     def _build(self, lr_schedule: Any) -> None:
         super()._build(lr_schedule)
+        # The scores are the logits. The optimiser is made again, without the replaced layer.
         self.action_net = nn.Identity()
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
 
 
 class ScoringDQNPolicy(DQNPolicy):
-    """DQN's: values are the scores."""
+    """A policy for DQN whose values are the scores."""
 
     def __init__(self, *args: Any, text_features: TextFeatures, hidden_size: int, **kwargs: Any):
         self.text_features, self.hidden_size = text_features, hidden_size
@@ -88,7 +90,7 @@ class ScoringDQNPolicy(DQNPolicy):
 
 
 class MaskedDQN(DQN):
-    """DQN that explores among the actions that are there, in each environment by itself."""
+    """DQN that explores among the admissible actions, in each environment independently."""
 
     policy: ScoringDQNPolicy
 
@@ -114,6 +116,6 @@ class MaskedDQN(DQN):
         return actions, actions
 
     def _draw(self, observations: Any) -> np.ndarray:
-        """An index with an action for each row, all of them equally likely."""
+        """Return an index with an action for each row, uniformly at random."""
         _, present, _ = self.policy.text_features.split(observations)
         return (np.random.random(present.shape) * present).argmax(axis=1)

@@ -1,4 +1,4 @@
-"""A model of Stable-Baselines3 as a policy that answers requests, is saved and loaded."""
+"""A Stable-Baselines3 model as a policy that generates responses and can be saved and loaded."""
 
 import inspect
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _MODEL, _REPLAY = "sb3.zip", "replay_buffer.pkl"
 
 
 class Algorithm(NamedTuple):
-    """The class, the policy that it is given, and what else is set here and not by `algo.*`."""
+    """The algorithm's class, its policy class, and arguments that are set here and not by `algo.*`."""
 
     make: Any
     policy: Any
@@ -40,8 +40,8 @@ ALGORITHMS = {
 
 
 class Sb3Policy:
-    """Chooses among the admissible answers: PPO draws by its probabilities under the sampling's temperature, DQN takes
-    the most valuable."""
+    """Choose among the admissible responses. PPO samples by its probabilities at the sampling temperature. DQN takes
+    the action of highest value."""
 
     def __init__(self, algorithm: BaseAlgorithm, episodes: EpisodesVecEnv):
         self.algorithm, self.episodes = algorithm, episodes
@@ -49,10 +49,10 @@ class Sb3Policy:
 
     @classmethod
     def initial(cls, run: RunSettings) -> "Sb3Policy":
-        """A new network, its weights drawn by the run's seed.
+        """Return a new network; the run's seed decides its weights.
 
         Raises:
-            ValueError: an option that the algorithm does not have, or a value that it refuses.
+            ValueError: the algorithm does not have an option, or refuses a value.
         """
         kind, options, network = _parts(run)
         known = [name for name in inspect.signature(kind.make.__init__).parameters if name not in kind.set_here][1:]
@@ -67,7 +67,7 @@ class Sb3Policy:
 
     @classmethod
     def load(cls, run: RunSettings, folder: Path) -> "Sb3Policy":
-        """The model that was saved in `folder`. Raises FileNotFoundError if there is none."""
+        """Load the model that was saved in `folder`. Raises FileNotFoundError if there is none."""
         if not (folder / _MODEL).exists():
             raise FileNotFoundError(f"No model of Stable-Baselines3 in {folder}: expected {_MODEL}.")
         kind, options, _ = _parts(run)
@@ -79,10 +79,10 @@ class Sb3Policy:
 
     @torch.inference_mode()
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
-        """One response a request, in order; each depends on its own seed.
+        """Return one response per request, in order. Each depends on its request's seed.
 
         Raises:
-            CannotAnswerError: a request without admissible answers.
+            CannotAnswerError: a request has no admissible responses.
         """
         for request in requests:
             check_listed(request.answers)
@@ -94,7 +94,7 @@ class Sb3Policy:
         return [Response(request.answers[index]) for request, index in zip(requests, chosen.tolist(), strict=True)]
 
     def save(self, folder: Path) -> None:
-        """The model with its optimiser, and DQN's replay buffer, by Stable-Baselines3's own functions."""
+        """Save the model with its optimiser, and DQN's replay buffer, by Stable-Baselines3's functions."""
         folder.mkdir(parents=True)
         self.algorithm.save(folder / _MODEL)
         if isinstance(self.algorithm, OffPolicyAlgorithm):
@@ -112,17 +112,18 @@ class Sb3Policy:
 
 
 def check_listed(answers: Sequence[str]) -> None:
-    """Raise CannotAnswerError where there is nothing to choose from."""
+    """Raise CannotAnswerError if there is no admissible response."""
     check_has_choices(answers, "", "baseline of Stable-Baselines3", "choose an algo that trains a language model")
 
 
 def steps_each(run: RunSettings) -> int:
-    """Steps of each sub-environment in an iteration: the step limit, so that every task is played to its end."""
+    """Return the steps of each sub-environment in an iteration: the step limit, so that every task is played to its
+    end."""
     return run.env.step_limit
 
 
 def _parts(run: RunSettings) -> tuple[Algorithm, dict[str, Any], dict[str, Any]]:
-    """The algorithm, its options by Stable-Baselines3's names, the options of the network."""
+    """Return the algorithm, its options by Stable-Baselines3's names, and the options of the network."""
     if run.algo.name not in ALGORITHMS:
         raise ValueError(unknown_name("algorithm of learner=sb3", run.algo.name, ALGORITHMS))
     kind, options = ALGORITHMS[run.algo.name], dict(run.algo.options)

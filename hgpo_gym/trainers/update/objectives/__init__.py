@@ -1,10 +1,10 @@
-"""Objectives: what a token's loss is, given its probabilities and its advantage.
+"""Objectives: a token's loss, given its probabilities and its advantage.
 
-An objective is a pure function `(Tokens, *, options) -> Surrogate`, written like its formula. To add one: write its
-file and add its name to `OBJECTIVES`, or, from elsewhere, call `register_objective` or name it as an entry point of the
+An objective is a pure function `(Tokens, *, options) -> Surrogate`, written like its formula. To add one, write its
+file and add its name to `OBJECTIVES`. From elsewhere, call `register_objective` or name it as an entry point of the
 group `hgpo_gym.objectives`. `objective=<name>` then chooses it, and `objective.<option>` are its keyword arguments.
 
-Reading this package needs no torch; an objective is imported when it is first asked for.
+Reading this package needs no torch. An objective is imported at its first use.
 """
 
 from hgpo_gym.registry import Registry
@@ -38,7 +38,7 @@ OWN = (
     "clip_cov",
     "kl_cov",
 )
-"""Those of this package, each a function in the file of its name."""
+"""Objectives of this package, each a function in the file of its name."""
 
 DEFAULT_AGGREGATION = "token_mean"
 
@@ -49,11 +49,12 @@ OBJECTIVES = Registry(
     entry_points="hgpo_gym.objectives",
 )
 register_objective = OBJECTIVES.register
-"""Add an objective of your own: `(name, function)`. Raises ValueError if the name is taken."""
+"""Add a custom objective: `(name, function)`. Raises ValueError if the name is in use."""
 
 
 def preferred_aggregation(name: str) -> str:
-    """What `trainer.loss_aggregation=null` means with this objective. Raises ValueError if there is none."""
+    """Return the aggregation that `trainer.loss_aggregation=null` means for this objective. Raises ValueError if
+    there is no such objective."""
     return getattr(OBJECTIVES.find(name), "aggregation", DEFAULT_AGGREGATION)
 
 

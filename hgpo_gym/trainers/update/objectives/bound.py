@@ -1,4 +1,4 @@
-"""A chosen objective, ready to be called."""
+"""Bind a chosen objective to its options."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -15,14 +15,14 @@ from hgpo_gym.trainers.update.samples import TrainingSample
 
 
 class Objective(NamedTuple):
-    """An objective with its options filled in, and what it says of itself.
+    """An objective bound to its options, and its properties.
 
     Attributes:
         surrogate: the objective.
-        aggregation: what it prefers.
-        needs_old: its `start` is the trainer before the update, and it takes no correction.
-        prepare: its pre-pass over all rows; None where it has none.
-        reads: what the pre-pass reads beside log-probabilities.
+        aggregation: the aggregation that it prefers.
+        needs_old: True if its ratio starts from the trainer before the update; it then accepts no correction.
+        prepare: its pre-pass over all rows; None if it has none.
+        reads: the columns that the pre-pass reads in addition to log-probabilities.
     """
 
     surrogate: Callable[[Tokens], Surrogate]
@@ -33,16 +33,16 @@ class Objective(NamedTuple):
 
 
 def bind_objective(choice: Choice, extras: Collection[str] | None = None) -> Objective:
-    """The objective that was chosen, tried on three tokens, so that a value that it refuses and a loss that is none
-    show before anything runs.
+    """Return the chosen objective, bound to its options. It is tried on three tokens, so that an invalid option or
+    an invalid loss raises before anything runs.
 
     Args:
         choice: its name and options.
-        extras: the names of what the estimator returns beside the advantages; None where that is not known.
+        extras: the names of the estimator's extra columns; None if they are not known.
 
     Raises:
-        ValueError: an unknown objective or option, a missing option, a value that it refuses, an estimator that does
-            not return what it reads, or something else than a loss and a truth value for each token.
+        ValueError: the objective or an option is unknown, an option is missing or has an invalid value, the estimator
+            does not return an input, or the result is not one loss and one boolean per token.
     """
     name, options = choice.name, dict(choice.options)
     OBJECTIVES.check_options(name, options)
@@ -64,10 +64,10 @@ def bind_objective(choice: Choice, extras: Collection[str] | None = None) -> Obj
 def _prepared(
     name: str, function: Callable[..., Any], options: Mapping[str, Any], rows: Sequence[TrainingSample], generator: Any
 ) -> Prepared:
-    """What the pre-pass of an objective gives, a list of columns by itself wrapped.
+    """Return the result of an objective's pre-pass. A plain list of columns is wrapped.
 
     Raises:
-        ValueError: it is no dictionary of columns a row.
+        ValueError: the result is not one dictionary of columns per row.
     """
     result = function(rows, generator, **options)
     prepared = result if isinstance(result, Prepared) else Prepared(result)
@@ -81,7 +81,7 @@ def _prepared(
 
 
 def _try(name: str, objective: Objective, names: Collection[str] | None) -> None:
-    """Have it judge an answer of two tokens and one of one token."""
+    """Evaluate the objective on a response of two tokens and one of one token."""
     answers = [np.ones(length, dtype=np.float32) for length in (2, 1)]
     rows = [
         TrainingSample(
@@ -101,6 +101,7 @@ def _try(name: str, objective: Objective, names: Collection[str] | None) -> None
         column: torch.from_numpy(np.concatenate([columns[column] for columns in prepared.columns]))
         for column in prepared.columns[0]
     }
+    # Unknown estimator: any column it might read exists, with ones.
     extras = _OnesBeside(extras) if names is None else dict.fromkeys(names, token_ones) | extras
     logprobs, entropy = (-token_ones).requires_grad_(), token_ones.clone().requires_grad_()
     surrogate = objective.surrogate(
@@ -120,7 +121,8 @@ def _try(name: str, objective: Objective, names: Collection[str] | None) -> None
 
 
 def _check(name: str, surrogate: Any, tokens: int) -> None:
-    """Raise ValueError where an objective gives something else than it has to: broadcast it would train silently."""
+    """Raise ValueError if an objective returns a wrong type or shape. A wrong shape would be broadcast and train
+    without an error."""
     problem = ""
     if not isinstance(surrogate, tuple) or len(surrogate) != 2:
         problem = f"it gives {type(surrogate).__name__}"
@@ -142,7 +144,7 @@ def _check(name: str, surrogate: Any, tokens: int) -> None:
 
 
 class _OnesBeside(dict[str, torch.Tensor]):
-    """Columns, and ones for whatever an estimator would have to bring."""
+    """Columns that return ones for any name that an estimator would have to provide."""
 
     def __missing__(self, name: str) -> torch.Tensor:
         return torch.ones(3)

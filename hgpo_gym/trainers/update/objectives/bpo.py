@@ -1,4 +1,4 @@
-"""A target for the ratio in place of a clip."""
+"""Bounded policy optimization: a target for the ratio in place of a clip."""
 
 from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, by_sign, check_clip, distance, log_ratio
 
@@ -8,7 +8,7 @@ def bpo(tokens: Tokens, *, clip_low: float = 0.3, clip_high: float = 0.3) -> Sur
 
         L = |A| |r - target|,   target = 1 + clip_high where A > 0, 1 - clip_low where A < 0
 
-    Past the target the gradient turns back: there it acts.
+    Past the target the gradient turns back. This counts as clipped.
     """
     check_clip(clip_low, clip_high)
     target = by_sign(tokens.advantages, 1 + clip_high, 1 - clip_low)

@@ -1,4 +1,4 @@
-"""PPO's clip without tokens whose step would bend the objective or the policy too much."""
+"""PPO's clip without the tokens whose step would change the objective or the policy too much."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 
 
 class Moments(NamedTuple):
-    """Of a token's own step in the last layer, float64[C] each: what it changes in the policy (`fisher`) and in the
-    objective (`hessian`), to second order."""
+    """Second-order changes by a token's step in the last layer, float64[C] each: of the policy (`fisher`) and of the
+    objective (`hessian`)."""
 
     fisher: np.ndarray
     hessian: np.ndarray
 
 
 def moments(row: "TrainingSample", learning_rate: float) -> Moments:
-    """The last layer under plain SGD, in closed form: v = onehot - p, X = |x|^2 of the hidden state, eta the rate.
+    """Return the moments of the last layer under plain SGD, in closed form. v = onehot - p, X = |x|^2 of the hidden
+    state, eta is the learning rate.
 
     m_F = (eta A X |v|^2)^2 / 2,   |v|^2 = 1 - 2 p_a + S2,   S2 = sum p^2,   S3 = sum p^3
     m_H = eta A^2 X |v|^2 + eta^2 / 2 A (A X)^2 (|v|^4 - (B - C^2)),
@@ -55,7 +56,7 @@ def prepare(
     tau_fisher: float = 1e-3,
     tau_hessian: float = 5e-4,
 ) -> Prepared:
-    """Keeps the tokens with m_F < tau_fisher and |m_H| < tau_hessian."""
+    """Keep the tokens with m_F < tau_fisher and |m_H| < tau_hessian."""
     for name, value in (("learning_rate", learning_rate), ("tau_fisher", tau_fisher), ("tau_hessian", tau_hessian)):
         if value < 0:
             raise ValueError(f"{name}={value}: choose 0 or more.")
@@ -75,9 +76,9 @@ def capo(tokens: Tokens, *, clip_low: float = 0.2, clip_high: float = 0.2) -> Su
     """Curvature-Aware Policy Optimization (2025, arXiv:2510.00819), its form for plain SGD. The moments are those of
     the code, their closed form is this project's.
 
-        PPO's clip of the tokens that are kept; the others leave the means
+        PPO's clip of the kept tokens; the others leave the means
 
-    Acts where it drops or clips.
+    `clipped` marks the tokens that it drops or clips.
     """
     ratio = log_ratio(tokens.logprobs, tokens.old_logprobs).exp()
     loss, clipped = clip_ratio(ratio, tokens.advantages, clip_low, clip_high)

@@ -1,4 +1,4 @@
-"""A clipped weight that leaves every token its gradient."""
+"""A clipped weight that keeps the gradient of every token."""
 
 from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, check_clip, log_ratio
 
@@ -8,8 +8,8 @@ def cispo(tokens: Tokens, *, clip_low: float = 1.0, clip_high: float = 0.2, cap:
 
         L = -sg(w) A log pi,   w = clip(r, 1 - clip_low, 1 + clip_high), or min(r, cap) where `cap` is given
 
-    A `clip_low` of 1 is no lower bound. Acts where w is not r. The loss is no surrogate: only its gradient means
-    something.
+    A `clip_low` of 1 is no lower bound. `clipped` marks tokens where w differs from r. The loss is not a surrogate:
+    only its gradient has a meaning.
     """
     check_clip(clip_low, clip_high)
     if cap is not None and cap <= 0:

@@ -20,7 +20,7 @@ def prepare(
     low: float = 1.0,
     high: float = 5.0,
 ) -> Prepared:
-    """Draws max(1, int(share * T)) tokens among those whose covariance lies between `low` and `high`."""
+    """Draw max(1, int(share * T)) tokens with a covariance between `low` and `high`."""
     if not low < high:
         raise ValueError(f"low={low}, high={high}: bounds of the covariance, low < high.")
     covariance = covariances(rows)
@@ -35,7 +35,8 @@ def clip_cov(tokens: Tokens, *, clip_low: float = 0.2, clip_high: float = 0.2) -
 
         L = 0 for the chosen tokens, else PPO's clip
 
-    Chosen are a few of those whose advantage and log-probability are high together. Acts where it chose or clips.
+    It chooses a few tokens whose advantage and log-probability are high together. `clipped` marks chosen and clipped
+    tokens.
     """
     ratio = log_ratio(tokens.logprobs, tokens.old_logprobs).exp()
     loss, clipped = clip_ratio(ratio, tokens.advantages, clip_low, clip_high)

@@ -1,4 +1,4 @@
-"""A trust region in probability, not in ratios."""
+"""A trust region on probabilities instead of ratios."""
 
 from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, check_clip, log_ratio
 
@@ -9,8 +9,8 @@ def dppo(tokens: Tokens, *, clip_low: float = 0.2, clip_high: float = 0.2, cap: 
 
         L = -A r;   0 where A > 0 and pi - mu > clip_high, or A < 0 and pi - mu < -clip_low
 
-    pi and mu, the engine's, are probabilities. With `cap`, value and gradient have min(r, cap) for r. Acts where a
-    token is masked or capped.
+    pi and mu are probabilities; mu is the engine's. With `cap`, value and gradient use min(r, cap) in place of r.
+    `clipped` marks masked and capped tokens.
     """
     check_clip(clip_low, clip_high)
     if cap is not None and cap <= 0:
@@ -22,5 +22,6 @@ def dppo(tokens: Tokens, *, clip_low: float = 0.2, clip_high: float = 0.2, cap: 
     if cap is None:
         return Surrogate(-advantages * ratio * ~masked, masked)
     capped = ratio.detach().clamp(max=cap)
+    # The factor exp(logprobs - logprobs) is 1 and gives the capped ratio its gradient.
     loss = -advantages * capped * (logprobs - logprobs.detach()).exp() * ~masked
     return Surrogate(loss, masked | (capped != ratio))

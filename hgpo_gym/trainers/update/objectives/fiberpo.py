@@ -1,4 +1,4 @@
-"""A budget for the drift of an answer, and a clip for what each token adds to it."""
+"""A budget for the drift of a response, and a clip for each token's contribution."""
 
 import torch
 
@@ -17,12 +17,12 @@ def fiberpo(
     """Fiber Policy Optimization (2026, arXiv:2603.08239), after the authors' code and the paper.
 
         L = -w exp(clip(u, +-epsilon) - clip(v, +-epsilon)) A,   w = exp(g(s+) - g(s-))
-        s+ = mean of d over d >= 0, s- = mean of -d over d < 0, both divided by the n tokens of the answer
+        s+ = sum of d over d >= 0, s- = sum of -d over d < 0, both divided by the n tokens of the response
         u = d - l s(l),   v = -l s(-l),   l = +1 where d >= 0, else -1
         g(x) = x up to the budget C, then (n + 1) C - n x down to 0 at (1 + 1/n) C, then 0
 
-    C is `share_positive` of delta for s+ and the rest for s-; epsilon depends on the sign of A. Unclipped it is r.
-    Acts where u or v is clipped, or a budget is used up.
+    C is `share_positive` of delta for s+ and the rest for s-; epsilon depends on the sign of A. Without clipping the
+    factor of A is r. `clipped` marks tokens where u or v is clipped, or a budget is used up.
     """
     if not 0 <= share_positive <= 1:
         raise ValueError(f"share_positive={share_positive}: a share of the budget, 0 to 1.")
@@ -32,7 +32,7 @@ def fiberpo(
     if delta <= 0:
         raise ValueError(f"delta={delta}: the budget of an answer must be above 0.")
     difference = log_ratio(tokens.logprobs, tokens.old_logprobs)
-    rises = difference >= 0  # a token at 0 belongs to this side alone, and has its gradient
+    rises = difference >= 0  # a token at 0 belongs to this side only, which gives it a gradient
     zero = torch.zeros_like(difference)
     up = answer_mean(torch.where(rises, difference, zero), tokens.sequence_index)
     down = answer_mean(torch.where(rises, zero, -difference), tokens.sequence_index)
@@ -48,6 +48,6 @@ def fiberpo(
 
 
 def _within(drift: torch.Tensor, budget: float, length: torch.Tensor) -> torch.Tensor:
-    """g: the drift within the budget, then steeply back to 0."""
+    """Return g: the drift within the budget, then steeply back to 0."""
     return_path = ((length + 1) * budget - length * drift).clamp(min=0)
     return torch.where(drift <= budget, drift, return_path)

@@ -1,4 +1,4 @@
-"""A target for the ratio that the estimator gives."""
+"""Group bounded policy optimization: a target for the ratio that the estimator returns."""
 
 from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, check_clip, distance, log_ratio
 
@@ -8,11 +8,11 @@ def gbpo(tokens: Tokens, *, clip_low: float = 0.3, clip_high: float = 0.3) -> Su
 
         L = |A| |r - target|,   target = 1 + (clip_high - clip_low) / 2 + (clip_high + clip_low) (g - 1/2)
 
-    g in [0, 1] is what the estimator gbpo returns beside its advantages, 1/2 for the group's median. It acts where the
-    gradient turns back, past the target.
+    g in [0, 1] is an extra column of the estimator gbpo, with 1/2 for the group's median. `clipped` marks tokens
+    past the target, where the gradient turns back.
 
     Raises:
-        ValueError: the estimator is another one.
+        ValueError: the estimator is not gbpo.
     """
     check_clip(clip_low, clip_high)
     try:

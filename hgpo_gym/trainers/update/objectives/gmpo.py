@@ -1,4 +1,4 @@
-"""The geometric mean of an answer's clipped ratios."""
+"""The geometric mean of a response's clipped ratios."""
 
 from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, answer_mean, check_clip, log_ratio, prefers
 
@@ -9,11 +9,12 @@ def gmpo(tokens: Tokens, *, clip_low: float = 0.4, clip_high: float = 0.4) -> Su
 
         L = -A exp(mean_t m_t),   m_t = s min(s d_t, s clip(d_t, -clip_low, clip_high)),   s = sign A
 
-    The bounds are those of the log-ratio d. Every token of an answer has the answer's loss.
+    The bounds apply to the log-ratio d. Every token of a response has the response's loss.
     """
     check_clip(clip_low, clip_high)
     difference = log_ratio(tokens.logprobs, tokens.old_logprobs)
     sign = tokens.advantages.sign()
+    # Multiply by the sign first, so that the minimum is pessimistic for both signs.
     free, bound = sign * difference, sign * difference.clamp(-clip_low, clip_high)
     mean = answer_mean(sign * free.minimum(bound), tokens.sequence_index)
     return Surrogate(-tokens.advantages * mean.exp(), bound < free)

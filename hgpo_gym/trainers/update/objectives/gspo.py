@@ -1,4 +1,4 @@
-"""One ratio for a whole answer."""
+"""One ratio for a whole response."""
 
 from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, answer_mean, clip_ratio, log_ratio, prefers
 
@@ -9,8 +9,8 @@ def gspo(tokens: Tokens, *, clip_low: float = 3e-4, clip_high: float = 4e-4) -> 
 
         L = -min(q A, clip(q, 1 - clip_low, 1 + clip_high) A),   log q_t = sg(mean_j d_j) + log pi_t - sg(log pi_t)
 
-    d is the log-ratio, sg stops the gradient: an answer's tokens share one ratio, the geometric mean of theirs, and are
-    clipped together. The bounds are the paper's, for thousands of tokens.
+    d is the log-ratio, and sg stops the gradient. The tokens of a response share one ratio, the geometric mean of
+    theirs, and are clipped together. The bounds are the paper's, for thousands of tokens.
     """
     logprobs = tokens.logprobs
     mean = answer_mean(log_ratio(logprobs, tokens.old_logprobs).detach(), tokens.sequence_index)

@@ -23,7 +23,7 @@ SMALLEST_ENTROPY = 1e-8
 
 
 def entropy_scale(entropy: np.ndarray, quantile: float, *, released: bool = False) -> np.ndarray:
-    """float64[T]: h, from -1 for the lowest entropy over 0 for the pivot to 1 for the highest.
+    """Return h, float64[T]: -1 for the lowest entropy, 0 for the pivot, 1 for the highest.
 
         e = log max(H, 1e-8),   pivot = e at the quantile,   h = (e - pivot) / rms of (e - pivot),
         then divided by the largest where h > 0, and by the |smallest| where h < 0
@@ -33,6 +33,7 @@ def entropy_scale(entropy: np.ndarray, quantile: float, *, released: bool = Fals
     logs = np.log(np.maximum(entropy.astype(np.float64), SMALLEST_ENTROPY))
     pivot = np.sort(logs)[round(quantile * (len(logs) - 1))]
     scale = logs - pivot
+    # Equal entropies have no scale, and the division below would be 0 / 0.
     if np.ptp(logs) <= 1e-10 * max(1.0, np.abs(logs).max()):
         return np.zeros_like(scale)
     scale /= np.sqrt(np.mean(scale**2))
@@ -46,7 +47,7 @@ def entropy_scale(entropy: np.ndarray, quantile: float, *, released: bool = Fals
 def prepare(
     rows: "Sequence[TrainingSample]", _: np.random.Generator, *, quantile: float = 0.8, released: bool = False
 ) -> Prepared:
-    """h of all tokens, by their entropies before the update."""
+    """Compute h of all tokens from their entropies before the update."""
     if not 0 <= quantile <= 1:
         raise ValueError(f"quantile={quantile}: a share, 0 to 1.")
     entropies = [row.before["entropy"] for row in rows]
@@ -71,9 +72,9 @@ def hapo(
         A' = A (1 + advantage_beta h) in place of A: where h > 0 outside of the zone in which the ratio has moved by
         less than half of the clip, where h <= 0 inside of it
 
-    h is a token's entropy before the update on a scale of -1 to 1. Acts where the clip or the cap is taken.
+    h is a token's entropy before the update, on a scale from -1 to 1. `clipped` marks tokens at the clip or the cap.
     """
-    check_clip(clip_low, clip_high)  # which are one a token below
+    check_clip(clip_low, clip_high)  # the bounds below are per token, which `check_clip` does not check
     if clip_alpha < -1:
         raise ValueError(f"clip_alpha={clip_alpha}: below -1 it turns bounds round; 0 makes them alike.")
     scale = tokens.extras["entropy_scale"]

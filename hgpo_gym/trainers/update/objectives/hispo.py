@@ -1,4 +1,4 @@
-"""Masks of answers and of tokens where engine and trainer disagree."""
+"""Masks of responses and tokens where engine and trainer disagree."""
 
 from hgpo_gym.trainers.update.objectives import (
     Surrogate,
@@ -27,8 +27,8 @@ def hispo(
         L = H_t times PPO's clip of the full ratio pi / mu
         H_t = [|exp(mean_j log(old_j / mu_j)) - 1| < delta_sequence] [|old_t / mu_t - 1| < delta_token]
 
-    mu is the engine, old the trainer before the update. The paper's triplet of bounds is read as the two clips and the
-    dual clip; neither they nor the thresholds are published. Acts where it masks or clips.
+    mu is the engine, old the trainer before the update. The paper's triplet of bounds is read as the two clips and
+    the dual clip. The paper publishes neither them nor the thresholds. `clipped` marks masked and clipped tokens.
     """
     for name, value in (("delta_sequence", delta_sequence), ("delta_token", delta_token)):
         if value <= 0:

@@ -1,4 +1,4 @@
-"""No clip, and a KL term for a few tokens that drive entropy down."""
+"""A KL term instead of a clip, for a few tokens that drive entropy down."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def prepare(rows: "Sequence[TrainingSample]", _: np.random.Generator, *, share: float = 2e-4) -> Prepared:
-    """Takes the max(1, int(share * T)) tokens of the largest covariance, earlier ones first where equal."""
+    """Choose the max(1, int(share * T)) tokens with the largest covariance. On ties, earlier tokens come first."""
     covariance = covariances(rows)
     return selected(rows, np.argsort(-covariance, kind="stable")[: count_of(share, len(covariance))])
 
@@ -24,7 +24,7 @@ def kl_cov(tokens: Tokens, *, coef: float = 1.0) -> Surrogate:
 
         L = -A r, for the chosen tokens + coef |d|
 
-    d is the log-ratio, so nothing happens before the first step. Acts where it chose.
+    d is the log-ratio, so the term is 0 before the first step. `clipped` marks the chosen tokens.
     """
     if coef < 0:
         raise ValueError(f"coef={coef}: choose 0 or more.")

@@ -1,4 +1,4 @@
-"""Ratios that a Kalman filter has smoothed along the answer."""
+"""Ratios smoothed by a Kalman filter along the response."""
 
 import torch
 
@@ -24,7 +24,8 @@ def kpo(
         K_t = (K_{t-1} + q) / (K_{t-1} + q + 1),   q = process_noise / measurement_noise,
         K_0 = initial_variance / measurement_noise
 
-    x starts anew in each answer. At the published noise hardly any of a log-ratio passes in answers of tens of tokens.
+    x starts at 0 in each response. At the published noise, responses of tens of tokens pass almost none of a
+    log-ratio.
     """
     if measurement_noise <= 0:
         raise ValueError(f"measurement_noise={measurement_noise}: must be above 0.")
@@ -41,10 +42,11 @@ def kpo(
 
 
 def _filter(measured: torch.Tensor, sequence_index: torch.Tensor, noise: float, gain: float) -> torch.Tensor:
-    """float[T]: the state of each answer after each of its tokens. Gains depend on the place alone, so all answers go
-    forward together."""
+    """Return float[T]: the state of each response after each of its tokens. Gains depend only on the position, so
+    all responses are filtered together."""
     positions = position(sequence_index)
     longest = int(positions.max()) + 1
+    # One row per response, padded to the longest: the loop runs over positions.
     padded = measured.new_zeros(int(sequence_index.max()) + 1, longest).index_put((sequence_index, positions), measured)
     states, state = [], measured.new_zeros(len(padded))
     for column in padded.unbind(1):

@@ -1,4 +1,4 @@
-"""What an objective may say of itself beside its formula."""
+"""Decorators that declare properties of an objective."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -11,10 +11,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Prepared(NamedTuple):
-    """What a pre-pass gives.
+    """The result of a pre-pass.
 
     Attributes:
-        columns: for each row, numbers by name, one for each of its choices.
+        columns: for each row, arrays by name, with one number per choice.
         metrics: numbers for the iteration's metrics.
     """
 
@@ -31,13 +31,14 @@ class Preparation(NamedTuple):
     own_options: frozenset[str]
 
     def split(self, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The options of the objective, and those of the pre-pass."""
+        """Return the options of the objective, and those of the pre-pass."""
         objective = {name: value for name, value in options.items() if name in self.objective_options}
         return objective, {name: value for name, value in options.items() if name in self.own_options}
 
 
 def prefers(aggregation: str) -> Callable[[Function], Function]:
-    """Mark an objective with the aggregation of its paper, for `trainer.loss_aggregation=null`; else `token_mean`."""
+    """Mark an objective with the aggregation of its paper, for `trainer.loss_aggregation=null`. The default is
+    `token_mean`."""
 
     def mark(objective: Function) -> Function:
         vars(objective)["aggregation"] = aggregation
@@ -47,27 +48,28 @@ def prefers(aggregation: str) -> Callable[[Function], Function]:
 
 
 def needs_old(objective: Function) -> Function:
-    """Mark an objective that itself weighs the trainer before the update against the engine: `old_logprobs` are
-    then the trainer's, and a correction beside it, which would count the difference twice, is refused."""
+    """Mark an objective that weighs the trainer before the update against the engine. Its `old_logprobs` are then
+    the trainer's. A correction is refused, because it would count the difference twice."""
     vars(objective)["needs_old"] = True
     return objective
 
 
 def prepared_by(prepare: Callable[..., Prepared], reads: Sequence[str] = ()) -> Callable[[Function], Function]:
-    """Mark an objective that needs numbers from more than an answer: `prepare` runs once before the update, over all
-    rows that will be learned from, in every process alike.
+    """Mark an objective that needs statistics over several responses. `prepare` runs once before the update, over
+    all rows that will be trained on, and equally in every process.
 
-    Rows are shuffled one by one and may be cut up anyhow, so this is the one place for statistics that cross answers.
+    Rows are shuffled and split into arbitrary micro-batches, so only a pre-pass can compute statistics across
+    responses.
 
     Args:
-        prepare: `(rows, generator, *, options) -> Prepared`, or a list of its columns alone; they reach
-            `Tokens.extras`. Rows have `advantages`, `behaviour`, `old_logprobs` and, under `before`, what `reads`
-            names, all float32[C] by the weights before the update. A column `loss_mask` of 0 and 1 takes tokens out of
-            all means. Its options are options of the objective; a name that both have goes to both.
-        reads: of `entropy`, `norm_squared`, `sum_squared` and `sum_cubed`, see `Likelihood`.
+        prepare: `(rows, generator, *, options) -> Prepared`, or a list of columns alone; the columns reach
+            `Tokens.extras`. Rows have `advantages`, `behaviour`, `old_logprobs` and, under `before`, the columns that
+            `reads` names. All are float32[C], by the weights before the update. A column `loss_mask` of 0 and 1
+            removes tokens from all means. Its options become options of the objective; a shared name goes to both.
+        reads: some of `entropy`, `norm_squared`, `sum_squared` and `sum_cubed`, see `Likelihood`.
 
     Raises:
-        ValueError: both have an option with different defaults.
+        ValueError: objective and pre-pass share an option with different defaults.
     """
 
     def mark(objective: Function) -> Function:

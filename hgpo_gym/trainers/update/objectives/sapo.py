@@ -11,7 +11,7 @@ def sapo(tokens: Tokens, *, tau_positive: float = 1.0, tau_negative: float = 1.0
 
         L = -(4 / tau) sigmoid(tau (r - 1)) A,   tau = tau_positive where A > 0, else tau_negative
 
-    At r = 1 the loss is -2 A / tau and the gradient -A; it fades to both sides, and never acts all at once.
+    At r = 1 the loss is -2 A / tau and the gradient -A. It fades smoothly to both sides, so `clipped` is never set.
     """
     for name, value in (("tau_positive", tau_positive), ("tau_negative", tau_negative)):
         if value <= 0:

@@ -1,4 +1,4 @@
-"""The terms that several objectives are made of."""
+"""Terms that several objectives share."""
 
 from typing import TYPE_CHECKING
 
@@ -10,50 +10,51 @@ if TYPE_CHECKING:
 LARGEST_LOG_RATIO = 20.0
 LARGEST_KL = 10.0
 ROUNDING = 1e-5
-"""Engine and trainer with the same weights differ by less in float32."""
+"""Engine and trainer with equal weights differ by less than this in float32."""
 
 
 def log_ratio(logprobs: "Tensor", start: "Tensor") -> "Tensor":
-    """float[T]: log of the probability ratio, cut at 20 either way, beyond which it has no gradient."""
+    """Return the log of the probability ratio, float[T], clamped to +-20. It has no gradient outside of that."""
     return (logprobs - start).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
 
 
 def distance(values: "Tensor") -> "Tensor":
-    """float[T]: |values|. Closer to 0 than a rounding error it has no gradient, as at 0: else that error's sign would
-    push with full strength, another way each time that a mini-batch is cut up otherwise."""
+    """Return |values|, float[T], with no gradient within a rounding error of 0. Otherwise the sign of that error
+    would push with full strength, and in another direction for each split into micro-batches."""
     return values.where(values.abs() > ROUNDING, values.detach()).abs()
 
 
 def kl_k3(logprobs: "Tensor", reference: "Tensor") -> "Tensor":
-    """float[T]: KL(policy | reference) by the estimator k3 (Schulman, 2020), exp(d) - d - 1 with d = log(ref / pi).
+    """Return KL(policy | reference), float[T], by the estimator k3 (Schulman, 2020): exp(d) - d - 1 with d = log(ref
+    / pi).
 
-    Never negative, and unbiased for tokens drawn from the policy but for the cuts: d at 20 either way and the value at
-    10, beyond which it has no gradient. One token at d = 10 would have a loss of 22,000.
+    It is never negative. It is unbiased for tokens drawn from the policy, except for two clamps: d at +-20 and the
+    value at 10, beyond which it has no gradient. Without them one token at d = 10 would have a loss of 22,000.
     """
     difference = log_ratio(reference, logprobs)
     return (difference.exp() - difference - 1).clamp(max=LARGEST_KL)
 
 
 def answer_sum(values: "Tensor", sequence_index: "Tensor") -> "Tensor":
-    """float[T]: for each token the sum over its answer."""
+    """Return float[T]: for each token the sum over its response."""
     sums = values.new_zeros(int(sequence_index.max()) + 1).index_add(0, sequence_index, values)
     return sums[sequence_index]
 
 
 def answer_mean(values: "Tensor", sequence_index: "Tensor") -> "Tensor":
-    """float[T]: for each token the mean over its answer."""
+    """Return float[T]: for each token the mean over its response."""
     return answer_sum(values, sequence_index) / sequence_index.bincount()[sequence_index]
 
 
 def position(sequence_index: "Tensor") -> "Tensor":
-    """int64[T]: the token's place in its answer, from 0."""
+    """Return int64[T]: the token's position in its response, from 0."""
     lengths = sequence_index.bincount()
     starts = lengths.cumsum(0) - lengths
     return sequence_index.new_ones(len(sequence_index)).cumsum(0) - 1 - starts[sequence_index]
 
 
 def by_sign(advantages: "Tensor", positive: float, negative: float) -> "Tensor":
-    """float[T]: `positive` where the advantage is above 0, else `negative`."""
+    """Return float[T]: `positive` where the advantage is above 0, else `negative`."""
     return advantages.new_full(advantages.shape, negative).masked_fill(advantages > 0, positive)
 
 
@@ -64,7 +65,8 @@ def clip_ratio(
     clip_high: "float | Tensor",
     dual_clip: float | None = None,
 ) -> Surrogate:
-    """PPO's clipped objective (Schulman et al., 2017), with a bound to either side, a number or one a token.
+    """Return PPO's clipped objective (Schulman et al., 2017). Each bound is a number, or a tensor with one value per
+    token.
 
     -min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A),   at most -dual_clip * A where A < 0
     """
@@ -74,13 +76,14 @@ def clip_ratio(
     loss, clipped = -free.minimum(bound), bound < free
     if dual_clip is None:
         return Surrogate(loss, clipped)
+    # For negative advantages the loss grows with the ratio without a bound; this caps it.
     cap = -dual_clip * advantages
     capped = (advantages < 0) & (loss > cap)
     return Surrogate(cap.where(capped, loss), clipped | capped)
 
 
 def check_clip(clip_low: "float | Tensor", clip_high: "float | Tensor", dual_clip: float | None = None) -> None:
-    """Raises ValueError where a bound cannot be one."""
+    """Raise ValueError if a clip bound is invalid."""
     for name, bound in (("clip_low", clip_low), ("clip_high", clip_high)):
         if isinstance(bound, int | float) and bound < 0:
             raise ValueError(f"{name}={bound}: choose 0 or more.")

@@ -1,4 +1,4 @@
-"""What an objective sees, and what it gives."""
+"""The input and the result of an objective."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -8,9 +8,9 @@ if TYPE_CHECKING:
 
 
 class Tokens(NamedTuple):
-    """Tokens that had more than one admissible value, one after the other: whole answers, never part of one.
+    """Tokens that had more than one admissible value, concatenated. Responses are complete, never split.
 
-    They may be any part of a mini-batch, so what crosses answers is not to be had here (see `prepared_by`).
+    They may be any part of a mini-batch, so statistics across responses are not available here (see `prepared_by`).
 
     Attributes:
         logprobs: float32[T], by the weights that are trained; differentiable.
@@ -19,11 +19,10 @@ class Tokens(NamedTuple):
             the update where a correction or the objective asks for them.
         behaviour: float32[T], log-probabilities by the engine that drew the tokens.
         advantages: float32[T].
-        sequence_index: int64[T], the answer that the token belongs to: 0, 1, 2, ...
+        sequence_index: int64[T], the response that the token belongs to: 0, 1, 2, ...
         trajectory: int64[T], the episode, numbered through the whole rollout.
-        group: int64[T], the task group, likewise.
-        extras: float32[T] each, what was prepared before the update and what the estimator returned beside the
-            advantages.
+        group: int64[T], the task group, numbered in the same way.
+        extras: float32[T] each, the columns of the pre-pass and the estimator's extra columns.
     """
 
     logprobs: "Tensor"
@@ -38,7 +37,7 @@ class Tokens(NamedTuple):
 
 
 class Surrogate(NamedTuple):
-    """What an objective makes of tokens.
+    """The result of an objective.
 
     Attributes:
         loss: float32[T], to be minimised.
