@@ -108,11 +108,11 @@ def parse_offer(words: Sequence[str]) -> EnvironmentOffer:
         raise ValueError(unknown_name("environment", id, sorted(ENVIRONMENTS)))
     fixed, choices = {}, {}
     for setting in settings:
-        name, equals, text = setting.partition("=")
-        value = _parse_value(text) if name and equals else None
+        name, separator, text = setting.partition("=")
+        value = _parse_value(text) if name and separator else None
         if isinstance(value, list) and value and all(map(_is_value, value)):
             choices[name] = tuple(value)
-        elif equals and isinstance(value, _SCALARS):
+        elif separator and isinstance(value, _SCALARS):
             fixed[name] = value
         else:
             raise ValueError(

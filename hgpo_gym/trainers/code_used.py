@@ -30,8 +30,8 @@ def code_used(settings: RunSettings) -> dict[str, str]:
 
 
 def _chosen(settings: RunSettings) -> Iterator[tuple[str, Callable[..., Any]]]:
-    inner = [option for option in settings.env.options.values() if isinstance(option, str)]
-    for id in (settings.env.id, *(option for option in inner if option in gymnasium.registry)):
+    environment_options = [option for option in settings.env.options.values() if isinstance(option, str)]
+    for id in (settings.env.id, *(option for option in environment_options if option in gymnasium.registry)):
         yield "env", creator(id)
     yield "model", MODELS[settings.resolved["model"]["kind"]]
     for group, registry in REGISTRIES.items():

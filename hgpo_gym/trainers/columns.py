@@ -10,15 +10,15 @@ def recorded_columns(run: RunSettings) -> dict[str, str]:
     """Return the columns that the run records, each with the setting that asks for it. The run itself, its estimator
     and its shaping can ask. Columns that cannot be recorded are left out. A learner without an estimator asks for
     nothing."""
-    asked = dict.fromkeys(run.rollout.record, "rollout.record")
+    requested = dict.fromkeys(run.rollout.record, "rollout.record")
     needed = {name: by for name, by in needed_columns(run).items() if name in (*OF_A_STEP, ENTROPY)}
-    return needed | asked
+    return needed | requested
 
 
 def needed_columns(run: RunSettings) -> dict[str, str]:
     """Return the columns that estimator and shaping need, each with the setting that asks for it."""
-    of_estimator = needed_with(*run.algo) if run.algo.name in ESTIMATORS else ()
+    estimator_columns = needed_with(*run.algo) if run.algo.name in ESTIMATORS else ()
     return {
         **dict.fromkeys(needed_by(SHAPERS.find(run.shaping.name)), f"shaping={run.shaping.name}"),
-        **dict.fromkeys(of_estimator, f"algo={run.algo.name}"),
+        **dict.fromkeys(estimator_columns, f"algo={run.algo.name}"),
     }

@@ -55,20 +55,20 @@ class ModelSize:
         config = model.config.get_text_config()
         names = set(getattr(model, "_no_split_modules", None) or ())
         layers = [module for module in model.modules() if type(module).__name__ in names]
-        whole, in_layers = _nbytes(model), [_nbytes(layer) for layer in layers]
+        total_bytes, layer_bytes = _nbytes(model), [_nbytes(layer) for layer in layers]
         trained = [weight for weight in model.parameters() if weight.requires_grad]
-        of_layers = [weight for layer in layers for weight in layer.parameters()]
+        layer_weights = [weight for layer in layers for weight in layer.parameters()]
         head = model.get_output_embeddings().weight
         heads = config.num_attention_heads
         key_heads = getattr(config, "num_key_value_heads", None) or heads
         feed_forward = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
         return cls(
-            weights=whole,
+            weights=total_bytes,
             trained=sum(map(_bytes, trained)),
             trained_numbers=sum(weight.numel() for weight in trained),
-            outside=whole - sum(in_layers),
-            layer=max(in_layers, default=0),
-            matrices=sum(weight.numel() for weight in of_layers if weight.requires_grad and weight.ndim > 1),
+            outside=total_bytes - sum(layer_bytes),
+            layer=max(layer_bytes, default=0),
+            matrices=sum(weight.numel() for weight in layer_weights if weight.requires_grad and weight.ndim > 1),
             head=head.numel() if head.requires_grad else 0,
             itemsize=head.element_size(),
             hidden=config.hidden_size,
@@ -82,12 +82,12 @@ class ModelSize:
     def kept_per_token(self, precision: str) -> int:
         """Return the bytes that a layer keeps of a token for the backward pass. The numbers are what autograd
         reports for Qwen2."""
-        of_keys, of_feed_forward = (4, 8) if self._computes_16_bits(precision) else (8, 16)
-        of_hidden, of_rank = (20, 0) if self.itemsize == 2 else (30, 0) if precision == "bfloat16" else (32, 0)
+        key_bytes, feed_forward_bytes = (4, 8) if self._computes_16_bits(precision) else (8, 16)
+        hidden_bytes, rank_bytes = (20, 0) if self.itemsize == 2 else (30, 0) if precision == "bfloat16" else (32, 0)
         if self.rank is not None:
-            of_hidden, of_rank = 24, 14 if self._computes_16_bits(precision) else 28
-        widths = of_hidden * self.hidden + of_keys * self.keys + of_feed_forward * self.intermediate
-        return widths + of_rank * (self.rank or 0)
+            hidden_bytes, rank_bytes = 24, 14 if self._computes_16_bits(precision) else 28
+        widths = hidden_bytes * self.hidden + key_bytes * self.keys + feed_forward_bytes * self.intermediate
+        return widths + rank_bytes * (self.rank or 0)
 
     def cast(self, precision: str) -> float:
         """Return the bytes of autocast's copies of trained float32 matrices, which last as long as a pass."""
@@ -168,32 +168,32 @@ def phases(size: ModelSize, setup: Setup) -> Phases:
         "reference": size.weights * setup.reference / setup.copies,
         "earlier weights": setup.past * size.trained,
     }
-    whole = {"gathered weights": size.weights if sharded else 0.0}
+    unsharded = {"gathered weights": size.weights if sharded else 0.0}
     # Logits are computed in chunks, so their memory has an upper bound.
     answers = min(tokens, LOGITS_AT_ONCE // size.vocabulary)
     scoring = {"a pass": size.scoring(tokens, answers, setup.precision)}
     if setup.engine is None:
-        answering = {
+        decoding = {
             # Autocast also copies the output matrix, which `cast` leaves out.
             "bfloat16 copies": size.cast(setup.precision) and size.cast(setup.precision) + 2.0 * size.head,
             "keys and values": size.cache(setup.cache_tokens, setup.precision),
         }
         generation: Phases = {
             "generation": {
-                **resident, **whole, **answering, "a pass": size.scoring(setup.prompt_tokens, 0, setup.precision)
+                **resident, **unsharded, **decoding, "a pass": size.scoring(setup.prompt_tokens, 0, setup.precision)
             }
         }  # fmt: skip
-        beside = {"the second model": size.weights + sum(answering.values())} if setup.overlaps else {}
+        concurrent = {"the second model": size.weights + sum(decoding.values())} if setup.overlaps else {}
     else:
         awake, waking = {"vLLM": setup.engine}, {"vLLM": setup.engine_weights if setup.sleeps else setup.engine}
-        generation = {"generation": {**resident, **awake}, "copying to vLLM": {**resident, **whole, **waking}}
+        generation = {"generation": {**resident, **awake}, "copying to vLLM": {**resident, **unsharded, **waking}}
         # An engine that sleeps frees its memory before the update begins.
-        beside = {} if setup.sleeps else awake
+        concurrent = {} if setup.sleeps else awake
     gathered = 2 * size.outside + GATHERED_LAYERS * size.layer if sharded else 0.0
     update = {
         **resident,
         "gradients": size.trained / setup.copies,
-        **beside,
+        **concurrent,
         "gathered layers": gathered,
         "a pass": size.passes(tokens, answers, setup.precision, checkpointing=setup.checkpointing),
     }
@@ -201,8 +201,8 @@ def phases(size: ModelSize, setup: Setup) -> Phases:
         # Each process loads whole models before FSDP2 divides them.
         **({"loading": {"weights": (1 + setup.reference) * size.weights}} if sharded else {}),
         **generation,
-        **({"old log-probabilities": {**resident, **beside, **whole, **scoring}} if setup.scores_old else {}),
-        **({"scoring the reference": {**resident, **beside, **whole, **scoring}} if setup.reference else {}),
+        **({"old log-probabilities": {**resident, **concurrent, **unsharded, **scoring}} if setup.scores_old else {}),
+        **({"scoring the reference": {**resident, **concurrent, **unsharded, **scoring}} if setup.reference else {}),
         "the update": update,
     }
 
@@ -258,8 +258,8 @@ def memory_lines(run: "RunSettings", model: Any, processes: Processes) -> Iterat
     settings that lower the need."""
     size, device = ModelSize.of(model), model.device
     setup = setup_of(run, size, processes, device)
-    several = processes.count if device.type == "cpu" else 1  # which share the memory of the machine
-    yield from lines(size, setup, memory_of(device) / several, device, processes.count)
+    sharing = processes.count if device.type == "cpu" else 1  # which share the memory of the machine
+    yield from lines(size, setup, memory_of(device) / sharing, device, processes.count)
 
 
 def lines(size: ModelSize, setup: Setup, available: float, device: torch.device, processes: int = 1) -> Iterator[str]:

@@ -29,10 +29,10 @@ def open_run(settings: RunSettings) -> RunDirectory:
     run = RunDirectory(settings.run_dir)
     saved = run.path / "config.yaml"
     newest = Checkpoints(run.checkpoint_path).newest_iteration
-    begun = newest is not None
-    if settings.resume == "never" and (begun or saved.exists()):
+    has_checkpoint = newest is not None
+    if settings.resume == "never" and (has_checkpoint or saved.exists()):
         raise FileExistsError(f"{run.path} already holds a run. Go on with it by resume=auto, or set another run_dir.")
-    if settings.resume == "must" and not begun:
+    if settings.resume == "must" and not has_checkpoint:
         raise FileNotFoundError(f"resume=must, but {run.checkpoint_path} holds no checkpoint: expected iteration_*.")
     if saved.exists():
         _check_same(read_config(run.path), settings.resolved, saved)

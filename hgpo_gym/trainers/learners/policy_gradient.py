@@ -140,8 +140,8 @@ class PolicyGradientLearner:
             self.progress.line(line)
         # Load to main memory; the optimiser moves the state to the device of its weights. Several processes map the
         # file instead, so that they share its memory.
-        path, several = checkpoint / _UPDATE_STATE, self.processes.count > 1
-        update_state = torch.load(path, map_location="cpu", weights_only=True, mmap=several)
+        path, distributed = checkpoint / _UPDATE_STATE, self.processes.count > 1
+        update_state = torch.load(path, map_location="cpu", weights_only=True, mmap=distributed)
         if update_state:
             self.update.load_state_dict(update_state)
         self.policy.updated()
@@ -190,10 +190,12 @@ class PolicyGradientLearner:
         self._warn_of_shaping(rollout, batch, credit)
         progress = iteration / self.run.trainer.iterations
         batch = replace(batch, trained=select_steps(batch, credit.values, self.sampler, iteration, progress))
-        assigned = time.perf_counter()
+        credit_ended = time.perf_counter()
         seed = (RandomStream.SHUFFLE, self.run.seed, iteration)
-        updated = self.update(rollout.tokens, batch, credit, seed)  # type: ignore[arg-type]
-        learned = self.critic.learn(states, batch, credit.targets, (self.run.seed, iteration)) if self.critic else {}
+        update_metrics = self.update(rollout.tokens, batch, credit, seed)  # type: ignore[arg-type]
+        critic_metrics = (
+            self.critic.learn(states, batch, credit.targets, (self.run.seed, iteration)) if self.critic else {}
+        )
         ended = time.perf_counter()
         measurement = self.measured if self.measured and iteration == 0 else TaskMeasures({}, 0, 0)
         metrics = {
@@ -207,12 +209,12 @@ class PolicyGradientLearner:
             "group_sizes": batch.group_sizes(),
             **answer_metrics(rollout),
             **credit_metrics(batch, credit.values),
-            **updated,
-            **learned,
+            **update_metrics,
+            **critic_metrics,
             **plan_metrics(batch.extras),
             "seconds_rollout": seconds + measurement.seconds,
-            "seconds_advantage": assigned - began,
-            "seconds_update": ended - assigned,
+            "seconds_advantage": credit_ended - began,
+            "seconds_update": ended - credit_ended,
             "tokens_per_second": _tokens_learned_from(rollout, batch) / (seconds + ended - began),
             "memory_gib": memory_gib(),
             **({} if self.async_rollout is None else {"seconds_played": collected.seconds}),

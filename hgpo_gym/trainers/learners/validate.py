@@ -45,11 +45,11 @@ def check_values(run: RunSettings) -> None:
             "Choose shaping=none."
         )
     discount = run.sampler.options.get("gamma")
-    for where, estimator in _estimators(run):
+    for setting, estimator in _estimators(run):
         gamma = estimator.options.get("gamma")
         if "value" in needed_by(ESTIMATORS[estimator.name]) and None not in (gamma, discount) and gamma != discount:
             raise ValueError(
-                f"{where}.gamma={gamma}, sampler.gamma={discount}: the returns of restarts and the estimator "
+                f"{setting}.gamma={gamma}, sampler.gamma={discount}: the returns of restarts and the estimator "
                 f"{estimator.name} need one discount. Leave sampler.gamma alone, which follows algo.gamma and "
                 "algo.base_options.gamma, or set both alike."
             )
@@ -74,9 +74,9 @@ def check_overlap(run: RunSettings, columns: Collection[str]) -> None:
             f"engine.sleep_level={level}: an engine that plays the next rollout during an update cannot sleep then. "
             "Set engine.sleep_level=0, or rollout.overlap=false."
         )
-    draws_anew = getattr(SAMPLERS.find(run.sampler.name), "informative", None) is not Sampler.informative
+    resamples = getattr(SAMPLERS.find(run.sampler.name), "informative", None) is not Sampler.informative
     measured = ENTROPY in needed_with(*run.algo)
-    if draws_anew and (columns or measured):
+    if resamples and (columns or measured):
         needed = "critic" if columns else "policy"
         raise ValueError(
             f"sampler={run.sampler.name}: it draws groups anew by their advantages, and those of algo={run.algo.name} "
@@ -87,12 +87,13 @@ def check_overlap(run: RunSettings, columns: Collection[str]) -> None:
 def check_roles(run: RunSettings) -> None:
     """Raise ValueError if the estimator is to use the statistics of a role that the team does not have."""
     roles = TEAMS.bind(run.team)().roles
-    for where, estimator in _estimators(run):
+    for setting, estimator in _estimators(run):
         role_index = estimator.options.get("statistics_of")
         if role_index is not None and not 0 <= role_index < len(roles):
             named = ", ".join(f"{number} ({role})" if role else str(number) for number, role in enumerate(roles))
             raise ValueError(
-                f"{where}.statistics_of={role_index}: team={run.team.name} has the roles {named}. Choose one, or null."
+                f"{setting}.statistics_of={role_index}: team={run.team.name} has the roles {named}. "
+                "Choose one, or null."
             )
 
 
@@ -170,10 +171,10 @@ def _estimators(run: RunSettings) -> list[tuple[str, Choice]]:
 
 def _recorded(run: RunSettings) -> tuple[str, ...]:
     """Return the columns of the run's rollouts, apart from those of every batch."""
-    of_sampler = getattr(SAMPLERS.find(run.sampler.name), "records", ())
-    of_prompt = PLAN_COLUMNS if run.prompt.subgoals is not None else ()
-    of_rewards = (REWARD_VECTOR,) if REWARD_VECTOR in needed_columns(run) else ()
-    return (*RECORDED, *of_sampler, *recorded_columns(run), *of_prompt, *of_rewards)
+    sampler_columns = getattr(SAMPLERS.find(run.sampler.name), "records", ())
+    plan_columns = PLAN_COLUMNS if run.prompt.subgoals is not None else ()
+    reward_columns = (REWARD_VECTOR,) if REWARD_VECTOR in needed_columns(run) else ()
+    return (*RECORDED, *sampler_columns, *recorded_columns(run), *plan_columns, *reward_columns)
 
 
 def _toy_batch(run: RunSettings, extras: dict[str, Any]) -> StepBatch:

@@ -134,8 +134,8 @@ class LanguageModel(LanguageModelSettings):
 def _size(model: "PreTrainedModel") -> str:
     """Describe a model before the first long wait: its size, its trainable parameters, and its device."""
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-    whole = model.num_parameters()
-    return f"{whole:,} parameters on {model.device}, {'all' if trained == whole else f'{trained:,}'} of which train"
+    total = model.num_parameters()
+    return f"{total:,} parameters on {model.device}, {'all' if trained == total else f'{trained:,}'} of which train"
 
 
 def _check_together(run: "RunSettings", model: LanguageModel, processes: int) -> None:

@@ -63,11 +63,11 @@ class Loss:
         """Return the objective's view of the rows, given their likelihood under the current weights."""
         device = result.logprobs.device
         behaviour = per_token([row.behaviour for row in rows], device)
-        from_old = self.corrected or self.objective.needs_old
+        uses_old = self.corrected or self.objective.needs_old
         return Tokens(
             logprobs=result.logprobs,
             entropy=result.entropy,
-            old_logprobs=per_token([row.old_logprobs for row in rows], device) if from_old else behaviour,
+            old_logprobs=per_token([row.old_logprobs for row in rows], device) if uses_old else behaviour,
             behaviour=behaviour,
             advantages=per_token([row.advantages for row in rows], device),
             sequence_index=result.sequence_index,

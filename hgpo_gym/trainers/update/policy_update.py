@@ -100,16 +100,16 @@ class PolicyUpdate:
         """
         metrics = UpdateMetrics()
         samples = make_samples(tokens, batch, advantages)
-        learned, prepared = self._prepared([row for row in samples if self._in_loss(row)], seed)
-        if (local_samples := self.processes.share(learned)) and self.loss.recomputes:
+        loss_rows, prepared = self._prepared([row for row in samples if self._in_loss(row)], seed)
+        if (local_samples := self.processes.share(loss_rows)) and self.loss.recomputes:
             cpu = torch.device("cpu")
             metrics.add_mismatch(
                 per_token([row.old_logprobs for row in local_samples], cpu),
                 per_token([row.behaviour for row in local_samples], cpu),
             )
-        rows = learned
+        rows = loss_rows
         if self.settings.zero_advantage == "mask":
-            remaining = iter(learned)
+            remaining = iter(loss_rows)
             rows = [next(remaining) if self._in_loss(row) else row for row in samples]
         generator, size = np.random.default_rng(seed), self.settings.mini_batch_size
         # The rank is part of the seed, so that processes draw different dropout masks.
@@ -117,8 +117,8 @@ class PolicyUpdate:
         for epoch in range(self.settings.update_epochs):
             order = generator.permutation(len(rows))
             for start in range(0, len(rows), size):
-                where = f"epoch {epoch + 1}, mini-batch {start // size + 1}"
-                self._step([rows[index] for index in order[start : start + size]], metrics, where)
+                location = f"epoch {epoch + 1}, mini-batch {start // size + 1}"
+                self._step([rows[index] for index in order[start : start + size]], metrics, location)
         if metrics.gradient_norms:
             self._check_weights()
         self.optimizer.zero_grad(set_to_none=True)  # else gradients would occupy memory during the next rollout
@@ -168,7 +168,7 @@ class PolicyUpdate:
         load_state_by_name(self.optimizer, self.policy.model, state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
 
-    def _step(self, rows: list[TrainingSample], metrics: UpdateMetrics, where: str) -> None:
+    def _step(self, rows: list[TrainingSample], metrics: UpdateMetrics, location: str) -> None:
         """Make one optimiser step on the rows of a mini-batch that are in the loss. Make no step if there are none."""
         totals, mini_batch = self.loss.totals(rows), [row for row in rows if self._in_loss(row)]
         if not mini_batch:
@@ -190,10 +190,10 @@ class PolicyUpdate:
         losses.append(self._backward(last, mini_batch, totals, metrics, unchanged=unchanged))
         loss = self.processes.sum(torch.stack(losses).sum())
         if not torch.isfinite(loss):
-            raise NonFiniteError(f"The loss is {loss.item()} in {where}.")
+            raise NonFiniteError(f"The loss is {loss.item()} in {location}.")
         norm = self.weights.clip_gradients(self.settings.max_grad_norm)
         if not torch.isfinite(norm):
-            raise NonFiniteError(f"The gradient norm is {norm.item()} in {where}.")
+            raise NonFiniteError(f"The gradient norm is {norm.item()} in {location}.")
         if not any(row.loss_mask.any() for row in mini_batch):
             return  # the objective has dropped every token
         rate = self.schedule.get_last_lr()[0]

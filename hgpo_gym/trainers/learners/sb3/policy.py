@@ -106,9 +106,9 @@ class Sb3Policy:
         if isinstance(policy, ScoringDQNPolicy):
             return policy.q_net(features)
         assert isinstance(policy, ScoringActorCritic)
-        drawn_from = policy.get_distribution(features).distribution
-        assert isinstance(drawn_from, Categorical)
-        return drawn_from.logits
+        distribution = policy.get_distribution(features).distribution
+        assert isinstance(distribution, Categorical)
+        return distribution.logits
 
 
 def check_listed(answers: Sequence[str]) -> None:

@@ -16,8 +16,8 @@ def dppo(tokens: Tokens, *, clip_low: float = 0.2, clip_high: float = 0.2, cap: 
     if cap is not None and cap <= 0:
         raise ValueError(f"cap={cap}: the largest ratio must be above 0; null leaves it out.")
     logprobs, advantages = tokens.logprobs, tokens.advantages
-    moved = logprobs.detach().exp() - tokens.behaviour.exp()
-    masked = ((advantages > 0) & (moved > clip_high)) | ((advantages < 0) & (moved < -clip_low))
+    change = logprobs.detach().exp() - tokens.behaviour.exp()
+    masked = ((advantages > 0) & (change > clip_high)) | ((advantages < 0) & (change < -clip_low))
     ratio = log_ratio(logprobs, tokens.old_logprobs).exp()
     if cap is None:
         return Surrogate(-advantages * ratio * ~masked, masked)

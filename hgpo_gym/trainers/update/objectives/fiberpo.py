@@ -32,12 +32,12 @@ def fiberpo(
     if delta <= 0:
         raise ValueError(f"delta={delta}: the budget of an answer must be above 0.")
     difference = log_ratio(tokens.logprobs, tokens.old_logprobs)
-    rises = difference >= 0  # a token at 0 belongs to this side only, which gives it a gradient
+    is_rise = difference >= 0  # a token at 0 belongs to this side only, which gives it a gradient
     zero = torch.zeros_like(difference)
-    up = answer_mean(torch.where(rises, difference, zero), tokens.sequence_index)
-    down = answer_mean(torch.where(rises, zero, -difference), tokens.sequence_index)
-    residual = torch.where(rises, difference - up, difference + down)
-    opposite = torch.where(rises, -down, up)
+    up = answer_mean(torch.where(is_rise, difference, zero), tokens.sequence_index)
+    down = answer_mean(torch.where(is_rise, zero, -difference), tokens.sequence_index)
+    residual = torch.where(is_rise, difference - up, difference + down)
+    opposite = torch.where(is_rise, -down, up)
     epsilon = by_sign(tokens.advantages, epsilon_positive, epsilon_negative)
     budget_up, budget_down = share_positive * delta, (1 - share_positive) * delta
     length = tokens.sequence_index.bincount()[tokens.sequence_index].to(difference.dtype)

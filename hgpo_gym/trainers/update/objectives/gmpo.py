@@ -15,6 +15,6 @@ def gmpo(tokens: Tokens, *, clip_low: float = 0.4, clip_high: float = 0.4) -> Su
     difference = log_ratio(tokens.logprobs, tokens.old_logprobs)
     sign = tokens.advantages.sign()
     # Multiply by the sign first, so that the minimum is pessimistic for both signs.
-    free, bound = sign * difference, sign * difference.clamp(-clip_low, clip_high)
-    mean = answer_mean(sign * free.minimum(bound), tokens.sequence_index)
-    return Surrogate(-tokens.advantages * mean.exp(), bound < free)
+    unclipped, bounded = sign * difference, sign * difference.clamp(-clip_low, clip_high)
+    mean = answer_mean(sign * unclipped.minimum(bounded), tokens.sequence_index)
+    return Surrogate(-tokens.advantages * mean.exp(), bounded < unclipped)

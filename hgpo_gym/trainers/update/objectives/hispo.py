@@ -34,8 +34,8 @@ def hispo(
         if value <= 0:
             raise ValueError(f"{name}={value}: the largest |ratio - 1| that is let through, above 0.")
     mismatch = log_ratio(tokens.old_logprobs, tokens.behaviour)
-    of_answer = answer_mean(mismatch, tokens.sequence_index).exp()
-    loss_mask = ((of_answer - 1).abs() < delta_sequence) & ((mismatch.exp() - 1).abs() < delta_token)
+    response_ratio = answer_mean(mismatch, tokens.sequence_index).exp()
+    loss_mask = ((response_ratio - 1).abs() < delta_sequence) & ((mismatch.exp() - 1).abs() < delta_token)
     ratio = log_ratio(tokens.logprobs, tokens.behaviour).exp()
     loss, clipped = clip_ratio(ratio, tokens.advantages, clip_low, clip_high, dual_clip)
     return Surrogate(loss * loss_mask, clipped | ~loss_mask)

@@ -71,9 +71,9 @@ def clip_ratio(
     -min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A),   at most -dual_clip * A where A < 0
     """
     check_clip(clip_low, clip_high, dual_clip)
-    free = ratio * advantages
-    bound = ratio.clamp(1 - clip_low, 1 + clip_high) * advantages  # type: ignore[arg-type]
-    loss, clipped = -free.minimum(bound), bound < free
+    unclipped = ratio * advantages
+    bounded = ratio.clamp(1 - clip_low, 1 + clip_high) * advantages  # type: ignore[arg-type]
+    loss, clipped = -unclipped.minimum(bounded), bounded < unclipped
     if dual_clip is None:
         return Surrogate(loss, clipped)
     # For negative advantages the loss grows with the ratio without a bound; this caps it.
