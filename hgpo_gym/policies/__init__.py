@@ -1,4 +1,4 @@
-"""What answers a prompt."""
+"""Policies: they answer prompts."""
 
 from hgpo_gym.policies.base import Policy, Request, Response, Sampling, TokenRecord
 from hgpo_gym.policies.scripted import ExpertPolicy, RandomPolicy

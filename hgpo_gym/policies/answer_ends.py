@@ -1,4 +1,4 @@
-"""What ends a free answer, and the text that it then is."""
+"""The tokens and texts that end a free response, and the response's text."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class AnswerEnds:
-    """Tokens and texts that end an answer.
+    """Tokens and texts that end a response.
 
     Attributes:
-        tokens: the last token is one of these.
-        strings: the text has come to hold one of these.
-        decode: the text of tokens, special tokens included.
+        tokens: token ids that end it.
+        strings: texts that end it as soon as it contains one of them.
+        decode: returns the text of tokens, special tokens included.
     """
 
     tokens: frozenset[int]
@@ -20,37 +20,37 @@ class AnswerEnds:
     decode: Callable[[list[int]], str]
 
     def reached(self, token_ids: list[int]) -> bool:
-        """Whether the last token ends the answer, which none before it did."""
+        """Return True if the last token ends the response. No earlier token may have ended it."""
         if token_ids[-1] in self.tokens:
             return True
         return bool(self.strings) and self._first(self.decode(token_ids[-self._tail :])) is not None
 
     def length(self, token_ids: list[int]) -> int:
-        """How many tokens of an answer there are up to where it ends."""
+        """Return the number of tokens up to the end of the response."""
         if not self.strings:
             return len(token_ids)
         return next((n for n in range(1, len(token_ids)) if self.reached(token_ids[:n])), len(token_ids))
 
     def text(self, token_ids: list[int]) -> str:
-        """The text without the token that ends it. What ends it as a text is kept, and what its last token says after
-        that is left out, as by vLLM's `include_stop_str_in_output`."""
+        """Return the text without the token that ends it. A text that ends it is kept, and characters of the last token
+        after that are removed, as by vLLM's `include_stop_str_in_output`."""
         ends = bool(token_ids) and token_ids[-1] in self.tokens
         text = self.decode(token_ids[:-1] if ends else token_ids)
         return text[: self._first(text)]
 
     def _first(self, text: str) -> int | None:
-        """Where the first of the strings that the text holds ends."""
+        """Return the index after the first stop text; None if there is none."""
         return min((text.find(string) + len(string) for string in self.strings if string in text), default=None)
 
     @cached_property
     def _tail(self) -> int:
-        """The most tokens that a string can be spread over, each a byte of it, and one before: decoders treat the first
-        in their own way."""
+        """The most tokens that a stop text can span, one a byte, and one more: decoders treat the first token
+        differently."""
         return 1 + max(len(string.encode()) for string in self.strings)
 
 
 def check_stops(stop: Sequence[str], stop_token_ids: Sequence[int], vocabulary: int) -> None:
-    """Raise ValueError for a text or token that no answer can end by."""
+    """Raise ValueError for a text or token that cannot end a response."""
     if isinstance(stop, str) or not all(isinstance(text, str) and text for text in stop):
         raise ValueError(f"engine.stop={stop!r}: expected a list of texts, none of them empty: ['</action>'].")
     if not all(isinstance(token, int) and 0 <= token < vocabulary for token in stop_token_ids):

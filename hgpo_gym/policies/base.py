@@ -1,4 +1,4 @@
-"""A policy answers prompts. What it was asked, how it should answer, what it answered, and how likely that was."""
+"""The interface of policies: requests, sampling settings, responses, and their likelihood."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class StepContext:
-    """What is seen at a step of an episode, in parts, and all that came before: for policies that read no prompt.
+    """A step of an episode in parts, with all steps before it: for policies that read no prompt.
 
     Attributes:
         task: the instruction.
-        observation: what the environment says now.
-        actions: its admissible actions; empty where they are open-ended.
-        descriptions: what each of them stands for, see `info["action_descriptions"]`; or empty.
-        before: the moment before, None at the first.
-        action: the one that was taken then.
+        observation: the present observation.
+        actions: the admissible actions; empty if actions are open-ended.
+        descriptions: the meaning of each action, see `info["action_descriptions"]`; or empty.
+        before: the step before, None at the first.
+        action: the action of the step before.
     """
 
     task: str
@@ -39,19 +39,19 @@ class Request:
 
     Attributes:
         prompt: the text.
-        answers: the answers that act admissibly, in the form the prompt asks for; empty where actions are open-ended.
-        expert_answer: the answer of the environment's expert, where the environment was asked for one.
-        seed: what the answer's randomness is drawn from, whatever other requests it is batched with.
+        answers: the admissible responses, in the form the prompt asks for; empty if actions are open-ended.
+        expert_answer: the response of the environment's expert, if the environment was made with one.
+        seed: the seed of the response's randomness, independent of the batch.
         task: the instruction.
-        context_keys: what the prompt is about as numbers, see `hgpo_gym.memory.keys`; for policies that read no text.
-        role: who is asked, in a team; empty without one.
-        choices: what the answers mean, one each: admissible actions, or what a role can say.
-        step_context: what the prompt is about in parts, whatever of it the prompt shows.
-        said: what was said in the turn so far, in a team.
-        literal_text: what the prompt template says by itself. Control tokens that it names, such as tags of the
-            answer's form, are control tokens in prompt and answers; all others are plain text there.
+        context_keys: the context as numbers, see `hgpo_gym.memory.keys`; for policies that read no text.
+        role: the role in a team; empty without one.
+        choices: the meaning of each of `answers`: admissible actions, or the messages that a role can choose.
+        step_context: the step in parts, independent of what the prompt shows.
+        said: the messages of the turn so far, in a team.
+        literal_text: the text of the prompt template itself. Control tokens in it, such as tags of the response's
+            form, are control tokens in prompt and response; all others are plain text there.
         shorter: the prompt without its oldest past step, without its two oldest, and so on, for a policy that cannot
-            read all of it. They are made when they are asked for.
+            read all of it. Each is made at its first use.
     """
 
     prompt: str
@@ -70,12 +70,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn.
+    """The settings by which tokens are drawn.
 
     Attributes:
-        temperature: divides the logits; 0 takes the likeliest token.
-        top_p: draw from the likeliest tokens that together have this probability; 1 is all.
-        max_new_tokens: the longest answer.
+        temperature: divides the logits; 0 chooses the likeliest token.
+        top_p: draws from the likeliest tokens that together have this probability; 1 is all.
+        max_new_tokens: the most tokens of a response.
     """
 
     temperature: float = 1.0
@@ -93,15 +93,15 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """The tokens of one prompt and its answer, as they were generated.
+    """The tokens of one prompt and its response, as they were generated.
 
     Attributes:
         prompt_ids: int64[P].
-        token_ids: int64[R], end-of-text token included where there was one.
+        token_ids: int64[R], with the end-of-text token, if there was one.
         logprobs: float32[R], of the drawn tokens, under the temperature and the constraint they were drawn with.
-        allowed: for a constrained answer, the admissible token ids at each of the R positions; else None.
-        adapter: the one that it was drawn with, where the roles of a team have adapters of their own; else None.
-        prompt_cut: whether the prompt had to be cut to be read.
+        allowed: for a constrained response, the admissible token ids at each of the R positions; else None.
+        adapter: the adapter that drew it, if each role of a team has one; else None.
+        prompt_cut: the prompt had to be cut to fit.
     """
 
     prompt_ids: np.ndarray
@@ -113,7 +113,7 @@ class TokenRecord:
 
     @property
     def choices(self) -> np.ndarray:
-        """int64[C]: the positions at which more than one token was allowed. The others have probability 1."""
+        """int64[C]: the positions at which more than one token was allowed. All others have probability 1."""
         if self.allowed is None:
             return np.arange(len(self.token_ids))
         return np.array([index for index, ids in enumerate(self.allowed) if len(ids) > 1], dtype=np.int64)
@@ -124,11 +124,11 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer; `tokens` where a policy gave it that can be trained.
+    """A response; `tokens` if the policy can be trained on it.
 
     Attributes:
-        cut_off: it ended at the longest length and not by itself.
-        opened: what the policy's chat template had begun it with, a thought: `<think>`, or `<think></think>`.
+        cut_off: it was truncated at the longest length.
+        opened: the thought with which the chat template began it: `<think>`, or `<think></think>`.
     """
 
     text: str
@@ -138,15 +138,15 @@ class Response:
 
 
 class Policy(Protocol):
-    """Anything that answers prompts."""
+    """Any object that answers prompts."""
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
-        """One response a request, in order."""
+        """Return one response for each request, in order."""
 
 
 class Answer(NamedTuple):
-    """What a metered policy was answered, and the tokens that it charges for; None where it does not say.
-    `cut_off`: see `Response`."""
+    """The response of a metered policy, and the tokens that it charges for, None if it does not report them. `cut_off`:
+    see `Response`."""
 
     text: str
     input_tokens: int | None
@@ -155,14 +155,14 @@ class Answer(NamedTuple):
 
 
 class CannotAnswerError(ValueError):
-    """What is asked is not for this kind of policy, or its weights give no probabilities."""
+    """This kind of policy cannot answer the request, or its weights give no probabilities."""
 
 
 def check_has_choices(
     choices: Sequence[str], role: str, kind: str, remedy: str = "set model=tiny or model=pretrained"
 ) -> None:
-    """Raise CannotAnswerError where there is nothing to choose among, for a kind of policy that writes nothing; the
-    remedy is for an environment that lists nothing."""
+    """Raise CannotAnswerError if a policy that only chooses has no choices. The remedy is for an environment that lists
+    no admissible actions."""
     if choices:
         return
     if role:
@@ -174,63 +174,64 @@ def check_has_choices(
 
 
 class NoAnswerError(RuntimeError):
-    """A policy got no answer, and cannot go on without."""
+    """A policy got no answer, and cannot continue without one."""
 
 
 @runtime_checkable
 class MeteredPolicy(Policy, AbstractContextManager[Any], Protocol):
-    """A policy whose answers are paid for. It keeps them, to go on from, until `forget`."""
+    """A policy whose responses cost money. It keeps them until `forget`, so that an interrupted run can continue."""
 
     def forget(self) -> None:
-        """Let go of the answers: what they were asked for is done."""
+        """Delete the kept responses: the work that they were for is done."""
 
     def usage(self) -> dict[str, Any]:
-        """What the answers took, as JSON."""
+        """Return the resources that the responses used, as JSON."""
 
     def describe_usage(self) -> str:
-        """The same in a line for a person."""
+        """Return the usage as a line for a person."""
 
 
 class Stream(Protocol):
-    """Prompts that a policy is answering: new ones can be asked while others are still being answered.
+    """Prompts that a policy is answering. More can be added while others are still unanswered.
 
     Attributes:
-        in_step: it answers all at once what it was asked, so that it should first be asked all that there is to ask.
+        in_step: it answers all prompts at once, so that the caller should add all of them first.
     """
 
     in_step: bool
 
     @property
     def unanswered(self) -> int:
-        """How many prompts it was asked and has not answered yet."""
+        """The number of prompts without a response."""
 
     def ask(self, requests: Mapping[int, Request]) -> None:
-        """Ask more prompts, each under a number of the asker's."""
+        """Add prompts, each under a number that the caller chooses."""
 
     def work(self) -> dict[int, Response]:
-        """Go on writing; returns the answers that are complete now, perhaps none. An answer depends on its request
-        alone, not on when it is asked or what else is."""
+        """Continue to write. Returns the responses that are now complete, perhaps none. A response depends on its
+        request alone, not on its time or on other requests."""
 
 
 @runtime_checkable
 class StreamingPolicy(Protocol):
-    """A policy whose answers come one by one."""
+    """A policy whose responses come one by one."""
 
     def stream(self, sampling: Sampling) -> Stream:
-        """A new stream; what an earlier one has left unanswered is forgotten."""
+        """Return a new stream. Unanswered prompts of an earlier stream are dropped."""
 
 
 class Likelihood(NamedTuple):
-    """One entry for each token that was free to differ (`TokenRecord.choices`), records one after the other.
+    """The likelihood of tokens: one entry for each token with a choice (`TokenRecord.choices`), records one after
+    another.
 
     Attributes:
         logprobs: float32[T], differentiable.
         entropy: float32[T], nats, of the distribution that the token was drawn from; differentiable.
         sequence_index: int64[T], which record the token belongs to.
-        norm_squared: float32[T], |x|^2 of what the logits are linear in, the last hidden state divided by the
-            temperature; None where not asked.
-        sum_squared: float32[T], the sum of p^2 over the tokens that it was drawn from; likewise.
-        sum_cubed: float32[T], of p^3; likewise.
+        norm_squared: float32[T], |x|^2 of the input of the output layer, the last hidden state divided by the
+            temperature; None unless requested.
+        sum_squared: float32[T], the sum of p^2 over the tokens that it was drawn from; None unless requested.
+        sum_cubed: float32[T], the sum of p^3; None unless requested.
     """
 
     logprobs: "torch.Tensor"
@@ -242,36 +243,36 @@ class Likelihood(NamedTuple):
 
 
 class LikelihoodModel(Protocol):
-    """A model that gives the likelihood of responses."""
+    """A model that computes the likelihood of responses."""
 
     @property
     def model(self) -> "torch.nn.Module":
-        """What the optimiser changes. In evaluation mode it keeps no trace of what it is asked."""
+        """The module that the optimiser changes. In evaluation mode, requests leave no trace in it."""
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
-        """The likelihood of answers that were drawn at that temperature, all with the same adapter; each record must
-        have a choice. `sums` asks for what else `Likelihood` can hold."""
+        """Return the likelihood of responses that were drawn at this temperature, all with the same adapter. Each
+        record must have a choice. `sums` adds the optional fields of `Likelihood`."""
 
 
 class TrainablePolicy(Policy, LikelihoodModel, Protocol):
-    """A policy that training can change: all that the trainer, the update and the checkpoints know of it."""
+    """A policy that can be trained: the interface that the trainer, the update and the checkpoints use."""
 
     def updated(self) -> None:
-        """To be called, in all processes, before training and when the weights have changed: what generates with a copy
-        of them needs the new ones."""
+        """Announce that the weights have changed, so that copies for generation are renewed. Call it in all processes
+        before training and after each change."""
 
     def save(self, folder: Path, weights: "dict[str, torch.Tensor] | None" = None) -> None:
-        """Write all that is needed to load it again into `folder`, which is made. `weights` replace those of the model,
-        where it holds only a part of them."""
+        """Write all that is needed to load the policy into the new folder `folder`. `weights` replace the model's, if
+        it holds only a part of them."""
 
 
 @runtime_checkable
 class CopyingPolicy(TrainablePolicy, Protocol):
-    """A policy that generates with a copy of the weights, and needs all of these only while it copies them."""
+    """A policy that generates with a copy of the weights. It needs all weights only while it copies them."""
 
     def rollout_weights(self, gathered: Callable[[], AbstractContextManager[Any]]) -> AbstractContextManager[Any]:
-        """Inside, it can answer by the weights as they were on entering; outside, what generates may be asleep.
+        """Generate with the weights as they were on entering the block. Outside the block the engine may be asleep.
 
         Args:
-            gathered: inside of what it makes, the model has all of its weights.
+            gathered: returns a context in which the model has all of its weights.
         """

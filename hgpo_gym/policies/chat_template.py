@@ -1,4 +1,4 @@
-"""A tokenizer's chat template: a prompt as the user's turn, and what a template must do with it to be trained by."""
+"""A tokenizer's chat template: it renders a prompt as the user's turn. Checks that training can use it."""
 
 import datetime
 import json
@@ -19,7 +19,7 @@ _REMEDY = (
 def render(
     tokenizer: "PreTrainedTokenizerBase", turns: list[dict[str, Any]], options: Mapping[str, Any], **more: Any
 ) -> str:
-    """The turns of a chat as the tokenizer's template puts them.
+    """Return the turns of a chat, rendered by the tokenizer's template.
 
     Args:
         tokenizer: has a chat template.
@@ -28,12 +28,12 @@ def render(
         more: of `apply_chat_template`.
 
     Raises:
-        ValueError: the template raises an error, whichever; or it is a set of named ones, none of them `default`.
+        ValueError: the template raises an error; or there are several named ones, none of them `default`.
     """
     template_of(tokenizer, options)
     try:
         return str(tokenizer.apply_chat_template(turns, tokenize=False, **{**more, **options}))
-    except Exception as error:  # a template is a program of others
+    except Exception as error:  # a template is foreign code: it may raise anything
         shown = {name: value for name, value in options.items() if name != "chat_template"}
         raise ValueError(
             f"The chat template of {tokenizer.name_or_path!r} refuses a prompt as the user's turn, with "
@@ -42,7 +42,7 @@ def render(
 
 
 def template_of(tokenizer: "PreTrainedTokenizerBase", options: Mapping[str, Any]) -> str:
-    """The text of the template that is used. Raises ValueError where there are named ones, and none is chosen."""
+    """Return the text of the template in use. Raises ValueError if there are several named ones and none is chosen."""
     named = tokenizer.chat_template
     if isinstance(named, dict) and "default" not in named and "chat_template" not in options:
         raise ValueError(
@@ -53,12 +53,12 @@ def template_of(tokenizer: "PreTrainedTokenizerBase", options: Mapping[str, Any]
 
 
 def shows_date(template: str) -> bool:
-    """Whether a template asks for the present day, as Llama 3.2's does."""
+    """Return True if a template shows the present day, as Llama 3.2's does."""
     return "strftime_now" in template
 
 
 def at_date(tokenizer: "PreTrainedTokenizerBase", options: Mapping[str, Any], date: str | None) -> dict[str, Any]:
-    """The options with a template for which it is always the same day, where it asks for it.
+    """Return the options with a template whose day is fixed, if it shows the day.
 
     Args:
         tokenizer: has a chat template.
@@ -66,13 +66,14 @@ def at_date(tokenizer: "PreTrainedTokenizerBase", options: Mapping[str, Any], da
         date: the day, like 2026-11-28; None takes today.
 
     Raises:
-        ValueError: the date is none; or see `template_of`.
+        ValueError: not a date; or see `template_of`.
     """
     template, day = template_of(tokenizer, options), parse_date(date)
     if not shows_date(template):
         return dict(options)
     codes = {f"%{code}": day.strftime(f"%{code}") for code in _DATE_CODES}
-    # transformers hands templates no functions, so that a macro stands in for its own; the line break is not written.
+    # transformers passes no functions to templates, so that a macro replaces its strftime_now. transformers
+    # sets trim_blocks: the line break after the macro is not rendered.
     macro = (
         "{% macro strftime_now(format) %}{% set now = namespace(text=format) %}"
         f"{{% for code, text in {json.dumps(codes)}.items() %}}"
@@ -82,7 +83,7 @@ def at_date(tokenizer: "PreTrainedTokenizerBase", options: Mapping[str, Any], da
 
 
 def parse_date(date: str | None) -> datetime.date:
-    """The day of `engine.template_date`; today without one. Raises ValueError."""
+    """Return the day of `engine.template_date`; today for None. Raises ValueError."""
     if date is None:
         return datetime.date.today()
     try:
@@ -97,26 +98,26 @@ def check_prompts(
     ids_of: Callable[[str], Sequence[int]],
     ends: Collection[int],
 ) -> None:
-    """Check that prompts reach the model.
+    """Check that prompts reach the model unchanged.
 
     Args:
         tokenizer: for its name.
-        turn_of: a prompt as the user's turn.
-        ids_of: the tokens of a prompt.
-        ends: the tokens that end an answer.
+        turn_of: renders a prompt as the user's turn.
+        ids_of: returns the tokens of a prompt.
+        ends: the tokens that end a response.
 
     Raises:
-        ValueError: a prompt is not in its turn word for word, and once; two prompts have the same tokens; or a prompt
-            ends with a token that ends answers, so that the model would write on after an end.
+        ValueError: the turn does not contain the prompt verbatim and once; two prompts have the same tokens; or a
+            prompt ends with a token that ends responses, so that the model would write on after an end.
     """
-    one, other = _PROMPTS
+    first, second = _PROMPTS
     source = f"The chat template of {tokenizer.name_or_path!r}"
-    if (times := turn_of(one).count(one)) != 1:
-        parts = not times and _takes_parts(turn_of, one)
+    if (times := turn_of(first).count(first)) != 1:
+        parts = not times and _takes_parts(turn_of, first)
         why = " It reads prompts in parts alone, as for images." if parts else ""
         raise ValueError(f"{source} puts a prompt {times} times into the user's turn, and not once.{why} {_REMEDY}")
-    ids = list(ids_of(one))
-    if ids == list(ids_of(other)):
+    ids = list(ids_of(first))
+    if ids == list(ids_of(second)):
         raise ValueError(f"The tokenizer of {tokenizer.name_or_path!r} has the same tokens for two different prompts.")
     if ids[-1] in ends:
         raise ValueError(
@@ -133,8 +134,8 @@ def _takes_parts(turn_of: Callable[[Any], str], prompt: str) -> bool:
 
 
 def appended_tokens(tokenizer: "PreTrainedTokenizerBase") -> int:
-    """How many tokens the tokenizer puts after a text by itself, such as the end of text by `add_eos_token`: a prompt
-    goes on, and has none of them."""
+    """Return the number of tokens that the tokenizer appends to a text, such as end-of-text by `add_eos_token`. Prompts
+    must not have them, since the response follows."""
     text, whole = (tokenizer(_PROMPTS[0], add_special_tokens=special)["input_ids"] for special in (False, True))
     added = len(whole) - len(text)
     return next((added - before for before in range(added, 0, -1) if whole[before:][: len(text)] == text), added)

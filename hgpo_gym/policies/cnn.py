@@ -1,4 +1,4 @@
-"""A convolutional network that reads the map in an observation by its cells, and chooses among admissible actions."""
+"""A convolutional network that reads the map in an observation and chooses among admissible actions."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -12,17 +12,17 @@ from hgpo_gym.policies.base import CannotAnswerError, Request
 from hgpo_gym.policies.scoring import ScoringPolicy, choice_ids, step_context_of
 
 SIGNS = 128
-"""Signs of a map that are told apart: those of ASCII. 0 lies outside of it."""
+"""Characters that are distinguished: those of ASCII. 0 is the padding outside the map."""
 ACTIONS = 4096
-"""Places of actions, which are found by their hashes."""
+"""Rows for actions; an action's hash chooses its row."""
 
 
 class Seen(NamedTuple):
-    """What is read of a moment.
+    """The network's inputs for a step.
 
     Attributes:
         cells: int64[H, W], the map.
-        actions: int64[A], the places of its actions.
+        actions: int64[A], the rows of its actions.
     """
 
     cells: np.ndarray
@@ -31,11 +31,12 @@ class Seen(NamedTuple):
 
 @lru_cache(maxsize=1 << 16)
 def read_map(text: str) -> np.ndarray:
-    """int64[H, W], the signs of the largest map in a text: lines below one another of as many cells, one sign each,
-    with or without spaces between them, at least two either way. Signs beyond ASCII count as the last of it.
+    """Return the largest map in a text as int64[H, W]: successive lines with the same number of cells. A cell is one
+    character, with or without spaces between; the map has at least 2 x 2. Characters beyond ASCII count as the last of
+    it.
 
     Raises:
-        CannotAnswerError: there is none.
+        CannotAnswerError: the text has no map.
     """
     rows = [_cells(line) for line in text.splitlines()]
     blocks = [list(same) for width, same in groupby(rows, key=len) if width > 1]
@@ -56,12 +57,12 @@ def _cells(line: str) -> list[str]:
 
 
 class MapNetwork(torch.nn.Module):
-    """Vectors of signs, a convolution, residual convolutions (He et al., 2016, arXiv:1512.03385), what is largest and
-    the mean over the map, a hidden layer, a score for each action.
+    """Embeddings of characters, a convolution, residual convolutions (He et al., 2016, arXiv:1512.03385), maximum and
+    mean over the map, a hidden layer, and a score for each action.
 
     Args:
-        channels: numbers a cell.
-        layers: residual convolutions of 3 x 3 cells: how far a cell sees, but for what the whole map has in common.
+        channels: features a cell.
+        layers: residual convolutions of 3 x 3 cells: how far a cell sees, apart from the pooled features of the map.
         seed: of the weights. The scores begin at 0.
     """
 
@@ -79,19 +80,20 @@ class MapNetwork(torch.nn.Module):
         self.biases = torch.nn.Parameter(torch.zeros(ACTIONS))
 
     def forward(self, cells: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
-        """float32[N, A]: scores of actions int64[N, A] on maps int64[N, H, W], 0 beyond their edges."""
+        """Return the scores float32[N, A] of actions int64[N, A] on maps int64[N, H, W], 0 beyond their edges."""
         inside = (cells > 0)[:, None]
+        # Masked after each convolution: its bias would give cells outside the map a value.
         states = torch.relu(self.first(self.signs(cells).permute(0, 3, 1, 2))) * inside
         for convolution in self.residual:
             states = states + torch.relu(convolution(states)) * inside
-        # No state is below 0, so that the cells outside are never the largest.
+        # No state is below 0, so that the zeros outside the map cannot be the maximum.
         mean = states.sum((2, 3)) / inside.sum((2, 3))
         hidden = torch.relu(self.hidden(torch.cat([states.amax((2, 3)), mean], dim=1)))
         return torch.einsum("nah,nh->na", self.actions[actions], hidden) + self.biases[actions]
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, torch.Tensor]) -> "MapNetwork":
-        """The network with these `state_dict`."""
+        """Return the network with this `state_dict`."""
         layers = sum(name.startswith("residual.") and name.endswith(".weight") for name in tensors)
         network = cls(tensors["signs.weight"].shape[1], layers, 0)
         network.load_state_dict(tensors)
@@ -99,7 +101,7 @@ class MapNetwork(torch.nn.Module):
 
 
 class CnnPolicy(ScoringPolicy):
-    """See `ScoringPolicy`; it reads the present observation alone."""
+    """A `ScoringPolicy` that reads the present observation alone."""
 
     kind = "cnn"
     network = MapNetwork
@@ -111,17 +113,17 @@ class CnnPolicy(ScoringPolicy):
         ]
 
     def logits(self, features: Sequence[Seen]) -> torch.Tensor:
-        cells = _padded([one.cells for one in features])
-        actions = _padded([one.actions for one in features])
-        counts = torch.tensor([len(one.actions) for one in features])
-        own = torch.arange(actions.shape[1]) < counts[:, None]
-        return self.model(cells, actions).masked_fill(~own, float("-inf"))
+        cells = _padded([seen.cells for seen in features])
+        actions = _padded([seen.actions for seen in features])
+        counts = torch.tensor([len(seen.actions) for seen in features])
+        valid = torch.arange(actions.shape[1]) < counts[:, None]
+        return self.model(cells, actions).masked_fill(~valid, float("-inf"))
 
 
 def _padded(arrays: Sequence[np.ndarray]) -> torch.Tensor:
-    """int64[N, ...]: arrays of different sizes in one, filled up with 0."""
+    """Return int64[N, ...]: arrays of different sizes, padded with 0."""
     sizes = np.max([array.shape for array in arrays], axis=0)
-    whole = np.zeros((len(arrays), *sizes), dtype=np.int64)
-    for place, array in zip(whole, arrays, strict=True):
-        place[tuple(slice(size) for size in array.shape)] = array
-    return torch.from_numpy(whole)
+    padded = np.zeros((len(arrays), *sizes), dtype=np.int64)
+    for row, array in zip(padded, arrays, strict=True):
+        row[tuple(slice(size) for size in array.shape)] = array
+    return torch.from_numpy(padded)

@@ -1,4 +1,4 @@
-"""A model behind any endpoint that speaks OpenAI's protocol, as a policy to evaluate."""
+"""A model behind an endpoint with OpenAI's protocol, as a policy to evaluate."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -12,19 +12,19 @@ from hgpo_gym.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.policies.kept_answers import KeptAnswers
 
 ALWAYS_STOP = (UNREACHABLE, 401, 403, 404)
-"""The status of failures that no later request would be spared."""
+"""The status of failures that every later request would meet too."""
 
 
 @dataclass
 class Counts:
-    """What answers took.
+    """The resources that responses used.
 
     Attributes:
-        requests: answers that were given, earlier ones that were recalled among them.
-        recalled: of these, answers kept from before.
+        requests: all responses, including those kept from before.
+        recalled: the responses kept from before.
         failures: requests that failed for good.
         input_tokens, output_tokens: of all answers.
-        unmetered: answers whose tokens the endpoint did not tell.
+        unmetered: responses without token counts from the endpoint.
     """
 
     requests: int = 0
@@ -44,16 +44,16 @@ class Counts:
 
 
 class EndpointPolicy:
-    """Asks an endpoint, several requests at a time; a `MeteredPolicy`.
+    """Sends requests to an endpoint, several at a time; a `MeteredPolicy`.
 
     Args:
         settings: the endpoint, and how it is asked.
-        kept: where answers are kept while it is at work.
+        saved_answers: a file of responses, for an evaluation that is interrupted.
     """
 
-    def __init__(self, settings: EndpointSettings, kept: KeptAnswers):
+    def __init__(self, settings: EndpointSettings, saved_answers: KeptAnswers):
         self.settings = settings
-        self._kept = kept
+        self._kept = saved_answers
         self._client = EndpointClient(settings)
         self._counts = Counts()
         self._broken: FailedError | None = None
@@ -74,7 +74,7 @@ class EndpointPolicy:
         self._kept.forget()
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
-        """One response a request, in order. Raises NoAnswerError as `EndpointStream.work` does."""
+        """Return one response for each request, in order. Raises NoAnswerError as `EndpointStream.work` does."""
         stream = self.stream(sampling)
         stream.ask(dict(enumerate(requests)))
         answers: dict[int, Response] = {}
@@ -83,11 +83,12 @@ class EndpointPolicy:
         return [answers[number] for number in range(len(requests))]
 
     def stream(self, sampling: Sampling) -> "EndpointStream":
-        """Requests that can be added to while others are under way."""
+        """Return a stream: requests can be added while others are in progress."""
         return EndpointStream(self, sampling)
 
     def usage(self) -> dict[str, Any]:
-        """The counts, and `cost` in the currency of the prices: None without prices, or where tokens are not known."""
+        """Return the counts, and `cost` in the currency of the prices: None without prices, or if token counts are
+        missing."""
         return {**asdict(self._counts), "retries": self._client.retries, "cost": self._cost()}
 
     def describe_usage(self) -> str:
@@ -110,25 +111,27 @@ class EndpointPolicy:
         return (prices[0] * self._counts.input_tokens + prices[1] * self._counts.output_tokens) / 1e6
 
     def start(self, request: Request, sampling: Sampling) -> "asyncio.Task[Response]":
-        """Begin to answer; nothing happens before `wait`."""
+        """Create the task of a request. It does not run before `wait`."""
         return self._runner.get_loop().create_task(self._answer(request, sampling))
 
     def wait(self, tasks: "Sequence[asyncio.Task[Response]]") -> "set[asyncio.Task[Response]]":
-        """Those that are done, as soon as there are any. Raises NoAnswerError as `EndpointStream.work` says."""
-        done, others = self._runner.run(_wait(tasks, asyncio.FIRST_COMPLETED))
+        """Return the finished tasks, as soon as there is one. Raises NoAnswerError as `EndpointStream.work` does."""
+        done, pending = self._runner.run(_wait(tasks, asyncio.FIRST_COMPLETED))
         if self._broken is None:
             return done
-        if others:
-            self._runner.run(_wait(others, asyncio.ALL_COMPLETED))
-        kept = f" {len(self._kept):,} answers are kept: the same command goes on from there." if self._kept else ""
-        raise NoAnswerError(f"{self._broken}{kept}")
+        # The requests in progress are paid for: complete them and keep their responses before raising.
+        if pending:
+            self._runner.run(_wait(pending, asyncio.ALL_COMPLETED))
+        note = f" {len(self._kept):,} answers are kept: the same command goes on from there." if self._kept else ""
+        raise NoAnswerError(f"{self._broken}{note}")
 
     async def _answer(self, request: Request, sampling: Sampling) -> Response:
-        """The answer, kept or new; empty where there is none."""
+        """Return the response, kept or new; empty after a failure."""
         answer = self._kept.recall(request, sampling)
         if answer is not None:
             self._counts.recalled += 1
         else:
+            # The check follows the wait for a slot, since another request may have failed meanwhile.
             async with self._slots:
                 if self._broken is not None:
                     return Response("")
@@ -152,7 +155,7 @@ class EndpointPolicy:
 
 
 class EndpointStream:
-    """Requests to an endpoint, under way all at a time as far as `openai.concurrency` allows.
+    """Requests to an endpoint, in progress at the same time, at most `openai.concurrency` of them.
 
     Attributes:
         in_step: False: requests may come one by one.
@@ -166,19 +169,19 @@ class EndpointStream:
 
     @property
     def unanswered(self) -> int:
-        """How many requests have no answer yet."""
+        """The number of requests without a response."""
         return len(self._tasks)
 
     def ask(self, requests: Mapping[int, Request]) -> None:
-        """Ask more, each under a number of the asker's."""
+        """Add requests, each under a number that the caller chooses."""
         for number, request in requests.items():
             self._tasks[self._policy.start(request, self._sampling)] = number
 
     def work(self) -> dict[int, Response]:
-        """Wait until there are answers, and return them by number.
+        """Wait for responses, and return them by number.
 
         Raises:
-            NoAnswerError: a request failed for good. Those under way have been waited for, and their answers are kept.
+            NoAnswerError: a request failed for good. Requests in progress end first, and their responses are kept.
         """
         return {self._tasks.pop(task): task.result() for task in self._policy.wait(list(self._tasks))}
 

@@ -1,4 +1,4 @@
-"""A client of any endpoint that speaks OpenAI's protocol: of a request comes an answer, or an error with a remedy."""
+"""A client of endpoints with OpenAI's protocol: it returns an answer, or raises an error with a remedy."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from hgpo_gym.policies.base import Answer, Request, Sampling
 from hgpo_gym.policies.endpoint_settings import EndpointSettings
 
 UNREACHABLE, TIMED_OUT = 0, 408
-"""Stand for the status where there was no response."""
+"""Replace the status if there was no HTTP response."""
 _REFUSED = "It refuses the request itself: openai.extra, token_limit and send_seed change what is sent."
 REMEDIES = {
     400: _REFUSED,
@@ -26,12 +26,12 @@ REMEDIES = {
     422: _REFUSED,
     429: "Lower openai.concurrency, or raise openai.retries.",
 }
-"""What may help, by status."""
+"""Remedies by status."""
 _SHOWN = 300
 
 
 class FailedError(Exception):
-    """A request that failed for good; the message names the endpoint, what it said, and what may help."""
+    """A request that failed for good. The message names the endpoint, its error, and a possible remedy."""
 
     def __init__(self, message: str, status: int):
         super().__init__(message)
@@ -39,15 +39,15 @@ class FailedError(Exception):
 
 
 class EndpointClient:
-    """Sends requests, each again where that may help, as openai's client does: after a time-out, a lost connection or a
-    status of 408, 409, 429 or 500 and above, later each time, or when the endpoint's Retry-After says.
+    """Sends requests, with retries as in openai's client: after a time-out, a lost connection or a status of 408, 409,
+    429 or 500 and above. The delay grows, or follows the endpoint's Retry-After.
 
     Args:
-        settings: the endpoint, and how it is asked. The key is read from the environment; without one the endpoint is
-            asked without, which servers on one's own machine allow.
+        settings: the endpoint, and how it is asked. The key is read from the environment; without one, requests carry
+            no valid key, which local servers allow.
 
     Attributes:
-        retries: how often requests were sent again.
+        retries: the number of repeated requests.
     """
 
     def __init__(self, settings: EndpointSettings):
@@ -62,7 +62,7 @@ class EndpointClient:
         )
 
     async def ask(self, request: Request, sampling: Sampling) -> Answer:
-        """The answer. Raises FailedError where there is none."""
+        """Return the answer to a request. Raises FailedError."""
         try:
             response = await self._send(request, sampling)
         except openai.APIError as error:
@@ -89,7 +89,7 @@ class EndpointClient:
             "extra_body": {settings.token_limit: sampling.max_new_tokens, **settings.extra},
         }
         if settings.send_seed:
-            # 31 bits: some endpoints take no larger integer.
+            # 31 bits: some endpoints reject larger integers.
             options["seed"] = int(np.random.SeedSequence(request.seed).generate_state(1)[0] >> 1)
         if settings.chat:
             options["messages"] = [{"role": "user", "content": request.prompt}]
@@ -100,9 +100,9 @@ class EndpointClient:
         choice, usage = body["choices"][0], body.get("usage") or {}
         text = choice["message"]["content"] if self.settings.chat else choice["text"]
         cut_off = choice.get("finish_reason") == "length"
-        if isinstance(text, list):  # of parts, as some endpoints give it
+        if isinstance(text, list):  # some endpoints return a list of parts
             text = "".join(part["text"] for part in text if part.get("type") == "text")
-        # JSON can say half of a character, which no file takes.
+        # JSON can hold lone surrogates, which cannot be written to a file.
         text = (text or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return Answer(text, usage.get("prompt_tokens"), usage.get("completion_tokens"), cut_off)
 
@@ -123,7 +123,7 @@ class EndpointClient:
         return REMEDIES.get(status, "The endpoint is in trouble: try later, or raise openai.retries.")
 
     def _failed(self, status: int, what: str, words: object, remedy: str) -> FailedError:
-        """The error; some endpoints repeat the key in theirs, which must not go further."""
-        said = str(words).replace(self._key, "***") if self._key else str(words)
+        """Return the error. Some endpoints repeat the key in their message, so that it is masked."""
+        detail = str(words).replace(self._key, "***") if self._key else str(words)
         where = f"{self.settings.base_url} (model {self.settings.model})"
-        return FailedError(f"{where}: {what}: {said[:_SHOWN].rstrip('.')}. {remedy}", status)
+        return FailedError(f"{where}: {what}: {detail[:_SHOWN].rstrip('.')}. {remedy}", status)

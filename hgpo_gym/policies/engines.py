@@ -1,4 +1,4 @@
-"""What generates the answers of a language model, by `engine.kind`."""
+"""The engines that generate a language model's responses, by `engine.kind`."""
 
 from typing import TYPE_CHECKING
 
@@ -21,5 +21,5 @@ ENGINES = Registry(
 
 
 def make_policy(engine: Choice, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> "TrainablePolicy":
-    """A policy that answers by the engine. Raises ValueError for an unknown kind or option."""
+    """Return a policy that generates by the engine. Raises ValueError for an unknown kind or option."""
     return ENGINES.bind(engine)(model, tokenizer)

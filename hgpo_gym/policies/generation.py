@@ -1,6 +1,7 @@
-"""Generates many answers side by side: prompts are read in batches of similar length, each distinct prompt once; tokens
-are drawn for all together whatever their prompts' lengths, and where some answers have ended, those of the next prompts
-join in.
+"""Generation of many responses side by side.
+
+Prompts are read in batches of similar length, each distinct prompt once. Tokens are drawn for all responses together,
+whatever the lengths of their prompts. When some responses have ended, those of the next prompts join the batch.
 """
 
 from collections import defaultdict, deque
@@ -23,20 +24,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 MOST_ENDED = 0.1
-"""Rows whose answers have ended are taken out of a batch once they are more than this share of it: taking them out
-copies the others."""
+"""Rows of ended responses are removed when they exceed this share of a batch, because removal copies all other rows."""
 
 
 class GeneratedSequence:
-    """One answer while it is being written.
+    """One response in progress.
 
     Args:
         prompt_ids: int64[P].
-        trie: the answers to choose from; None where any text will do.
-        uniforms: float64[the longest answer], what its tokens are drawn by.
-        ends: what ends it, where there is no trie.
-        adapter: of the model, that writes it; None where there is one or none.
-        prompt_cut: whether the prompt is not all that was asked.
+        trie: the responses to choose from; None for free text.
+        uniforms: float64[longest response], the uniform numbers that its tokens are drawn by.
+        ends: the tokens and texts that end it, without a trie.
+        adapter: the adapter that writes it; None if the model has one or none.
+        prompt_cut: the prompt was shortened.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class GeneratedSequence:
 
     @property
     def cached(self) -> int:
-        """Its tokens that the model has read: all but the last."""
+        """The number of its tokens that the model has read: all but the last."""
         return len(self.prompt_ids) + len(self.token_ids) - 1
 
     @property
@@ -69,14 +69,14 @@ class GeneratedSequence:
         return len(self._uniforms)
 
     def allowed(self) -> np.ndarray | None:
-        """int64[A]: the tokens that may come next; None for all."""
+        """Return the tokens that may come next, int64[A]; None for all."""
         return self.trie.allowed(self._node) if self.trie else None
 
     def next_uniform(self) -> float:
         return self._uniforms[len(self.token_ids)]
 
     def append(self, token: int, logprob: float) -> None:
-        """Add a drawn token, and the rest of the answer if only one is left."""
+        """Add a drawn token, and the rest of the response if only one continuation remains."""
         self._append(token, logprob)
         self._ended = self.chosen is not None if self.trie else self._ends.reached(self.token_ids)
         self.done = self._ended or len(self.token_ids) >= self.longest
@@ -84,12 +84,12 @@ class GeneratedSequence:
 
     @property
     def chosen(self) -> str | None:
-        """The text among those of the trie that it has come to the end of."""
+        """The complete text that it has reached in the trie; None without one."""
         return self.trie.text(self._node) if self.trie else None
 
     @property
     def cut_off(self) -> bool:
-        """Whether it is done without what ends it."""
+        """True if it is done without a token or text that ends it."""
         return self.done and not self._ended
 
     def record(self) -> TokenRecord:
@@ -110,6 +110,7 @@ class GeneratedSequence:
         self._logprobs.append(logprob)
 
     def _take_forced(self) -> None:
+        # A forced rest needs no forward pass: each of its tokens has probability 1.
         if self.trie and (rest := self.trie.forced(self._node)):
             for token in rest:
                 self._append(token, 0.0)
@@ -117,12 +118,12 @@ class GeneratedSequence:
 
 
 class _Batch(NamedTuple):
-    """Answers in progress, and where in a cache is what the model has read of each.
+    """Responses in progress, and the position of each in a cache.
 
     Attributes:
-        sequences: the answers.
-        cache: of the model's layers.
-        rows: int64, the row of each answer.
+        sequences: the responses.
+        cache: the cache of the model's layers.
+        rows: int64, the row of each response.
         ends: int64, the column after its last.
     """
 
@@ -133,17 +134,17 @@ class _Batch(NamedTuple):
 
     @property
     def going(self) -> np.ndarray:
-        """int64: the indices of answers that have not ended."""
+        """int64: the indices of responses that have not ended."""
         return np.flatnonzero([not sequence.done for sequence in self.sequences])
 
 
 class SequenceGenerator:
-    """Writes answers with a causal language model, all of whose layers are attention layers.
+    """Generates with a causal language model, all of whose layers are attention layers.
 
     Args:
         model: any such model of transformers, on its device.
         max_batch_tokens: padded tokens of prompts in one forward pass.
-        max_cache_tokens: padded tokens, of prompts and the longest answers, whose keys and values are kept at a time.
+        max_cache_tokens: padded tokens in the cache, of prompts and the longest responses.
     """
 
     def __init__(self, model: "PreTrainedModel", *, max_batch_tokens: int, max_cache_tokens: int):
@@ -151,13 +152,13 @@ class SequenceGenerator:
         self.max_batch_tokens, self.max_cache_tokens = max_batch_tokens, max_cache_tokens
 
     def generate(self, sequences: Iterable[GeneratedSequence], sampling: Sampling) -> None:
-        """Bring every answer to its end.
+        """Complete every response.
 
         Raises:
             ValueError: the model has layers of another kind.
         """
         _check_layers(self.model)
-        self._device = self.model.device  # looked up once: it is found by going through all parameters
+        self._device = self.model.device  # looked up once: the property walks through all parameters
         by_prompt: dict[bytes, list[GeneratedSequence]] = defaultdict(list)
         for sequence in sequences:
             by_prompt[sequence.prompt_ids.tobytes()].append(sequence)
@@ -170,26 +171,28 @@ class SequenceGenerator:
             parts = [batch] if batch else []
             while waiting and self._fits(parts, waiting[0], sampling.max_new_tokens):
                 parts.append(self._read(waiting.popleft(), sampling))
+            # Joining copies the cache: only for new prompts, or when enough responses have ended.
             if batch is None or len(parts) > 1 or len(batch.going) < (1 - MOST_ENDED) * len(batch.sequences):
                 batch = self._join(parts)
             if batch:
                 batch = self._step(batch, sampling)
 
     def _fits(self, parts: Sequence[_Batch], prompts: list[list[GeneratedSequence]], max_new_tokens: int) -> bool:
-        """Whether these prompts can be read now; they are where nothing else is under way."""
+        """Return True if these prompts can be read now: they fit beside those in progress, or there are none."""
         going = [part.sequences[index] for part in parts for index in part.going]
         coming = [sequence for members in prompts for sequence in members]
         longest = max(len(sequence.prompt_ids) for sequence in (*going, *coming))
         return not going or (len(going) + len(coming)) * (longest + max_new_tokens) <= self.max_cache_tokens
 
     def _read(self, prompts: list[list[GeneratedSequence]], sampling: Sampling) -> _Batch:
-        """Read each prompt once, and draw the first token of each of its answers."""
+        """Read each prompt once, and draw the first token of each of its responses."""
         lengths = np.array([len(members[0].prompt_ids) for members in prompts])
         # The padding is on the right, where causal attention never looks, so that no mask is needed.
         ids = np.zeros((len(prompts), lengths.max()), dtype=np.int64)
         for row, members in enumerate(prompts):
             ids[row, : lengths[row]] = members[0].prompt_ids
-        cache = Cache(layer_class_to_replicate=ReadLayer)  # of whole prompts: the model masks what a window leaves out
+        # ReadLayer keeps whole prompts: the model masks the part outside a sliding window.
+        cache = Cache(layer_class_to_replicate=ReadLayer)
         hidden = self.model.get_decoder()(input_ids=self._tensor(ids), past_key_values=cache, use_cache=True)[0]
         logits = head_logits(self.model, hidden[self._tensor(np.arange(len(prompts))), self._tensor(lengths - 1)])
         sequences = [sequence for members in prompts for sequence in members]
@@ -198,7 +201,7 @@ class SequenceGenerator:
         return _Batch(sequences, cache, rows, lengths[rows])
 
     def _join(self, parts: Sequence[_Batch]) -> _Batch | None:
-        """One batch of all answers that have not ended; None where all have."""
+        """Return one batch of all responses in progress; None if all have ended."""
         going = [(part, part.going) for part in parts]
         sequences = [part.sequences[index] for part, indices in going for index in indices]
         if not sequences:
@@ -211,7 +214,7 @@ class SequenceGenerator:
         return _Batch(sequences, join(rows, columns), np.arange(len(sequences)), np.full(len(sequences), columns))
 
     def _step(self, batch: _Batch, sampling: Sampling) -> _Batch:
-        """The next token of every answer. Those that have ended are read along, and nothing is drawn for them."""
+        """Draw the next token of every response. Ended ones stay in the forward pass, but nothing is drawn for them."""
         cached = self._tensor([sequence.cached for sequence in batch.sequences])[:, None]
         columns = batch.cache.get_seq_length()
         hidden = self.model.get_decoder()(
@@ -233,9 +236,9 @@ class SequenceGenerator:
 
 def _check_layers(model: "PreTrainedModel") -> None:
     kinds = getattr(model.config.get_text_config(), "layer_types", None) or ()
-    others = [kind for kind in kinds if not kind.endswith("attention") or kind == "linear_attention"]
-    if others or getattr(model, "_is_stateful", False):
-        layers = f"layers of type {others[0]}" if others else "recurrent layers"
+    unsupported = [kind for kind in kinds if not kind.endswith("attention") or kind == "linear_attention"]
+    if unsupported or getattr(model, "_is_stateful", False):
+        layers = f"layers of type {unsupported[0]}" if unsupported else "recurrent layers"
         raise ValueError(
             f"{type(model).__name__} has {layers}, whose memory engine=transformers cannot join with that of other "
             "answers. Use engine=vllm, or a model with attention layers alone."
@@ -243,7 +246,7 @@ def _check_layers(model: "PreTrainedModel") -> None:
 
 
 def _draw(sequences: Sequence[GeneratedSequence], logits: torch.Tensor, sampling: Sampling) -> None:
-    """Draw the next token of every answer from its row of the logits."""
+    """Draw the next token of every response from its row of the logits."""
     logits, ids = restrict(logits, [sequence.allowed() for sequence in sequences])
     columns, logprobs = draw(logits, sampling, np.array([sequence.next_uniform() for sequence in sequences]))
     tokens = columns if ids is None else ids.gather(1, columns[:, None])[:, 0]

@@ -1,4 +1,4 @@
-"""A model in a GGUF file, the format of llama.cpp, as a plain Hugging Face folder that `model.path` can name."""
+"""Import of a GGUF file, the format of llama.cpp, as a plain Hugging Face folder for `model.path`."""
 
 import copy
 import importlib.util
@@ -14,7 +14,7 @@ from hgpo_gym.policies.huggingface import save_model
 def import_gguf(source: str, to: Path) -> Path:
     """Write the model of a GGUF file into the new folder `to`, with its tokenizer and chat template.
 
-    Quantised weights are written out in float32, the rounded values that they stand for.
+    Quantised weights are written in float32, as the rounded values that they represent.
 
     Args:
         source: the file, a folder that holds one, or the name of an installed package that does.
@@ -24,7 +24,7 @@ def import_gguf(source: str, to: Path) -> Path:
         The file.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: no GGUF file is found.
         FileExistsError: `to` exists.
         ModuleNotFoundError: without the package gguf.
         ValueError: several files, or an architecture that transformers does not read.
@@ -36,7 +36,7 @@ def import_gguf(source: str, to: Path) -> Path:
         raise ModuleNotFoundError("Reading a GGUF file needs gguf: pip install 'hgpo_gym[gguf]'")
     place: dict[str, Any] = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
     quantised = transformers.AutoModelForCausalLM.from_pretrained(**place, dtype="float32")
-    # The values are float32 by now, but a model that says it is quantised is not saved.
+    # The values are float32 by now, but transformers refuses to save a model whose config says it is quantised.
     config = copy.deepcopy(quantised.config)
     if hasattr(config, "quantization_config"):
         del config.quantization_config
@@ -62,7 +62,7 @@ def _find(source: str) -> Path:
 
 
 def _folders(path: Path) -> list[Path]:
-    """The folder itself, or those of the package of this name, which is not imported."""
+    """Return the folder itself, or the folders of the installed package of this name, without importing it."""
     if path.is_dir():
         return [path]
     module = str(path).replace("-", "_")

@@ -1,4 +1,4 @@
-"""Where a language model comes from: a folder or the hub, or made from scratch for a small environment."""
+"""Language models: loaded from a folder or the hub, or made from scratch for a small environment."""
 
 import importlib.util
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import transformers  # what it holds is imported when it is first used: a table needs none of it
+import transformers  # it imports its parts at their first use: a table policy needs none of them
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from hgpo_gym.plain_text import first_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 QUANTIZATIONS = ("nf4",)
 
 GENERIC_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
-"""The classes of tokenizers that are all in `tokenizer.json`, such as those of `train_tokenizer`."""
+"""Tokenizer classes that `tokenizer.json` describes completely, such as those of `train_tokenizer`."""
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -37,26 +37,28 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 def load_model(
     path: str, *, device: str = "auto", dtype: str = "float32", quantization: str | None = None
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """A causal language model and its tokenizer, from a local folder or the Hugging Face hub. Dropout and the noise of
-    routers are off, also while it is trained: what an answer was drawn by is then what its likelihood is taken by.
+    """Return a causal language model and its tokenizer, from a local folder or the Hugging Face hub.
+
+    Dropout and the routers' noise are off, also in training, so that the likelihood is that of the distribution from
+    which a response was drawn.
 
     Args:
         path: a folder that holds `config.json`, or a hub name like `Qwen/Qwen2.5-1.5B-Instruct`.
-        device: `auto` takes the GPU where there is one.
+        device: `auto` chooses a GPU if there is one.
         dtype: the format of the weights, `float32` or `bfloat16`.
-        quantization: `nf4` keeps the weights of linear layers in 4 bits; `dtype` is what they are computed in.
+        quantization: `nf4` keeps the weights of linear layers in 4 bits, and computes in `dtype`.
 
     Raises:
-        ValueError: what it says is not what its output embeddings say, see `head_logits`; no tokenizer, or one with
-            tokens that the model has no embedding for; a model with code of its own.
+        ValueError: logits other than those of its output embeddings, see `head_logits`; no tokenizer, or one with
+            tokens for which the model has no embedding; a model with its own code.
         FileNotFoundError: the path looks local and holds no model.
-        OSError: transformers cannot load it, from a hub that is out of reach, for example.
-        ModuleNotFoundError: a quantization without bitsandbytes.
+        OSError: transformers cannot load it, for example because the hub cannot be reached.
+        ModuleNotFoundError: quantization without bitsandbytes.
     """
     if dtype not in DTYPES:
         raise ValueError(unknown_name("model.dtype", dtype, DTYPES))
     source, looks_local = _source_of(path)
-    # Left out, transformers asks in a terminal whether to run the model's code.
+    # trust_remote_code must be given: without it, transformers asks in a terminal whether to run the model's code.
     options: dict[str, Any] = {"dtype": DTYPES[dtype], "trust_remote_code": False}
     if quantization is not None:
         options |= {
@@ -76,14 +78,14 @@ def load_model(
 
 
 def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
-    """The tokenizer of a model. Raises as `load_model`."""
+    """Return the tokenizer of a model. Raises as `load_model`."""
     source, looks_local = _source_of(path)
     with _loading_errors_named(path, looks_local):
         return _load_tokenizer(source, path)
 
 
 def _source_of(path: str) -> tuple[str, bool]:
-    """What transformers is told to load, and whether it is a local folder. Raises FileNotFoundError."""
+    """Return the path or name for transformers, and True for a local folder. Raises FileNotFoundError."""
     looks_local = path.startswith((".", "/", "~")) or Path(path).exists()
     folder = Path(path).expanduser().resolve()
     if looks_local and not (folder / "config.json").exists():
@@ -116,7 +118,7 @@ def _loading_errors_named(path: str, looks_local: bool) -> Iterator[None]:
 def _check_embedding(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", path: str) -> None:
     rows = int(model.get_input_embeddings().weight.size(0))  # type: ignore[operator]
     named = tokenizer.special_tokens_map
-    # No text has these. Gemma 3's models of text alone have the tokenizer of those that read images.
+    # Text never has these tokens. Gemma 3's text-only models share the tokenizer of the multimodal ones.
     other_media = {named.get(f"{medium}_token") for medium in ("image", "audio", "video")}
     beyond = {id: token for token, id in tokenizer.get_vocab().items() if id >= rows and token not in other_media}
     if beyond:
@@ -128,20 +130,22 @@ def _check_embedding(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBa
 
 
 def _switch_off_noise(model: "PreTrainedModel") -> None:
-    """In every module, of torch or with a rate of its own, and in the configuration, where some layers look it up."""
-    for place in (*model.modules(), model.config.get_text_config()):
-        for name, value in vars(place).items():
-            noise = "drop" in name or "jitter" in name or isinstance(place, torch.nn.Dropout)
+    """Set dropout and jitter to 0: in every module, in torch's or as its own rate, and in the configuration, where some
+    layers read it."""
+    for holder in (*model.modules(), model.config.get_text_config()):
+        for name, value in vars(holder).items():
+            noise = "drop" in name or "jitter" in name or isinstance(holder, torch.nn.Dropout)
             if noise and isinstance(value, float):
-                setattr(place, name, 0.0)
+                setattr(holder, name, 0.0)
 
 
 @torch.no_grad()
 def _check_head(model: "PreTrainedModel") -> None:
     tokens = torch.arange(2, device=model.device)[None]
     whole = model(input_ids=tokens, use_cache=False).logits.float()
-    ours = head_logits(model, model.get_decoder()(input_ids=tokens, use_cache=False).last_hidden_state)
-    if not torch.allclose(ours, whole, rtol=0.05, atol=0.05 * float(whole.abs().max())):
+    computed = head_logits(model, model.get_decoder()(input_ids=tokens, use_cache=False).last_hidden_state)
+    # Relative to the largest logit: in bfloat16 the two computations differ by rounding.
+    if not torch.allclose(computed, whole, rtol=0.05, atol=0.05 * float(whole.abs().max())):
         raise ValueError(
             f"model.path: {type(model).__name__} does something else with its last hidden states than to put them "
             "through its output embeddings, scaled or capped. Policies are trained by those alone: choose another one."
@@ -164,13 +168,13 @@ def _quantization_config(quantization: str, compute_dtype: torch.dtype) -> Any:
 
 
 def checkpoint_activations(model: Any) -> None:
-    """Gradient checkpointing (Chen et al., 2016): in training mode each layer keeps its input alone and computes the
-    rest again in the backward pass. The gradients are the same.
+    """Switch on gradient checkpointing (Chen et al., 2016): in training mode each layer keeps only its input, and the
+    backward pass computes the rest again. The gradients are the same.
 
     Raises:
         ValueError: the model has no layers that can do that.
     """
-    # transformers has renamed it; the old name still works, and warns.
+    # transformers has renamed this method; the old name still works, with a warning.
     enable = getattr(model, "activation_checkpointing_enable", None) or getattr(
         model, "gradient_checkpointing_enable", None
     )
@@ -180,13 +184,13 @@ def checkpoint_activations(model: Any) -> None:
 
 
 def _load_tokenizer(source: str, path: str) -> "PreTrainedTokenizerBase":
-    # For some architectures, Qwen2 among them, AutoTokenizer puts the architecture's own way of splitting text in place
-    # of the one that tokenizer.json holds: " 1" is one token before saving and two after loading.
+    # For some architectures, such as Qwen2, AutoTokenizer replaces the pre-tokenizer of tokenizer.json by the
+    # architecture's: " 1" would be one token before saving and two after loading.
     kind = transformers.models.auto.tokenization_auto.get_tokenizer_config(source).get("tokenizer_class")
     loader = transformers.PreTrainedTokenizerFast if kind in GENERIC_TOKENIZERS else transformers.AutoTokenizer
     tokenizer = loader.from_pretrained(source, trust_remote_code=False)
     ids = tokenizer("The 2 red foxes go on.", add_special_tokens=False)["input_ids"]
-    if not set(ids).difference(tokenizer.all_special_ids):  # transformers makes an empty one where there are no files
+    if not set(ids).difference(tokenizer.all_special_ids):  # without files, transformers makes an empty tokenizer
         raise ValueError(_NO_TOKENIZER.format(path))
     return tokenizer
 
@@ -197,25 +201,25 @@ def save_model(
     folder: Path,
     weights: dict[str, torch.Tensor] | None = None,
 ) -> None:
-    """A plain Hugging Face folder, with `weights` instead of the model's own if there are any."""
+    """Write a plain Hugging Face folder, with `weights` in place of the model's, if given."""
     model.save_pretrained(folder, state_dict=weights)
     tokenizer.save_pretrained(folder)
 
 
 def resolve_device(device: str) -> torch.device:
-    """The device of that name; `auto` is a GPU where there is one. Raises ValueError where there is no such device."""
+    """Return the device of this name; `auto` is a GPU if there is one. Raises ValueError if there is no such device."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        found = torch.device(device)
+        resolved = torch.device(device)
     except RuntimeError:
         raise ValueError(f"model.device={device}: no kind of device. Choose auto, cpu, cuda, or cuda:1.") from None
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+    if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
         raise ValueError(
             f"model.device={device}: torch {torch.__version__} sees {torch.cuda.device_count()} GPUs here. Choose auto "
             "or cpu."
         )
-    return found
+    return resolved
 
 
 def _on(model: "PreTrainedModel", device: str) -> "PreTrainedModel":
@@ -223,7 +227,8 @@ def _on(model: "PreTrainedModel", device: str) -> "PreTrainedModel":
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> "PreTrainedTokenizerFast":
-    """A byte-level BPE tokenizer trained on `texts`: common words are one token, and any text survives a round trip."""
+    """Return a byte-level BPE tokenizer trained on `texts`: common words are one token, and any text can be decoded
+    again."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -253,7 +258,7 @@ def make_tiny_model(
     max_positions: int = 8192,
     device: str = "auto",
 ) -> "PreTrainedModel":
-    """A Qwen2-architecture model with random weights drawn from `seed`, feed-forward width 4 x hidden_size.
+    """Return a Qwen2-architecture model with random weights drawn from `seed`, feed-forward width 4 x hidden_size.
 
     Raises:
         ValueError: `hidden_size` is not a multiple of `heads`.

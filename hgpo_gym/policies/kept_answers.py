@@ -1,4 +1,4 @@
-"""Answers kept in a file, so that an evaluation that broke off goes on without asking, and paying, again."""
+"""Responses kept in a file, so that an interrupted evaluation continues without paying for them again."""
 
 import json
 import warnings
@@ -10,20 +10,20 @@ from hgpo_gym.policies.base import Answer, Request, Sampling
 
 
 class KeptAnswers:
-    """Answers by prompt, seed and sampling; every new one is in the file at once.
+    """Responses by prompt, seed and sampling. Every new one is written to the file at once.
 
     Args:
-        path: a file of JSON lines. A last line that a kill cut short is left out, as is a line that is not what was
-            written.
+        path: a file of JSON lines. Damaged lines are skipped, as is a last line that a kill cut short.
     """
 
     def __init__(self, path: Path):
         self.path = path
         self._answers: dict[str, Answer] = {}
-        with writing(path):  # before anything is paid for
+        with writing(path):  # fails now, before anything is paid for
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         content = path.read_bytes()
+        # A kill while writing leaves a last line without a line break.
         whole = content[: content.rfind(b"\n") + 1]
         for line in whole.splitlines():
             try:
@@ -41,7 +41,7 @@ class KeptAnswers:
         return len(self._answers)
 
     def recall(self, request: Request, sampling: Sampling) -> Answer | None:
-        """The answer that was given before."""
+        """Return the earlier response, or None."""
         return self._answers.get(_key(request, sampling))
 
     def keep(self, request: Request, sampling: Sampling, answer: Answer) -> None:
@@ -51,7 +51,7 @@ class KeptAnswers:
             file.write(json.dumps([content_key([key, *answer]), [key, *answer]]) + "\n")
 
     def forget(self) -> None:
-        """Remove the file: whoever asks next asks anew."""
+        """Remove the file: later requests are sent again."""
         self._answers = {}
         self.path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""The keys and values of answers in progress: rows of different lengths, all ending in the same column."""
+"""The keys and values of responses in progress: rows of different lengths that all end in the same column."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,12 +7,15 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
 ROOM = 32
-"""Columns that are made at a time."""
+"""The number of spare columns that are allocated at a time."""
 
 
 class ReadLayer(DynamicLayer):
-    """A layer's keys and values of prompts that are read, in the format that attention computes in. Under autocast a
-    model's rotary embedding makes float32 keys, which autocast would keep at twice the size and cast at every token."""
+    """A layer's keys and values of prompts, in the format in which attention computes.
+
+    Under autocast, a model's rotary embedding makes float32 keys. They would take twice the memory, and autocast would
+    cast them at every token.
+    """
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -26,10 +29,10 @@ class ReadLayer(DynamicLayer):
 
 
 class GrowingLayer(DynamicLayer):
-    """A layer's keys and values with room ahead: a new token is written in place, where `DynamicLayer` copies all.
+    """A layer's keys and values with spare columns: a new token is written in place, while `DynamicLayer` copies all.
 
     Args:
-        keys, values: [rows, heads, columns, width], of which the first `used` columns are in use.
+        keys, values: [rows, heads, columns, width]; the first `used` columns are in use.
     """
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor, used: int):
@@ -40,7 +43,7 @@ class GrowingLayer(DynamicLayer):
 
     @property
     def storage(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values with the columns that are not in use yet."""
+        """The keys and values with their spare columns."""
         return self._keys, self._values
 
     def update(
@@ -68,8 +71,8 @@ class Rows(NamedTuple):
     """Rows of a cache.
 
     Attributes:
-        cache: what the model filled.
-        rows: int64[R], which rows; one may be named several times.
+        cache: the cache that the model filled.
+        rows: int64[R], the rows, with repetitions.
         ends: int64[R], the column after the last that belongs to the row.
     """
 
@@ -79,13 +82,14 @@ class Rows(NamedTuple):
 
 
 def join(parts: Sequence[Rows], columns: int) -> Cache:
-    """One cache of the rows of all parts, each with the `columns` columns before its end, or what there is of them.
+    """Return one cache with the rows of all parts. Each row holds the `columns` columns before its end, or as many as
+    it has.
 
-    What comes before a row's first column is filled with some number, so that masking it is enough.
+    Columns before a row's first one hold arbitrary finite numbers: masking them is enough.
     """
     layers: list[Any] = []  # Cache takes a list of several kinds of layers
-    for same in zip(*(part.cache.layers for part in parts), strict=True):
-        all_keys, all_values = zip(*map(_memory, same), strict=True)
+    for matching_layers in zip(*(part.cache.layers for part in parts), strict=True):
+        all_keys, all_values = zip(*map(_memory, matching_layers), strict=True)
         keys, values = _join_states(all_keys, parts, columns), _join_states(all_values, parts, columns)
         layers.append(GrowingLayer(keys, values, columns))
     return Cache(layers=layers)
@@ -96,24 +100,25 @@ def _memory(layer: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _join_states(states: Sequence[torch.Tensor], parts: Sequence[Rows], columns: int) -> torch.Tensor:
-    """Float[rows, heads, columns + ROOM, width]."""
+    """Return float[rows, heads, columns + ROOM, width]."""
     _, heads, _, width = states[0].shape
     counts = [heads * (columns + ROOM) * len(part.rows) for part in parts]
     joined = states[0].new_empty(sum(counts), width)
-    for source, part, own in zip(states, parts, joined.split(counts), strict=True):
+    for source, part, target in zip(states, parts, joined.split(counts), strict=True):
         # Selecting from a flat list of columns is several times faster than indexing by row and column.
         places = _places(part, heads, source.shape[2], columns)
-        torch.index_select(source.reshape(-1, width), 0, places, out=own)
+        torch.index_select(source.reshape(-1, width), 0, places, out=target)
     return joined.view(-1, heads, columns + ROOM, width)
 
 
 def _places(part: Rows, heads: int, width: int, columns: int) -> torch.Tensor:
-    """int64[R * heads * (columns + ROOM)]: where the columns before the ends are in a list of all rows' heads' columns,
-    and any that can be written over for the room behind them."""
+    """Return int64[R * heads * (columns + ROOM)]: the indices of the columns before the ends, in a flat list of all
+    rows, heads and columns. The spare columns get any valid index."""
     device = part.rows.device
-    own = part.ends[:, None] - columns + torch.arange(columns + ROOM, device=device)
+    token_columns = part.ends[:, None] - columns + torch.arange(columns + ROOM, device=device)
     heads_of_rows = part.rows[:, None] * heads + torch.arange(heads, device=device)
-    return (heads_of_rows[:, :, None] * width + own.clamp(0, width - 1)[:, None, :]).flatten()
+    # Clamped to valid columns: attention masks those before the first token, new tokens overwrite the spare ones.
+    return (heads_of_rows[:, :, None] * width + token_columns.clamp(0, width - 1)[:, None, :]).flatten()
 
 
 def _with_room(states: torch.Tensor, columns: int) -> torch.Tensor:

@@ -1,6 +1,6 @@
 """A Hugging Face causal language model as a policy.
 
-Methods import what needs transformers: every run's settings are checked by this module, a table's too.
+Methods import transformers at their first use: this module checks every run's settings, also those of a table policy.
 """
 
 import re
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 Constraint = Literal["none", "admissible"]
 Precision = Literal["float32", "bfloat16"]
 _Text = tuple[str, str]
-"""A prompt, and what in it is its template's, see `Request.literal_text`."""
+"""A prompt, and its template's text, see `Request.literal_text`."""
 _PROMPT = "prompt 7391"
-"""What no chat template says by itself."""
+"""A prompt that no chat template contains."""
 CONSTRAINTS, PRECISIONS = get_args(Constraint), get_args(Precision)
 
 
@@ -47,28 +47,28 @@ class LanguageModelPolicy:
 
     Args:
         model: any causal language model of transformers, on its device.
-        tokenizer: its tokenizer; where it has a chat template, the prompt is put as the user's turn.
-        constrain: `none`, or `admissible`: every answer is one of the request's, drawn from the model's distribution
-            over them; the recorded log-probabilities are taken under the same mask.
+        tokenizer: its tokenizer; with a chat template, the prompt becomes the user's turn.
+        constrain: `none`, or `admissible`: every response is one of the request's, drawn from the model's distribution
+            over them. The recorded log-probabilities have the same mask.
         max_batch_tokens: padded tokens of prompts in one forward pass.
-        max_cache_tokens: padded tokens, of prompts and the longest answers, whose keys and values are kept at a time.
-        max_prompt_tokens: of a longer prompt, `Request.shorter` is read.
-        chat_template_kwargs: what else the chat template is told, for example {"enable_thinking": False} of Qwen3.
-        template_date: the day that it is for a chat template that shows the date, like 2026-11-28; None takes today.
-        precision: what generation computes in, `float32` (as the weights are) or `bfloat16`.
-        stop: a free answer ends where it comes to hold one of these texts, which it keeps.
-        stop_token_ids: tokens that end a free answer beside `ends` of the model.
+        max_cache_tokens: padded tokens in the cache, of prompts and the longest responses.
+        max_prompt_tokens: the most tokens of a prompt; of a longer one, `Request.shorter` is read.
+        chat_template_kwargs: further arguments of the chat template, such as {"enable_thinking": False} of Qwen3.
+        template_date: the day for a chat template that shows the date, like 2026-11-28; None is today.
+        precision: the format of generation, `float32` (as the weights are) or `bfloat16`.
+        stop: a free response ends when it contains one of these texts, which it keeps.
+        stop_token_ids: further tokens that end a free response.
 
     Attributes:
-        ends: the tokens that end a free answer: the one that the chat template puts after an answer, the tokenizer's,
+        ends: the tokens that end a free response: the one that the chat template puts after it, the tokenizer's,
             those of the model's `generation_config`, and `stop_token_ids`.
-        end_of_text: the one at the end of answers that are written here: the chat template's, or else the tokenizer's.
-        opened: the thought that the chat template begins an answer with, see `Response`; written answers go on from it.
+        end_of_text: the token that ends the responses of `encode_answer`: the chat template's, or else the tokenizer's.
+        opened: the thought with which the chat template begins a response, see `Response`; responses continue it.
 
     Raises:
-        ValueError: an unknown constraint or precision, a tokenizer without an end-of-text token, a chat template that
-            does not put a prompt, see `chat_template`, or none where there are arguments for one; an empty text or no
-            token to stop at.
+        ValueError: an unknown constraint or precision; a tokenizer without an end-of-text token; a chat template that
+            changes prompts, see `chat_template`; arguments for a template that does not exist; an invalid text or token
+            to stop at.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class LanguageModelPolicy:
         self.end_of_text: int = tokenizer.eos_token_id
         self.chat_template_kwargs = dict(chat_template_kwargs or {})
         self.opened, self._appended = "", 0 if tokenizer.chat_template else appended_tokens(tokenizer)
-        parse_date(template_date)  # which refuses it without a template too
+        parse_date(template_date)  # refuses a wrong date even without a template
         if tokenizer.chat_template is not None:
             self.chat_template_kwargs = at_date(tokenizer, self.chat_template_kwargs, template_date)
             self.opened = _opened(self._as_turn(_PROMPT))
@@ -123,19 +123,19 @@ class LanguageModelPolicy:
         self._trie = lru_cache(maxsize=10_000)(self._build_trie)
 
     def encode_prompts(self, prompts: Sequence[str]) -> list[np.ndarray]:
-        """int64[P] each: the prompts' tokens, as the user's turn of a chat where the tokenizer has a template. Those
+        """Return the prompts' tokens, int64[P] each, as the user's turn if the tokenizer has a chat template. Prompts
         that are too long lose their beginning."""
         return [ids for ids, _ in self._read([Request(prompt) for prompt in prompts])]
 
     def encode_answer(self, answer: str, literal_text: str = "") -> np.ndarray:
-        """int64[R]: the answer's tokens and the end-of-text token; `literal_text`: see `Request`."""
+        """Return the response's tokens with the end-of-text token, int64[R]; `literal_text`: see `Request`."""
         return np.array((*self._answer_ids(answer, literal_text), self.end_of_text), dtype=np.int64)
 
     def records(self, requests: Sequence[Request], answers: Sequence[str]) -> list[TokenRecord]:
-        """The records of answers that somebody else gave, under this policy's constraint; log-probabilities are 0.
+        """Return the records of given responses, under this policy's constraint; log-probabilities are 0.
 
         Raises:
-            KeyError: an answer that the constraint does not admit.
+            KeyError: a response that the constraint does not allow.
         """
         records = []
         for (prompt, cut), request, answer in zip(self._read(requests), requests, answers, strict=True):
@@ -145,23 +145,24 @@ class LanguageModelPolicy:
         return records
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
-        """One response a request, in order; each depends on its own seed, not on what it is batched with."""
+        """Return one response for each request, in order. Each depends on its own seed, not on the batch."""
         sequences = self.begin(requests, sampling)
         self.model.eval()
-        # Weights are cast once, not for each token; inference mode would not keep the casts.
+        # Not inference mode: there autocast keeps no casts, and would cast the weights again for every token.
         with torch.no_grad(), computing_in(self.precision, self.model):
-            for own in by_adapter(sequences, lambda sequence: sequence.adapter):
-                if own and own[0].adapter is not None:
-                    use_adapter(self.model, own[0].adapter)
-                self._generator.generate([sequence for sequence in own if not sequence.done], sampling)
+            for group in by_adapter(sequences, lambda sequence: sequence.adapter):
+                if group and group[0].adapter is not None:
+                    use_adapter(self.model, group[0].adapter)
+                self._generator.generate([sequence for sequence in group if not sequence.done], sampling)
         return self.responses(sequences)
 
     def begin(self, requests: Sequence[Request], sampling: Sampling) -> "list[GeneratedSequence]":
-        """Answers to be written; done where only one is admissible. The longest of a trie may be longer than others.
+        """Return the responses to be written; those with a single admissible text are done. In a trie, a response may
+        be longer than `max_new_tokens`.
 
         Raises:
-            ValueError: prompt and answer could be longer than the model reads.
-            CannotAnswerError: nothing to choose among, where answers are constrained.
+            ValueError: prompt and response could be longer than the model's positions.
+            CannotAnswerError: a constrained request without responses to choose among.
         """
         from hgpo_gym.policies.generation import GeneratedSequence
 
@@ -180,7 +181,7 @@ class LanguageModelPolicy:
         ]
 
     def responses(self, sequences: "Sequence[GeneratedSequence]") -> list[Response]:
-        """The answers that were written; one that was chosen is the text that the request names, word for word."""
+        """Return the responses. One that was chosen from a trie is the request's text, verbatim."""
         return [
             Response(
                 self._ends.text(sequence.token_ids) if sequence.chosen is None else sequence.chosen,
@@ -193,18 +194,18 @@ class LanguageModelPolicy:
 
     @property
     def stopped(self) -> "Stopped | None":
-        """Whether the tokens of a free answer have come to its end, where texts can end one; those that end one by
-        themselves need no looking after."""
+        """The check whether a free response's tokens have reached a text that ends it; None if only tokens can end one,
+        which the engine stops at by itself."""
         return self._ends.reached if self._ends.strings else None
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
-        """See `TrainablePolicy`; under the constraint that the records were drawn with.
+        """Return the likelihood under the constraint of the records, see `TrainablePolicy`.
 
         Raises:
             ValueError: records of several adapters.
         """
-        adapter, *others = {record.adapter for record in records}
-        if others:
+        adapter, *more_adapters = {record.adapter for record in records}
+        if more_adapters:
             raise ValueError("likelihood: records of several adapters; ask for those of one at a time, see by_adapter.")
         if adapter is not None:
             use_adapter(self.model, adapter)
@@ -218,22 +219,22 @@ class LanguageModelPolicy:
     def states(
         self, records: Sequence[TokenRecord], answered: Sequence[int], *, max_batch_tokens: int, precision: str
     ) -> np.ndarray:
-        """See `StateReader`: the last hidden states, float32[N, state_size], each of the adapter that answered."""
+        """Return the last hidden states, float32[N, state_size], each by its record's adapter; see `StateReader`."""
         states = np.zeros((len(records), self.state_size), dtype=np.float32)
-        for own in by_adapter(range(len(records)), lambda index: records[index].adapter):
-            if own and (adapter := records[own[0]].adapter) is not None:
+        for group in by_adapter(range(len(records)), lambda index: records[index].adapter):
+            if group and (adapter := records[group[0]].adapter) is not None:
                 use_adapter(self.model, adapter)
-            states[own] = hidden_states(
+            states[group] = hidden_states(
                 self.model,
-                [records[index] for index in own],
-                [answered[index] for index in own],
+                [records[index] for index in group],
+                [answered[index] for index in group],
                 max_batch_tokens=max_batch_tokens,
                 precision=precision,
             )
         return states
 
     def tokens_within(self, record: TokenRecord, characters: int) -> int:
-        """How many of the answer's first tokens it takes for so many characters of its text."""
+        """Return the number of first tokens that cover so many characters of the response."""
         low, high = 0, len(record.token_ids)
         while low < high:
             middle = (low + high) // 2
@@ -242,16 +243,16 @@ class LanguageModelPolicy:
         return low
 
     def updated(self) -> None:
-        """Nothing to do: it generates with the model itself."""
+        """Do nothing: the policy generates with the model itself."""
 
     def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
-        """A plain Hugging Face folder; `load_model` reads it."""
+        """Write a plain Hugging Face folder, which `load_model` reads."""
         from hgpo_gym.policies.huggingface import save_model
 
         save_model(self.model, self.tokenizer, folder, weights)
 
     def _decode(self, token_ids: list[int]) -> str:
-        """The text of tokens, every one of them: tags may be special tokens, and spaces belong to what was written."""
+        """Return the text of all tokens: tags may be special tokens, and spaces belong to the response."""
         return str(self.tokenizer.decode(token_ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _adapter_of(self, request: Request) -> str | None:
@@ -264,7 +265,7 @@ class LanguageModelPolicy:
         return request.role if adapters else None
 
     def _encode(self, texts: Iterable[_Text]) -> dict[_Text, np.ndarray]:
-        """int64[P] of each distinct prompt, however long."""
+        """Return the tokens int64[P] of each distinct prompt, without a limit of length."""
         distinct = list(dict.fromkeys(texts))
         encoded = self._put([prompt for prompt, _ in distinct])
         before, after = self._around
@@ -274,24 +275,25 @@ class LanguageModelPolicy:
         }
 
     def _put(self, prompts: Sequence[str]) -> list[list[int]]:
-        """The tokens of prompts, as turns of the user where there is a chat template."""
+        """Return the tokens of prompts, as turns of the user if there is a chat template."""
         templated = self.tokenizer.chat_template is not None
         texts = [self._as_turn(prompt) for prompt in prompts] if templated else list(prompts)
         encoded = self.tokenizer(texts, add_special_tokens=not templated, return_attention_mask=False)["input_ids"]
         return [ids[: len(ids) - self._appended] for ids in encoded]
 
     def _controls_around_prompts(self) -> tuple[int, int]:
-        """How many control tokens stand before a prompt and after it."""
+        """Return the numbers of control tokens before and after a prompt."""
         (ids,) = self._put([_PROMPT])
         places = self._controls.places(ids)
-        before = int((places == np.arange(len(places))).sum())  # such as the tokenizer's at the beginning
+        # Without a template, only the tokenizer adds control tokens, such as begin-of-text.
+        before = int((places == np.arange(len(places))).sum())
         if self.tokenizer.chat_template is not None:
             beginning = self._as_turn(_PROMPT).partition(_PROMPT)[0]
             before = len(self._controls.places(self.tokenizer(beginning, add_special_tokens=False)["input_ids"]))
         return before, len(places) - before
 
     def _read(self, requests: Sequence[Request]) -> list[tuple[np.ndarray, bool]]:
-        """Of each the tokens of its prompt, int64[at most max_prompt_tokens], and whether it had to be cut for that."""
+        """Return each prompt's tokens, int64[at most max_prompt_tokens], and True if it had to be cut."""
         texts = [(request.prompt, request.literal_text) for request in requests]
         ids = self._encode(texts)
         cut = {
@@ -302,8 +304,8 @@ class LanguageModelPolicy:
         return [(cut.get(text, ids[text]), text in cut) for text in texts]
 
     def _cut(self, request: Request) -> np.ndarray:
-        """int64[at most max_prompt_tokens]: the prompt with as many of its past steps as fit, the latest ones. Where it
-        is too long without any, what stands between its task and its end is cut."""
+        """Return int64[at most max_prompt_tokens]: the prompt with as many of its latest past steps as fit. If it is
+        too long without any, the part between its task and its end is cut."""
 
         def encoded(prompt: str) -> np.ndarray:
             return self._encode([(prompt, request.literal_text)])[prompt, request.literal_text]
@@ -311,12 +313,14 @@ class LanguageModelPolicy:
         def fits(prompt: str) -> bool:
             return len(encoded(prompt)) <= self.max_prompt_tokens
 
-        if (place := bisect_left(request.shorter, True, key=fits)) < len(request.shorter):
-            return encoded(request.shorter[place])
+        # The prompts of `shorter` get ever shorter, so that a binary search finds the first that fits.
+        if (index := bisect_left(request.shorter, True, key=fits)) < len(request.shorter):
+            return encoded(request.shorter[index])
         prompt = request.shorter[-1] if request.shorter else request.prompt
-        shown = request.task and request.task in prompt  # where it is not, the end alone is kept
+        shown = request.task and request.task in prompt  # without the task, only the end of the prompt is kept
         up_to_task = prompt[: prompt.index(request.task) + len(request.task)] if shown else ""
         whole = encoded(prompt)
+        # The text up to the task may end in other tokens than within the whole prompt: keep the common ones.
         head = _common_beginning(whole, encoded(up_to_task), self.max_prompt_tokens // 2)
         return np.concatenate((whole[:head], whole[head - self.max_prompt_tokens :]))
 
@@ -344,20 +348,20 @@ class LanguageModelPolicy:
         return tuple(self._controls.spelled_out(ids, literal_text))
 
 
-def _common_beginning(ids: np.ndarray, others: np.ndarray, most: int) -> int:
-    """How many of the first tokens are the same, `most` at most."""
-    length = min(len(ids), len(others), most)
-    return int(np.argmin([*(ids[:length] == others[:length]), False]))
+def _common_beginning(ids: np.ndarray, other_ids: np.ndarray, most: int) -> int:
+    """Return the number of equal first tokens, at most `most`."""
+    length = min(len(ids), len(other_ids), most)
+    return int(np.argmin([*(ids[:length] == other_ids[:length]), False]))
 
 
 def _opened(prompt: str) -> str:
-    """What a rendered prompt begins the answer with, without the spaces: a thought, an empty one, or nothing."""
+    """Return the thought with which a rendered prompt begins the response, without spaces; "" if there is none."""
     end = re.search(r"<think>\s*(</think>)?\s*$", prompt)
     return "" if end is None else "<think>" + (end.group(1) or "")
 
 
 def _generation_ends(model: Any) -> list[int]:
-    """The tokens that end an answer by the model's `generation_config`; some models end a turn of a chat by another one
-    than the tokenizer's."""
+    """Return the end tokens of the model's `generation_config`; some models end a chat turn by another token than the
+    tokenizer's."""
     ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)

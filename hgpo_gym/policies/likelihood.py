@@ -1,4 +1,4 @@
-"""Log-probabilities of answers, token by token, without padding in what comes out."""
+"""Log-probabilities of responses, token by token, without padding in the result."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 LOGITS_AT_ONCE = 2**25
-"""With the vocabulary of a pretrained model, the logits of a batch's answers can take more memory than all else. More
-than these (128 MiB in float32, and a few times that on the way to the loss) are computed in pieces."""
+"""The most logits at a time (128 MiB in float32, and a few times that up to the loss); more are computed in pieces.
+With a large vocabulary, the logits of a batch can take more memory than all else."""
 SUMS = {"norm_squared", "sum_squared", "sum_cubed"}
-"""What a likelihood holds only where it is asked for."""
+"""The fields of a likelihood that are computed only on request."""
 
 
 def likelihood(
@@ -30,14 +30,14 @@ def likelihood(
     temperature: float = 1.0,
     sums: bool = False,
 ) -> Likelihood:
-    """The likelihood of the recorded answers under a language model, in one forward pass: among the tokens that were
-    allowed, where the records have them.
+    """Return the likelihood of the recorded responses under a language model, in one forward pass. If a record lists
+    allowed tokens, the probabilities are renormalised over them.
 
     Args:
         model: a causal language model.
-        records: prompts and answers; every one must have at least one choice.
-        temperature: the one that the answers were drawn with.
-        sums: with `norm_squared`, `sum_squared` and `sum_cubed`.
+        records: prompts and responses; each must have at least one choice.
+        temperature: the temperature with which the responses were drawn.
+        sums: also compute `norm_squared`, `sum_squared` and `sum_cubed`.
     """
     device = model.device
     ids = np.zeros((len(records), max(map(len, records))), dtype=np.int64)
@@ -63,6 +63,7 @@ def likelihood(
         logits = head_logits(model, states) / temperature
         logits, ids_of_columns = restrict(logits, allowed)
         if ids_of_columns is not None:
+            # Padding has the id 0 too, but stands after the allowed tokens; argmax returns the first match.
             drawn = (ids_of_columns == drawn[:, None]).int().argmax(1)
         result = likelihood_of_drawn(logits, drawn)
         if not sums:
@@ -76,8 +77,8 @@ def likelihood(
 
 
 def head_logits(model: "PreTrainedModel", states: torch.Tensor) -> torch.Tensor:
-    """float32[..., vocabulary]: the logits of last hidden states, whatever the model computes in. Some models scale or
-    cap what their output embeddings say, by settings of these names."""
+    """Return the logits float32[..., vocabulary] of last hidden states, in any precision of the model. Some models
+    scale or cap the output of their output embeddings, by these settings."""
     config = model.config.get_text_config()
     logits = model.get_output_embeddings()(states).float()
     logits = logits * (getattr(config, "logit_scale", None) or 1.0)  # Cohere
@@ -89,9 +90,10 @@ def head_logits(model: "PreTrainedModel", states: torch.Tensor) -> torch.Tensor:
 def _in_pieces(
     function: Callable[..., tuple[torch.Tensor, ...]], size: int, arguments: tuple[Any, ...]
 ) -> list[torch.Tensor]:
-    """The function of arguments that have an entry a token, `size` tokens at a time. A single piece is kept for the
-    backward pass, several are computed again there."""
+    """Return the function's results, computed for `size` tokens at a time; each argument has an entry a token. Several
+    pieces are computed again in the backward pass; a single one is kept for it."""
     count = len(arguments[0])
+    # Without gradients nothing is kept for a backward pass, so that checkpointing would only cost time.
     if count <= size or not torch.is_grad_enabled():
         call = function
     else:
@@ -102,9 +104,12 @@ def _in_pieces(
 
 
 def computing_in(precision: str, model: torch.nn.Module) -> AbstractContextManager:
-    """With `bfloat16`: matrix products in it, everything that sums over many numbers in float32, as torch's autocast
-    has it. The weights stay what they are, so float32 weights keep the small changes that bfloat16 would round away.
-    With `float32`: as the weights are."""
+    """Return a context with this precision.
+
+    `bfloat16`: matrix products are in bfloat16 and long sums in float32, as in torch's autocast. The weights keep their
+    format, so that float32 weights keep the small changes that bfloat16 would round away. `float32`: the format of the
+    weights.
+    """
     device = next(model.parameters()).device.type
     return torch.autocast(device, dtype=torch.bfloat16, enabled=precision == "bfloat16")
 
@@ -119,15 +124,14 @@ def measure(
     max_batch_tokens: int,
     precision: str = "float32",
 ) -> list[dict[str, np.ndarray]]:
-    """For each record, by name, float32[C] of its choices: the fields of `Likelihood` that are named, without
-    gradients."""
+    """Return the named fields of `Likelihood` for each record: float32[C] of its choices, without gradients."""
     policy.model.eval()
     sums = bool(SUMS & set(names))
     measured: list[dict[str, np.ndarray]] = [{}] * len(records)
     batches = [
-        [own[place] for place in batch]
-        for own in by_adapter(range(len(records)), lambda index: records[index].adapter)
-        for batch in length_sorted_batches([len(records[index]) for index in own], max_batch_tokens)
+        [group[position] for position in batch]
+        for group in by_adapter(range(len(records)), lambda index: records[index].adapter)
+        for batch in length_sorted_batches([len(records[index]) for index in group], max_batch_tokens)
     ]
     for batch in batches:
         with computing_in(precision, policy.model):
@@ -147,6 +151,8 @@ def score(
     max_batch_tokens: int,
     precision: str = "float32",
 ) -> list[np.ndarray]:
-    """float32[C] for each record: the log-probabilities of its choices, without gradients."""
+    """Return the log-probabilities float32[C] of each record's choices, without gradients."""
     options: dict[str, Any] = {"max_batch_tokens": max_batch_tokens, "precision": precision}
-    return [own["logprobs"] for own in measure(policy, records, ("logprobs",), temperature=temperature, **options)]
+    return [
+        values["logprobs"] for values in measure(policy, records, ("logprobs",), temperature=temperature, **options)
+    ]

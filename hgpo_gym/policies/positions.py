@@ -1,4 +1,4 @@
-"""How many tokens a language model reads, as it was trained to."""
+"""The number of tokens that a language model was trained to read."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,14 +7,14 @@ if TYPE_CHECKING:
 
 
 def check_length(model: "PreTrainedModel", max_prompt_tokens: int, max_new_tokens: int) -> None:
-    """Refuse prompts and answers that together may be longer than the model's positions.
+    """Refuse prompts and responses that together may be longer than the model's positions.
 
-    Beyond these some models read something without meaning. Those whose rotations depend on the longest row of a batch
-    (`longrope`, `dynamic`) would give an answer another likelihood beside a longer one: theirs end where rotations
-    change.
+    Beyond these, some models read text without meaning. If rotations depend on the longest row of a batch (`longrope`,
+    `dynamic`), a response's likelihood would depend on its neighbours. Such models are limited to the length at which
+    their rotations change.
 
     Raises:
-        ValueError: they may be; with the largest `engine.max_prompt_tokens` that is left.
+        ValueError: they may be longer; names the largest possible `engine.max_prompt_tokens`.
     """
     config = model.config.get_text_config()
     positions, why = getattr(config, "max_position_embeddings", None), "reads"
@@ -34,7 +34,7 @@ def check_length(model: "PreTrainedModel", max_prompt_tokens: int, max_new_token
 
 
 def _rotations(config: Any) -> list[dict[str, Any]]:
-    """The parameters of its rotary embeddings: of all layers, or of each kind."""
+    """Return the parameters of the rotary embeddings: of all layers, or of each kind of layer."""
     parameters = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     kinds = [value for value in parameters.values() if isinstance(value, dict)]
     return kinds or [parameters]

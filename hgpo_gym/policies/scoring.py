@@ -1,5 +1,7 @@
-"""Policies that choose among admissible actions by a small network's scores: an answer is one token, whose id is the
-hash of its text, and what the network read of its moment goes along with it."""
+"""Policies that choose among admissible actions by the scores of a small network.
+
+A response is one token, whose id is the hash of its text. The network's features are kept with the record.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -28,11 +30,11 @@ from hgpo_gym.policies.sampling import draw, likelihood_of_drawn, power_sums, un
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenRecord(TokenRecord):
-    """An answer with the features of all that it was chosen among.
+    """A response, with the features of all responses that it was chosen among.
 
     Attributes:
-        features: of the answers; `allowed` has their ids.
-        chosen: the number of this one.
+        features: of all responses; `allowed` has their ids.
+        chosen: the index of this one.
     """
 
     features: Any
@@ -43,9 +45,9 @@ class ScoringPolicy(ABC):
     """Draws an admissible action by a softmax over the scores of all of them.
 
     Attributes:
-        kind: as `model.kind` has it.
-        network: the class of the model, which `from_tensors` makes of its weights.
-        model: gives the scores.
+        kind: the value of `model.kind`.
+        network: the class of the model; its `from_tensors` restores one from weights.
+        model: computes the scores.
     """
 
     kind: ClassVar[str]
@@ -56,19 +58,19 @@ class ScoringPolicy(ABC):
 
     @abstractmethod
     def look(self, requests: Sequence[Request]) -> list[Any]:
-        """What the model reads of each request. One by one they would be the same.
+        """Return the model's features of each request. They do not depend on the batch.
 
         Raises:
-            CannotAnswerError: a request that it cannot choose for.
+            CannotAnswerError: a request without choices, or one that it cannot read.
         """
 
     @abstractmethod
     def logits(self, features: Sequence[Any]) -> torch.Tensor:
-        """float32[N, A], -inf beyond a moment's own choices."""
+        """Return the scores float32[N, A], -inf beyond the choices of a step."""
 
     @torch.inference_mode()
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
-        """One response a request, in order; each depends on its own seed, not on what it is batched with.
+        """Return one response for each request, in order. Each depends on its own seed, not on the batch.
 
         Raises:
             CannotAnswerError: see `look`.
@@ -79,34 +81,34 @@ class ScoringPolicy(ABC):
         chosen, logprobs = draw(self.logits(features), sampling, numbers)
         drawn = zip(requests, features, chosen.tolist(), logprobs.numpy()[:, None], strict=True)
         return [
-            Response(request.answers[index], _record(request, own, index, logprob))
-            for request, own, index, logprob in drawn
+            Response(request.answers[index], _record(request, request_features, index, logprob))
+            for request, request_features, index, logprob in drawn
         ]
 
     def record(self, request: Request, choice: str) -> ChosenRecord:
-        """The record of a choice that somebody else made."""
+        """Return the record of a given choice."""
         (features,) = self.look([request])
         return _record(request, features, request.choices.index(choice), np.zeros(1, dtype=np.float32))
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
         """See `TrainablePolicy`."""
-        own = [record for record in records if isinstance(record, ChosenRecord)]
-        logits = self.logits([record.features for record in own]) / temperature
-        drawn = likelihood_of_drawn(logits, torch.tensor([record.chosen for record in own]))
+        chosen_records = [record for record in records if isinstance(record, ChosenRecord)]
+        logits = self.logits([record.features for record in chosen_records]) / temperature
+        drawn = likelihood_of_drawn(logits, torch.tensor([record.chosen for record in chosen_records]))
         more = (torch.full((len(records),), temperature**-2), *power_sums(logits)) if sums else ()
         return Likelihood(*drawn, torch.arange(len(records)), *more)
 
     def updated(self) -> None:  # noqa: B027 - of TrainablePolicy
-        """Nothing to do: it generates with the model itself."""
+        """Do nothing: the policy generates with the model itself."""
 
     def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
-        """One file; `load` reads it."""
+        """Write one file, which `load` reads."""
         folder.mkdir(parents=True, exist_ok=True)
         save_file({**self.model.state_dict(), **(weights or {})}, folder / self._file())
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """The policy that was saved in `folder`. Raises FileNotFoundError if there is none of this kind."""
+        """Return the policy that was saved in `folder`. Raises FileNotFoundError if there is none of this kind."""
         path = folder / cls._file()
         if not path.exists():
             raise FileNotFoundError(
@@ -120,10 +122,10 @@ class ScoringPolicy(ABC):
 
 
 def step_context_of(request: Request, kind: str) -> StepContext:
-    """What a request is about.
+    """Return the step of a request.
 
     Raises:
-        CannotAnswerError: it has no choices, or no moment.
+        CannotAnswerError: it has no choices, or no step.
     """
     check_has_choices(request.choices, request.role, kind)
     if request.step_context is None:
@@ -137,10 +139,11 @@ def _record(request: Request, features: Any, chosen: int, logprobs: np.ndarray) 
 
 
 _PROMPT = np.zeros(1, dtype=np.int64)
-"""The tokens of every prompt: nothing reads them."""
+"""The tokens of every prompt, a placeholder that nothing reads."""
 
 
 @lru_cache(maxsize=1 << 14)
 def choice_ids(choices: tuple[str, ...]) -> np.ndarray:
-    """int64[A]: token ids of choices, the hashes of their texts."""
+    """Return the token ids of choices, int64[A]: the hashes of their texts."""
+    # Token ids are int64: the same 64 bits.
     return np.array([hash_text(choice) for choice in choices], dtype=np.uint64).view(np.int64)

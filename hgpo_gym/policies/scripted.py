@@ -8,7 +8,7 @@ from hgpo_gym.policies.base import CannotAnswerError, Request, Response, Samplin
 
 
 class RandomPolicy:
-    """Draws an admissible action uniformly; where actions are open-ended it answers nothing."""
+    """Draws an admissible action uniformly. If actions are open-ended, the response is empty."""
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:  # noqa: ARG002 - Policy
         return [Response(self._draw(request)) for request in requests]
@@ -21,10 +21,10 @@ class RandomPolicy:
 
 
 class ExpertPolicy:
-    """Does what the environment's expert says; the environment must be made with `expert=True`.
+    """Follows the environment's expert; the environment must be made with `expert=True`.
 
     Args:
-        random_actions: the share of steps at which a uniformly random admissible action is taken instead.
+        random_actions: the share of steps with a uniformly random admissible action instead.
     """
 
     def __init__(self, random_actions: float = 0.0):

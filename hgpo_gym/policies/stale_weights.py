@@ -1,4 +1,4 @@
-"""Weights of earlier iterations, by which a policy can act again."""
+"""Weights of earlier iterations, for rollouts by a stale policy."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from hgpo_gym.policies.base import TrainablePolicy
 
 
 class StaleWeights:
-    """The trained weights of a policy as they were before each of its last updates.
+    """The trained weights of a policy before each of its last updates.
 
     Args:
-        policy: whose weights.
-        updates: how many are kept; 0 keeps none.
+        policy: the policy.
+        updates: the number of copies to keep; 0 keeps none.
     """
 
     def __init__(self, policy: TrainablePolicy, updates: int):
@@ -22,34 +22,34 @@ class StaleWeights:
         self._kept: deque[list[torch.Tensor]] = deque(maxlen=updates)
 
     def keep(self) -> None:
-        """To be called before each update."""
+        """Copy the weights. Call it before each update."""
         if self._kept.maxlen:
             self._kept.append(self._copies())
 
     @contextmanager
     def rollout_weights(self) -> Iterator[None]:
-        """Inside, the policy has the oldest weights that are kept, its own if there are none."""
+        """Give the policy the oldest kept weights inside the block; its own if none are kept."""
         if not self._kept:
             yield
             return
-        own = self._copies()
+        current = self._copies()
         put_weights(self._policy, self._kept[0])
         try:
             yield
         finally:
-            put_weights(self._policy, own)
+            put_weights(self._policy, current)
 
     @property
     def oldest(self) -> list[torch.Tensor]:
-        """The weights that `rollout_weights` puts in place."""
+        """The weights that `rollout_weights` uses."""
         return self._kept[0] if self._kept else self._copies()
 
     def state(self) -> list[list[torch.Tensor]]:
-        """All that is kept, for `load`."""
+        """Return all kept weights, for `load`."""
         return list(self._kept)
 
     def load(self, state: list[list[torch.Tensor]]) -> None:
-        """Go on from a state."""
+        """Restore the kept weights."""
         self._kept.extend(state)
 
     def _copies(self) -> list[torch.Tensor]:
@@ -57,9 +57,9 @@ class StaleWeights:
 
 
 def put_weights(policy: TrainablePolicy, weights: list[torch.Tensor]) -> None:
-    """Let a policy act by these trained weights."""
-    for own, other in zip(_trained(policy), weights, strict=True):
-        own.data.copy_(other)
+    """Set the trained weights of a policy."""
+    for parameter, value in zip(_trained(policy), weights, strict=True):
+        parameter.data.copy_(value)
     policy.updated()
 
 

@@ -1,4 +1,4 @@
-"""What a critic reads: the hidden state of a language model after a prompt, or after a part of its answer."""
+"""The input of a critic: a language model's hidden state after a prompt, or after a part of its response."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class StateReader(Protocol):
-    """A policy that a critic can be put on.
+    """A policy on which a critic can be trained.
 
     Attributes:
-        state_size: the numbers of a state; None where a state is an id, and a critic a table.
+        state_size: the width of a state; None if a state is an id, and the critic a table.
     """
 
     @property
@@ -28,8 +28,8 @@ class StateReader(Protocol):
     def states(
         self, records: Sequence[TokenRecord], answered: Sequence[int], *, max_batch_tokens: int, precision: str
     ) -> np.ndarray:
-        """float32[N, state_size], or int64[N] of ids: for each record the state after its prompt and the first
-        `answered` tokens of its answer."""
+        """Return float32[N, state_size], or int64[N] of ids: for each record the state after its prompt and the first
+        `answered` tokens of its response."""
 
 
 @torch.inference_mode()
@@ -41,14 +41,14 @@ def hidden_states(
     max_batch_tokens: int,
     precision: str = "float32",
 ) -> np.ndarray:
-    """float32[N, D]: the last hidden state, that the logits are linear in, at the last of these tokens.
+    """Return float32[N, D]: the last hidden state, the input of the output layer, at the last of these tokens.
 
     Args:
         model: a causal language model.
-        records: prompts and answers.
-        answered: how many tokens of each answer are read too.
+        records: prompts and responses.
+        answered: the number of tokens of each response that are read too.
         max_batch_tokens: padded tokens in one forward pass.
-        precision: what it computes in, `float32` (as the weights are) or `bfloat16`.
+        precision: the format of the computation, `float32` (as the weights are) or `bfloat16`.
     """
     model.eval()
     texts = [
@@ -70,5 +70,5 @@ def hidden_states(
 
 
 def state_size(model: "PreTrainedModel") -> int:
-    """D: how wide the model's last hidden state is."""
+    """Return D, the width of the model's last hidden state."""
     return int(model.config.get_text_config().hidden_size)

@@ -1,4 +1,4 @@
-"""Streams of answers: those of policies that have them, and batches in the form of a stream for all others."""
+"""Streams of responses: a policy's own, or batches in the form of a stream."""
 
 from collections.abc import Mapping
 
@@ -6,13 +6,12 @@ from hgpo_gym.policies.base import Policy, Request, Response, Sampling, Stream, 
 
 
 def open_stream(policy: Policy, sampling: Sampling) -> Stream:
-    """The policy's own stream, or one that answers in batches."""
+    """Return the policy's own stream, or one that answers in batches."""
     return policy.stream(sampling) if isinstance(policy, StreamingPolicy) else Batches(policy, sampling)
 
 
 class Batches:
-    """The stream of a policy that answers batches: everything that it was asked is one batch, in the order of the
-    numbers."""
+    """The stream of a policy without one: all prompts form one batch, in the order of their numbers."""
 
     in_step = True
 
@@ -29,7 +28,7 @@ class Batches:
         self._asked |= requests
 
     def work(self) -> dict[int, Response]:
-        """See `Stream`; answers everything."""
+        """Answer all prompts, see `Stream`."""
         asked, self._asked = self._asked, {}
         numbers = sorted(asked)
         return dict(

@@ -1,8 +1,8 @@
-"""A table as a policy: one logit for each context and admissible action. Nothing is approximated, nothing is shared
-between contexts, and training takes seconds, so that many seeds can be afforded.
+"""A table as a policy: one logit for each context and admissible action.
 
-An answer is one token, whose id is the hash of its text; the prompt is one token too, the context. Update, losses and
-checkpoints then need not know what kind of policy they work on.
+Nothing is approximated or shared between contexts, and training takes seconds, so that many seeds are affordable. A
+response is one token, whose id is the hash of its text. The prompt is one token too, the context. Update, losses and
+checkpoints therefore work on it as on any policy.
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ class TableFullError(ValueError):
 class LogitTable(torch.nn.Module):
     """Logits by 64-bit id, 0 for an id that was never trained on.
 
-    In training mode an id that is new gets a logit of its own; in evaluation mode it does not, so that evaluating
-    leaves no trace. The parameter has its full size from the start: what the optimiser keeps for it never has to grow.
+    In training mode a new id gets a logit; in evaluation mode it does not, so that evaluation leaves no trace. The
+    parameter has its full size from the start, so that the optimiser's state never has to grow.
 
     Args:
         capacity: the most logits.
@@ -38,7 +38,7 @@ class LogitTable(torch.nn.Module):
         super().__init__()
         if capacity < 1:
             raise ValueError(f"model.capacity={capacity}: must be at least 1.")
-        self.logits = torch.nn.Parameter(torch.zeros(1 + capacity))  # the first is every unknown id's, and stays 0
+        self.logits = torch.nn.Parameter(torch.zeros(1 + capacity))  # entry 0 belongs to all unknown ids, and stays 0
         self._places: dict[int, int] = {}
 
     @property
@@ -46,17 +46,18 @@ class LogitTable(torch.nn.Module):
         return len(self.logits) - 1
 
     def __len__(self) -> int:
-        """Logits in use."""
+        """Return the number of logits in use."""
         return len(self._places)
 
     def forward(self, ids: np.ndarray) -> torch.Tensor:
-        """float32[N], the logits of ids uint64[N].
+        """Return the logits float32[N] of ids uint64[N].
 
         Raises:
             TableFullError: in training mode, with more ids than `capacity`.
         """
         places = self._places
         if self.training:
+            # Rows are given in order of first use, so that the order of the saved ids restores them.
             found = [places.setdefault(id, len(places) + 1) for id in ids.tolist()]
             if len(places) > self.capacity:
                 raise TableFullError(
@@ -68,19 +69,19 @@ class LogitTable(torch.nn.Module):
         return self.logits.index_select(0, torch.tensor(found))
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """All that there is to it: the ids int64[len(self)] in use, in order, and the logits."""
+        """Return the state: the ids in use int64[len(self)], in order, and the logits."""
         ids = np.array(list(self._places), dtype=np.uint64).view(np.int64)
         return {"ids": torch.from_numpy(ids), "logits": self.logits.detach()}
 
     @classmethod
     def from_tensors(cls, ids: torch.Tensor, logits: torch.Tensor) -> "LogitTable":
-        """The table that had these `tensors`."""
+        """Return the table with these `tensors`."""
         table = cls(len(logits) - 1)
         table.load_tensors(ids, logits)
         return table
 
     def load_tensors(self, ids: torch.Tensor, logits: torch.Tensor) -> None:
-        """Become the table of this capacity that had these `tensors`."""
+        """Restore the `tensors` of a table with the same capacity."""
         self.logits.data.copy_(logits)
         self._places = {id: place for place, id in enumerate(ids.numpy().view(np.uint64).tolist(), start=1)}
 
@@ -88,8 +89,8 @@ class LogitTable(torch.nn.Module):
 class TabularPolicy:
     """Draws an admissible action by a softmax over its logits in the context.
 
-    The context is the task and the deepest context key up to `level` that there is: at the first step of an episode
-    that is level 0, the observation alone.
+    The context is the task and the deepest existing context key up to `level`: at the first step of an episode that is
+    level 0, the observation alone.
 
     Args:
         model: the logits.
@@ -101,17 +102,18 @@ class TabularPolicy:
 
     @torch.inference_mode()
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
-        """One response a request, in order; each depends on its own seed, not on what it is batched with.
+        """Return one response for each request, in order. Each depends on its own seed, not on the batch.
 
         Raises:
-            CannotAnswerError: a request without admissible answers.
-            ValueError: one without context keys.
+            CannotAnswerError: a request without admissible actions.
+            ValueError: a request without context keys.
         """
         for request in requests:
             check_has_choices(request.answers, request.role, "tabular policy")
         contexts = np.array([self._context(request) for request in requests], dtype=np.int64)
         answers = [_answers(request.answers) for request in requests]
         chosen, logprobs = np.zeros(len(requests), dtype=np.int64), np.zeros(len(requests), dtype=np.float32)
+        # A single choice has probability 1: nothing is drawn, and its log-probability is 0.
         free = [row for row, (texts, _) in enumerate(answers) if len(texts) > 1]
         if free:
             self.model.eval()
@@ -128,13 +130,14 @@ class TabularPolicy:
         ]
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
-        """See `TrainablePolicy`. In training mode contexts that are new get their logits."""
+        """Return the likelihood, see `TrainablePolicy`. In training mode, new contexts get their logits."""
         contexts = np.concatenate([record.prompt_ids for record in records])
         tokens = np.concatenate([record.token_ids for record in records])
         logits, allowed = self._logits(contexts, [record.allowed[0] for record in records if record.allowed])
         columns = torch.from_numpy((allowed == tokens[:, None]).argmax(axis=1))
         drawn = likelihood_of_drawn(logits / temperature, columns)
-        norm = torch.full((len(records),), temperature**-2)  # a logit a parameter, divided by the temperature
+        # Each logit is one parameter, so that |x|^2 is 1 before the division by the temperature.
+        norm = torch.full((len(records),), temperature**-2)
         more = (norm, *power_sums(logits / temperature)) if sums else ()
         return Likelihood(*drawn, torch.arange(len(records)), *more)
 
@@ -148,20 +151,20 @@ class TabularPolicy:
         max_batch_tokens: int,  # noqa: ARG002 - of StateReader
         precision: str,  # noqa: ARG002 - of StateReader
     ) -> np.ndarray:
-        """See `StateReader`: the contexts, int64[N]."""
+        """Return the contexts, int64[N], see `StateReader`."""
         return np.array([record.prompt_ids[0] for record in records], dtype=np.int64)
 
     def updated(self) -> None:
-        """Nothing to do: it generates with the model itself."""
+        """Do nothing: the policy generates with the model itself."""
 
     def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
-        """One file; `load` reads it."""
+        """Write one file, which `load` reads."""
         folder.mkdir(parents=True)
         save_file({**self.model.tensors(), **(weights or {}), "level": torch.tensor(self.level)}, folder / _FILE)
 
     @classmethod
     def load(cls, folder: Path) -> "TabularPolicy":
-        """The policy that was saved in `folder`. Raises FileNotFoundError if there is none."""
+        """Return the policy that was saved in `folder`. Raises FileNotFoundError if there is none."""
         if not (folder / _FILE).exists():
             raise FileNotFoundError(f"No table in {folder}: expected {_FILE}, as runs with model=tabular leave it.")
         saved = load_file(folder / _FILE)
@@ -174,16 +177,17 @@ class TabularPolicy:
         return _mix(request.task, deepest)
 
     def _logits(self, contexts: np.ndarray, answers: Sequence[np.ndarray]) -> tuple[torch.Tensor, np.ndarray]:
-        """Logits float32[N, A] of the answers in each context, -inf beyond a context's own, and the answers' ids."""
-        answer_ids, own = pad(answers)
-        ids = link(np.repeat(contexts, own.sum(axis=1)).view(np.uint64), answer_ids[own].view(np.uint64))
-        logits = torch.full(own.shape, float("-inf"))
-        return logits.masked_scatter(torch.from_numpy(own), self.model(ids)), answer_ids
+        """Return the logits float32[N, A] of the responses in each context, -inf beyond a context's responses, and
+        their ids."""
+        answer_ids, valid = pad(answers)
+        ids = link(np.repeat(contexts, valid.sum(axis=1)).view(np.uint64), answer_ids[valid].view(np.uint64))
+        logits = torch.full(valid.shape, float("-inf"))
+        return logits.masked_scatter(torch.from_numpy(valid), self.model(ids)), answer_ids
 
 
 @lru_cache(maxsize=100_000)
 def _answers(answers: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
-    """The distinct answers and their token ids int64[A]."""
+    """Return the distinct responses and their token ids int64[A]."""
     distinct = tuple(dict.fromkeys(answers))
     return distinct, np.array([hash_text(answer) for answer in distinct], dtype=np.uint64).view(np.int64)
 

@@ -1,4 +1,4 @@
-"""Token tries: which tokens may come next when the answer must be one of a few."""
+"""Token tries: the tokens that may come next when a response must be one of a few."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -14,9 +14,9 @@ class TokenTrie:
     A node is identified by a number; 0 is the root.
 
     Args:
-        sequences: of tokens.
+        sequences: the token sequences.
         end_of_text: the token that ends each.
-        texts: the text that each stands for; decoding tokens need not give it back.
+        texts: the text of each sequence, which decoding its tokens may not restore.
 
     Raises:
         ValueError: a sequence holds the token that ends it.
@@ -34,30 +34,30 @@ class TokenTrie:
                 )
             node = 0
             for token in (*sequence, end_of_text):
+                # A new child gets the next number; an existing one keeps its own.
                 node = self._children[node].setdefault(token, len(self._children))
                 if node == len(self._children):
                     self._children.append({})
-            # Normalisation (NFKC: "\u00b2" is "2") gives some texts the same tokens, which say nothing of which one is
-            # meant: it is the first.
+            # Normalisation (NFKC: "\u00b2" is "2") gives some texts the same tokens. The first such text counts.
             self._texts.setdefault(node, text)
-        self._allowed: dict[int, np.ndarray] = {}  # of the nodes that were asked for
+        self._allowed: dict[int, np.ndarray] = {}  # a cache by node
 
     def allowed(self, node: int) -> np.ndarray:
-        """int64[A]: the tokens that may follow; empty at the end of a sequence."""
+        """Return the tokens that may follow, int64[A]; empty at the end of a sequence."""
         if node not in self._allowed:
             self._allowed[node] = np.array(sorted(self._children[node]), dtype=np.int64)
         return self._allowed[node]
 
     def text(self, node: int) -> str | None:
-        """The text of the sequence that ends at this node; None where none does."""
+        """Return the text of the sequence that ends at this node, or None."""
         return self._texts.get(node)
 
     def child(self, node: int, token: int) -> int:
-        """The node that an allowed token leads to."""
+        """Return the node to which an allowed token leads."""
         return self._children[node][token]
 
     def along(self, tokens: Sequence[int]) -> tuple[np.ndarray, ...]:
-        """int64[A] before each token of an allowed sequence: the tokens that may come there."""
+        """Return the allowed tokens int64[A] before each token of an allowed sequence."""
         node, allowed = 0, []
         for token in tokens:
             allowed.append(self.allowed(node))
@@ -65,7 +65,7 @@ class TokenTrie:
         return tuple(allowed)
 
     def forced(self, node: int) -> list[int]:
-        """The rest of the sequence if it is the only one left below this node, else []."""
+        """Return the rest of the sequence if only one is left below this node, else []."""
         rest = []
         while len(self._children[node]) == 1:
             ((token, node),) = self._children[node].items()
@@ -74,11 +74,11 @@ class TokenTrie:
 
     @cached_property
     def depth(self) -> int:
-        """The tokens of the longest sequence, the end-of-text token among them."""
+        """The tokens of the longest sequence, with the end-of-text token."""
         return 1 + max(map(len, self.sequences), default=0)
 
     def to_json(self) -> str:
-        """What `from_json` makes the trie of again."""
+        """Return the text from which `from_json` restores the trie."""
         return json.dumps([self.end_of_text, self.sequences])
 
     @classmethod
@@ -88,7 +88,7 @@ class TokenTrie:
 
     @cached_property
     def deciding(self) -> list[int]:
-        """The tokens after which, wherever they come, only one sequence is left."""
+        """The tokens after which, at every position, only one sequence is left."""
         decides: dict[int, bool] = {}
         for children in self._children:
             for token, child in children.items():

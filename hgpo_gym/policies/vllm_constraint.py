@@ -1,7 +1,7 @@
 """vLLM's side of `engine.constrain=admissible`: a logits processor that follows a token trie for each request.
 
-vLLM imports it by name in the process that samples. What is left of the logits is what `TokenRecord` tells of: the
-tokens that the trie allows, so that the log-probabilities, which vLLM takes afterwards, are renormalised over them.
+vLLM imports it by name in the process that samples. It leaves only the tokens that the trie allows, as `TokenRecord`
+records them. vLLM computes log-probabilities afterwards, so that they are renormalised over these tokens.
 """
 
 from collections.abc import Sequence
@@ -18,29 +18,30 @@ from hgpo_gym.policies.vllm_requests import ADMISSIBLE_ANSWERS
 
 
 class AdmissibleAnswers(LogitsProcessor):
-    """Leaves each request that has the argument ADMISSIBLE_ANSWERS the tokens that its trie allows next.
+    """Restricts each request with the argument ADMISSIBLE_ANSWERS to the tokens that its trie allows next.
 
-    Once a single answer is left, the end-of-text token alone is allowed: who asked knows the rest. (Mostly the request
-    ends there already, at one of the trie's deciding tokens.)
+    Once a single response is left, only the end-of-text token is allowed: the caller knows the rest. (Mostly the
+    request ends there already, at one of the trie's deciding tokens.)
     """
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool):  # noqa: ARG002 - vLLM's signature
         self._walks: dict[int, _Walk] = {}
 
     def is_argmax_invariant(self) -> bool:
-        """The likeliest token may be forbidden."""
+        """Return False: the likeliest token may be forbidden."""
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Requests have come, gone or changed places in the batch."""
+        """Follow requests that have come, gone or moved within the batch."""
         process_dict_updates(self._walks, batch_update, _begin)
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
-        """The logits [requests, vocabulary] with -inf for what is not allowed."""
+        """Return the logits [requests, vocabulary] with -inf for forbidden tokens."""
         if not self._walks:
             return logits
         allowed = {row: walk.allowed() for row, walk in self._walks.items()}
         rows = np.repeat(list(allowed), [len(ids) for ids in allowed.values()])
+        # Rows of requests without a trie stay unrestricted.
         forbidden = torch.zeros_like(logits, dtype=torch.bool)
         forbidden[list(allowed)] = True
         forbidden[rows, np.concatenate(list(allowed.values()))] = False
@@ -48,13 +49,14 @@ class AdmissibleAnswers(LogitsProcessor):
 
 
 class _Walk:
-    """How far an answer has come in its trie; vLLM appends to `token_ids`."""
+    """The position of a response in its trie; vLLM appends to `token_ids`."""
 
     def __init__(self, trie: TokenTrie, token_ids: Sequence[int]):
         self._trie, self._token_ids = trie, token_ids
         self._node, self._taken = 0, 0
 
     def allowed(self) -> np.ndarray:
+        # vLLM appends to the same list: follow only the tokens that are new.
         for token in self._token_ids[self._taken :]:
             self._node = self._trie.child(self._node, token)
         self._taken = len(self._token_ids)

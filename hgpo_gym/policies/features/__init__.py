@@ -1,3 +1,6 @@
-"""A softmax over scores of the admissible actions. To read in this order: `words.py`, texts taken apart; `episode.py`,
-what is remembered of an episode; `places.py`, where it is, of pages within pages; `features.py`, an action in its
-moment as numbers; `network.py`, from these to a score; `policy.py`."""
+"""A softmax over scores of the admissible actions.
+
+Read the modules in this order: `words.py`, parsed texts; `episode.py`, the memory of an episode; `places.py`, its place
+among nested pages; `features.py`, the features of an action in its step; `network.py`, from features to a score;
+`policy.py`.
+"""

@@ -1,4 +1,4 @@
-"""What is remembered of an episode: what was done with which thing, what was read where, what came up when."""
+"""The memory of an episode: actions by thing, texts by place, and the step at which each word appeared."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -19,35 +19,35 @@ from hgpo_gym.policies.features.words import (
 )
 
 NOTHING, EARLIER, LAST = "-", "e", "l"
-"""How an argument stands to the task: not in it, one of its earlier content words, the last one."""
+"""The roles of an argument: not in the task, one of its earlier content words, its last one."""
 NAMED = "n"
 """The task has the first word of an action."""
 
 
 class Episode:
-    """The memory of one episode, taken forward step by step.
+    """The memory of one episode, updated step by step.
 
     A *thing* is the full name of an argument. Things that have a word of the task are *wanted*.
 
     Attributes:
-        step: actions so far.
-        times, last_time: of each action, how often it was taken and at which step last.
-        here: by page, a list of admissible actions: how often each was taken on it.
-        chosen: by page, how often an action with a description was taken on it.
-        status: of each thing, the kind of the last action about it and its place there.
-        visits: of each thing, how many actions were about it.
-        touched: the things that the last action was about.
-        found: of each wanted thing, those that the action was about after which a text mentioned it last.
-        holds: the inverse, the wanted things that were last found by each thing.
-        coverage: of each thing, the share of the task's words in the text after the last action about it.
-        now: the same of the present text.
+        step: the number of actions so far.
+        times, last_time: the count of each action, and the step at which it was last taken.
+        here: the count of each action, by page: a list of admissible actions.
+        chosen: the count of each description's actions, by page.
+        status: the kind of the last action on each thing, and the thing's position in it.
+        visits: the number of actions on each thing.
+        touched: the things of the last action.
+        found: for each wanted thing, the things of the action after which a text last mentioned it.
+        holds: the inverse: the wanted things that were last found at each thing.
+        coverage: for each thing, the share of the task's words in the text after the last action on it.
+        now: the same share in the present text.
         best: the largest share so far.
-        done: how often each kind of action that has to do with the task was taken.
+        done: the count of each kind of action that matches the task.
         last: the kind of the last action.
-        seen: how often each observation was seen.
-        mentioned: the step at which a word stood in an observation last.
-        known: the things that actions were about.
-        places: where it is, if it says what its actions stand for.
+        seen: the count of each observation.
+        mentioned: the last step at which each word was in an observation.
+        known: the things of all actions.
+        places: the place, if the environment describes its actions.
     """
 
     def __init__(self, step_context: StepContext):
@@ -74,7 +74,7 @@ class Episode:
         self._read(step_context)
 
     def advance(self, step_context: StepContext) -> None:
-        """Take in what the last action has led to."""
+        """Update the memory by the last action and its result."""
         assert step_context.before is not None
         action, page = step_context.action, step_context.before.actions
         self.step += 1
@@ -100,14 +100,14 @@ class Episode:
             self.coverage[name] = share
 
     def thing(self, name: str) -> tuple[str, str]:
-        """What was done with a thing, and what is known of it; empty for nothing."""
+        """Return the actions on a thing and the knowledge about it, as texts; empty for nothing."""
         if (thing := self._things.get(name)) is None:
             thing = self._things[name] = self._thing(name) if name in self.known else ("", "")
         return thing
 
     def _thing(self, name: str) -> tuple[str, str]:
         share = self.coverage[name]
-        held = sorted({f"{role}:{self.status.get(other, '')}" for other, role in self.holds.get(name, {}).items()})
+        held = sorted({f"{role}:{self.status.get(item, '')}" for item, role in self.holds.get(name, {}).items()})
         return (
             f"{self.status[name]} {min(self.visits[name], 3)}{' now' if name in self.touched else ''}",
             " ".join((f"{int(share * 5)}{'!' if share == self.best else ''}", *held)),
@@ -121,15 +121,16 @@ class Episode:
         for word in content_of(text):
             self.mentioned[word] = self.step
         for name, role in wanted_things(text, self.task):
-            others = self.touched - {name}
-            if name in self.found and not others:
+            sources = self.touched - {name}
+            # An action on the thing itself does not show where it was found.
+            if name in self.found and not sources:
                 continue
             earlier = self.found.get(name, frozenset())
-            self._forget(earlier | others)
+            self._forget(earlier | sources)
             for thing in earlier:
                 self.holds[thing].pop(name, None)
-            self.found[name] = others
-            for thing in others:
+            self.found[name] = sources
+            for thing in sources:
                 self.holds.setdefault(thing, {})[name] = role
         share = self.now = covered(text, self.task)
         if share > self.best:
@@ -138,22 +139,23 @@ class Episode:
         return share
 
     def _forget(self, names: Iterable[str]) -> None:
-        """What is known of these things has changed."""
+        """Clear the cached texts of these things, whose knowledge has changed."""
         for name in names:
             self._things.pop(name, None)
 
 
 class Episodes:
-    """The memory at moments that are asked for, kept along with them."""
+    """The memories of steps that are in use. A memory lives no longer than its step."""
 
     def __init__(self) -> None:
         self._kept: WeakKeyDictionary[StepContext, Episode] = WeakKeyDictionary()
 
     def at(self, step_context: StepContext) -> Episode:
-        """The memory at a moment; made by taking the one of the moment before forward, or from the first moment on."""
+        """Return the memory at a step: that of an earlier step is advanced, or one is made from the first step on."""
         if (episode := self._kept.get(step_context)) is not None:
             return episode
         chain = [step_context]
+        # Walk back to the latest step with a memory. It is popped, because advancing changes it.
         while (before := chain[-1].before) is not None and (episode := self._kept.pop(before, None)) is None:
             chain.append(before)
         if episode is None:
@@ -166,20 +168,19 @@ class Episodes:
 
 @lru_cache(maxsize=1 << 14)
 def told(observation: str, task: str) -> str:
-    """An observation without the instruction, which many repeat."""
+    """Return an observation without the instruction, which many observations repeat."""
     return observation.replace(task, " ") if task else observation
 
 
 @lru_cache(maxsize=1 << 14)
 def covered(text: str, task: Task) -> float:
-    """The share of the task's content words that a text has."""
+    """Return the share of the task's content words that are in a text."""
     return sum(word in task.content for word in content_of(text)) / max(1, len(task.content))
 
 
 @lru_cache(maxsize=1 << 16)
 def wanted_things(text: str, task: Task) -> tuple[tuple[str, str], ...]:
-    """The things in a text that have a word of the task, by name (with the number behind it, if there is one), and
-    their roles."""
+    """Return the things in a text that have a word of the task: names (with the next number, if any) and roles."""
     found, words = {}, tokens(text)
     for word, after in zip(words, [*words, ""][1:], strict=True):
         if word in task.content:
@@ -190,8 +191,8 @@ def wanted_things(text: str, task: Task) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=1 << 16)
 def role_of(argument: Argument, task: Task) -> str:
-    """`NOTHING`, `EARLIER` or `LAST`; that of the last of its words that the task has. A measure, `16 oz`, has to stand
-    there as it is."""
+    """Return `NOTHING`, `EARLIER` or `LAST`, by the last of the argument's words in the task. A measure, like `16 oz`,
+    must be in the task verbatim."""
     if is_number(argument.name.split(" ", 1)[0]):
         return EARLIER if f" {argument.name} " in task.phrase else NOTHING
     places = [task.content[word] for word in argument.words if word in task.content]
@@ -207,6 +208,6 @@ def roles_of(action: ParsedAction, task: Task) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def kind_of(action: ParsedAction, task: Task) -> str:
-    """The frame of an action with the roles of its arguments, and whether the task has its first word."""
+    """Return the frame of an action with the roles of its arguments, and a mark if the task has its first word."""
     named = NAMED if action.frame.split(" ", 1)[0] in task.content else NOTHING
     return " ".join((action.frame, named, *roles_of(action, task)))

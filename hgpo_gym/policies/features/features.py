@@ -1,16 +1,15 @@
-"""An admissible action in its moment as numbers: places of hashed features, the same on every machine.
+"""The hashed features of an admissible action in its step, the same on every machine.
 
-Each action is described ever closer: by its *kind* (what is done, and how its arguments stand to the task); by its
-*state* (also what was done with its arguments before, and whether it was taken itself); by its *signature* (also what
-was read about them, how well its words match, what was chosen on this page). These are features, and so are
-conjunctions of each with the *context*: the words of the task, what was done with things of the task, what else can be
-done now, what was done last.
+Each action is described at three levels of detail. Its *kind* is its frame, with the relation of its arguments to the
+task. Its *state* adds earlier actions on its arguments, and whether the action itself was taken. Its *signature* adds
+the texts read about them, the match of its words, and the choices made on this page. All of these are features, and so
+are their conjunctions with the *context*: the words of the task, the actions on things of the task, the other
+admissible actions, and the last action.
 
-Where an environment says what its actions stand for, the name of each, how it stands to what the task speaks of, and
-conjunctions of these with the place come with them, see `places.py`.
+If an environment describes its actions, further features are the name of each, its relation to the task's terms, and
+conjunctions of these with the place, see `places.py`.
 
-Actions of equal features have one row between them: `go to drawer 2` and `go to drawer 3`, where nothing is known of
-either.
+Actions with equal features share one row: `go to drawer 2` and `go to drawer 3`, if nothing is known of either.
 """
 
 from collections import Counter
@@ -28,19 +27,19 @@ from hgpo_gym.policies.features.words import amounts, key
 from hgpo_gym.policies.scoring import step_context_of
 
 OFTEN = 4
-"""An action that was taken more often counts as if it was taken so often."""
+"""The cap for the count of an action."""
 NEVER = 1000
-"""Steps ago; more than any episode has."""
+"""An age in steps, larger than any episode is long."""
 
 
 class Features(NamedTuple):
-    """The features of the choices of one moment.
+    """The features of the choices of one step.
 
     Attributes:
-        wide: int32[R, W], places of features, 0 for none; a row for each choice that differs.
-        deep: int32[R, D], of the features that the small network reads.
-        leaning: float32[R, 2], how often it was taken before (at most `OFTEN`), and how much the task speaks of it: a
-            point for its first word, for each argument, and for the best description on the page.
+        wide: int32[R, W], feature ids, 0 for none; a row for each distinct choice.
+        deep: int32[R, D], the feature ids for the small network.
+        leaning: float32[R, 2], its count so far (at most `OFTEN`), and its points for matching the task: one for its
+            first word, for each argument, and for the best description on the page.
         row: int64[A], the row of each choice.
     """
 
@@ -51,11 +50,11 @@ class Features(NamedTuple):
 
 
 class Extractor:
-    """Requests to features. It remembers episodes while their moments are in use.
+    """Computes features of requests. It remembers episodes while their steps are in use.
 
     Args:
-        wide: places of hashed features.
-        deep: places of those that the small network reads.
+        wide: the number of feature ids.
+        deep: the number of feature ids for the small network.
     """
 
     def __init__(self, wide: int, deep: int):
@@ -63,37 +62,41 @@ class Extractor:
         self._episodes = Episodes()
 
     def __call__(self, requests: Sequence[Request]) -> list[Features]:
-        """The features of the choices of each request. One by one they would be the same but for empty columns.
+        """Return the features of each request's choices. They do not depend on the batch, except for empty columns.
 
         Raises:
-            CannotAnswerError: a request without choices, or without a moment.
+            CannotAnswerError: a request without choices, or without a step.
         """
-        seen = [self._look(request) for request in requests]
-        counts = [len(one.rows) for one in seen]
-        near, context = padded([one.near for one in seen]), padded([one.context[None] for one in seen])
-        of_request = np.repeat(np.arange(len(seen)), counts)
-        context = context[of_request]
-        static = np.concatenate([one.static for one in seen])
-        numbers = np.array([numbers for one in seen for numbers in one.rows], dtype=np.uint64)
-        own = _own(static, numbers)
-        leaning = np.stack([np.minimum(numbers[:, 4], OFTEN), static[:, 4]], axis=1).astype(np.float32)
-        state = np.array([one.state for one in seen], dtype=np.uint64)[of_request, None]
-        views = np.concatenate([own[:, :3], mix(own[:, 1:2], state)], axis=1)
-        beside = padded([one.beside for one in seen])
-        placed = padded([one.placed[None] for one in seen])[of_request]
-        wide = places_of(
-            np.concatenate([own, near, crossed(views, context), beside, crossed(beside, placed)], axis=1), self._wide
+        moments = [self._look(request) for request in requests]
+        counts = [len(moment.rows) for moment in moments]
+        near, context = (
+            padded([moment.near for moment in moments]),
+            padded([moment.context[None] for moment in moments]),
         )
-        deep = places_of(np.concatenate([own, context, beside, placed], axis=1), self._deep)
+        of_request = np.repeat(np.arange(len(moments)), counts)
+        context = context[of_request]
+        static = np.concatenate([moment.static for moment in moments])
+        numbers = np.array([numbers for moment in moments for numbers in moment.rows], dtype=np.uint64)
+        row_features = _row_features(static, numbers)
+        leaning = np.stack([np.minimum(numbers[:, 4], OFTEN), static[:, 4]], axis=1).astype(np.float32)
+        state = np.array([moment.state for moment in moments], dtype=np.uint64)[of_request, None]
+        views = np.concatenate([row_features[:, :3], mix(row_features[:, 1:2], state)], axis=1)
+        beside = padded([moment.beside for moment in moments])
+        placed = padded([moment.placed[None] for moment in moments])[of_request]
+        wide = places_of(
+            np.concatenate([row_features, near, crossed(views, context), beside, crossed(beside, placed)], axis=1),
+            self._wide,
+        )
+        deep = places_of(np.concatenate([row_features, context, beside, placed], axis=1), self._deep)
         ends = np.cumsum(counts)
         return [
             Features(
                 wide[end - count : end],
                 deep[end - count : end],
                 leaning[end - count : end],
-                np.array(one.row, dtype=np.int64),
+                np.array(moment.row, dtype=np.int64),
             )
-            for one, count, end in zip(seen, counts, ends.tolist(), strict=True)
+            for moment, count, end in zip(moments, counts, ends.tolist(), strict=True)
         ]
 
     def _look(self, request: Request) -> "_Seen":
@@ -108,15 +111,15 @@ class Extractor:
         )
         rows, row = _rows(episode, step_context, page, standing.row)
         classes = [kind for kind, *_ in rows]
-        beside = standing.own[[own for *_, own in rows]]
+        beside = standing.own[[standing_row for *_, standing_row in rows]]
         context, state = _context(episode, step_context, request, page)
         return _Seen(rows, row, page.static[classes], page.near[classes], context, state, beside, standing.place)
 
 
 class _Seen(NamedTuple):
-    """What a request comes to: the numbers of its rows (see `_own`), the row of each choice, what is always so of the
-    rows, uint64[R, 5] and [R, M], the context uint64[X], its state, and what `Standing` has
-    of the rows and the place."""
+    """The features of a request before conjunctions: the numbers of its rows (see `_row_features`), the row of each
+    choice, the fixed features of the rows, uint64[R, 5] and [R, M], the context uint64[X], its state, and the features
+    of rows and place in `Standing`."""
 
     rows: Sequence[tuple[int, ...]]
     row: list[int]
@@ -131,7 +134,7 @@ class _Seen(NamedTuple):
 def _rows(
     episode: Episode, step_context: StepContext, page: ParsedPage, standing: Sequence[int]
 ) -> tuple[Sequence[tuple[int, ...]], list[int]]:
-    """The numbers of the rows, and the row of each choice."""
+    """Return the numbers of the rows, and the row of each choice."""
     here = episode.here.get(step_context.actions, _NONE)
     chosen = episode.chosen.get(step_context.actions, _NONE)
     times, last_time, known = episode.times, episode.last_time, episode.known
@@ -139,40 +142,40 @@ def _rows(
     rows: dict[tuple[int, ...], int] = {}
     row = []
     choices = zip(page.texts, page.descriptions, page.names, page.classes, standing, strict=True)
-    for text, description, names, kind, stands in choices:
+    for text, description, names, kind, standing_row in choices:
         if text in times:
-            now = (
+            numbers = (
                 kind,
                 *_of_things(episode, names),
                 ages[kind],
                 _bucket(times[text]),
                 _bucket(episode.step - last_time[text] + 1),
                 4 * min(here[text], 2) + (min(chosen[description], 2) if description else 0),
-                stands,
+                standing_row,
             )
         elif chosen or not known.isdisjoint(names):
             group = min(chosen[description], 2) if description else 0
-            now = (kind, *_of_things(episode, names), ages[kind], 0, 0, group, stands)
+            numbers = (kind, *_of_things(episode, names), ages[kind], 0, 0, group, standing_row)
         else:
-            now = (kind, 0, 0, ages[kind], 0, 0, 0, stands)
-        row.append(rows.setdefault(now, len(rows)))
+            numbers = (kind, 0, 0, ages[kind], 0, 0, 0, standing_row)
+        row.append(rows.setdefault(numbers, len(rows)))
     return list(rows), row
 
 
-def _own(static: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Features of rows without the context; the first three are kind, state and signature.
+def _row_features(static: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return features of rows without the context; the first three are kind, state and signature.
 
     Args:
         static: uint64[R, 5], as in `ParsedPage`.
-        numbers: uint64[R, 8], class, what was done with the arguments, what is known of them, age of the words, how
-            often and how long ago it was taken, what was taken on this page, and its row in `Standing.own`.
+        numbers: uint64[R, 8]: class, actions on the arguments, knowledge about them, age of the words, count and age of
+            the action, actions on this page, and the row in `Standing.own`.
     """
     kind, fine, frame, match, _ = static.T
-    _, state, about, age, taken, since, on_page, _ = numbers.T
-    once = np.minimum(taken, 1)
+    _, state, about, age, times_taken, since, on_page, _ = numbers.T
+    once = np.minimum(times_taken, 1)
     before = mix(mix(kind, state), once)
     matching, about_kind = mix(frame, match), mix(kind, about)
-    own = np.stack(
+    features = np.stack(
         [
             kind,
             before,
@@ -182,7 +185,7 @@ def _own(static: np.ndarray, numbers: np.ndarray) -> np.ndarray:
             mix(frame, state),
             about_kind,
             mix(about_kind, state),
-            mix(kind, taken),
+            mix(kind, times_taken),
             mix(kind, since),
             mix(kind, on_page),
             matching,
@@ -192,22 +195,23 @@ def _own(static: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         ],
         axis=1,
     )
-    return mix(own, slots(own.shape[1]))
+    return mix(features, slots(features.shape[1]))
 
 
 _NONE: Counter[str] = Counter()
 
 
 def _of_things(episode: Episode, names: Sequence[str]) -> tuple[int, int]:
-    """What was done with things, and what is known of them; 0 for nothing."""
+    """Return hashes of the actions on things, and of the knowledge about them; 0 for nothing."""
     things = [episode.thing(name) for name in names]
     states, abouts = [state for state, _ in things], [about for _, about in things]
     return key("state", *states) if any(states) else 0, key("about", *abouts) if any(abouts) else 0
 
 
 def _ages(episode: Episode, page: ParsedPage) -> list[int]:
-    """For each class how long ago all of its words had been in observations, and whether none of its frame is newer."""
+    """Return for each class the age of its words in observations, with a mark if none of its frame is newer."""
     mentioned, step = episode.mentioned, episode.step
+    # A word that never appeared makes the age at least NEVER.
     ages = [step - min([mentioned.get(word, -NEVER) for word in words]) if words else NEVER for words in page.words]
     newest: dict[int, int] = {}
     for frame, age in zip(page.frames, ages, strict=True):
@@ -220,7 +224,7 @@ def _ages(episode: Episode, page: ParsedPage) -> list[int]:
 
 
 def _context(episode: Episode, step_context: StepContext, request: Request, page: ParsedPage) -> tuple[np.ndarray, int]:
-    """What is the same for all choices, uint64[X], and what was done with things of the task in one number."""
+    """Return the features that all choices share, uint64[X], and a hash of the actions on things of the task."""
     statuses: Counter[str] = Counter()
     for name, status in episode.status.items():
         if name in episode.found:
@@ -232,8 +236,16 @@ def _context(episode: Episode, step_context: StepContext, request: Request, page
         key("covered", int(8 * episode.best)),
         key("now", int(6 * episode.now), int(episode.now == episode.best)),
     }
-    if episode.task.amount is not None and (told_of := amounts(told(step_context.observation, step_context.task))):
-        rest.add(key("amounts", int(min(told_of) <= episode.task.amount), int(max(told_of) <= episode.task.amount)))
+    if episode.task.amount is not None and (
+        observed_amounts := amounts(told(step_context.observation, step_context.task))
+    ):
+        rest.add(
+            key(
+                "amounts",
+                int(min(observed_amounts) <= episode.task.amount),
+                int(max(observed_amounts) <= episode.task.amount),
+            )
+        )
     rest.update([key("done", kind, min(count, 3)) for kind, count in episode.done.items()])
     rest.update([key("status", status, min(count, 2)) for status, count in statuses.items()])
     rest.update([key("can", kind, int(text in here)) for text, kind in page.matching])
@@ -246,7 +258,7 @@ def _context(episode: Episode, step_context: StepContext, request: Request, page
 
 
 def _bucket(number: int) -> int:
-    """0, 1, 2, 3, 4 and 5, 6 to 9, 10 to 19, and more, as 0 to 7."""
+    """Return the bucket 0 to 7 of a number: 0, 1, 2, 3, 4 to 5, 6 to 9, 10 to 19, and more."""
     return _BUCKETS[number] if number < len(_BUCKETS) else 7
 
 

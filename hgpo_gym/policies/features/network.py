@@ -1,4 +1,4 @@
-"""From hashed features to scores: a weight for each place, and a small network beside it."""
+"""The network from hashed features to scores: a weight for each feature, and a small network beside it."""
 
 import torch
 
@@ -6,13 +6,13 @@ import torch
 class Network(torch.nn.Module):
     """score = sum of weights of the wide features + v . tanh(sum of vectors of the deep features) + u . leaning
 
-    The first two begin with scores of 0, so that the first policy is what it leans to.
+    The first two terms start at 0, so that the first policy depends on `leaning` alone.
 
     Args:
-        wide: weights.
-        deep: vectors.
-        hidden_size: their length; 0 leaves out the network.
-        leaning: what u begins with, see `Features`.
+        wide: the number of weights.
+        deep: the number of vectors.
+        hidden_size: the length of the vectors; 0 omits the small network.
+        leaning: the first value of u, see `Features`.
         seed: of the vectors.
     """
 
@@ -27,7 +27,7 @@ class Network(torch.nn.Module):
             self.out = torch.nn.Parameter(torch.zeros(hidden_size))
 
     def forward(self, wide: torch.Tensor, deep: torch.Tensor, leaning: torch.Tensor) -> torch.Tensor:
-        """float32[R] of places int32[R, W] and [R, D], where 0 is no feature, and float32[R, 2]."""
+        """Return scores float32[R] of feature ids int32[R, W] and [R, D], 0 for none, and leanings float32[R, 2]."""
         present = (wide > 0).float()
         scores = (self.weights[wide] * present).sum(1) + leaning @ self.leaning
         if self.hidden_size:
@@ -37,7 +37,7 @@ class Network(torch.nn.Module):
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, torch.Tensor]) -> "Network":
-        """The network with these `state_dict`."""
+        """Return the network with this `state_dict`."""
         deep, hidden_size = tensors["vectors"].shape if "vectors" in tensors else (1, 0)
         network = cls(len(tensors["weights"]), deep, hidden_size, (0.0, 0.0), 0)
         network.load_state_dict(tensors)

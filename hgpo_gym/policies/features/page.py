@@ -1,4 +1,4 @@
-"""Choices taken apart: what can be said of them whatever came before."""
+"""Parsed choices: the features that do not depend on earlier steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from hgpo_gym.policies.features.hashing import keys_of, mix, padded
 from hgpo_gym.policies.features.words import Task, amounts, content_of, key, read_action
 
 TASK_WORDS = 12
-"""Words of the task that are conjoined; long instructions have no more."""
+"""The most words of the task that form conjunctions, in long instructions."""
 OWN_WORDS = 6
-"""Words of an action that are."""
+"""The most words of an action that form features."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ParsedPage:
-    """What can be said of choices whatever came before. Choices that differ in nothing here are of one class.
+    """The features of choices that do not depend on earlier steps. Choices with equal features form a class.
 
     Attributes:
         texts, descriptions, names: of each choice; names are those of its arguments.
         classes: the class of each choice.
-        words: of each class, those that are compared.
-        frames: of each class, a number for its frame.
-        matching: (choice, kind) of those that have to do with the task, marked where they stand in it as a phrase.
+        words: the content words of each class.
+        frames: a number for the frame of each class.
+        matching: (choice, kind) of choices that match the task, marked if the task contains them as a phrase.
         static: uint64[C, 5] of the classes: the frame with the roles of the arguments (kind), the frame with the words
             of the task before those that match (fine), the frame, how words and amounts match and whether others match
             better (match), and how much the task speaks of it, see `Features` (points).
@@ -45,18 +45,18 @@ class ParsedPage:
 
 
 class _Choice(NamedTuple):
-    """What can be said of a choice by itself.
+    """The features of a single choice.
 
     Attributes:
-        names: of its arguments.
-        words: those that are compared.
+        names: the names of its arguments.
+        words: its content words.
         match: see `match_of`.
-        matching: its kind, and a mark where it stands in the task as a phrase; empty where the task has nothing of it.
-        alike: equal for choices that differ in nothing here but their numbers.
-        frame: as text.
-        keys: of kind, fine and frame, see `ParsedPage`.
-        shares, price: how it matches, as parts of a text.
-        points: see `Features`, but for the description's.
+        matching: its kind, with a mark if the task contains it as a phrase; empty if it does not match the task.
+        alike: equal for choices whose features here are equal.
+        frame: the frame, as text.
+        keys: the hashes of kind, fine and frame, see `ParsedPage`.
+        shares, price: the match with the task, as parts of a text.
+        points: see `Features`, without the point for the description.
         near: uint64[M], features of the words.
     """
 
@@ -75,37 +75,41 @@ class _Choice(NamedTuple):
 
 @lru_cache(maxsize=1 << 13)
 def page_of(choices: tuple[str, ...], descriptions: tuple[str, ...], task: Task) -> ParsedPage:
-    """Choices taken apart."""
+    """Return the parsed choices of a page."""
     descriptions = descriptions or ("",) * len(choices)
-    known = [_choice(choice, description, task) for choice, description in zip(choices, descriptions, strict=True)]
+    parsed = [_choice(choice, description, task) for choice, description in zip(choices, descriptions, strict=True)]
     best: dict[str, tuple[float, ...]] = {}
-    for one in known:
-        if one.matching:
-            best[one.frame] = tuple(map(max, best.get(one.frame, one.match), one.match))
+    for item in parsed:
+        if item.matching:
+            best[item.frame] = tuple(map(max, best.get(item.frame, item.match), item.match))
     classes: dict[tuple[object, ...], int] = {}
     rows, distinct = [], list[tuple[_Choice, str, int]]()
-    for one in known:
-        top = best.get(one.frame, one.match)
-        tops = "".join("!" if value and value == most else "." for value, most in zip(one.match, top, strict=True))
-        points = one.points + (one.match[1] > 0 and one.match[2] == top[2])
-        row = classes.setdefault((one.alike, tops, points), len(classes))
+    for item in parsed:
+        top = best.get(item.frame, item.match)
+        tops = "".join("!" if value and value == most else "." for value, most in zip(item.match, top, strict=True))
+        # A point for the description if it has a word of the task, and none of its frame matches better.
+        points = item.points + (item.match[1] > 0 and item.match[2] == top[2])
+        row = classes.setdefault((item.alike, tops, points), len(classes))
         if row == len(distinct):
-            distinct.append((one, tops, points))
+            distinct.append((item, tops, points))
         rows.append(row)
-    number = {frame: index for index, frame in enumerate(dict.fromkeys(one.frame for one in known))}
+    number = {frame: index for index, frame in enumerate(dict.fromkeys(item.frame for item in parsed))}
     return ParsedPage(
         texts=choices,
         descriptions=descriptions,
-        names=tuple(one.names for one in known),
+        names=tuple(item.names for item in parsed),
         classes=tuple(rows),
-        words=tuple(one.words for one, _, _ in distinct),
-        frames=tuple(number[one.frame] for one, _, _ in distinct),
-        matching=tuple((choice, one.matching) for choice, one in zip(choices, known, strict=True) if one.matching),
+        words=tuple(item.words for item, _, _ in distinct),
+        frames=tuple(number[item.frame] for item, _, _ in distinct),
+        matching=tuple((choice, item.matching) for choice, item in zip(choices, parsed, strict=True) if item.matching),
         static=np.array(
-            [(*one.keys, key("match", f"{one.shares} {tops} {one.price}"), points) for one, tops, points in distinct],
+            [
+                (*item.keys, key("match", f"{item.shares} {tops} {item.price}"), points)
+                for item, tops, points in distinct
+            ],
             dtype=np.uint64,
         ),
-        near=padded([one.near[None] for one, _, _ in distinct]),
+        near=padded([item.near[None] for item, _, _ in distinct]),
     )
 
 
@@ -113,12 +117,13 @@ def page_of(choices: tuple[str, ...], descriptions: tuple[str, ...], task: Task)
 def _choice(choice: str, description: str, task: Task) -> _Choice:
     action = read_action(choice)
     match = match_of(choice, description, task)
-    befores = [next((task.before[word] for word in one.words if word in task.content), "") for one in action.arguments]
+    befores = [next((task.before[word] for word in arg.words if word in task.content), "") for arg in action.arguments]
+    # Coarse numbers: exact ones would make almost every choice its own class.
     shares = " ".join(
         (*(str(int(4 * value)) for value in match[:2]), *(str(int(min(value, 4))) for value in match[2:]))
     )
-    own = amounts(f"{choice} {description}") if task.amount is not None else ()
-    price = ("<" if min(own) <= task.amount else ">") if own and task.amount is not None else ""
+    prices = amounts(f"{choice} {description}") if task.amount is not None else ()
+    price = ("<" if min(prices) <= task.amount else ">") if prices and task.amount is not None else ""
     kind, fine = kind_of(action, task), " ".join((action.frame, *befores))
     words = content_of(" ".join(argument.name for argument in action.arguments))
     points = (action.frame.split(" ", 1)[0] in task.content) + sum(role != NOTHING for role in roles_of(action, task))
@@ -139,13 +144,24 @@ def _choice(choice: str, description: str, task: Task) -> _Choice:
 
 @lru_cache(maxsize=1 << 16)
 def match_of(choice: str, description: str, task: Task) -> tuple[float, ...]:
-    """How a choice matches the task: the share of its words that the task has, the same of its description, how many
-    of the task's words both have, and how many words of it stand in the task as a phrase."""
+    """Return how a choice matches the task.
+
+    The four numbers are: the share of its words that are in the task, the same for its description, the number of the
+    task's words that both contain, and the number of its words in arguments that the task has as a phrase.
+    """
     arguments = read_action(choice).arguments
-    own, told_of = [word for argument in arguments for word in argument.words], content_of(description)
-    both = {word for word in (*own, *told_of) if word in task.content}
+    argument_words, description_words = (
+        [word for argument in arguments for word in argument.words],
+        content_of(description),
+    )
+    both = {word for word in (*argument_words, *description_words) if word in task.content}
     phrases = [argument.name for argument in arguments if f" {argument.name} " in task.phrase]
-    return _share(own, task), _share(told_of, task), float(len(both)), float(sum(len(one.split()) for one in phrases))
+    return (
+        _share(argument_words, task),
+        _share(description_words, task),
+        float(len(both)),
+        float(sum(len(phrase.split()) for phrase in phrases)),
+    )
 
 
 def _share(words: Sequence[str], task: Task) -> float:
@@ -153,14 +169,14 @@ def _share(words: Sequence[str], task: Task) -> float:
 
 
 def _words(frame: str, words: tuple[str, ...], *, described: bool, task: Task) -> np.ndarray:
-    """uint64: words of an action, and where they are few also with those of the task."""
-    own = keys_of(f"word {frame}", words[:OWN_WORDS])
-    if described or not 0 < len(own) <= 2:
-        return own
-    return np.concatenate([own, mix(own[:, None], task_keys(task)[None]).ravel()])
+    """Return features of an action's words, uint64; if they are few, also their pairs with the task's words."""
+    word_keys = keys_of(f"word {frame}", words[:OWN_WORDS])
+    if described or not 0 < len(word_keys) <= 2:
+        return word_keys
+    return np.concatenate([word_keys, mix(word_keys[:, None], task_keys(task)[None]).ravel()])
 
 
 @lru_cache(maxsize=1 << 12)
 def task_keys(task: Task) -> np.ndarray:
-    """uint64: the words of a task."""
+    """Return the hashes of a task's words, uint64."""
     return np.array([key("task", word) for word in task.words[:TASK_WORDS]], dtype=np.uint64)

@@ -1,8 +1,8 @@
-"""Where an episode is, of environments that say what their actions stand for: pages within pages, what was read within
-each thing that was entered, and what others offer.
+"""The place of an episode, if the environment describes its actions: nested pages, the terms read in each entered
+thing, and the offers of the others.
 
 A *thing* is an action with a description that no other action of its page has. A *kind* is a description that several
-share. A page that is shown again closes all that were entered from it since.
+share. When a page is shown again, all pages that were entered from it are closed.
 """
 
 from collections import Counter
@@ -17,20 +17,20 @@ from hgpo_gym.policies.base import StepContext
 from hgpo_gym.policies.features.words import Task, amounts, content_of, key, read_action, terms_of
 
 NEARBY = 2
-"""How many words of the task before and behind an action's own are looked at for those of its kind."""
+"""The number of the task's words before and after an action's name that are searched for words of its kind."""
 _THING = "thing"
-"""The name of whatever has a description of its own."""
+"""The name of every action with a unique description."""
 _MANY = 5
-"""More things, or more terms, count as if they were so many."""
+"""The cap for counts of things and terms."""
 
 
 class PlaceChoice(NamedTuple):
-    """What is always so of an admissible action, see `choices_of`.
+    """The fixed features of an admissible action, see `choices_of`.
 
     Attributes:
         kind: the description that it shares with others; empty for none.
-        thing: whether it has a description of its own.
-        named: whether all of its words stand in the task as they are: 2 if they do next to a word of its kind, else 1.
+        thing: it has a unique description.
+        named: 0 unless the task contains all of its arguments verbatim; 2 if a word of its kind is near one, else 1.
     """
 
     kind: str
@@ -44,9 +44,9 @@ class Place:
 
     Attributes:
         page: its admissible actions.
-        choices: what they are.
-        thing: the action that it was entered by, if that is a thing; or empty.
-        taken: what was done on it since.
+        choices: their features.
+        thing: the action by which it was entered, if that is a thing; or empty.
+        taken: the actions on it since, with their counts.
     """
 
     page: tuple[str, ...]
@@ -56,21 +56,21 @@ class Place:
 
 
 class PlaceOffer(NamedTuple):
-    """What the description of a thing says: the task's terms in it, and `<` or `>` for its price against the task's."""
+    """The description of a thing: the task's terms in it, and `<` or `>` for its price against the task's."""
 
     terms: frozenset[str]
     price: str
 
 
 class Places:
-    """The memory of one episode.
+    """The memory of places in one episode.
 
     Attributes:
-        step: moments that it was shown before the present one.
-        stack: the places, the outermost first.
-        offers: of each thing that was listed.
-        inside: of each thing that was entered, the task's terms that were read there, its description's among them.
-        opened: the pages that were opened there, by their actions.
+        step: the number of steps before the present one.
+        stack: the places, outermost first.
+        offers: the offer of each thing that was listed.
+        inside: the task's terms that were read in each entered thing, including those of its description.
+        opened: the actions that opened further pages in each entered thing.
         known: the task's terms that were read anywhere.
     """
 
@@ -89,7 +89,7 @@ class Places:
         return next((place for place in reversed(self.stack) if place.thing), None)
 
     def see(self, step_context: StepContext, text: str) -> None:
-        """Take in a moment; `text` is its observation without the task."""
+        """Add a step; `text` is its observation without the task."""
         page, action = step_context.actions, step_context.action
         self.step += 1
         if self.stack and step_context.before is not None:
@@ -97,6 +97,7 @@ class Places:
         depth = next((depth for depth, place in enumerate(self.stack) if place.page == page), None)
         choices = choices_of(page, step_context.descriptions, self.task)
         if depth is not None:
+            # The page is shown again: leave all places that were entered from it.
             del self.stack[depth + 1 :]
         else:
             thing = action if action in self.offers else ""
@@ -113,22 +114,22 @@ class Places:
                 self.offers[choice] = offer_of(description, self.task)
 
     def about_subject(self) -> list[tuple[str | int, ...]]:
-        """How the present thing stands to the task and to others; nothing outside of any."""
+        """Return features of the present thing, against the task and other things; empty outside of any."""
         if not (subject := self.subject):
             return []
         thing = subject.thing
         inside = self.inside[thing]
         lacking = len(self.known - inside)
-        others = [len(self.inside[other]) for other in self.inside if other != thing]
-        unseen = [len(offer.terms) for other, offer in self.offers.items() if other not in self.inside]
-        visited = _compared(len(inside), others)
+        visited_counts = [len(self.inside[name]) for name in self.inside if name != thing]
+        unseen = [len(offer.terms) for name, offer in self.offers.items() if name not in self.inside]
+        visited = _compared(len(inside), visited_counts)
         offered = _compared(len(inside), unseen)
         price = self.offers[thing].price
         left = left_to_choose(subject)
         opened = sorted(self.opened.get(thing, ()))
         return [
             ("lacking", min(lacking, 6)),
-            ("visited", visited, min(len(others), _MANY)),
+            ("visited", visited, min(len(visited_counts), _MANY)),
             ("offered", offered),
             ("price", price),
             ("left", left),
@@ -141,10 +142,12 @@ class Places:
         ]
 
     def about_things(self, page: tuple[str, ...]) -> list[tuple[str | int, ...]]:
-        """For each choice of a page: if it is a thing, how it stands to the task and to others; else nothing."""
+        """Return for each choice of a page its features against the task and other things; empty if it is no thing."""
         if self.offers.keys().isdisjoint(page):
             return [()] * len(page)
-        new = sorted(len(self.offers[one].terms) for one in page if one in self.offers and one not in self.inside)
+        new = sorted(
+            len(self.offers[action].terms) for action in page if action in self.offers and action not in self.inside
+        )
         seen = sorted(len(terms) for terms in self.inside.values())
         entered = min(len(seen), _MANY)
         found: list[tuple[str | int, ...]] = []
@@ -161,12 +164,12 @@ class Places:
 
 
 class Standing(NamedTuple):
-    """How choices stand where they are.
+    """The features of choices at the present place.
 
     Attributes:
-        row: for each choice, its row of `own`; choices that stand alike share one.
-        own: uint64[R, N], the names of choices and how they stand to the task, 0 for none.
-        place: uint64[P], how the place does.
+        row: the row of each choice in `own`; choices with equal features share one.
+        own: uint64[R, N], features of the choices: names and relations to the task, 0 for none.
+        place: uint64[P], features of the place.
     """
 
     row: tuple[int, ...]
@@ -175,53 +178,57 @@ class Standing(NamedTuple):
 
 
 def nowhere(choices: Sequence[str]) -> Standing:
-    """Of an environment that does not say what its actions stand for."""
+    """Return the features for an environment that does not describe its actions."""
     none = np.zeros((1, 0), dtype=np.uint64)
     return Standing((0,) * len(choices), none, none[0])
 
 
 def standing_of(places: Places, step_context: StepContext) -> Standing:
-    """At a moment that `places` has seen last."""
-    taken = places.stack[-1].taken
+    """Return the features at the step that `places` saw last."""
+    action_counts = places.stack[-1].taken
     choices = choices_of(step_context.actions, step_context.descriptions, places.task)
-    used = {choice.kind for action, choice in zip(step_context.actions, choices, strict=True) if action in taken}
-    own: dict[tuple[int, ...], int] = {}
+    used = {
+        choice.kind for action, choice in zip(step_context.actions, choices, strict=True) if action in action_counts
+    }
+    row_of_keys: dict[tuple[int, ...], int] = {}
     row = []
     for action, choice, about in zip(
         step_context.actions, choices, places.about_things(step_context.actions), strict=True
     ):
-        chosen = choice.kind in used if choice.kind else action in taken
+        chosen = choice.kind in used if choice.kind else action in action_counts
         keys = (
             key("name", _THING if choice.thing else choice.kind or action, choice.named, int(chosen)),
-            0 if choice.thing or (choice.kind and choice.named) else key("action", action, int(action in taken)),
+            0
+            if choice.thing or (choice.kind and choice.named)
+            else key("action", action, int(action in action_counts)),
             key("thing", *about) if about else 0,
             key("thing", *about[:-1]) if about else 0,
         )
-        row.append(own.setdefault(keys, len(own)))
-    of_place = [("step", places.step // 2), ("entered", min(len(places.inside), _MANY)), *places.about_subject()]
-    place = [key("place", *one) for one in of_place]
-    return Standing(tuple(row), np.array(list(own), dtype=np.uint64), np.array(place, dtype=np.uint64))
+        row.append(row_of_keys.setdefault(keys, len(row_of_keys)))
+    place_parts = [("step", places.step // 2), ("entered", min(len(places.inside), _MANY)), *places.about_subject()]
+    place = [key("place", *part) for part in place_parts]
+    return Standing(tuple(row), np.array(list(row_of_keys), dtype=np.uint64), np.array(place, dtype=np.uint64))
 
 
 def left_to_choose(place: Place) -> int:
-    """Kinds of which the task names one, and none was taken."""
+    """Return the number of kinds of which the task names an action, and none was taken."""
     pairs = list(zip(place.page, place.choices, strict=True))
     named = {choice.kind for _, choice in pairs if choice.kind and choice.named}
-    taken = {choice.kind for action, choice in pairs if action in place.taken}
-    return len(named - taken)
+    chosen = {choice.kind for action, choice in pairs if action in place.taken}
+    return len(named - chosen)
 
 
-def _compared(own: int, others: list[int]) -> str:
-    """Whether something is more than the most of others, as much, or less."""
-    if not others:
+def _compared(count: int, other_counts: list[int]) -> str:
+    """Return a count compared with the largest other: `=`, `>`, `<` for one less, `<<`; `-` if there is none."""
+    if not other_counts:
         return "-"
-    best = max(others)
-    return "=" if own == best else ">" if own > best else "<" if own == best - 1 else "<<"
+    best = max(other_counts)
+    return "=" if count == best else ">" if count > best else "<" if count == best - 1 else "<<"
 
 
 @lru_cache(maxsize=1 << 13)
 def choices_of(page: tuple[str, ...], descriptions: tuple[str, ...], task: Task) -> tuple[PlaceChoice, ...]:
-    """The admissible actions of a page."""
+    """Return the features of the admissible actions of a page."""
     count = Counter(descriptions)
     return tuple(
         PlaceChoice(
@@ -234,7 +241,7 @@ def choices_of(page: tuple[str, ...], descriptions: tuple[str, ...], task: Task)
 
 
 def _named(action: str, kind: str, task: Task) -> int:
-    """See `PlaceChoice`."""
+    """Return `PlaceChoice.named` of an action."""
     arguments = read_action(action).arguments
     if not arguments or not all(f" {argument.name} " in task.phrase for argument in arguments):
         return 0
@@ -249,6 +256,6 @@ def _named(action: str, kind: str, task: Task) -> int:
 @lru_cache(maxsize=1 << 16)
 def offer_of(description: str, task: Task) -> PlaceOffer:
     price = ""
-    if task.amount is not None and (own := amounts(description)):
-        price = ">" if min(own) > task.amount else "<" if max(own) <= task.amount else "~"
+    if task.amount is not None and (prices := amounts(description)):
+        price = ">" if min(prices) > task.amount else "<" if max(prices) <= task.amount else "~"
     return PlaceOffer(terms_of(description) & task.terms, price)

@@ -1,4 +1,4 @@
-"""The features policy: general features of each admissible action, and a softmax over their scores."""
+"""The features policy: a softmax over the scores of each admissible action's features."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from hgpo_gym.policies.scoring import ScoringPolicy
 
 
 class FeaturesPolicy(ScoringPolicy):
-    """See `ScoringPolicy`.
+    """A `ScoringPolicy` by hashed features.
 
     Args:
-        model: gives the scores.
+        model: computes the scores.
     """
 
     kind = "features"
@@ -30,16 +30,16 @@ class FeaturesPolicy(ScoringPolicy):
 
     def logits(self, features: Sequence[Features]) -> torch.Tensor:
         scores = self.model(*(_stacked(parts) for parts in list(zip(*features, strict=True))[:3]))
-        counts = np.array([len(own.row) for own in features])
-        firsts = np.cumsum([0, *(len(own.wide) for own in features[:-1])])
-        own = np.arange(counts.max()) < counts[:, None]
-        rows = np.concatenate([one.row + first for one, first in zip(features, firsts, strict=True)])
-        logits = torch.full(own.shape, float("-inf"))
-        return logits.masked_scatter(torch.from_numpy(own), scores[torch.from_numpy(rows)])
+        counts = np.array([len(item.row) for item in features])
+        firsts = np.cumsum([0, *(len(item.wide) for item in features[:-1])])
+        valid = np.arange(counts.max()) < counts[:, None]
+        rows = np.concatenate([item.row + first for item, first in zip(features, firsts, strict=True)])
+        logits = torch.full(valid.shape, float("-inf"))
+        return logits.masked_scatter(torch.from_numpy(valid), scores[torch.from_numpy(rows)])
 
 
 def _stacked(parts: Sequence[np.ndarray]) -> torch.Tensor:
-    """Arrays of different width below one another, filled up with 0."""
+    """Return arrays of different width stacked by rows, padded with 0."""
     stacked = np.zeros((sum(map(len, parts)), max(part.shape[1] for part in parts)), dtype=parts[0].dtype)
     first = 0
     for part in parts:

@@ -1,6 +1,6 @@
-"""Texts taken apart: words, amounts of money, and actions as a frame with arguments.
+"""Parsed texts: words, amounts of money, and actions as a frame with arguments.
 
-Nothing here knows an environment. The only words listed are English ones that stand between others.
+Nothing here depends on an environment. The only listed words are English function words.
 """
 
 import re
@@ -16,7 +16,7 @@ LITTLE_WORDS = frozenset(
     some than that the their them then there these this to under up using was what where which will with you
     your""".split()  # noqa: SIM905 - a list of sixty strings reads worse
 )
-"""Words that say how others belong together; they are never arguments, and never compared."""
+"""Function words: they are never part of an argument, and never compared."""
 
 _TOKEN = re.compile(r"[^\W_]+(?:[.'][^\W_]+)*")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -24,11 +24,11 @@ _AMOUNT = re.compile(r"[$€£]\s?(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?) (?:dollar|euro
 
 
 class Argument(NamedTuple):
-    """What an action is about: `mug 1` in `take mug 1 from desk 2`.
+    """An argument of an action: `mug 1` in `take mug 1 from desk 2`.
 
     Attributes:
-        name: in full, which tells two of a kind apart.
-        words: without numbers.
+        name: the full name, which distinguishes things of a kind.
+        words: its words, without numbers.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Argument(NamedTuple):
 
 
 class ParsedAction(NamedTuple):
-    """An action taken apart.
+    """A parsed action.
 
     Attributes:
-        frame: its first word and the little words, with a gap for each argument: `take _ from _`.
-        arguments: what stands in the gaps.
+        frame: its first word and the function words, with a gap for each argument: `take _ from _`.
+        arguments: the arguments, in order of the gaps.
     """
 
     frame: str
@@ -49,14 +49,14 @@ class ParsedAction(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Task:
-    """An instruction taken apart; compared and hashed as the object that it is.
+    """A parsed instruction; compared and hashed by identity.
 
     Attributes:
-        text: as it is.
-        words: the distinct words that are no numbers, in order.
-        content: those that are compared, with their position among them.
-        before: the word before each of them.
-        phrase: all words with spaces round them, to look up phrases in.
+        text: the unparsed text.
+        words: the distinct words without numbers, in order.
+        content: the content words, each with its position among them.
+        before: the word before each content word.
+        phrase: all words, each between spaces, to search for phrases.
         terms: see `terms_of`.
         amount: the largest amount of money; None if there is none.
     """
@@ -71,7 +71,7 @@ class Task:
 
 
 def tokens(text: str) -> list[str]:
-    """The words and numbers of a text, case ignored."""
+    """Return the words and numbers of a text, in lower case."""
     return _TOKEN.findall(text.lower())
 
 
@@ -81,13 +81,13 @@ def is_number(token: str) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def content_of(text: str) -> tuple[str, ...]:
-    """The distinct words of a text that are compared: neither little words nor numbers."""
+    """Return the distinct content words of a text: neither function words nor numbers."""
     return tuple(dict.fromkeys(word for word in tokens(text) if word not in LITTLE_WORDS and not is_number(word)))
 
 
 @lru_cache(maxsize=1 << 14)
 def terms_of(text: str) -> frozenset[str]:
-    """The words of a text that are compared, and its measures: numbers with the word behind."""
+    """Return the content words of a text, and its measures: a number with the next word."""
     words = tokens(text)
     measures = [f"{number} {unit}" for number, unit in pairwise(words) if is_number(number)]
     return frozenset((*content_of(text), *measures))
@@ -95,7 +95,7 @@ def terms_of(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=1 << 16)
 def amounts(text: str) -> tuple[float, ...]:
-    """Amounts of money in a text."""
+    """Return the amounts of money in a text."""
     return tuple(float(before or after) for before, after in _AMOUNT.findall(text.lower()))
 
 
@@ -117,24 +117,27 @@ def read_task(text: str) -> Task:
 
 @lru_cache(maxsize=1 << 16)
 def read_action(text: str) -> ParsedAction:
-    """The first word is what is done; what follows is arguments, with little words between them. A number ends one."""
+    """Return a parsed action. The first word is the verb; arguments follow, separated by function words. A number ends
+    an argument."""
     words = tokens(text)
     frame, arguments = words[:1], list[Argument]()
-    own: list[str] = []
+    argument_words: list[str] = []
 
     def close() -> None:
-        if own:
+        if argument_words:
             frame.append("_")
-            arguments.append(Argument(" ".join(own), tuple(word for word in own if not is_number(word))))
-            own.clear()
+            arguments.append(
+                Argument(" ".join(argument_words), tuple(word for word in argument_words if not is_number(word)))
+            )
+            argument_words.clear()
 
     for word in words[1:]:
         if word in LITTLE_WORDS:
             close()
             frame.append(word)
         else:
-            own.append(word)
-            if is_number(word) and len(own) > 1:
+            argument_words.append(word)
+            if is_number(word) and len(argument_words) > 1:
                 close()
     close()
     return ParsedAction(" ".join(frame), tuple(arguments))
@@ -142,5 +145,5 @@ def read_action(text: str) -> ParsedAction:
 
 @lru_cache(maxsize=1 << 18)
 def key(*parts: str | int) -> int:
-    """A 64-bit hash of names and whole numbers, never 0."""
+    """Return a 64-bit hash of names and whole numbers, never 0."""
     return hash_text("\0".join(map(str, parts)))
