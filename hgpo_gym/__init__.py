@@ -1,8 +1,8 @@
 """hgpo_gym: multi-turn text environments for Gymnasium, and HGPO beside GRPO and GiGPO on them.
 
-Importing the package registers the environment ids with Gymnasium, also those of installed packages that say so (see
-`plugins`); where Gymnasium is not imported yet, as soon as it is. What needs less than all that imports less:
-`hgpo_gym.advantages` loads neither Gymnasium nor torch, the environments and the memory load no torch.
+Importing the package registers its environment ids with Gymnasium, and those of installed plugins (see `plugins`). If
+Gymnasium is not imported yet, this happens when it is. A part of the package imports only what it needs:
+`hgpo_gym.advantages` loads neither Gymnasium nor torch, and the environments and the memory load no torch.
 """
 
 from importlib import import_module
@@ -34,7 +34,7 @@ _PUBLIC = {
     "hgpo_gym.trainers.learners": ("register_learner",),
     "hgpo_gym.api": ("compare", "evaluate", "load_run", "train"),
 }
-"""Where each public name is defined. It is imported when it is first asked for: torch only for what needs it."""
+"""The public names of each module. A name is imported at its first use, so that torch loads only if it is needed."""
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Folders with a manifest of digests, by which damage shows; those of the cache are checked when they are opened."""
+"""Folders with a manifest of digests, which shows damage. The cache's folders are checked when they are opened."""
 
 import hashlib
 import os
@@ -12,25 +12,26 @@ from hgpo_gym.files import make_whole, read_entry, write_entry, writing
 
 MANIFEST = "manifest"
 CHECK_VARIABLE = "HGPO_GYM_CHECK_CACHE"
-"""`no` leaves out the check of the cache's folders: for catalogues of gigabytes, on a disk that one trusts."""
+"""The value `no` skips the check of the cache's folders, for catalogues of gigabytes on a trusted disk."""
 
 
 def write_manifest(folder: Path, made_by: str) -> None:
-    """Write down the digest and name of every file, as `sha256sum` prints them and `sha256sum --check` reads them."""
+    """Write the digest and name of every file, in the format of `sha256sum`, which `sha256sum --check` reads."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     lines = [f"{_sha256(path)}  {path.relative_to(folder)}\n" for path in files]
     write_entry(folder / MANIFEST, made_by, "".join(lines).encode())
 
 
 def find_damage(folder: Path, made_by: str) -> str | None:
-    """The first thing in a folder that is not what was written, in words; None where there is none. A second for 1 to
-    2 GB."""
+    """Return a description of the first file in a folder that is not what was written, or None. Reads 1 to 2 GB a
+    second."""
     manifest = read_entry(folder / MANIFEST, made_by)
     if manifest is None:
         return f"its {MANIFEST} is damaged or missing"
     for line in manifest.decode().splitlines():
         digest, _, name = line.partition("  ")
         path = folder / name
+        # A damaged manifest must not lead to files outside the folder.
         if not path.resolve().is_relative_to(folder.resolve()) or (path.exists() and not path.is_file()):
             return f"{name} is no file in it"
         try:
@@ -42,18 +43,18 @@ def find_damage(folder: Path, made_by: str) -> str | None:
 
 
 def kept_folder(target: Path, fill: Callable[[Path], None]) -> Path:
-    """The folder `target` of the cache, made by `fill(temporary_folder)` where it is not there.
+    """Return the cache folder `target`. If it does not exist, `fill(temporary_folder)` makes it.
 
-    One that is damaged is set aside, with a warning that names it, and made anew. A process checks each folder once.
+    A damaged folder is renamed, with a warning that names it, and made again. A process checks each folder once.
 
     Raises:
         NotWrittenError: the disk is full, or the cache cannot be written; nothing is left behind.
     """
     with writing(target):
-        there = target.is_dir()  # which raises PermissionError in the home directory of another user
-    if there:
-        about = target.stat()
-        if (damage := _damage_once(target, about.st_ino, about.st_mtime_ns)) is None:
+        exists = target.is_dir()  # which raises PermissionError in the home directory of another user
+    if exists:
+        status = target.stat()
+        if (damage := _damage_once(target, status.st_ino, status.st_mtime_ns)) is None:
             return target
         aside = _set_aside(target)
         warnings.warn(
@@ -71,7 +72,8 @@ def kept_folder(target: Path, fill: Callable[[Path], None]) -> Path:
 
 @cache
 def _damage_once(folder: Path, _inode: int, _changed: int) -> str | None:
-    """`find_damage` of a folder of the cache; another folder in its place is checked again."""
+    """Return `find_damage` of a cache folder. The key holds inode and change time, so that a replaced folder is checked
+    again."""
     return None if os.environ.get(CHECK_VARIABLE) == "no" else find_damage(folder, _made_by(folder))
 
 
@@ -80,7 +82,7 @@ def _made_by(folder: Path) -> str:
 
 
 def _set_aside(folder: Path) -> Path:
-    """Rename a folder, so that nobody takes it for what it was."""
+    """Rename a damaged folder, so that nothing reads it under its name."""
     names = (folder.with_name(f"unsound_{folder.name}_{number}") for number in count(1))
     return folder.rename(next(name for name in names if not name.exists()))
 

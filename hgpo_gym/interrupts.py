@@ -1,4 +1,4 @@
-"""Ctrl-C (SIGINT) and SIGTERM, by which schedulers end a job: both are a KeyboardInterrupt, where it does no harm."""
+"""Ctrl-C (SIGINT) and SIGTERM, which schedulers send to end a job. Both raise KeyboardInterrupt at a safe moment."""
 
 import signal
 import time
@@ -9,22 +9,22 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 ONE_PRESS = 2.0
-"""Seconds in which signals are one Ctrl-C: the terminal sends it to every process, and launchers pass it on."""
+"""Seconds in which signals count as one Ctrl-C: a terminal sends it to all processes, and launchers repeat it."""
 
 
 class StoppedAtOnceError(KeyboardInterrupt):
-    """Ctrl-C for the second time: what was to be finished is not."""
+    """The second Ctrl-C: the work in progress is not finished."""
 
 
 class Interrupts:
-    """Notes the first signal instead of raising, and says what it waits for.
+    """Notes the first signal instead of raising, and reports what is being finished.
 
     Args:
         say: shows a line to a person.
-        twice: Ctrl-C again raises StoppedAtOnceError; else that is for the launcher of several processes to do.
+        twice: a second Ctrl-C raises StoppedAtOnceError. With several processes, their launcher does that instead.
 
     Attributes:
-        noted: whether there was one.
+        noted: True after the first signal.
         doing: what is being finished.
     """
 
@@ -34,7 +34,7 @@ class Interrupts:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Inside, a signal is only noted."""
+        """Note signals inside the block instead of raising."""
         with _handled_by(self._note):
             yield
 
@@ -50,7 +50,7 @@ class Interrupts:
 
 @contextmanager
 def interrupts_raised() -> Iterator[None]:
-    """Inside, a signal raises KeyboardInterrupt at once."""
+    """Raise KeyboardInterrupt at once when a signal arrives inside the block."""
     with _handled_by(_raise):
         yield
 
@@ -61,9 +61,9 @@ def _raise(_signal: int, _frame: object) -> None:
 
 @contextmanager
 def _handled_by(handler: Callable[[int, object], None]) -> Iterator[None]:
-    before = [(number, signal.signal(number, handler)) for number in SIGNALS]
+    previous = [(number, signal.signal(number, handler)) for number in SIGNALS]
     try:
         yield
     finally:
-        for number, own in before:
-            signal.signal(number, own)
+        for number, previous_handler in previous:
+            signal.signal(number, previous_handler)

@@ -1,22 +1,22 @@
-"""What clients and servers over HTTP have in common: the hosts that are this machine, and media types."""
+"""Parts that HTTP clients and servers share: a test for this machine's addresses, and media types."""
 
 import ipaddress
 from urllib.parse import urlsplit
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, and cannot be reached from others."""
+    """Return True for a host that is this machine and that others cannot reach."""
     if host == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name, which may lead anywhere
+    except ValueError:  # a host name, which may resolve to any machine
         return False
 
 
 def goes_by_proxy(url: str) -> bool:
-    """Whether a request may go through the proxy that the environment names. `http_proxy` alone, without a `no_proxy`
-    as on many clusters, would send what is meant for this machine elsewhere."""
+    """Return True if a request may use the proxy of the environment. With `http_proxy` but no `no_proxy`, as on many
+    clusters, requests to this machine would go elsewhere."""
     return not is_loopback(urlsplit(url).hostname or "")
 
 

@@ -1,11 +1,11 @@
-"""Code of others: installed packages that name their parts as entry points, and modules that a command is told of.
+"""Code from outside the package: entry points of installed packages, and modules that a command names.
 
-A package that brings environments names the module whose import registers them:
+A package with environments names the module that registers them on import:
 
     [project.entry-points."hgpo_gym.envs"]
     my_game = "my_game"
 
-Every registry (`hgpo_gym.registry`) has a group of its own, whose entries are the objects themselves.
+Every registry (`hgpo_gym.registry`) has its own group, whose entries are the objects themselves.
 """
 
 import sys
@@ -18,18 +18,18 @@ from pathlib import Path
 from types import ModuleType
 
 _loaded: dict[str, ModuleType] = {}
-"""What `load_plugins` has imported, in order; files by their whole path."""
+"""The modules that `load_plugins` has imported, in order. The key of a file is its absolute path."""
 
 
 class BrokenPluginWarning(UserWarning):
-    """Something that an installed package brings cannot be used."""
+    """An entry point of an installed package cannot be used."""
 
 
 def load_entry_points(group: str) -> None:
-    """Import the modules that installed packages name in a group; what they register is then there.
+    """Import the modules that installed packages name in a group, so that they can register their parts.
 
-    A module that cannot be imported is warned of, and what it would register is left out. So is a folder without
-    code that has the package's name and is found in its place: the one around a package that is being worked on.
+    A module that cannot be imported is skipped with a warning. So is a folder without code that has the package's name
+    and is found first: the folder around a package under development.
     """
     for entry in sorted(entry_points(group=group)):
         try:
@@ -49,12 +49,12 @@ def load_entry_points(group: str) -> None:
 
 
 def describe_source(entry: EntryPoint) -> str:
-    """The distribution that an entry point belongs to."""
+    """Return the name and version of the distribution that an entry point belongs to."""
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an unknown distribution"
 
 
 def load_plugins(names: Iterable[str]) -> None:
-    """Import each of these once: a Python file (`my_methods.py`, `folder/my_methods`) or a module by its dotted name.
+    """Import each plugin once: a Python file (`my_methods.py`, `folder/my_methods`) or a module by its dotted name.
 
     Raises:
         ImportError: nothing of that name, or its import fails; the message names it.
@@ -62,9 +62,10 @@ def load_plugins(names: Iterable[str]) -> None:
     for name in names:
         file = Path(name if name.endswith(".py") else f"{name}.py").expanduser()
         try:
-            place = str(file.resolve()) if file.is_file() else name
-            module = _import_file(Path(place)) if file.is_file() else import_module(name)
+            source = str(file.resolve()) if file.is_file() else name
+            module = _import_file(Path(source)) if file.is_file() else import_module(name)
         except ModuleNotFoundError as error:
+            # A missing module that the plugin imports is another mistake than a missing plugin.
             if error.name != name.partition(".")[0]:
                 raise ImportError(f"plugins: importing {name} failed: {error}") from error
             raise ImportError(
@@ -72,26 +73,27 @@ def load_plugins(names: Iterable[str]) -> None:
             ) from error
         except Exception as error:
             raise ImportError(f"plugins: importing {name} failed with {type(error).__name__}: {error}") from error
-        _loaded[place] = module
+        _loaded[source] = module
 
 
 def loaded_plugins() -> tuple[str, ...]:
-    """What another process has to `load_plugins` to know what this one does."""
-    return tuple(place for place, module in _loaded.items() if sys.modules.get(module.__name__) is module)
+    """Return the names that another process must pass to `load_plugins` to have the same plugins."""
+    return tuple(source for source, module in _loaded.items() if sys.modules.get(module.__name__) is module)
 
 
 def _import_file(file: Path) -> ModuleType:
-    """The module in a file, under the file's own name, so that what it defines can be pickled."""
+    """Import a file as a module named after the file, so that pickle finds its definitions."""
     name = file.stem
-    there = sys.modules.get(name)
-    if there is not None:
-        if Path(getattr(there, "__file__", None) or "").resolve() == file:
-            return there
+    existing = sys.modules.get(name)
+    if existing is not None:
+        if Path(getattr(existing, "__file__", None) or "").resolve() == file:
+            return existing
         raise ImportError(f"{file} has the name of the module {name}, which is loaded: rename the file")
     spec = spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
+    # Before the code runs, as importlib does: dataclasses look their module up by name.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)

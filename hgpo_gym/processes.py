@@ -1,7 +1,7 @@
-"""The processes that train one run together: which part of the work is whose, and what they tell each other.
+"""The processes that train one run together: how they share the work and exchange results.
 
-They are started by `accelerate launch` or `torchrun`. Everything that they say goes through accelerate; `Processes` is
-also the case of one process, which has nothing to say.
+`accelerate launch` or `torchrun` starts them, and accelerate carries all messages. `Processes` itself is the case of a
+single process, which exchanges nothing.
 """
 
 import atexit
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
     import torch
 
 LAUNCHED = "WORLD_SIZE"
-"""The variable by which a launcher says how many processes it has started."""
+"""The environment variable that holds the number of processes of a launcher."""
 LONGEST_WAIT = timedelta(hours=12)
-"""For each other: a warm start takes one process as long as it takes. If one dies, its launcher ends the others."""
+"""The longest wait for another process: a warm start may keep one busy for hours. If one dies, its launcher ends the
+others."""
 
 _ENDED: list["torch.distributed.ProcessGroup | None"] = []
-"""Process groups that were closed, kept until Python is about to end: see `SeveralProcesses.close`."""
+"""Closed process groups, kept until Python is about to end: see `SeveralProcesses.close`."""
 
 
 @atexit.register
 def _end_groups() -> None:
-    """Wait for gloo's threads, by being the last to let go of their groups: one that is still busy when Python ends
+    """Release the process groups last, which waits for gloo's threads: a thread that is still busy when Python ends
     aborts."""
     if _ENDED:
         gc.collect()
@@ -41,12 +42,12 @@ T = TypeVar("T")
 
 
 class Processes:
-    """A process that is alone.
+    """A single process.
 
     Attributes:
-        rank: which process this is, from 0.
-        count: how many there are.
-        strategy: how they hold the weights that they train together, see `distributed` in `configs/config.yaml`.
+        rank: the number of this process, from 0.
+        count: the number of processes.
+        strategy: how they hold the weights, see `distributed` in `configs/config.yaml`.
     """
 
     rank = 0
@@ -55,35 +56,35 @@ class Processes:
 
     @property
     def main(self) -> bool:
-        """Whether this is the process that writes the run directory and reports."""
+        """Return True for the process that writes the run directory and reports."""
         return self.rank == 0
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
-        """This process' part of what is to be done: neighbours, as many as the others have, or one more or less."""
+        """Return this process' part of the items: neighbours. The parts' sizes differ by one at most."""
         return items[self.rank * len(items) // self.count : (self.rank + 1) * len(items) // self.count]
 
     def gather(self, items: Sequence[T]) -> list[T]:
-        """The items of all processes in order, so that what was made of each `share` is put together again."""
+        """Return the items of all processes, in order of their ranks: the inverse of `share`."""
         return list(items)
 
     def each(self, make: Callable[[], T]) -> list[T]:
-        """What `make` returns in every process, in order; it does not look at the others. A signal that breaks it off
-        in one of them raises KeyboardInterrupt in all."""
+        """Return the results of `make` in every process, in order. `make` must not use the other processes. A signal
+        that interrupts one of them raises KeyboardInterrupt in all."""
         return [make()]
 
     def sum(self, tensor: "torch.Tensor") -> "torch.Tensor":
-        """The sum of the tensors that the processes have, of the same shape."""
+        """Return the sum of the processes' tensors, which have the same shape."""
         return tensor
 
     def on_main(self, make: Callable[[], T]) -> T:
-        """What `make` returns in the main process, the only one to call it."""
+        """Return the result of `make` in the main process, the only one that calls it."""
         return make()
 
     def wait(self) -> None:
-        """Until every process has come here."""
+        """Wait until every process has reached this call."""
 
     def close(self) -> None:
-        """The end of working together."""
+        """End the cooperation of the processes."""
 
 
 ALONE = Processes()
@@ -94,11 +95,11 @@ class SeveralProcesses(Processes):
 
     Args:
         strategy: `ddp` or `fsdp2`.
-        on_cpu: talk by gloo between CPUs, even if there are GPUs.
+        on_cpu: communicate by gloo between CPUs, even if there are GPUs.
     """
 
     def __init__(self, strategy: str, *, on_cpu: bool):
-        import torch.distributed.nn.functional  # noqa: F401 - later, its default arguments would keep the group for ever
+        import torch.distributed.nn.functional  # noqa: F401 - imported later, its default arguments would keep the group alive
         from accelerate import Accelerator
         from accelerate.utils import InitProcessGroupKwargs
 
@@ -114,13 +115,14 @@ class SeveralProcesses(Processes):
         return gather_object(list(items))
 
     def each(self, make: Callable[[], T]) -> list[T]:
-        made: list[T] = []
+        values: list[T] = []
+        # An interrupted process contributes an empty list, which shows the interruption to all others.
         with suppress(KeyboardInterrupt), interrupts_raised():
-            made.append(make())
-        parts = self.gather([made])
+            values.append(make())
+        parts = self.gather([values])
         if not all(parts):
             raise KeyboardInterrupt
-        return [own for (own,) in parts]
+        return [value for (value,) in parts]
 
     def sum(self, tensor: "torch.Tensor") -> "torch.Tensor":
         return self.accelerator.reduce(tensor, "sum")
@@ -136,24 +138,25 @@ class SeveralProcesses(Processes):
     def close(self) -> None:
         import torch
 
-        # If DDP's reducer were the last to let go of the group, it would join a thread of gloo with Python's lock held,
-        # which that thread may be waiting for. Python's own reference gives the lock up first.
+        # If DDP's reducer held the last reference to the group, it would join gloo's thread while holding the GIL, and
+        # that thread may wait for the GIL: a deadlock. Dropping Python's reference last releases the GIL first.
         _ENDED.append(torch.distributed.group.WORLD)
         if self.strategy == "fsdp2":
             from torch.distributed.device_mesh import DeviceMesh
 
+            # The caches of DTensor keep the mesh alive, and the mesh keeps its process groups.
             for mesh in [item for item in gc.get_objects() if type(item) is DeviceMesh]:
-                mesh._pg_registry.clear()  # the caches of DTensor keep the mesh
+                mesh._pg_registry.clear()
         self.accelerator.end_training()
 
 
 def launched() -> int:
-    """How many processes the launcher of this one has started, 1 without a launcher."""
+    """Return the number of processes that the launcher has started; 1 without a launcher."""
     return int(os.environ.get(LAUNCHED, "1"))
 
 
 def join_processes(strategy: str, *, groups: int, on_cpu: bool) -> Processes:
-    """The processes that were launched for a run, once all are there.
+    """Return the processes that were launched for a run, after all have started.
 
     Args:
         strategy: see `distributed` in `configs/config.yaml`.
@@ -183,10 +186,10 @@ def join_processes(strategy: str, *, groups: int, on_cpu: bool) -> Processes:
 
 
 def check_seen_by_all(processes: Processes, path: Path) -> None:
-    """Check that what the main process has written is there for this one.
+    """Check that this process sees a file that the main process has written.
 
     Raises:
-        FileNotFoundError: it is not.
+        FileNotFoundError: it does not.
     """
     processes.wait()
     if not path.exists():

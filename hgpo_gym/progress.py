@@ -1,4 +1,4 @@
-"""What a person sees while work goes on: bars in a terminal, plain lines elsewhere."""
+"""Progress for a person: bars in a terminal, plain lines elsewhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from rich.console import Console
 from hgpo_gym.plain_text import for_terminal
 
 ProgressCallback = Callable[[int, int, str], None]
-"""Called with (done, in all, a few words)."""
+"""Called with (done, total, a few words)."""
 
 
 class Progress:
@@ -20,7 +20,7 @@ class Progress:
 
     @contextmanager
     def stage(self, description: str, *, lines: bool = True) -> Iterator[ProgressCallback]:
-        """A stage of work with a progress bar. Outside a terminal: a line every twentieth of it, or none."""
+        """Show a stage of work as a progress bar. Outside a terminal: a line for every twentieth of it, or none."""
         if not self.console.is_terminal:
             yield self._line_reports(description) if lines else (lambda _done, _total, _words: None)
             return
@@ -48,16 +48,16 @@ class Progress:
         return report_progress
 
     def line(self, text: str) -> None:
-        """One line that stays."""
+        """Print a line that stays."""
         self.console.print(for_terminal(text), highlight=False, markup=False, soft_wrap=True)
 
 
 class NotebookProgress(Progress):
-    """The same in a notebook: a bar of tqdm, and no lines."""
+    """Progress in a notebook: a tqdm bar, and warnings alone as lines."""
 
     @contextmanager
     def stage(self, description: str, *, lines: bool = True) -> Iterator[ProgressCallback]:  # noqa: ARG002
-        """A stage of work with a bar."""
+        """Show a stage of work as a tqdm bar."""
         from tqdm.auto import tqdm
 
         with tqdm(desc=description) as bar:
@@ -69,7 +69,7 @@ class NotebookProgress(Progress):
             yield update
 
     def line(self, text: str) -> None:
-        """Show warnings alone."""
+        """Print warnings, and nothing else."""
         if text.startswith("Warning"):
             super().line(text)
 
@@ -83,12 +83,12 @@ class CallbackProgress(Progress):
 
     @contextmanager
     def stage(self, description: str, *, lines: bool = True) -> Iterator[ProgressCallback]:  # noqa: ARG002
-        """Hand on what a stage reports."""
+        """Pass a stage's progress to the callback."""
         yield self._callback
 
 
 def progress_for(progress: "bool | ProgressCallback") -> Progress:
-    """The progress that a caller from Python asks for: True, False, or a function of (done, all, words)."""
+    """Return the progress that a Python caller chooses: True, False, or a function of (done, total, words)."""
     if callable(progress):
         return CallbackProgress(progress)
     if not progress:
@@ -98,8 +98,7 @@ def progress_for(progress: "bool | ProgressCallback") -> Progress:
 
 @contextmanager
 def progress_bar(*, in_bytes: bool = False) -> Iterator[ProgressCallback]:
-    """A bar on the standard error stream, if that is a terminal, for what is made when it is first used; it goes when
-    all is done."""
+    """Show a bar on standard error, if that is a terminal, for work at first use. It disappears at the end."""
     count = bars.DownloadColumn() if in_bytes else bars.MofNCompleteColumn()
     columns = (bars.TextColumn("{task.description}"), bars.BarColumn(bar_width=24), count, bars.TimeRemainingColumn())
     console = Console(stderr=True)

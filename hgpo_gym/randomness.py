@@ -1,14 +1,14 @@
-"""The streams of random numbers: every generator is made from (stream, seed, what it is for), not from one before.
+"""Streams of random numbers. Every generator is seeded by (stream, seed, purpose), not by an earlier generator.
 
-A resumed run therefore needs no random state, and what one part draws does not move what another does. A number belongs
-to one stream for good: changing it changes the results of every seed.
+A resumed run therefore needs no random state, and draws in one part do not shift those in another. Never reuse or
+change a stream's number: that changes the results of every seed.
 """
 
 from enum import IntEnum
 
 
 class RandomStream(IntEnum):
-    """The first of the numbers that a generator is made from."""
+    """The first number of a generator's seed."""
 
     TASKS = 1
     """(seed, lap): the order of tasks. Later rounds of a sampler: (seed, iteration, round)."""

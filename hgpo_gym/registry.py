@@ -1,7 +1,7 @@
-"""Registries: what can be chosen by name, and the options that each choice has.
+"""Registries: named choices and the options of each.
 
-Whatever varies from run to run (estimators, objectives, samplers, shapings, learners, teams) is a function or a class
-in a file of its own, and a line in a registry. Its options are its parameters, their defaults written there alone.
+Each estimator, objective, sampler, shaping, learner and team is a function or class in its own file, with a line in a
+registry. Its options are its parameters, whose defaults are written only there.
 """
 
 import inspect
@@ -23,20 +23,20 @@ from hgpo_gym.suggest import unknown_name
 
 
 class Choice(NamedTuple):
-    """A choice by name, with the options that it is given."""
+    """A choice by name, with its options."""
 
     name: str
     options: Mapping[str, Any] = MappingProxyType({})
 
 
 class Registry(Mapping[str, Callable[..., Any]]):
-    """Functions or classes by name: those of this package, those of installed packages, those that were registered.
+    """Functions or classes by name: built in, from installed packages, or registered at run time.
 
     Args:
-        kind: what one of them is called in messages, such as "estimator".
-        builtin: those of this package; a string `"module:name"` is imported when it is first asked for.
-        arguments: how many leading parameters are not options: what the caller passes by position.
-        entry_points: the group in which installed packages name theirs.
+        kind: the noun in messages, such as "estimator".
+        builtin: the choices of this package; a string `"module:name"` is imported at its first use.
+        arguments: the number of leading parameters that the caller passes by position, which are not options.
+        entry_points: the group in which installed packages name their choices.
     """
 
     def __init__(
@@ -47,25 +47,25 @@ class Registry(Mapping[str, Callable[..., Any]]):
         self._builtin = frozenset(builtin)
 
     def register(self, name: str | Callable[..., Any], entry: Callable[..., Any] | None = None) -> Any:
-        """Add a choice: `register(name, function)`, or as a decorator, `@register` (under the function's own name) and
-        `@register(name)`. One that is defined again, as by a notebook's cell, replaces the one before.
+        """Add a choice: `register(name, function)`, or as a decorator, `@register` (uses the function's name) or
+        `@register(name)`. A definition that is run again, as in a notebook's cell, replaces the earlier one.
 
         Raises:
-            ValueError: the name is taken by something else.
+            ValueError: something else has the name.
         """
         if callable(name):
             self.register(name.__name__, name)
             return name
         if entry is None:
             return lambda decorated: (self.register(name, decorated), decorated)[1]
-        there = self._all.get(name)
-        if there is not None and (name in self._builtin or not is_defined_again(there, entry)):
-            raise ValueError(f"The {self.kind} name {name!r} is taken by {_origin(there)}: choose another.")
+        existing = self._all.get(name)
+        if existing is not None and (name in self._builtin or not is_defined_again(existing, entry)):
+            raise ValueError(f"The {self.kind} name {name!r} is taken by {_origin(existing)}: choose another.")
         self._all[name] = entry
         return entry
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        """The choice of this name, imported if need be. Raises KeyError; `find` explains."""
+        """Return the choice of this name, after importing it if necessary. Raises KeyError; `find` explains."""
         entry = self._all[name]
         if isinstance(entry, str):
             entry = self._all[name] = pkgutil.resolve_name(entry)
@@ -74,7 +74,7 @@ class Registry(Mapping[str, Callable[..., Any]]):
         return entry
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is such a choice; nothing is imported for that."""
+        """Return True if there is such a choice, without importing it."""
         return name in self._all
 
     def __iter__(self) -> Iterator[str]:
@@ -84,7 +84,7 @@ class Registry(Mapping[str, Callable[..., Any]]):
         return len(self._all)
 
     def find(self, name: str) -> Callable[..., Any]:
-        """The choice of this name.
+        """Return the choice of this name.
 
         Raises:
             ValueError: there is none; the message has the nearest names.
@@ -95,7 +95,7 @@ class Registry(Mapping[str, Callable[..., Any]]):
         return self[name]
 
     def options(self, name: str) -> dict[str, Parameter]:
-        """The options of a choice: its parameters after the first `arguments`. Raises as `find` does."""
+        """Return the options of a choice: its parameters after the first `arguments`. Raises as `find` does."""
         parameters = list(inspect.signature(self.find(name)).parameters.values())[self.arguments :]
         return {
             parameter.name: parameter
@@ -104,13 +104,13 @@ class Registry(Mapping[str, Callable[..., Any]]):
         }
 
     def check_options(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Check that there is such a choice, that it has these options, each of its kind (numbers finite, true no
-        number), and that it is given those that it must have.
+        """Check that the choice exists, has these options, and gets all that it requires. Values must fit the
+        annotations: finite numbers, and no booleans as numbers.
 
-        Returns the options, NumPy's scalars as Python's.
+        Returns the options, with NumPy's scalars as Python's.
 
         Raises:
-            ValueError: names what is wrong.
+            ValueError: names the mistake.
         """
         known = self.options(name)
         takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in inspect.signature(self[name]).parameters.values())
@@ -128,13 +128,13 @@ class Registry(Mapping[str, Callable[..., Any]]):
         return plain
 
     def bind(self, choice: Choice) -> Callable[..., Any]:
-        """The function or class that was chosen, its options filled in. Raises as `check_options` does."""
+        """Return the chosen function or class with its options filled in. Raises as `check_options` does."""
         options = self.check_options(*choice)
         return partial(self[choice.name], **options)
 
     @cached_property
     def _all(self) -> dict[str, Callable[..., Any] | str | EntryPoint]:
-        """With the entry points of installed packages, which are looked for when somebody first asks."""
+        """All choices. The entry points of installed packages are looked up at the first use."""
         for entry in sorted(entry_points(group=self.group)):
             if entry.name in self._entries:
                 warnings.warn(
@@ -159,7 +159,7 @@ _WORDS = {
 
 
 def _kinds(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
-    """The annotations of those that take numbers, texts, true, false, null or one of a few words."""
+    """Return the annotations that can be checked: numbers, texts, booleans, None, literals and mappings."""
     kinds = {name: parameter.annotation for name, parameter in parameters.items()}
     return {name: kind for name, kind in kinds.items() if all(map(_is_simple, _alternatives(kind)))}
 
@@ -175,13 +175,16 @@ def _is_simple(hint: Any) -> bool:
 
 
 def _check_kind(what: str, value: Any, hint: Any) -> None:
-    """Raise ValueError unless the value is of the kind of an annotation."""
+    """Raise ValueError unless the value fits an annotation."""
     try:
         TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(value)
     except ValidationError as error:
         words = [
             " or ".join(map(repr, get_args(kind))) if get_origin(kind) is Literal else _WORDS[kind.__name__]
-            for kind in (get_args(one)[0] if get_origin(one) is Annotated else one for one in _alternatives(hint))
+            for kind in (
+                get_args(alternative)[0] if get_origin(alternative) is Annotated else alternative
+                for alternative in _alternatives(hint)
+            )
         ]
         reason = error.errors()[0]
         bound = f" ({reason['msg'].lower()})" if "ctx" in reason and "greater" in reason["type"] else ""

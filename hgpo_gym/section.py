@@ -1,4 +1,4 @@
-"""What the sections of a configuration are made of: typed records, and mistakes in them said in the reader's words."""
+"""Base of configuration sections: typed records, with mistakes described in the user's terms."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -9,7 +9,7 @@ from hgpo_gym.suggest import unknown_name
 
 
 class SettingsSection(BaseModel):
-    """Values that do not change, every one of its kind: 1 is no true, and "1" no number."""
+    """An immutable, strictly typed section: 1 is not accepted as true, nor "1" as a number."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, allow_inf_nan=False
@@ -20,7 +20,7 @@ SectionT = TypeVar("SectionT", bound=BaseModel)
 
 
 def one_of(names: Iterable[str]) -> Callable[[str | None], str | None]:
-    """A check of a value that is one of these, or None where that is allowed too."""
+    """Return a validator that accepts these names, and None."""
 
     def check(value: str | None) -> str | None:
         if value is not None and value not in names:
@@ -31,15 +31,15 @@ def one_of(names: Iterable[str]) -> Callable[[str | None], str | None]:
 
 
 def parse_section(section: type[SectionT], values: Mapping[str, Any], prefix: str = "") -> SectionT:
-    """A record of these values.
+    """Return a section made of these values.
 
     Args:
-        section: what it is a record of.
+        section: the class of the section.
         values: by field.
-        prefix: what stands before a field's name in messages, such as "openai.".
+        prefix: a prefix of field names in messages, such as "openai.".
 
     Raises:
-        ValueError: names every value that cannot be, a line each.
+        ValueError: names every wrong value, a line each.
     """
     try:
         return section.model_validate(dict(values))
@@ -49,7 +49,7 @@ def parse_section(section: type[SectionT], values: Mapping[str, Any], prefix: st
 
 
 class _Mistake(NamedTuple):
-    """Either a whole message, or what was expected in place of the value at `where`."""
+    """A mistake in a configuration: a complete message, or what was expected in place of the value at `where`."""
 
     where: str
     value: Any
@@ -79,7 +79,7 @@ _BOUNDS = {
 
 
 def _mistake(section: type[BaseModel], values: Mapping[str, Any], prefix: str, entry: dict[str, Any]) -> _Mistake:
-    """An entry of `ValidationError.errors()` in our words."""
+    """Translate an entry of `ValidationError.errors()` into the user's terms."""
     kind, value, context = entry["type"], entry["input"], entry.get("ctx", {})
     where = prefix + _path(entry["loc"], values)
     if kind == "missing":
@@ -89,13 +89,14 @@ def _mistake(section: type[BaseModel], values: Mapping[str, Any], prefix: str, e
         known = [prefix + ".".join(map(str, [*above, name])) for name in _fields(section, above)]
         return _Mistake(where, value, unknown_name("setting", where, known))
     if kind == "literal_error":
+        # pydantic lists the alternatives only as text: 'a', 'b' or 'c'.
         valid = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
         return _Mistake(where, value, unknown_name(where, value, valid))
     if kind == "value_error":
-        said = str(context["error"]).replace("Unknown name", f"Unknown {where}", 1)
-        if said.startswith((where, "Unknown")):
-            return _Mistake(where, value, said)
-        return _Mistake(where, value, f"{where}: {said}" if isinstance(value, dict) else f"{where}={value}: {said}")
+        reason = str(context["error"]).replace("Unknown name", f"Unknown {where}", 1)
+        if reason.startswith((where, "Unknown")):
+            return _Mistake(where, value, reason)
+        return _Mistake(where, value, f"{where}: {reason}" if isinstance(value, dict) else f"{where}={value}: {reason}")
     if kind in _BOUNDS:
         return _Mistake(where, value, f"{where}={value}: {_BOUNDS[kind].format(**context)}.")
     if kind in _EXPECTED:
@@ -104,7 +105,8 @@ def _mistake(section: type[BaseModel], values: Mapping[str, Any], prefix: str, e
 
 
 def _path(location: Sequence[int | str], values: Any) -> str:
-    """`a.b[0]`: without what pydantic names that is no place in the values, such as the alternatives of a type."""
+    """Return the path of a value, like `a.b[0]`, without pydantic's parts that are no keys, such as the alternatives of
+    a type."""
     path = ""
     for number, part in enumerate(location):
         if isinstance(part, int):
@@ -113,13 +115,15 @@ def _path(location: Sequence[int | str], values: Any) -> str:
             path += f".{part}" if path else part
         else:
             continue
-        there = part in values if isinstance(values, Mapping) else isinstance(values, list) and isinstance(part, int)
-        values = values[part] if there else None
+        is_inside = (
+            part in values if isinstance(values, Mapping) else isinstance(values, list) and isinstance(part, int)
+        )
+        values = values[part] if is_inside else None
     return path
 
 
 def _fields(section: type[BaseModel], above: Sequence[int | str]) -> list[str]:
-    """The settings of a section within a section."""
+    """Return the settings of a nested section."""
     kind: Any = section
     for name in above:
         kind = kind.model_fields[name].annotation
@@ -127,8 +131,8 @@ def _fields(section: type[BaseModel], above: Sequence[int | str]) -> list[str]:
 
 
 def _lines(mistakes: Sequence[_Mistake]) -> list[str]:
-    """A line for each place. A value may be wrong for several alternatives: then the one that it comes closest to
-    speaks, which has something to say of a part of it, and if there is none, all of them."""
+    """Return a line for each wrong value. A value may fail for several alternatives: then mistakes inside it are
+    reported, and if there are none, all alternatives."""
     lines: dict[str, None] = {}
     for mistake in mistakes:
         if mistake.message:

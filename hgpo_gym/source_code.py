@@ -1,4 +1,4 @@
-"""The source of classes and functions, by digests: these tell that code has changed since something was made by it."""
+"""Digests of the source of classes and functions, which show that code has changed."""
 
 import functools
 import inspect
@@ -17,12 +17,12 @@ Definition = Callable[..., Any] | str | EntryPoint
 
 
 def is_ours(thing: Callable[..., Any]) -> bool:
-    """Whether a class or function is this package's."""
+    """Return True for a class or function of this package."""
     return _module_name(thing).partition(".")[0] == OURS
 
 
 def place_of(thing: Callable[..., Any]) -> str:
-    """Where a class or function is written: the name of its package, or of its file; `notebook` of what is in none."""
+    """Return the package or file that defines a class or function; `notebook` if it is in no file."""
     module = sys.modules.get(_module_name(thing))
     if (file := _file(module)) is None:
         return "notebook"
@@ -30,9 +30,11 @@ def place_of(thing: Callable[..., Any]) -> str:
 
 
 def source_of(thing: Callable[..., Any]) -> str:
-    """A digest of the file where a class or function is written and, where that is of a package, of all its Python
-    files: what it does may stand in its neighbours. Of this package those of the part that it is in; of what was typed
-    into a notebook, its own lines."""
+    """Return a digest of the code that a class or function may depend on.
+
+    That is its file or, in a package, all Python files of the package; in this package, those of the same subpackage.
+    For a definition in a notebook it is the source itself.
+    """
     module = sys.modules.get(_module_name(thing))
     if (file := _file(module)) is None:
         try:
@@ -45,8 +47,8 @@ def source_of(thing: Callable[..., Any]) -> str:
 
 
 def is_defined_again(before: Definition, now: Definition) -> bool:
-    """Whether both stand at the same place, a module and a name in it: what is defined there now replaces what was. Of
-    a partial its function counts, of another object its class."""
+    """Return True if both definitions have the same module and name: the new one then replaces the old one. A partial
+    counts as its function, another object as its class."""
     return _definition_place(before) == _definition_place(now)
 
 
@@ -63,7 +65,7 @@ def _definition_place(entry: Definition) -> tuple[str, str]:
 
 
 def files_digest(files: Iterable[Path]) -> str:
-    """Of the content of files, whatever their order and folders."""
+    """Return a digest of the files' contents, independent of their order and folders."""
     digests = sorted(sha256(file.read_bytes()).hexdigest() for file in files)
     return sha256("".join(digests).encode()).hexdigest()
 
@@ -80,7 +82,8 @@ def _file(module: ModuleType | None) -> Path | None:
 
 
 def _package_folder(file: Path) -> Path:
-    """The outermost package around a file; a folder without `__init__.py` is shared with others, and is none."""
+    """Return the outermost package around a file. A folder without `__init__.py` is no package, since other files share
+    it."""
     folder = file.parent
     while (folder.parent / "__init__.py").is_file():
         folder = folder.parent
@@ -88,6 +91,6 @@ def _package_folder(file: Path) -> Path:
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
-    for place, folders, names in os.walk(folder):
+    for root, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]  # a virtual environment, for example
-        yield from (Path(place, name) for name in names if name.endswith(".py"))
+        yield from (Path(root, name) for name in names if name.endswith(".py"))

@@ -1,4 +1,4 @@
-"""Words of error messages: a name that does not exist, its nearest match; an option, in Python and in commands."""
+"""Parts of error messages: unknown names with their nearest match, and options as Python and commands write them."""
 
 import difflib
 from collections.abc import Iterable
@@ -7,10 +7,10 @@ _LISTED = 20
 
 
 def unknown_name(kind: str, name: object, valid: Iterable[str], *, meant: str | None = None) -> str:
-    """`Unknown <kind> 'name'. Did you mean 'nearest'? Valid: a, b, c.`
+    """Return `Unknown <kind> 'name'. Did you mean 'nearest'? Valid: a, b, c.`
 
     Args:
-        meant: of the valid names the one that is probably meant, however it is spelt.
+        meant: the valid name that is probably meant, even if the spelling differs.
     """
     names = list(valid)
     nearest = [meant] if meant in names else difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
@@ -21,6 +21,6 @@ def unknown_name(kind: str, name: object, valid: Iterable[str], *, meant: str | 
 
 
 def option(name: str, value: str | None = None) -> str:
-    """How an environment's option is set: `data=...` in Python, and what that is in commands."""
+    """Return how an environment's option is set: `data=...` in Python, and its form in commands."""
     written = "..." if value is None else value
     return f"{name}={written if value is None else repr(value)} (in commands env.{name}={written})"

@@ -1,6 +1,6 @@
 """Environments that are played over HTTP, on a server of `hgpo-gym serve`. Needs the extra `server`.
 
-It imports nothing of the server: what both know is the text that goes over the wire.
+The client imports nothing of the server: both share only the format of the messages.
 """
 
 from hgpo_gym.client.connection import RemoteError, SessionLostError

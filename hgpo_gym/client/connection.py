@@ -1,4 +1,4 @@
-"""A client's connection to a server of `hgpo-gym serve`, and the errors that it raises."""
+"""A client's connection to a server of `hgpo-gym serve`, and its errors."""
 
 import json
 import time
@@ -33,15 +33,15 @@ class RemoteError(RuntimeError):
 
 
 class SessionLostError(RemoteError):
-    """The session is no longer there; `reset(seed=...)` opens another."""
+    """The session no longer exists; `reset(seed=...)` opens another."""
 
 
 class Connection:
-    """A server, spoken to in JSON. What can be repeated without harm is, if no answer comes.
+    """A connection to a server by JSON. Requests that may be repeated safely are sent again after a lost connection.
 
     Args:
         url: of the server.
-        token: None for a server that asks for none.
+        token: None for a server without one.
         timeout: seconds to wait for an answer.
 
     Raises:
@@ -55,22 +55,22 @@ class Connection:
         self._http = httpx.Client(
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=timeout,
-            trust_env=False,  # no proxy that the environment names gets the token
+            trust_env=False,  # a proxy from the environment must not get the token
             verify=url.startswith("https"),  # certificates take 20 ms to load
         )
 
     def request(
         self, method: str, path: str, content: Mapping[str, Any] | None = None, *, repeatable: bool = True, **query: Any
     ) -> Any:
-        """The answer.
+        """Send a request and return the answer.
 
         Raises:
-            ConnectionError: there is none, or not from such a server.
-            ValueError: the server does not know what was asked for.
-            gymnasium.error.ResetNeeded: a step where there is no episode.
+            ConnectionError: no answer, or not from such a server.
+            ValueError: an environment, option or task that the server does not know, or a malformed request.
+            gymnasium.error.ResetNeeded: a step without an episode.
             RemoteError: the server refuses for another reason.
         """
-        # json makes ASCII, so that half of a surrogate pair, of which an action may consist, passes.
+        # json.dumps writes ASCII, so that an action with a lone surrogate can be sent.
         body = None if content is None else json.dumps(content).encode()
         headers = {"Content-Type": "application/json"} if body else {}
         for attempt in range(1, _ATTEMPTS + 1):
@@ -78,6 +78,7 @@ class Connection:
                 response = self._http.request(method, self._url + path, content=body, headers=headers, params=query)
                 break
             except httpx.TransportError as error:
+                # A request that never reached the server can always be repeated.
                 sent = not isinstance(error, httpx.ConnectError)
                 if attempt == _ATTEMPTS or (sent and not repeatable):
                     raise ConnectionError(
@@ -96,7 +97,7 @@ class Connection:
         return self._http.is_closed
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._http.close()
 
 

@@ -18,13 +18,13 @@ _PAGES_KEPT = 16
 
 
 class RemoteTextEnv(TextEnv):
-    """An environment that is played on a server: the same texts, at the same seeds, as if it were here.
+    """An environment on a server: it gives the same texts for the same seeds as a local one.
 
-    A request whose answer is lost is sent again, and the server does not play it twice. Where the session is lost (the
-    server was started again, or nothing was done for too long), `reset(seed=...)` opens another. With another generator
-    as `np_random`, as members of a group have, what happens by chance from then on is the server's, seeded by it.
+    A request without an answer is sent again, and the server does not play it twice. If the session is lost (the server
+    restarted, or the session was idle too long), `reset(seed=...)` opens another. If another generator is set as
+    `np_random`, as for members of a group, it seeds the server's random events from then on.
 
-    `info` is what the server's environment says, its tuples as lists but for `admissible_actions` and
+    `info` holds what the server's environment reports. Its tuples are lists, except `admissible_actions` and
     `action_descriptions`.
 
     Args:
@@ -34,7 +34,7 @@ class RemoteTextEnv(TextEnv):
         step_limit: steps until an episode is truncated; None: the environment's own, 0: never.
         timeout: seconds to wait for an answer.
         render_mode: None or `ansi`.
-        options: of the environment, among those that the server lets clients choose.
+        options: of the environment, if the server lets clients choose them.
 
     Raises:
         ConnectionError: no answer, or not from such a server.
@@ -80,7 +80,7 @@ class RemoteTextEnv(TextEnv):
         return observation, reward, terminated, self._truncated, info
 
     def choose_task(self, options: Mapping[str, Any]) -> Any:
-        """The task that was asked for; None leaves it to the server."""
+        """Return the requested task; None leaves the choice to the server."""
         return options.get("task_id")
 
     def begin_episode(self, task_id: str | None) -> Turn:
@@ -88,7 +88,7 @@ class RemoteTextEnv(TextEnv):
             return self._begin(task_id)
         except SessionLostError:
             if self._seed is None and self._turn:
-                raise  # what would have happened by chance is lost with it
+                raise  # without a seed, a new session could not repeat its random events
         self._open()
         return self._begin(task_id)
 
@@ -107,7 +107,7 @@ class RemoteTextEnv(TextEnv):
 
     @property
     def np_random(self) -> np.random.Generator:
-        """Nothing here is left to it; one that is set seeds what happens by chance on the server from then on."""
+        """The generator. Nothing is drawn from it here; setting one seeds the server's random events from then on."""
         return super().np_random
 
     @np_random.setter
@@ -116,10 +116,10 @@ class RemoteTextEnv(TextEnv):
         self._chance = int(value.integers(2**63))
 
     def close(self) -> None:
-        """Close the session, if the server is still there. May be called twice."""
+        """Close the session, if the server still answers. May be called twice."""
         if self._connection.closed:
             return
-        # Where the server cannot be reached, it closes the session when that has been idle for long enough.
+        # An unreachable server closes the session by itself after an idle time.
         with suppress(SessionLostError, ConnectionError):
             self._connection.request("DELETE", self._path)
         self._connection.close()
@@ -136,12 +136,13 @@ class RemoteTextEnv(TextEnv):
     def _list_tasks(self, **query: Any) -> list[str]:
         return self._connection.request("GET", f"{self._path}/tasks", **query)["task_ids"]
 
-    def _play(self, what: str, **fields: Any) -> Turn:
+    def _play(self, operation: str, **fields: Any) -> Turn:
         given = {name: value for name, value in fields.items() if value is not None}
         try:
-            answer = self._connection.request("POST", f"{self._path}/{what}", {"turn": self._turn + 1, **given})
+            # By the turn number the server recognises a request that is sent again.
+            answer = self._connection.request("POST", f"{self._path}/{operation}", {"turn": self._turn + 1, **given})
         except ConnectionError:
-            self._out_of_step = True  # it may have been played or not
+            self._out_of_step = True  # the server may have played it or not
             raise
         self._turn, self._truncated = answer["turn"], answer["truncated"]
         info = dict(answer["info"])
@@ -161,11 +162,11 @@ class RemoteTextEnv(TextEnv):
 
 
 class RemoteTaskIds(Sequence[str]):
-    """The task ids of a session, fetched page by page when they are looked at.
+    """The task ids of a session, fetched page by page at their first use.
 
     Args:
         list_tasks: the ids of a page, by the server's `offset` and `limit`, or by `task_id`.
-        total: how many there are.
+        total: the number of tasks.
     """
 
     def __init__(self, list_tasks: Callable[..., list[str]], total: int):
@@ -179,8 +180,8 @@ class RemoteTaskIds(Sequence[str]):
         positions = range(self._total)[index]
         if isinstance(positions, range):
             return tuple(map(self.__getitem__, positions))
-        page, place = divmod(positions, _PAGE)
-        return self._page(page)[place]
+        page, offset = divmod(positions, _PAGE)
+        return self._page(page)[offset]
 
     def __contains__(self, task_id: object) -> bool:
         return isinstance(task_id, str) and bool(self._list_tasks(task_id=task_id))

@@ -1,7 +1,7 @@
-"""Signs that training goes wrong: what is seen in a run's metrics, its likely cause, and the setting to try.
+"""Signs that training goes wrong: the symptom in a run's metrics, its likely cause, and the setting to try.
 
-The trainer says them while it trains; the report and `hgpo-gym health` say them afterwards. Limits were set so that the
-healthy runs of docs/reading_a_run.md show none and the broken ones do.
+The trainer prints them during training; the report and `hgpo-gym health` print them afterwards. The limits are set so
+that the healthy runs of docs/reading_a_run.md show no sign and the broken ones do.
 """
 
 from collections import Counter, deque
@@ -16,30 +16,31 @@ from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.runs.metric_table import METRICS, SHARE
 
 WINDOW = 5
-"""Iterations that success is averaged over before it is compared with its best."""
+"""Iterations over which success is averaged before it is compared with its best."""
 LEAST_BEST = 0.1
-"""The success that a run must have had before it can be said to have lost it."""
+"""The best success of a run must be at least this before a fall is reported."""
 STANDARD_ERRORS = 4
-"""A fall of success within so many standard errors of a difference may be chance."""
+"""A fall of success counts as chance if it is within so many standard errors of the difference."""
 BY_CHANCE = 0.01
-"""How often evaluations that differ by chance alone may be said to have fallen, at each of them."""
+"""The rate of false alarms at each evaluation, if evaluations differ by chance alone."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """A metric, what is wrong with it when, and what then.
+    """A metric, the limit at which it is a bad sign, and the remedies.
 
     Attributes:
         metric: its name in `METRICS`.
         kind: `above` or `below` the limit; `fallen` below that share of the best mean of `WINDOW` iterations.
-        limit: see `kind`; times the setting `of`, where that is given.
-        cause: the likely one.
-        remedies: what to try.
-        in_a_row: iterations that it must hold for; those that have no value of the metric do not hold.
-        while_success_below: it is no sign in a run that is as good as this.
+        limit: see `kind`; multiplied by the setting `of`, if that is given.
+        cause: the likely cause.
+        remedies: changes to try.
+        in_a_row: the number of successive iterations that it must hold for; a missing value does not hold.
+        while_success_below: in a run with this success or more, it is no sign.
         of: a setting.
-        of_pairs: the limit is no lower than what chance makes of all pairs so far, in standard errors.
-        unless: a setting; where that is anything but `none`, it is no sign.
+        of_pairs: the limit is at least the largest difference of all pairs of evaluations by chance, in standard
+            errors.
+        unless: a setting; with any value but `none`, it is no sign.
     """
 
     metric: str
@@ -55,12 +56,12 @@ class Check:
 
 
 class Remedy(NamedTuple):
-    """Something to try.
+    """A change to try.
 
     Attributes:
-        text: what to do, with `{}` where the setting stands.
-        setting: its name, or that of a group; empty where the text names none.
-        value: what to set it to, where that is a value. A run that has it is not advised to set it.
+        text: the advice, with `{}` in place of the setting.
+        setting: the name of a setting or group; empty if the text names none.
+        value: the value to set, if the advice is one. A run that has it gets no such advice.
     """
 
     text: str
@@ -217,7 +218,7 @@ CHECKS = (
         MEND_ENVIRONMENT,
     ),
 )
-"""At most one a metric, likely first causes before what follows from them."""
+"""At most one check a metric, likely causes before their consequences."""
 
 
 @dataclass(frozen=True)
@@ -225,10 +226,10 @@ class Diagnostic:
     """A check that held.
 
     Attributes:
-        check: which.
-        iterations: after which it held, in order.
-        worst: the value farthest beyond the limit, in any of them.
-        limit: of the check, in this run.
+        check: the check.
+        iterations: the iterations after which it held, in order.
+        worst: the value farthest beyond the limit.
+        limit: the limit in this run.
         settings: of the run, flat.
     """
 
@@ -266,7 +267,7 @@ class Diagnostic:
 
     @property
     def remedy(self) -> str:
-        """With the run's value beside each setting."""
+        """The remedies, with the run's value beside each setting."""
         described = [_described(remedy, self.settings) for remedy in self.check.remedies]
         return f"Try: {'; '.join(filter(None, described)) or 'other options of algo'}."
 
@@ -275,7 +276,7 @@ class Diagnostic:
 
 
 class Monitor:
-    """Diagnose a run while it trains. The cost of an iteration does not grow with their number.
+    """Diagnose a run during training. The cost of an iteration does not grow with their number.
 
     Args:
         settings: of the run, flat: `trainer.learning_rate`.
@@ -289,12 +290,14 @@ class Monitor:
         self._evaluations: Counter[Check] = Counter()
 
     def add(self, metrics: Mapping[str, Any]) -> list[Diagnostic]:
-        """Take in the metrics of the next iteration. Returns the diagnostics that begin with it."""
+        """Add the metrics of the next iteration. Returns the diagnostics that begin with it."""
         success, began = _number(metrics, "success"), []
-        episodes = self._settings["rollout.num_tasks"] * self._settings["rollout.group_size"]  # older runs do not say
+        # Older runs have no metric first_round_episodes.
+        episodes = self._settings["rollout.num_tasks"] * self._settings["rollout.group_size"]
         self._recent.append((success, float(metrics.get("first_round_episodes", episodes))))
         for check, held in self._found.items():
             value, limit = self._value_and_limit(check, metrics)
+            # NaN, a missing value, compares false either way.
             beyond = value > limit if check.kind == "above" else value < limit
             held.in_a_row = held.in_a_row + 1 if beyond and success < check.while_success_below else 0
             if held.in_a_row >= check.in_a_row:
@@ -325,8 +328,8 @@ class Monitor:
         return value, limit
 
     def _fallen(self, share: float) -> tuple[float, float]:
-        """The mean success of the last `WINDOW` iterations, and its limit: a share of the best mean so far, less where
-        the difference could be chance, and 0 before there was a best."""
+        """Return the mean success of the last `WINDOW` iterations, and its limit: a share of the best mean so far. The
+        limit is lower where the difference could be chance, and 0 before there is a best."""
         mean = float(np.mean([success for success, _ in self._recent]))
         count = sum(episodes for _, episodes in self._recent)
         if len(self._recent) == WINDOW:
@@ -339,7 +342,7 @@ class Monitor:
 
 @dataclass
 class _Held:
-    """How long a check has held, and when it held for long enough."""
+    """The number of iterations in a row that a check has held, and the iterations after which it was a sign."""
 
     in_a_row: int = 0
     iterations: list[int] = field(default_factory=list)
@@ -348,7 +351,7 @@ class _Held:
 
 
 def diagnose(metrics: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> list[Diagnostic]:
-    """Return what is wrong with a run, in the order of `CHECKS`; empty where nothing is.
+    """Return the diagnostics of a run, in the order of `CHECKS`; empty for a healthy run.
 
     Args:
         metrics: of its iterations, see metrics.jsonl.
@@ -361,19 +364,19 @@ def diagnose(metrics: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) 
 
 
 def check_numbers(settings: Mapping[str, Any]) -> None:
-    """Raise TypeError or ValueError where a setting of a run that `diagnose` counts with is no number."""
+    """Raise TypeError or ValueError if a setting that `diagnose` computes with is no number."""
     for name in ("rollout.num_tasks", "rollout.group_size", *(check.of for check in CHECKS)):
         float(settings.get(name, 1.0))
 
 
 def _number(metrics: Mapping[str, Any], name: str) -> float:
-    """Not a number where there is none, which is neither above nor below a limit."""
+    """Return a metric as a float; NaN if it is missing, which is neither above nor below a limit."""
     value = metrics.get(name)
     return np.nan if value is None else float(value)
 
 
 def _largest_by_chance(evaluations: int) -> float:
-    """The number of standard errors by which the farthest two of so many evaluations may differ by chance:
+    """Return the number of standard errors by which the farthest two of so many evaluations may differ by chance:
     `BY_CHANCE` divided by the number of pairs (Bonferroni)."""
     count = max(evaluations, 2)
     return NormalDist().inv_cdf(1 - BY_CHANCE / (count * (count - 1)))
@@ -386,14 +389,14 @@ SB3_NAMES = {
     "trainer.entropy_coef": "algo.ent_coef",
     "trainer.clip_high": "algo.clip_range",
 }
-"""What algorithms of Stable-Baselines3 call a setting, where they have it."""
+"""The names of settings in the algorithms of Stable-Baselines3."""
 POLICY_GRADIENT_ALONE = ("trainer.", "warmstart.", "engine.", "sampler", "prompt", "shaping", "algo.norm")
-"""Settings that another learner does not read."""
+"""Settings that only the policy-gradient learner reads."""
 
 
 def _described(remedy: Remedy, settings: Mapping[str, Any]) -> str | None:
-    """The text of a remedy with the run's value beside the setting; None where the run does not read the setting or
-    has the value already."""
+    """Return the text of a remedy, with the run's value beside the setting. None if the run does not read the setting
+    or already has the value."""
     setting = remedy.setting
     if setting == "trainer.clip_high" and settings.get("objective.name", "ppo_clip") != "ppo_clip":
         setting = "objective.clip_high"
@@ -411,7 +414,7 @@ def _described(remedy: Remedy, settings: Mapping[str, Any]) -> str | None:
 
 
 def _has(setting: str, value: Any, settings: Mapping[str, Any]) -> bool:
-    """Whether a run has this value of a setting, or this choice of a group."""
+    """Return True if a run has this value of a setting, or this choice of a group."""
     if setting == "prompt":  # a run keeps its texts, not its name
         return bool(settings.get("prompt.first") == PromptTemplate.named(value).first)
     return bool(settings.get(setting, settings.get(f"{setting}.name")) == value)

@@ -1,5 +1,4 @@
-"""What every number of metrics.jsonl is: the one table that the report, the checks of a run's health and the
-documentation read."""
+"""The table of all numbers in metrics.jsonl, which the report, the health checks and the documentation read."""
 
 from typing import NamedTuple
 
@@ -10,10 +9,10 @@ class Metric(NamedTuple):
     """A number that a run writes in an iteration.
 
     Attributes:
-        title: what a table or an axis calls it.
-        unit: of its values.
-        meaning: what it is, in a sentence or two.
-        good, bad: values of a run that learns, and of one that does not, and what they tell; empty where neither is.
+        title: the name in tables and on axes.
+        unit: the unit of its values.
+        meaning: its definition, in a sentence or two.
+        good, bad: values of a run that learns, and of one that does not, with their interpretation; may be empty.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Names that settings, choices and metrics had in earlier versions: older runs are read with today's names."""
+"""Former names of settings, choices and metrics. Older runs are read with today's names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ METRICS = {
 
 
 def with_new_settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Give the settings of a run their new names, in place."""
+    """Rename the settings of an older run, in place, and return them."""
     for old, new in SETTINGS.items():
         section, _, key = old.partition(".")
         values = config.get(section)
@@ -29,5 +29,5 @@ def with_new_settings(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_new_metrics(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a line of metrics.jsonl with the new names."""
+    """Return a line of metrics.jsonl with today's names."""
     return {METRICS.get(name, name): value for name, value in line.items()}

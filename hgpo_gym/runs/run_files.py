@@ -1,4 +1,4 @@
-"""Files of a run directory, which may be somebody else's: plain data, no larger or deeper than a run writes."""
+"""Files of a run directory, which may come from somebody else: plain data, no larger or deeper than a run writes."""
 
 import gzip
 import json
@@ -12,18 +12,18 @@ from typing import Any
 import yaml
 
 CONFIG_BYTES = 2**18
-"""Of a config.yaml. One has 5 kB."""
+"""The largest config.yaml. A typical one has 5 kB."""
 CONFIG_VALUES = 20_000
-"""Of a config.yaml, whatever an alias repeats counted each time. One has 200."""
+"""The most values of a config.yaml, with aliases written out. A typical one has 200."""
 CONFIG_DEPTH = 32
 JSON_BYTES = 2**28
-"""Of metrics, summaries and rollouts, unpacked."""
+"""The largest file of metrics, summaries or rollouts, unpacked."""
 _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""By libyaml where PyYAML has it: ten times as fast."""
+"""The loader of libyaml, if PyYAML has it: ten times as fast."""
 
 
 class DamagedError(ValueError):
-    """A file of a run is not what a run writes: names the file, what is wrong, and a remedy."""
+    """A file of a run is not what a run writes. The message names the file, the damage and a remedy."""
 
     def __init__(self, path: Path, reason: object, remedy: str = "Restore it from where the run comes from."):
         super().__init__(f"{path} is damaged: {reason}. {remedy}")
@@ -31,7 +31,7 @@ class DamagedError(ValueError):
 
 @contextmanager
 def damage_named(path: Path) -> Iterator[None]:
-    """Whatever the block stumbles over in the content of a file becomes a `DamagedError` that names it."""
+    """Turn errors from a file's content into a `DamagedError` that names the file."""
     try:
         yield
     except DamagedError:
@@ -45,14 +45,15 @@ def damage_named(path: Path) -> Iterator[None]:
 
 
 def read_bytes(path: Path, most: int = JSON_BYTES) -> bytes:
-    """A plain file of at most so many bytes. Raises FileNotFoundError, DamagedError."""
+    """Return the content of a plain file of at most `most` bytes. Raises FileNotFoundError, DamagedError."""
     _check_plain(path)
     with path.open("rb") as file:
+        # One byte more than allowed shows that the file is too large, without reading all of it.
         return _at_most(file.read(most + 1), most, path)
 
 
 def read_gzipped(path: Path, most: int = JSON_BYTES) -> bytes:
-    """The same of a gzipped file, which may unpack to at most so many bytes."""
+    """Return the content of a gzipped file, at most `most` bytes unpacked. Raises FileNotFoundError, DamagedError."""
     _check_plain(path)
     try:
         with gzip.open(path, "rb") as file:
@@ -62,17 +63,18 @@ def read_gzipped(path: Path, most: int = JSON_BYTES) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises FileNotFoundError, DamagedError."""
+    """Return the content of a JSON file. Raises FileNotFoundError, DamagedError."""
     return _parse_json(read_bytes(path), path)
 
 
 def read_gzipped_json(path: Path) -> Any:
-    """The content of a gzipped JSON file. Raises FileNotFoundError, DamagedError."""
+    """Return the content of a gzipped JSON file. Raises FileNotFoundError, DamagedError."""
     return _parse_json(read_gzipped(path), path)
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """An object a line; empty if there is no file. A last line cut short by a kill is left out. Raises DamagedError."""
+    """Return the objects of a file of JSON lines; empty if there is no file. A last line that a kill cut short is
+    skipped. Raises DamagedError."""
     if not path.exists():
         return []
     content = read_bytes(path)
@@ -83,7 +85,7 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A mapping of plain data; nothing in it is looked up or run. Raises FileNotFoundError, ValueError."""
+    """Return a mapping of plain data. Nothing is interpolated; no code runs. Raises FileNotFoundError, ValueError."""
     content = read_bytes(path, CONFIG_BYTES)
     remedy = (
         "Restore it, or remove it: training then goes on from the checkpoints beside it with the settings of the "
@@ -94,7 +96,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         config = _parse_yaml(text)
     except RecursionError as error:
         raise DamagedError(path, "it is nested too deep", remedy) from error
-    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:  # as PyYAML comes across them
+    # On odd content, PyYAML raises more than its own errors.
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise DamagedError(path, " ".join(str(error).split()).rstrip("."), remedy) from error
     if not isinstance(config, dict) or not config or not _is_plain(config):
         raise DamagedError(path, "it is no mapping of names to numbers, texts, lists and mappings", remedy)
@@ -102,7 +105,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _check_plain(path: Path) -> None:
-    """A device or a pipe would be read without end."""
+    """Raise an error unless the path is a plain file: a device or a pipe could be read without end."""
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist.")
     if not path.is_file():
@@ -121,7 +124,7 @@ def _parse_json(content: bytes, path: Path) -> Any:
 
 
 def _whole(digits: str) -> int:
-    """Raises OverflowError where no number of a report could hold it."""
+    """Return an int that a float can hold. Raises OverflowError for larger ones."""
     number = int(digits)
     float(number)
     return number
@@ -138,7 +141,8 @@ def _parse_yaml(text: str) -> Any:
 
 
 def _check_extent(root: yaml.Node | None) -> None:
-    """Aliases make much of little: each place that one stands at counts as if it were written out."""
+    """Check the size and depth of a document, with aliases written out: a few nested aliases can expand to billions of
+    values."""
     counted: dict[int, int] = {}
 
     def count(node: yaml.Node, depth: int) -> int:
@@ -162,5 +166,5 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, list):
         return all(map(_is_plain, value))
     if isinstance(value, int):
-        return abs(value) <= sys.float_info.max  # larger ones no number of a report can hold
+        return abs(value) <= sys.float_info.max  # json writes larger ones, but no float can hold them
     return value is None or isinstance(value, float | str)

@@ -1,4 +1,4 @@
-"""Where a run's metrics go beside metrics.jsonl: one file a logger, one dict of names."""
+"""Loggers: destinations of a run's metrics beside metrics.jsonl. Each has its file and a line in one dict."""
 
 import pkgutil
 from collections.abc import Callable, Sequence
@@ -11,25 +11,26 @@ LOGGERS = {
     "tensorboard": "hgpo_gym.runs.loggers.tensorboard:TensorBoardLogger",
     "wandb": "hgpo_gym.runs.loggers.wandb:WandbLogger",
 }
-"""The class of each logger by name. A logger's package is an extra of the same name."""
+"""The class of each logger by name. The extra with the logger's name installs its package."""
 
 
 class Logger(Protocol):
-    """Takes the metrics of one iteration after another."""
+    """Receives the metrics of one iteration after another."""
 
     def log(self, metrics: dict[str, float]) -> None:
-        """The numbers of one iteration, `iteration` among them; the first is the one after the last of before."""
+        """Log the numbers of an iteration, which include `iteration`. The first is the one after the last before the
+        resumption."""
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write everything that is still pending."""
 
 
 MakeLogger = Callable[[Path, dict[str, Any], int], Logger]
-"""From the run directory, its settings, and the iteration that the run goes on after (0: it is new)."""
+"""A logger's class: takes the run directory, the settings, and the last iteration before a resumption (0: none)."""
 
 
 def find_loggers(names: Sequence[str]) -> list[MakeLogger]:
-    """The classes of these loggers; nothing is written yet.
+    """Return the classes of these loggers. Nothing is written yet.
 
     Raises:
         ValueError: an unknown name.

@@ -1,5 +1,5 @@
-"""Weights & Biases. Project, entity and mode are its own environment variables: WANDB_PROJECT, WANDB_ENTITY, WANDB_MODE
-(`offline` needs no account; `wandb sync` sends such a run later)."""
+"""Weights & Biases. Its own environment variables set project, entity and mode: WANDB_PROJECT, WANDB_ENTITY, WANDB_MODE
+(`offline` needs no account; `wandb sync` uploads such a run later)."""
 
 import os
 import secrets
@@ -11,11 +11,11 @@ import wandb
 from hgpo_gym.files import write_whole
 
 PROJECT = "hgpo_gym"
-"""Where runs go unless WANDB_PROJECT says otherwise."""
+"""The project, unless WANDB_PROJECT names another."""
 
 
 class WandbLogger:
-    """Writes one run of Weights & Biases, with the settings as its config; a resumed run goes on in the same one.
+    """Logs to one run of Weights & Biases, with the settings as its config. A resumed run continues the same one.
 
     Raises:
         ConnectionError: not logged in, or the server cannot be reached.
@@ -39,7 +39,7 @@ class WandbLogger:
             ) from error
 
     def log(self, metrics: dict[str, float]) -> None:
-        # Iterations that a killed run makes again have the same numbers; the server keeps the first of each step.
+        # A killed run repeats iterations with the same numbers; the server keeps the first value of each step.
         self._run.log(metrics, step=int(metrics["iteration"]))
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class WandbLogger:
 
 
 def _run_id(path: Path) -> str:
-    """The id in the file, or a new one, which is kept there."""
+    """Return the id in the file. If there is no file, make an id and write it."""
     if not path.exists():
         write_whole(path, secrets.token_hex(4))
     return path.read_text(encoding="utf-8")
