@@ -1,4 +1,4 @@
-"""Memory: history -> prompt text and context keys. This package knows nothing of learning and needs no torch."""
+"""Memory: from an episode's history to prompt text and context keys. It does not depend on training or torch."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,11 +1,11 @@
-"""Context keys: 64-bit integers that are equal exactly when steps share their observation and the k before it.
+"""Context keys: 64-bit integers, equal exactly when steps share their observation and the k observations before it.
 
 Keys are chained. With h(x) a 64-bit hash of the text x and `link` a mixing of two 64-bit numbers,
 
     key[0](t) = h(o_t)          key[k](t) = link(key[k-1](t-1), h(o_t))          0 where fewer than k steps came before
 
-so a step costs one text hash and one multiplication a level, and no text is kept. Two different windows get the same
-key with probability 2^-64 a pair.
+A step costs one text hash, and one mix per level. No text is stored. Two different windows get the same key with
+probability 2^-64.
 """
 
 import hashlib
@@ -21,18 +21,18 @@ _NO_HISTORY = np.uint64(0)
 
 
 def hash_text(text: str) -> int:
-    """A 64-bit hash of any string, lone surrogates included; the same on every machine, never 0."""
+    """Return a 64-bit hash of any string, including lone surrogates; the same on every machine, never 0."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little") or 1
 
 
 @dataclass(frozen=True)
 class KeyFunction:
-    """What counts as "the observation" when contexts are compared: `register_key_function` names one for runs.
+    """The definition of equal observations for context keys; `register_key_function` names one for runs.
 
     Attributes:
-        canonical: (observation, admissible_actions) -> the text that is compared.
-        with_action: past observations count together with the action that was taken on them.
+        canonical: (observation, admissible_actions) -> the text to compare.
+        with_action: past observations are compared together with the action after them.
     """
 
     canonical: Callable[[str, tuple[str, ...]], str]
@@ -56,8 +56,11 @@ _BUILT_IN = frozenset(KEY_FUNCTIONS)
 
 
 def register_key_function(name: str, function: KeyFunction) -> None:
-    """Make `memory.key=name` mean this in runs. One that is defined again (a notebook's cell) replaces the one before.
-    Raises ValueError if the name is taken by something else."""
+    """Register a key function for runs as `memory.key=name`.
+
+    A function that is defined again, as in a notebook cell, replaces the earlier one. Raises ValueError if the name
+    belongs to another function.
+    """
     before = KEY_FUNCTIONS.get(name, function)
     if name in _BUILT_IN or not is_defined_again(before.canonical, function.canonical):
         raise ValueError(f"The key function name {name!r} is taken: choose another.")
@@ -65,7 +68,7 @@ def register_key_function(name: str, function: KeyFunction) -> None:
 
 
 def key_function(key: str | KeyFunction) -> KeyFunction:
-    """The key function of that name; a `KeyFunction` of the user's own is passed through.
+    """Return the key function of this name; a `KeyFunction` is returned unchanged.
 
     Raises:
         ValueError: no such name.
@@ -86,9 +89,10 @@ class KeyChain:
     def advance(self, observation_hash: int, action_hash: int | None = None) -> np.ndarray:
         """Go to the next observation and return its keys, int64[history_length + 1].
 
-        `action_hash` is that of the action which led there, where actions count.
+        `action_hash` is the hash of the action before it, for key functions with actions.
         """
         previous = self.keys[:-1] if action_hash is None else link(self.keys[:-1], np.uint64(action_hash))
+        # Level k continues level k - 1 of the previous step; the deepest key drops out.
         now = np.uint64(observation_hash)
         self.keys = np.concatenate(([now], link(previous, now)))
         return self.keys.view(np.int64)
@@ -97,13 +101,13 @@ class KeyChain:
 def chain_keys(
     observation_hashes: np.ndarray, starts: np.ndarray, history_length: int, action_hashes: np.ndarray | None = None
 ) -> np.ndarray:
-    """The context keys of many episodes at once.
+    """Return the context keys of many episodes at once.
 
     Args:
-        observation_hashes: uint64[N], episodes one after the other, their steps in order.
+        observation_hashes: uint64[N], episode after episode, steps in order.
         starts: bool[N], the first steps of episodes.
-        history_length: K, how many earlier observations the deepest level looks at.
-        action_hashes: uint64[N], the action taken at each step, where actions count.
+        history_length: K, the number of earlier observations at the deepest level.
+        action_hashes: uint64[N], of the action at each step, for key functions with actions.
 
     Returns int64[N, K + 1].
     """
@@ -118,7 +122,7 @@ def chain_keys(
 
 
 def link(before: np.ndarray, now: np.ndarray | np.uint64) -> np.ndarray:
-    """Mix the key of a shorter window with the hash that comes next; 0, no history, stays 0. uint64 throughout.
+    """Mix the key of a shorter window with the next hash; 0 (no history) stays 0. All numbers are uint64.
 
     Invertible in either argument, with the multipliers of the SplitMix64 generator (Steele et al., 2014).
     """
@@ -126,9 +130,10 @@ def link(before: np.ndarray, now: np.ndarray | np.uint64) -> np.ndarray:
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed ^= mixed >> np.uint64(31)
+    # 0 means "no history", so a mix that happens to be 0 becomes 1.
     return np.where(before == _NO_HISTORY, _NO_HISTORY, np.maximum(mixed, np.uint64(1)))
 
 
 def link_text(keys: np.ndarray, text: str) -> np.ndarray:
-    """int64: the context keys int64 of a step, told apart by a further text; 0, no history, stays 0."""
+    """Return context keys int64 that also depend on a further text; 0 (no history) stays 0."""
     return link(keys.view(np.uint64), np.uint64(hash_text(text))).view(np.int64)

@@ -1,4 +1,4 @@
-"""Memory: an episode so far, as text for the policy and as context keys for credit assignment."""
+"""Memory: the history of an episode, as text for the policy and as context keys for credit assignment."""
 
 from collections import deque
 from typing import NamedTuple
@@ -9,22 +9,22 @@ from hgpo_gym.memory.keys import KeyChain, KeyFunction, hash_text, key_function
 
 
 class PastStep(NamedTuple):
-    """An observation and the action that was taken on it."""
+    """An observation and the action after it."""
 
     observation: str
     action: str
 
 
 class Context(NamedTuple):
-    """What the memory holds at the current step.
+    """The context of the current step.
 
     Attributes:
         observation: the current observation.
         admissible_actions: its admissible actions.
-        history: the past steps that the policy gets to read, oldest first.
-        step: how many steps of this episode came before.
+        history: the past steps that the policy reads, oldest first.
+        step: the number of earlier steps in this episode.
         keys: int64[history_length + 1], see `hgpo_gym.memory.keys`.
-        descriptions: what each admissible action stands for; empty where the environment doesn't say.
+        descriptions: the meaning of each admissible action; empty if the environment gives none.
     """
 
     observation: str
@@ -67,8 +67,11 @@ class Memory:
     def observe(
         self, observation: str, admissible_actions: tuple[str, ...] = (), descriptions: tuple[str, ...] = ()
     ) -> Context:
-        """Take in the next observation and return the context of the step that begins. Descriptions, of the admissible
-        actions, are for prompts alone."""
+        """Take in the next observation and return the context of its step.
+
+        Descriptions of the admissible actions are used only in prompts. Raises RuntimeError if `record` is missing
+        after the last call.
+        """
         if self._observation is not None:
             raise RuntimeError("observe() was called twice without record(action) between.")
         self._observation = observation
@@ -76,7 +79,7 @@ class Memory:
         return Context(observation, admissible_actions, tuple(self._history), self._step, keys, descriptions)
 
     def record(self, action: str) -> None:
-        """Take in the action that was chosen at the current step."""
+        """Take in the action of the current step. Raises RuntimeError before `observe`."""
         if self._observation is None:
             raise RuntimeError("record() was called before observe().")
         self._history.append(PastStep(self._observation, action))

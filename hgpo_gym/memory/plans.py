@@ -1,7 +1,7 @@
-"""Plans in answers: `<switch>` keeps the subgoal or takes another, `<subgoal>` names it, and the action follows.
+"""Plans in responses: `<switch>` keeps or changes the subgoal, `<subgoal>` names it, and the action follows.
 
-The form is HiPER's (arXiv:2602.16165): every answer says whether it goes on with the subgoal or switches, and repeats
-or names it. A prompt template with `subgoals` asks for it.
+The form is HiPER's (arXiv:2602.16165). Every response says KEEP or SWITCH, and repeats or names the subgoal. A prompt
+template with `subgoals` asks for this form.
 """
 
 from typing import NamedTuple
@@ -11,14 +11,14 @@ _TAGS = ("<switch>", "</switch>", "<subgoal>", "</subgoal>")
 
 
 class Plan(NamedTuple):
-    """What an answer says of the plan.
+    """The plan in a response.
 
     Attributes:
-        subgoal: in force now; empty before there was one.
-        switches: whether it begins here.
-        switch_end: characters of the answer up to the end of its `<switch>`.
-        end: up to the end of its `<subgoal>`; what comes then is the action's. Both 0 where it is not in form.
-        in_form: the tags stand in order, KEEP or SWITCH between the first two, and something between the others.
+        subgoal: the current one; empty before the first.
+        switches: the subgoal begins here.
+        switch_end: the number of characters up to the end of `<switch>`.
+        end: the number of characters up to the end of `<subgoal>`; the action follows. Both are 0 if not in form.
+        in_form: the tags are in order, with KEEP or SWITCH in the first pair and a text in the second.
     """
 
     subgoal: str
@@ -29,25 +29,25 @@ class Plan(NamedTuple):
 
 
 def write_plan(subgoal: str, *, switches: bool) -> str:
-    """The beginning of an answer, before its action."""
+    """Return the plan that begins a response, before its action."""
     return f"<switch>{SWITCH if switches else KEEP}</switch>\n<subgoal>{subgoal}</subgoal>\n"
 
 
 def read_plan(answer: str, current: str) -> Plan:
-    """What an answer says of the plan, in linear time.
+    """Read the plan of a response, in linear time.
 
-    A subgoal begins where the answer says SWITCH and names one, or names the first. An answer that keeps it keeps the
-    `current` one, whatever it repeats; one that is not in form keeps it too.
+    A subgoal begins if the response says SWITCH, or if it names the first subgoal. A response that says KEEP, or that
+    is not in form, keeps the `current` subgoal, whatever text it repeats.
     """
-    places, start = [], 0
+    spans, start = [], 0
     for tag in _TAGS:
-        place = answer.find(tag, start)
-        if place < 0:
+        position = answer.find(tag, start)
+        if position < 0:
             return Plan(current, switches=False, switch_end=0, end=0, in_form=False)
-        places.append((place, start := place + len(tag)))
-    said = answer[places[0][1] : places[1][0]].strip()
-    named = answer[places[2][1] : places[3][0]].strip()
-    if said not in (KEEP, SWITCH) or not named:
+        spans.append((position, start := position + len(tag)))
+    decision = answer[spans[0][1] : spans[1][0]].strip()
+    name = answer[spans[2][1] : spans[3][0]].strip()
+    if decision not in (KEEP, SWITCH) or not name:
         return Plan(current, switches=False, switch_end=0, end=0, in_form=False)
-    switches = said == SWITCH or not current
-    return Plan(named if switches else current, switches, places[1][1], places[3][1], in_form=True)
+    switches = decision == SWITCH or not current
+    return Plan(name if switches else current, switches, spans[1][1], spans[3][1], in_form=True)

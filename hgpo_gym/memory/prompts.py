@@ -1,4 +1,4 @@
-"""Prompt templates: from a context to the text that a policy reads, and from its answer to an action."""
+"""Prompt templates: from a context to the policy's prompt, and from its response to an action."""
 
 import re
 import string
@@ -24,36 +24,36 @@ PLACEHOLDERS = {
     "subgoal_line": {"subgoal"},
 }
 NEEDED = {"first": ("observation",), "later": ("observation",), "answer": ("action", "number")}
-"""The placeholders of which a text cannot do without one."""
+"""For each text, placeholders of which it needs at least one."""
 
 UNEXPLAINED = "This prompt does not tell how to answer: prompt=instruct suits models that were not trained on it."
 
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """How a step is put to the policy.
+    """The form of prompts and responses.
 
     Attributes:
-        first: the prompt where there is no history to show; may use {task}, {observation}, {admissible_actions},
-            {described_actions} (the same, each with what it stands for where the environment says so),
-            {numbered_actions} (those, each after its number, from 1) and {step} (steps taken before).
+        first: the prompt without history; may use {task}, {observation}, {admissible_actions}, {described_actions}
+            (with the meaning of each action, where the environment gives it), {numbered_actions} (the described
+            actions with numbers from 1) and {step} (the number of earlier steps).
         later: the prompt with history; also {history} and {history_steps} (past steps shown).
         past_step: one past step of {history}; may use {observation}, {action} and {step} (1 is the first).
-        admissible_separator: what joins the actions in these lists.
-        answer: the shortest answer that means {action}, or the action with that {number}; what scripted policies, warm
-            starts and constrained generation give.
-        action_pattern: regular expression whose first group is the action, or its number, in the policy's answer (dot
-            matches line ends). An answer that does not match acts as the empty action, which no environment admits.
-            None where answers have the form `<think>...</think><action>...</action>`.
-        answer_reading: how answers of that form are read, see `readings`: `strict` or `published`.
-        subgoals: None where answers have no plan. Otherwise each begins with one, see `plans`; these are the subgoals
-            that scripted policies, warm starts and constrained generation choose among, none where only a free text
-            will do: then the action names its own.
-        subgoal_line: what stands above the prompt of an answer with a plan; may use {subgoal}, the one in force.
+        admissible_separator: joins the actions in these lists.
+        answer: the shortest response that means {action}, or the action with this {number}. Scripted policies, warm
+            starts and constrained generation write it.
+        action_pattern: a regular expression whose only group is the action, or its number, in the response (dot
+            matches line ends). A response that does not match is the empty action, which is never admissible. None for
+            responses of the form `<think>...</think><action>...</action>`.
+        answer_reading: the parser of that form, `strict` or `published`, see `readings`.
+        subgoals: None if responses have no plan. Otherwise each response begins with one, see `plans`. Scripted
+            policies, warm starts and constrained generation choose among these subgoals. An empty list allows any
+            text; they then use the action as the subgoal.
+        subgoal_line: the text above the prompt if responses have a plan; may use {subgoal}, the current one.
 
     Raises:
-        ValueError: a placeholder that does not exist, a pattern without a group, an unknown way to read, or one that
-            no pattern needs.
+        ValueError: an unknown placeholder, a pattern that does not have exactly one group, an unknown
+            `answer_reading`, or one set beside an `action_pattern`.
     """
 
     first: str
@@ -90,11 +90,11 @@ class PromptTemplate:
             raise ValueError(f"prompt.action_pattern={self.action_pattern!r} must have exactly one group, the action.")
 
     def check_complete(self) -> None:
-        """Raise ValueError where a prompt leaves out the observation, or an answer its action: nobody can act so."""
+        """Raise ValueError if a prompt lacks the observation, or `answer` the action: no policy could act."""
         for name, needed in NEEDED.items():
             if not self._placeholders(name) & set(needed):
-                one = " or ".join(f"{{{placeholder}}}" for placeholder in needed)
-                raise ValueError(f"prompt.{name}={getattr(self, name)!r} leaves out {one}: put it in.")
+                choices = " or ".join(f"{{{placeholder}}}" for placeholder in needed)
+                raise ValueError(f"prompt.{name}={getattr(self, name)!r} leaves out {choices}: put it in.")
 
     def _placeholders(self, name: str) -> set[str | None]:
         text = getattr(self, name)
@@ -107,7 +107,7 @@ class PromptTemplate:
 
     @classmethod
     def named(cls, name: str) -> "PromptTemplate":
-        """A template of the package, `configs/prompt/<name>.yaml`.
+        """Load a template of the package, `configs/prompt/<name>.yaml`.
 
         Raises:
             ValueError: no such template.
@@ -121,13 +121,13 @@ class PromptTemplate:
 
     @property
     def unexplained(self) -> bool:
-        """Whether it is one of the package's that do not say how to answer, for models that were trained on them."""
+        """Return whether it is a template of the package without instructions, for models trained on it."""
         return self in map(PromptTemplate.named, ("bare", "brief", "described", "numbered"))
 
     def render(self, task: str, context: Context) -> str:
-        """The prompt of one step."""
+        """Return the prompt of one step."""
         described = _described(context)
-        known = {
+        values = {
             "task": task,
             "observation": context.observation,
             "admissible_actions": self.admissible_separator.join(context.admissible_actions),
@@ -138,61 +138,62 @@ class PromptTemplate:
             "step": context.step,
         }
         if not context.history:
-            return self.first.format(**known)
+            return self.first.format(**values)
         oldest = context.step - len(context.history) + 1
         history = "".join(
             self.past_step.format(observation=past.observation, action=past.action, step=oldest + index)
             for index, past in enumerate(context.history)
         )
-        return self.later.format(**known, history=history, history_steps=len(context.history))
+        return self.later.format(**values, history=history, history_steps=len(context.history))
 
     def show_subgoal(self, prompt: str, subgoal: str) -> str:
-        """The prompt of an answer with a plan, below the subgoal in force; any other prompt as it is."""
+        """Return the prompt below the line of the current subgoal; unchanged if responses have no plan."""
         return prompt if self.subgoals is None else self.subgoal_line.format(subgoal=subgoal or "none") + prompt
 
     @cached_property
     def literal_text(self) -> str:
-        """All that it says itself, whatever the placeholders stand for."""
+        """Return the fixed text of the template, without placeholders."""
         texts = [text for name in PLACEHOLDERS for text, *_ in string.Formatter().parse(getattr(self, name))]
         return "\n".join([*texts, *([] if self.subgoals is None else [write_plan("", switches=True)])])
 
     @cached_property
     def numbered(self) -> bool:
-        """Whether answers say the number of an action."""
+        """Return whether responses name the number of an action."""
         return "number" in self._placeholders("answer")
 
     def write_answer(self, action: str, subgoal: str = "", actions: Sequence[str] = ()) -> str:
-        """The shortest answer that means this action; with a plan the first of `write_answers`."""
+        """Return the shortest response that means this action; with a plan, the first of `write_answers`."""
         return self.write_answers(action, subgoal, actions)[0]
 
     def write_answers(self, action: str, subgoal: str = "", actions: Sequence[str] = ()) -> list[str]:
-        """The shortest answers that mean this action: with a plan, those that keep the subgoal in force, if there is
-        one, and that switch to each of `subgoals`.
+        """Return the shortest responses that mean this action.
+
+        With plans, the first keeps the current subgoal, if any; the others switch to each of `subgoals`.
 
         Args:
-            action: what is done.
-            subgoal: the one in force.
-            actions: all that there are, in order, where answers say numbers.
+            action: the action to write.
+            subgoal: the current subgoal.
+            actions: all actions in order, for responses with numbers.
 
         Raises:
-            ValueError: answers say numbers, and this action has none.
+            ValueError: responses name numbers, and this action has none.
         """
         if self.numbered and action not in actions:
             raise ValueError(f"prompt.answer={self.answer!r}: {action!r} is not among the actions that have a number.")
-        written = self.answer.format(action=action, number=actions.index(action) + 1 if self.numbered else 0)
+        action_text = self.answer.format(action=action, number=actions.index(action) + 1 if self.numbered else 0)
         if self.subgoals is None:
-            return [written]
-        kept = [write_plan(subgoal, switches=False)] if subgoal else []
-        taken = [write_plan(other, switches=True) for other in self.subgoals or [action]]
-        return [plan + written for plan in kept + taken]
+            return [action_text]
+        keeping = [write_plan(subgoal, switches=False)] if subgoal else []
+        switching = [write_plan(new, switches=True) for new in self.subgoals or [action]]
+        return [plan + action_text for plan in keeping + switching]
 
     def read(self, answer: str, actions: Sequence[str] = (), opened: str = "") -> Reading:
-        """The action in the policy's answer, and whether that has the form.
+        """Parse the action in the policy's response, and check the response's form.
 
         Args:
-            answer: the text.
-            actions: all that there are, in order, where answers say numbers.
-            opened: the thought that a chat template had begun the answer with, see `Response`; for answers of the form
+            answer: the response.
+            actions: all actions in order, for responses with numbers.
+            opened: the start of a thought that the chat template wrote, see `Response`; for responses of the form
                 `<think>...</think><action>...</action>`.
         """
         if self.action_pattern is None:
@@ -202,22 +203,23 @@ class PromptTemplate:
             reading = Reading(match.group(1).strip(), in_form=True) if match else Reading("", in_form=False)
         if not self.numbered:
             return reading
+        # At most 9 digits: Python refuses to convert very long numbers, and 0 is no action.
         number = int(reading.action) if re.fullmatch("[0-9]{1,9}", reading.action) else 0
         return reading._replace(action=actions[number - 1]) if 1 <= number <= len(actions) else Reading("", False)
 
     def parse_action(self, answer: str, actions: Sequence[str] = ()) -> str:
-        """The action in the policy's answer, stripped; empty if there is none. See `read`."""
+        """Return the action in the policy's response, stripped; empty if there is none. See `read`."""
         return self.read(answer, actions).action
 
 
 class ShorterPrompts(Sequence[str]):
-    """The prompt of a step without its oldest past step, without its two oldest, and so on; made when it is asked for.
+    """The prompts of a step with 1, 2, ... of its oldest past steps left out; each is rendered on access.
 
     Args:
-        template: what prompts look like.
+        template: the form of prompts.
         task: the instruction.
         context: of the step.
-        put: what is done to each prompt before it is asked.
+        put: a function that completes each prompt.
     """
 
     def __init__(self, template: PromptTemplate, task: str, context: Context, put: Callable[[str], str]):
@@ -228,7 +230,11 @@ class ShorterPrompts(Sequence[str]):
 
     def __getitem__(self, index: Any) -> Any:
         count = range(1, len(self) + 1)[index]
-        return self._without_oldest(count) if isinstance(count, int) else [self._without_oldest(one) for one in count]
+        return (
+            self._without_oldest(count)
+            if isinstance(count, int)
+            else [self._without_oldest(number) for number in count]
+        )
 
     def _without_oldest(self, count: int) -> str:
         context = self._context._replace(history=self._context.history[count:])
@@ -236,7 +242,7 @@ class ShorterPrompts(Sequence[str]):
 
 
 def _described(context: Context) -> list[str]:
-    """The admissible actions, each with what it stands for."""
+    """Return the admissible actions, each with its description."""
     descriptions = context.descriptions or ("",) * len(context.admissible_actions)
     return [
         f"{action} ({description})" if description else action

@@ -1,7 +1,7 @@
-"""The action in an answer of the form `<think>...</think><action>...</action>`: the ways to read it, in linear time.
+"""Parsers of the action in a response of the form `<think>...</think><action>...</action>`, in linear time.
 
-Regular expressions are not for this: one with several runs of any text takes a power of the answer's length, and
-answers of models in training repeat themselves.
+They use no regular expressions. One with several wildcards takes polynomial time in the length of a response, and
+models in training write long repetitions.
 """
 
 import re
@@ -13,12 +13,11 @@ _CHINESE = re.compile("[\u4e00-\u9fff]")
 
 
 class Reading(NamedTuple):
-    """What an answer says.
+    """The parsed action of a response.
 
     Attributes:
-        action: stripped; empty where none was found.
-        in_form: whether the answer has the form that it was asked for. Where it has not, its action counts as one that
-            is not valid, whatever it leads to.
+        action: stripped; empty if none was found.
+        in_form: the response has the requested form. Otherwise its action counts as not valid, whatever its effect.
     """
 
     action: str
@@ -26,7 +25,8 @@ class Reading(NamedTuple):
 
 
 def strict(answer: str) -> Reading:
-    """The last `<action>` that is closed, after a `<think>` that is closed; any other answer has no action."""
+    """Return the last closed `<action>` after a closed `<think>`; any other response has no action."""
+    # Search from the end: an <action> without a later </action> is no action.
     start = answer.rfind(_ACTION, 0, max(0, answer.rfind(_ACTED)))
     think = answer.find(_THINK)
     thought = answer.find(_THOUGHT, think + len(_THINK)) if think >= 0 else -1
@@ -37,11 +37,10 @@ def strict(answer: str) -> Reading:
 
 
 def published(answer: str) -> Reading:
-    """As the code published with GiGPO and HGPO reads answers on ALFWorld and WebShop.
+    """Read a response as the published code of GiGPO and HGPO does on ALFWorld and WebShop.
 
-    The text between the first `<action>` and the first `</action>` is the action, in lower case. It is executed
-    whatever else the answer holds, but the answer is only in form with both tags of a thought somewhere, and without
-    Chinese characters.
+    The action is the text between the first `<action>` and the first `</action>`, in lower case. It is executed in any
+    case. The response is in form only with both tags of a thought anywhere, and without Chinese characters.
     """
     lower = answer.lower()
     start, end = lower.find(_ACTION), lower.find(_ACTED)
@@ -52,4 +51,4 @@ def published(answer: str) -> Reading:
 
 
 READINGS: dict[str, Callable[[str], Reading]] = {"strict": strict, "published": published}
-"""By `prompt.answer_reading`."""
+"""The parsers by the name in `prompt.answer_reading`."""

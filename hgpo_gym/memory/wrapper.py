@@ -16,19 +16,18 @@ if TYPE_CHECKING:
     from hgpo_gym.envs.vector import TextVectorEnv
 
 _SHOWN = ("task", "admissible_actions", "action_descriptions")
-"""What of an info prompts can show."""
+"""The fields of an info that prompts can show."""
 
 
 class ContextWrapper(VectorWrapper):
-    """Puts the prompt in the observation and the context keys in `info`.
+    """A vector wrapper that turns observations into prompts and adds context keys to `info`.
 
-    Observations become the prompts of the current steps; `infos["context_keys"]` is int64[num_envs, K + 1],
-    `infos["context"]` what each prompt was made of, and `infos["observation"]` keeps what the environment said. Works
-    in every autoreset mode.
+    `infos["context_keys"]` is int64[num_envs, K + 1], `infos["context"]` has the contexts of the prompts, and
+    `infos["observation"]` the environment's observations. Every autoreset mode works.
 
     Args:
         env: a vector environment whose infos have `task` and `admissible_actions`.
-        prompt: a template, or the name of one of the package's.
+        prompt: a template, or the name of a template of this package.
         max_prompt_length: bound of the observation space, in characters.
         memory: options of `Memory`.
     """
@@ -74,6 +73,7 @@ class ContextWrapper(VectorWrapper):
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
         ended, failed = terminations | truncations, self._failed()
         for row in range(self.num_envs):
+            # Gymnasium resets in the step after the end (NEXT_STEP) or in the last step itself (SAME_STEP).
             began_anew = self._ended[row] if mode == AutoresetMode.NEXT_STEP else ended[row]
             if mode != AutoresetMode.DISABLED and began_anew:
                 self._begin(row, observations, infos)
@@ -90,7 +90,7 @@ class ContextWrapper(VectorWrapper):
             self._memories[row].record(action)
 
     def receive(self, at_least: int = 1) -> dict[int, StepResult]:
-        """What `send` has led to; see `receive` of `TextVectorEnv`. Observations and infos are as `step` makes them."""
+        """Return results of `send`, with observations and infos as in `step`; see `receive` of `TextVectorEnv`."""
         results = cast("TextVectorEnv", self.env).receive(at_least)
         for row, (observation, reward, terminated, truncated, info) in results.items():
             self._ended[row] = terminated or truncated
@@ -102,8 +102,8 @@ class ContextWrapper(VectorWrapper):
     def begin_at(self, starts: Mapping[int, tuple[EpisodeStart, Sequence[str], int]]) -> dict[int, ResetResult]:
         """Begin episodes in the middle of others; see `begin_at` of `TextVectorEnv`.
 
-        The memory takes in the steps up to there, so that prompts and context keys are those of the first visit; what
-        is returned has them in place of the observations, as `receive` does.
+        The memory takes in the replayed steps, so prompts and context keys equal those of the first visit. The results
+        have prompts in place of observations, as those of `receive`.
         """
         reset_results = cast("TextVectorEnv", self.env).begin_at(starts)
         for row, (reset, steps) in reset_results.items():
@@ -118,7 +118,7 @@ class ContextWrapper(VectorWrapper):
         return reset_results
 
     def _failed(self) -> Collection[int]:
-        """The sub-environments of a `TextVectorEnv` that have failed, and say nothing."""
+        """Return the failed sub-environments of a `TextVectorEnv`; none for other environments."""
         return getattr(self.env, "failures", ())
 
     def _seen(self, row: int, observation: str, info: dict[str, Any]) -> tuple[str, dict[str, Any]]:

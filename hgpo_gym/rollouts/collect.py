@@ -29,47 +29,51 @@ def collect(
     on_progress: ProgressCallback | None = None,
     max_retries: int = 0,
 ) -> Rollout:
-    """Run one episode in every sub-environment; nothing is asked of the policy for episodes that have ended.
+    """Run one episode in every sub-environment. Episodes that have ended send no more requests to the policy.
 
-    A policy that has a stream of its own is asked about an environment as soon as that one has stepped, so that nobody
-    waits for a slow environment or a long answer; for the others all environments step together. The rows come out the
-    same: by step, then environment. Their extras are `agent`, the role that answered, `turn`, the step of the
-    environment that it belongs to, `truncated`, whether the step limit ended the episode, and those of `record`.
+    A policy with its own stream gets the next request as soon as an environment has stepped. No episode then waits for
+    a slow environment or a long response. With any other policy all environments step together. Both give the same
+    rows, ordered by step, then environment. Their extras are:
+
+    - `agent`: the role that wrote the response;
+    - `turn`: the environment step that the response belongs to;
+    - `truncated`: the step limit ended the episode;
+    - the columns of `record`.
 
     Args:
         env: a `TextVectorEnv` in a `ContextWrapper`.
-        policy: answers the prompts.
-        sampling: how it draws tokens.
-        task_ids: the task of each group. With fewer tasks than groups, the other groups stay idle; there may be none.
-        seeds: for each group, the numbers that everything random in its episodes is drawn from.
+        policy: responds to the prompts.
+        sampling: how the policy draws tokens.
+        task_ids: the task of each group. With fewer tasks than groups, the other groups stay idle; may be empty.
+        seeds: for each group, the seed of everything random in its episodes.
         invalid_action_penalty: becomes the batch's `penalty` at steps whose action was not valid.
-        team: who answers, and when an answer is the action. None is an agent by itself.
-        record: numbers that the environment puts in the info of a step; each becomes one of the batch's extras, 0 on
-            rows after which the environment did not step.
+        team: the roles, and which response is the action. None is a single agent.
+        record: numbers that the environment puts in the info of a step. Each becomes an extra of the batch, 0 on rows
+            after which the environment did not step.
         on_progress: see `ProgressCallback`.
         max_retries: how often an episode is played again if its environment fails, where environments contain failures.
-            After that its group is left out; the rollout's `failures` have it all.
+            After that its group is left out; the rollout's `failures` list every attempt.
 
     Raises:
-        ValueError: the environment does not say what is to be recorded.
+        ValueError: the environment's info lacks a number to record.
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     size = vector.group_size
-    wanted = episode_specs(task_ids, seeds, size, size)
-    played = play(
-        env, policy, sampling, wanted, team or Solo(), record, max_retries=max_retries, on_progress=on_progress
+    specs = episode_specs(task_ids, seeds, size, size)
+    result = play(
+        env, policy, sampling, specs, team or Solo(), record, max_retries=max_retries, on_progress=on_progress
     )
-    kept, dropped = kept_and_dropped(played.players, played.failed_groups, size)
-    rollout = rollout_of(list(kept.values()), env, size, invalid_action_penalty, record)
-    return without_failed(rollout, played.failed, dropped)
+    whole_groups, dropped = kept_and_dropped(result.players, result.failed_groups, size)
+    rollout = rollout_of(list(whole_groups.values()), env, size, invalid_action_penalty, record)
+    return without_failed(rollout, result.failed, dropped)
 
 
 def kept_and_dropped(
     players: Mapping[int, Player], failed_groups: set[int], group_size: int
 ) -> tuple[dict[int, Player], list[Player]]:
-    """The players of whole groups, in order, and those of groups that were given up."""
-    kept = {row: player for row, player in sorted(players.items()) if row // group_size not in failed_groups}
-    return kept, [player for row, player in players.items() if row not in kept]
+    """Return the players of complete groups by row, in order, and the players of groups that were given up."""
+    in_whole_groups = {row: player for row, player in sorted(players.items()) if row // group_size not in failed_groups}
+    return in_whole_groups, [player for row, player in players.items() if row not in in_whole_groups]
 
 
 def rollout_of(
@@ -79,9 +83,9 @@ def rollout_of(
     invalid_action_penalty: float,
     record: Sequence[str],
 ) -> Rollout:
-    """The episodes of players that have ended, groups one after the other; see `collect` for the rows."""
-    own = rows_in_order(players)
-    rows, trajectory = [row for row, _ in own], np.array([index for _, index in own], dtype=np.int64)
+    """Return the episodes of finished players as a rollout, group after group; see `collect` for the rows."""
+    indexed = rows_in_order(players)
+    rows, trajectory = [row for row, _ in indexed], np.array([index for _, index in indexed], dtype=np.int64)
     outcomes = tuple(player.outcome for player in players)
     valid = np.array([row.valid for row in rows], dtype=np.bool_)
     shape = (len(rows), env.history_length + 1)
@@ -92,6 +96,7 @@ def rollout_of(
         reward=np.array([row.reward for row in rows], dtype=np.float64),
         context_keys=np.array([row.keys for row in rows], dtype=np.int64).reshape(shape),
         penalty=np.where(valid, 0.0, invalid_action_penalty),
+        # Hashes are unsigned 64-bit numbers: a view keeps the bits, a cast would overflow.
         action=np.array([row.action for row in rows], dtype=np.uint64).view(np.int64),
         success=np.array([outcomes[index].won for index in trajectory], dtype=np.bool_),
         final_keys=np.array([players[index].final_keys for index in trajectory], dtype=np.int64).reshape(shape),
@@ -107,13 +112,13 @@ def rollout_of(
 
 
 def rows_in_order(players: Sequence[Player]) -> list[tuple[StepRecord, int]]:
-    """The rows of players, each with the number of its player: by step, then player."""
+    """Return the rows of players, each with its player's index, ordered by step, then player."""
     rows = [(row, index) for index, player in enumerate(players) for row in player.rows]
-    return sorted(rows, key=lambda own: (own[0].step, own[1]))
+    return sorted(rows, key=lambda indexed: (indexed[0].step, indexed[1]))
 
 
 def _column(values: Sequence[Any]) -> np.ndarray:
-    """The numbers of every row: bool, int64 or float64; 0 where there is none."""
-    there = np.array([value for value in values if value is not None])
-    kind = {"b": np.bool_, "i": np.int64, "u": np.int64}.get(there.dtype.kind, np.float64)
+    """Return the numbers of every row as bool, int64 or float64; 0 where a row has none."""
+    known = np.array([value for value in values if value is not None])
+    kind = {"b": np.bool_, "i": np.int64, "u": np.int64}.get(known.dtype.kind, np.float64)
     return np.array([0 if value is None else value for value in values], dtype=kind)

@@ -1,4 +1,4 @@
-"""What a policy was asked and what it said, word for word: episodes as JSON lines, for persons and scripts."""
+"""Prompts and raw responses of episodes, as JSON lines for people and scripts."""
 
 import gzip
 import json
@@ -15,12 +15,12 @@ from hgpo_gym.runs.run_files import damage_named, read_gzipped
 
 
 class Exchange(NamedTuple):
-    """A prompt and its answer.
+    """A prompt and its response.
 
     Attributes:
-        prompt, answer: word for word.
-        action: what was read in the answer; empty where no action was found.
-        cut_off: the answer ended at the longest length and not by itself.
+        prompt, answer: the exact texts.
+        action: the action parsed from the response; empty where none was found.
+        cut_off: the response reached the maximum length.
         reward: of the step after it.
     """
 
@@ -33,7 +33,7 @@ class Exchange(NamedTuple):
 
 @dataclass(frozen=True)
 class Conversation:
-    """An episode: its task, how it went, and all that was said."""
+    """An episode: its task, whether it was won, and all prompts and responses."""
 
     task_id: str
     task: str
@@ -45,7 +45,7 @@ _CONVERSATION = TypeAdapter(Conversation)
 
 
 def conversations(rollout: Rollout, most: int | None = None) -> list[Conversation]:
-    """The first episodes of a rollout, in order; None is all of them."""
+    """Return the first `most` episodes of a rollout, in order; None returns all."""
     count = len(rollout.episodes) if most is None else min(most, len(rollout.episodes))
     rows: list[list[int]] = [[] for _ in range(count)]
     for row in rollout.batch.in_order.tolist():
@@ -54,11 +54,11 @@ def conversations(rollout: Rollout, most: int | None = None) -> list[Conversatio
     return [
         Conversation(
             episode.task_id,
-            rollout.steps[own[0]].task,
+            rollout.steps[row_indices[0]].task,
             episode.won,
-            tuple(_exchange(rollout, row) for row in own),
+            tuple(_exchange(rollout, row) for row in row_indices),
         )
-        for episode, own in zip(rollout.episodes, rows, strict=False)
+        for episode, row_indices in zip(rollout.episodes, rows, strict=False)
     ]
 
 
@@ -67,16 +67,21 @@ def _exchange(rollout: Rollout, row: int) -> Exchange:
     return Exchange(step.prompt, step.answer, step.action, step.cut_off, float(rollout.batch.reward[row]))
 
 
-def write(told: Sequence[Conversation], path: Path) -> None:
-    """A line of JSON an episode; gzipped where the name ends with .gz."""
-    lines = [{**asdict(one), "exchanges": [exchange._asdict() for exchange in one.exchanges]} for one in told]
+def write(episodes: Sequence[Conversation], path: Path) -> None:
+    """Write one line of JSON per episode, gzipped if the file name ends with .gz."""
+    lines = [
+        {**asdict(conversation), "exchanges": [exchange._asdict() for exchange in conversation.exchanges]}
+        for conversation in episodes
+    ]
+    # A response may hold lone surrogates, which UTF-8 cannot encode.
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode(errors="backslashreplace")
     path.parent.mkdir(parents=True, exist_ok=True)
+    # mtime=0: equal content gives equal bytes.
     write_whole(path, gzip.compress(text, compresslevel=5, mtime=0) if path.suffix == ".gz" else text)
 
 
 def read(path: Path) -> list[Conversation]:
-    """What `write` wrote, gzipped. Raises FileNotFoundError, DamagedError."""
+    """Read a gzipped file of `write`. Raises FileNotFoundError, DamagedError."""
     content = read_gzipped(path)
     with damage_named(path):
         return [_CONVERSATION.validate_json(line) for line in content.splitlines()]

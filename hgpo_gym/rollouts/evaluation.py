@@ -1,4 +1,4 @@
-"""Evaluation: every task of the split, or some of them, under several decoding seeds."""
+"""Evaluation: play the tasks of a split under several decoding seeds."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -25,13 +25,13 @@ from hgpo_gym.runs.checkpoints import best_evaluation
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Every task of a split, or some of them, `decoding_seeds` times.
+    """Results of the tasks of a split, one episode per task and decoding seed.
 
     Attributes:
         split: its name.
-        episodes: for each decoding seed, one episode a task, in the order of the split.
-        conversations: what was said in the first of them.
-        failures: attempts at an episode whose environment failed. Those that were given up count as not won.
+        episodes: for each decoding seed, one episode per task, in the order of the split.
+        conversations: prompts and responses of the first episodes.
+        failures: attempts at an episode whose environment failed. Episodes that were given up count as not won.
     """
 
     split: str
@@ -41,18 +41,21 @@ class Evaluation:
 
     @property
     def success(self) -> float:
-        """The share of episodes that were won."""
+        """Return the share of episodes that were won."""
         return float(np.mean([episode.won for run in self.episodes for episode in run]))
 
     @property
     def success_by_seed(self) -> list[float]:
-        """The success under each decoding seed."""
+        """Return the success under each decoding seed."""
         return [float(np.mean([episode.won for episode in run])) for run in self.episodes]
 
     @property
     def pass_at_k(self) -> dict[int, float]:
-        """pass@k: the chance that one of k episodes of a task is won, the mean over tasks; for k = 1, 2, 4 and so on,
-        and all decoding seeds. Unbiased, as by Chen et al., 2021 (https://arxiv.org/abs/2107.03374)."""
+        """Return pass@k for k = 1, 2, 4, ... and the number of decoding seeds.
+
+        pass@k is the chance that at least one of k episodes of a task is won, averaged over tasks. The estimator is
+        unbiased (Chen et al., 2021, https://arxiv.org/abs/2107.03374).
+        """
         seeds = len(self.episodes)
         tasks_by_wins = Counter(sum(episode.won for episode in task) for task in zip(*self.episodes, strict=True))
         return {
@@ -62,16 +65,17 @@ class Evaluation:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Numbers for `summary.json`: success in all, by decoding seed, by task type; pass@k, lengths, valid actions.
+        """Return the numbers of `summary.json`.
 
-        `won_episode_length` is None where no episode was won.
+        They are success (overall, by decoding seed, by task type), pass@k, episode lengths and the share of valid
+        actions. `won_episode_length` is None if no episode was won.
         """
-        everything = [episode for run in self.episodes for episode in run]
+        episodes = [episode for run in self.episodes for episode in run]
         by_type: dict[str, list[bool]] = defaultdict(list)
-        for episode in everything:
+        for episode in episodes:
             by_type[episode.task_type].append(episode.won)
-        steps = sum(episode.steps for episode in everything)
-        won = [episode.steps for episode in everything if episode.won]
+        steps = sum(episode.steps for episode in episodes)
+        won = [episode.steps for episode in episodes if episode.won]
         return {
             "split": self.split,
             "success": self.success,
@@ -79,22 +83,22 @@ class Evaluation:
             "success_by_task_type": {name: float(np.mean(wins)) for name, wins in sorted(by_type.items())},
             "pass_at_k": {str(k): chance for k, chance in self.pass_at_k.items()},
             "tasks": len(self.episodes[0]),
-            "episodes": len(everything),
-            "episode_length": steps / len(everything),
+            "episodes": len(episodes),
+            "episode_length": steps / len(episodes),
             "won_episode_length": sum(won) / len(won) if won else None,
-            "episode_return": float(np.mean([episode.episode_return for episode in everything])),
-            "valid_action_rate": sum(episode.valid_steps for episode in everything) / steps,
+            "episode_return": float(np.mean([episode.episode_return for episode in episodes])),
+            "valid_action_rate": sum(episode.valid_steps for episode in episodes) / steps,
             "failed": self.failed,
         }
 
     @property
     def failed(self) -> int:
-        """Episodes whose environment failed each time that it was tried."""
+        """Return the number of episodes whose environment failed at every attempt."""
         return sum(episode.failed for episode in self.failures)
 
     @property
     def failures_told(self) -> str:
-        """A line on them for a person; empty where there are none."""
+        """Return one line about the failures for a reader; empty if there are none."""
         if not self.failures:
             return ""
         return (
@@ -104,7 +108,7 @@ class Evaluation:
 
 
 def _chance_of_a_win(episodes: int, wins: int, k: int) -> float:
-    """That of k episodes, drawn from these without putting any back, at least one is won."""
+    """Return the chance that at least one of k episodes, drawn without replacement, is won."""
     return 1 - comb(episodes - wins, k) / comb(episodes, k)
 
 
@@ -121,35 +125,35 @@ def evaluate(
     max_retries: int = 0,
     max_failed: float = 1.0,
 ) -> Evaluation:
-    """Play every task of the environment's split under every decoding seed, or some of them.
+    """Play tasks of the environment's split under every decoding seed.
 
-    An episode depends on its task and decoding seed alone, not on how many run side by side.
+    An episode depends only on its task and decoding seed, not on how many episodes run in parallel.
 
     Args:
         env: a `TextVectorEnv` with group size 1 in a `ContextWrapper`.
-        policy: who plays.
-        sampling: how it draws tokens.
+        policy: plays the episodes.
+        sampling: how the policy draws tokens.
         decoding_seeds: at least one.
-        on_progress: called with (episodes done, episodes in all, steps so far), of this process, as they are played.
-        processes: that share the work; all get the whole result.
-        team: who answers; None is an agent by itself.
-        tasks: how many, evenly spread over the split, the same in every evaluation; None plays all.
-        keep: of how many episodes what was said is kept; None keeps all.
-        max_retries: how often an episode is played again whose environment fails; after that it is not won.
-        max_failed: the largest share of the episodes that may come to that.
+        on_progress: called with (episodes done, episodes in total, steps so far) of this process.
+        processes: share the work; each process gets the whole result.
+        team: the roles that respond; None is a single agent.
+        tasks: how many tasks, evenly spread over the split, the same in every evaluation; None plays all.
+        keep: how many episodes keep their prompts and responses; None keeps all.
+        max_retries: how often an episode is played again if its environment fails. After that it counts as not won.
+        max_failed: the largest share of episodes that may be given up.
 
     Raises:
-        EpisodesFailedError: more do.
+        EpisodesFailedError: more episodes were given up.
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     if vector.group_size != 1:
         raise ValueError(f"An evaluation needs environments with group_size=1, not {vector.group_size}.")
-    everything = vector.task_ids
-    chosen = spread(len(everything), tasks)
-    jobs = [(task, seed) for seed in decoding_seeds for task in chosen]
-    own = processes.share(jobs)
-    played: list[EpisodeOutcome] = []
-    said: list[Conversation] = []
+    task_ids = vector.task_ids
+    selected = spread(len(task_ids), tasks)
+    jobs = [(task, seed) for seed in decoding_seeds for task in selected]
+    local_jobs = processes.share(jobs)
+    outcomes: list[EpisodeOutcome] = []
+    transcripts: list[Conversation] = []
     failed: list[FailedEpisode] = []
     steps = ended = 0
 
@@ -157,41 +161,46 @@ def evaluate(
         nonlocal steps, ended
         steps, ended = steps + more_steps, ended + more_ended
         if on_progress:
-            on_progress(ended, len(own), steps)
+            on_progress(ended, len(local_jobs), steps)
 
-    for start in range(0, len(own), vector.num_tasks):
-        part = own[start : start + vector.num_tasks]
+    for start in range(0, len(local_jobs), vector.num_tasks):
+        batch = local_jobs[start : start + vector.num_tasks]
         rollout = collect(
             env,
             policy,
             sampling,
-            task_ids=[everything[task] for task, _ in part],
-            seeds=[(RandomStream.EVALUATION, seed, task) for task, seed in part],
+            task_ids=[task_ids[task] for task, _ in batch],
+            seeds=[(RandomStream.EVALUATION, seed, task) for task, seed in batch],
             team=team,
             on_progress=count_steps,
             max_retries=max_retries,
         )
-        played += _outcomes(rollout, len(part))
+        outcomes += _outcomes(rollout, len(batch))
         failed += rollout.failures
-        said += conversations(rollout, None if keep is None else max(0, keep - len(said)))
-    episodes, failures = processes.gather(played), processes.gather(failed)
-    check_failures(failures, sum(one.failed for one in failures), len(jobs), max_failed, "episodes of an evaluation")
-    by_seed = (tuple(episodes[start : start + len(chosen)]) for start in range(0, len(episodes), len(chosen)))
-    return Evaluation(vector.split, tuple(by_seed), tuple(processes.gather(said)[:keep]), tuple(failures))
+        transcripts += conversations(rollout, None if keep is None else max(0, keep - len(transcripts)))
+    episodes, failures = processes.gather(outcomes), processes.gather(failed)
+    check_failures(
+        failures, sum(episode.failed for episode in failures), len(jobs), max_failed, "episodes of an evaluation"
+    )
+    by_seed = (tuple(episodes[start : start + len(selected)]) for start in range(0, len(episodes), len(selected)))
+    return Evaluation(vector.split, tuple(by_seed), tuple(processes.gather(transcripts)[:keep]), tuple(failures))
 
 
 def _outcomes(rollout: Rollout, count: int) -> list[EpisodeOutcome]:
-    """Of groups of one, those that were given up in their places."""
+    """Return `count` outcomes in task order; episodes that were given up keep their position."""
     failed = {episode.group: episode.outcome for episode in rollout.failures if episode.failed}
     ended = iter(rollout.episodes)
     return [failed[place] if place in failed else next(ended) for place in range(count)]
 
 
 def eval_drop(summaries: Sequence[dict[str, Any]]) -> float:
-    """How far the last of these evaluations lies below the best of them, in standard errors of the difference of two
-    shares of as many episodes, each drawn by itself; 0 where it is the best."""
+    """Return how far the last evaluation lies below the best one, in standard errors; 0 if it is the best.
+
+    The standard error is that of the difference of two independent shares of as many episodes.
+    """
     best, last = best_evaluation(summaries)["success"], summaries[-1]["success"]
     if best == last:
         return 0.0
+    # Pooled share: under equal success rates both evaluations have its variance.
     middle = (best + last) / 2
     return float((best - last) / np.sqrt(2 * middle * (1 - middle) / summaries[-1]["episodes"]))

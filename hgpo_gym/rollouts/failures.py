@@ -1,4 +1,4 @@
-"""Episodes whose environment failed: how many a run puts up with, and files of them, for persons to read."""
+"""Episodes whose environment failed: the limit that a run allows, and files for people to read."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ from hgpo_gym.runs.run_files import damage_named, read_gzipped
 
 
 class EpisodesFailedError(RuntimeError):
-    """More episodes failed than the run puts up with.
+    """More episodes failed than the run allows.
 
     Attributes:
         failures: all of them.
@@ -31,28 +31,28 @@ class EpisodesFailedError(RuntimeError):
 
 
 def last_error(failures: Sequence[FailedEpisode]) -> str:
-    """The error of the last attempt, as a sentence."""
+    """Return the error of the last attempt, as a sentence."""
     last = failures[-1]
     return f"The last error, in task {last.outcome.task_id!r}: {last.error.rstrip('.')}."
 
 
-def check_failures(failures: Sequence[FailedEpisode], left_out: int, asked: int, most: float, what: str) -> None:
-    """Check that enough is left.
+def check_failures(failures: Sequence[FailedEpisode], left_out: int, asked: int, max_share: float, what: str) -> None:
+    """Raise EpisodesFailedError if failures left out too much.
 
     Args:
         failures: the attempts that failed.
-        left_out: of how many things, because of that.
-        asked: how many there should be.
-        most: the largest share that may be left out; all may never be.
-        what: they are, in words.
+        left_out: how many items the failures cost.
+        asked: how many items were requested.
+        max_share: the largest share that may be left out; losing all items is never allowed.
+        what: the items, in words.
 
     Raises:
         EpisodesFailedError: names the last error.
     """
-    if not left_out or (left_out < asked and left_out <= most * asked):
+    if not left_out or (left_out < asked and left_out <= max_share * asked):
         return
     lost_all = left_out == asked
-    why = "nothing is left" if lost_all else f"rollout.max_failed={most:g} is the largest share that may be"
+    why = "nothing is left" if lost_all else f"rollout.max_failed={max_share:g} is the largest share that may be"
     remedy = (
         "or give it more time (rollout.worker_timeout)"
         if lost_all
@@ -67,14 +67,14 @@ def check_failures(failures: Sequence[FailedEpisode], left_out: int, asked: int,
 
 @dataclass(frozen=True)
 class ToldFailure:
-    """A failed attempt at an episode, in words.
+    """A failed attempt at an episode, as it is stored.
 
     Attributes:
         attempt: from 1.
-        failed: there was no further one.
+        failed: this was the last attempt.
         error: type and message.
-        traceback: where it comes from.
-        conversation: what was said up to there.
+        traceback: of the error.
+        conversation: prompts and responses before the failure.
     """
 
     attempt: int
@@ -94,44 +94,45 @@ def path_of(folder: Path, phase: str, iteration: int) -> Path:
 
 
 def write(failures: Sequence[FailedEpisode], path: Path) -> None:
-    """A line of JSON each, gzipped; no file where there are none. Raises NotWrittenError."""
+    """Write one line of JSON per failure, gzipped; no file without failures. Raises NotWrittenError."""
     if failures:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = (json.dumps(_told(episode), ensure_ascii=False) + "\n" for episode in failures)
+        lines = (json.dumps(_as_json(episode), ensure_ascii=False) + "\n" for episode in failures)
         write_whole(path, gzip.compress("".join(lines).encode(errors="backslashreplace"), compresslevel=5, mtime=0))
 
 
-def _told(episode: FailedEpisode) -> dict[str, object]:
+def _as_json(episode: FailedEpisode) -> dict[str, object]:
     exchanges = tuple(
         Exchange(text.prompt, text.answer, text.action, text.cut_off, reward)
         for text, reward in zip(episode.texts, episode.rewards, strict=True)
     )
     task = episode.texts[0].task if episode.texts else ""
-    said = Conversation(episode.outcome.task_id, task, won=False, exchanges=exchanges)
-    told = ToldFailure(episode.attempt, episode.failed, episode.error, episode.traceback, said)
-    content = asdict(told)
+    conversation = Conversation(episode.outcome.task_id, task, won=False, exchanges=exchanges)
+    record = ToldFailure(episode.attempt, episode.failed, episode.error, episode.traceback, conversation)
+    content = asdict(record)
     content["conversation"]["exchanges"] = [exchange._asdict() for exchange in exchanges]
     return content
 
 
 def read(path: Path) -> list[ToldFailure]:
-    """What `write` wrote. Raises FileNotFoundError, DamagedError."""
+    """Read a file of `write`. Raises FileNotFoundError, DamagedError."""
     content = read_gzipped(path)
     with damage_named(path):
         return [_FAILURE.validate_json(line) for line in content.splitlines()]
 
 
 def kept(folder: Path) -> list[tuple[int, str, Path]]:
-    """The files of a folder, in order: iteration, phase, path."""
+    """Return (iteration, phase, path) of the files in a folder, in order."""
     names = [(_NAME.fullmatch(path.name), path) for path in folder.glob("*.jsonl.gz")]
-    # Of one number, training comes before the evaluation after it.
+    # In one iteration, training comes before the evaluation.
     return sorted(
-        ((int(name[2]), name[1], path) for name, path in names if name), key=lambda one: (one[0], one[1] != "training")
+        ((int(name[2]), name[1], path) for name, path in names if name),
+        key=lambda file: (file[0], file[1] != "training"),
     )
 
 
 def forget_after(folder: Path, iteration: int) -> None:
-    """Remove those of later iterations: they are about to be made again."""
+    """Remove the files of later iterations: a resumed run writes them again."""
     for number, _, path in kept(folder):
         if number > iteration:
             path.unlink()

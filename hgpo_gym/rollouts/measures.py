@@ -1,4 +1,4 @@
-"""What a sampler has to know of every task before training: played once, kept by the run."""
+"""Measures of every task before training, for samplers that need them. A run plays them once and stores them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,12 +19,12 @@ MEASURES = ("win_rate", "expert_length")
 
 
 class TaskMeasures(NamedTuple):
-    """A number for every task, and what the policy played for it.
+    """A number for every task, and the cost of measuring.
 
     Attributes:
-        values: by task id, as JSON; None where there is none.
-        steps, episodes, tokens: by the policy; the expert's do not count.
-        seconds: that it took.
+        values: by task id, as JSON; None where a task has no value.
+        steps, episodes, tokens: played by the policy; the expert's do not count.
+        seconds: duration of the measurement.
     """
 
     values: dict[str, float | None]
@@ -44,19 +44,20 @@ def measure_tasks(
     max_retries: int = 0,
     max_failed: float = 1.0,
 ) -> TaskMeasures:
-    """What `sampler.measure` asks for; to be given to `sampler.begin`.
+    """Measure every task as `sampler.measure` asks; pass the result to `sampler.begin`.
 
-    `win_rate` is the share of `sampler.episodes_before` episodes that the policy wins, `expert_length` the steps that
-    the environment's expert takes, None where it does not win. An episode whose environment fails each time is not won.
+    `win_rate` is the share of `sampler.episodes_before` episodes that the policy wins. `expert_length` is the number of
+    steps of the environment's expert, None if the expert does not win. An episode whose environment fails at every
+    attempt counts as not won.
 
     Args:
-        play: by the policy that training starts from, `num_tasks` groups of `group_size` at most.
-        make_expert_env: the training split with its expert, in groups of one; closed here.
-        max_retries: how often an expert's episode is played again whose environment fails.
-        max_failed: the largest share of the groups that may come to nothing by that.
+        play: plays the policy that training starts from, at most `num_tasks` groups of `group_size`.
+        make_expert_env: makes the training split with its expert, in groups of one; closed here.
+        max_retries: how often an expert's episode is played again if its environment fails.
+        max_failed: the largest share of groups that may be lost to failures.
 
     Raises:
-        EpisodesFailedError: more do.
+        EpisodesFailedError: more groups were lost.
         ValueError: an unknown measure, or an environment without an expert.
     """
     if sampler.measure == "win_rate":
@@ -71,24 +72,24 @@ def measure_tasks(
 
 
 def _win_rates(sampler: Sampler, play: Play, num_tasks: int, group_size: int, max_failed: float) -> TaskMeasures:
-    wanted = sampler.episodes_before
-    # A task takes several groups where one has too few episodes; of the last one not all count.
-    tasks = [task_id for task_id in sampler.task_ids for _ in range(0, wanted, group_size)]
+    num_episodes = sampler.episodes_before
+    # A task needs several groups if one has too few episodes; surplus episodes of the last group do not count.
+    tasks = [task_id for task_id in sampler.task_ids for _ in range(0, num_episodes, group_size)]
     won: dict[str, list[bool]] = {task_id: [] for task_id in sampler.task_ids}
     failures: list[FailedEpisode] = []
     steps = episodes = tokens = lost = 0
     for first in range(0, len(tasks), num_tasks):
-        part = tasks[first : first + num_tasks]
-        rollout = play(part, [(RandomStream.MEASURE, sampler.seed, first + group) for group in range(len(part))])
+        batch = tasks[first : first + num_tasks]
+        rollout = play(batch, [(RandomStream.MEASURE, sampler.seed, first + group) for group in range(len(batch))])
         steps, episodes = steps + rollout.played_steps, episodes + rollout.played_episodes
         tokens += rollout.played_tokens
         failures += rollout.failures
-        lost += len(part) - len(rollout.episodes) // group_size
+        lost += len(batch) - len(rollout.episodes) // group_size
         for episode in rollout.episodes:
             won[episode.task_id].append(episode.won)
     check_failures(failures, lost, len(tasks), max_failed, "task groups to measure")
     return TaskMeasures(
-        {task_id: sum(wins[:wanted]) / wanted for task_id, wins in won.items()}, steps, episodes, tokens
+        {task_id: sum(wins[:num_episodes]) / num_episodes for task_id, wins in won.items()}, steps, episodes, tokens
     )
 
 
@@ -96,13 +97,13 @@ def _expert_lengths(sampler: Sampler, env: ContextWrapper, max_retries: int, max
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     lengths: dict[str, float | None] = dict.fromkeys(sampler.task_ids)
     failures: list[FailedEpisode] = []
-    played = 0
+    finished = 0
     for first in range(0, len(sampler.task_ids), vector.num_tasks):
-        part = list(sampler.task_ids[first : first + vector.num_tasks])
-        seeds = [(RandomStream.MEASURE, sampler.seed, first + group) for group in range(len(part))]
-        rollout = collect(env, ExpertPolicy(), Sampling(), task_ids=part, seeds=seeds, max_retries=max_retries)
+        batch = list(sampler.task_ids[first : first + vector.num_tasks])
+        seeds = [(RandomStream.MEASURE, sampler.seed, first + group) for group in range(len(batch))]
+        rollout = collect(env, ExpertPolicy(), Sampling(), task_ids=batch, seeds=seeds, max_retries=max_retries)
         failures += rollout.failures
-        played += len(rollout.episodes)
+        finished += len(rollout.episodes)
         lengths |= {episode.task_id: episode.steps if episode.won else None for episode in rollout.episodes}
-    check_failures(failures, len(lengths) - played, len(lengths), max_failed, "expert's episodes to measure")
+    check_failures(failures, len(lengths) - finished, len(lengths), max_failed, "expert's episodes to measure")
     return TaskMeasures(lengths, 0, 0)

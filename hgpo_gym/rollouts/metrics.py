@@ -1,4 +1,4 @@
-"""The numbers of an iteration: how its episodes went, and the line that a person sees."""
+"""Metrics of an iteration, and the progress line that shows them."""
 
 import resource
 import sys
@@ -12,14 +12,14 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, Rollout
 
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
-"""Bytes that the system counts a process' memory in."""
+"""Bytes per unit of `ru_maxrss`: macOS counts bytes, Linux kibibytes."""
 PARTS = ("rollout", "advantage", "update")
-"""What the seconds of an iteration go to."""
+"""The timed parts of an iteration."""
 LEGEND = f"seconds are of {' + '.join(PARTS)}"
 
 
 def episode_metrics(episodes: Sequence[EpisodeOutcome]) -> dict[str, float]:
-    """How the episodes of an iteration went, on average."""
+    """Return the average results of an iteration's episodes."""
     steps = sum(episode.steps for episode in episodes)
     return {
         "success": float(np.mean([episode.won for episode in episodes])),
@@ -31,8 +31,10 @@ def episode_metrics(episodes: Sequence[EpisodeOutcome]) -> dict[str, float]:
 
 
 def answer_metrics(rollout: Rollout) -> dict[str, float]:
-    """How long the prompts and answers of a rollout are, of policies that say which tokens they are, and what share of
-    either was cut. An answer that several episodes share counts once."""
+    """Return lengths of prompts and responses, and the share of each that was cut.
+
+    Lengths need a policy that reports its tokens. A response that several episodes share counts once.
+    """
     distinct = rollout.batch.distinct_rows
     records = [record for record in (rollout.tokens[row] for row in distinct) if record is not None]
     metrics = {"truncated_fraction": float(np.mean([rollout.steps[row].cut_off for row in distinct]))}
@@ -46,15 +48,18 @@ def answer_metrics(rollout: Rollout) -> dict[str, float]:
 
 
 def memory_gib() -> float:
-    """The most that this process has held so far, of its GPU; without one, of main memory."""
+    """Return the peak memory of this process in GiB: GPU memory, or main memory without a GPU."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated() / 2**30
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT / 2**30
 
 
 def credit_metrics(batch: StepBatch, advantages: np.ndarray) -> dict[str, float]:
-    """What credit assignment made of the steps: mean and spread of their advantages float64[N], the share of steps that
-    have none, and the share of task groups in which no step has one. A step that several episodes share counts once."""
+    """Return statistics of the advantages float64[N].
+
+    They are mean, standard deviation, the share of steps with advantage 0, and the share of zero-variance groups (no
+    step has an advantage). A step that several episodes share counts once.
+    """
     speaking = np.unique(batch.group_labels[advantages != 0])
     of_steps = advantages[batch.distinct]
     return {
@@ -66,7 +71,7 @@ def credit_metrics(batch: StepBatch, advantages: np.ndarray) -> dict[str, float]
 
 
 def describe_iteration(metrics: dict[str, Any], iterations: int) -> str:
-    """One line for a person: what an iteration's rollout and update gave, and where its seconds went."""
+    """Return the progress line of an iteration: results of its rollout and update, and its seconds."""
     words = [
         f"{metrics['iteration']:4d}/{iterations}",
         f"success {metrics['success']:6.1%}",
@@ -85,7 +90,7 @@ def describe_iteration(metrics: dict[str, Any], iterations: int) -> str:
 
 
 def _number(value: float | None, digits: int) -> str:
-    """A dash where there is none: an update that had nothing to learn from has no KL and no entropy."""
+    """Format a number; None is a dash. An update without anything to learn from has no KL and no entropy."""
     if value is None:
         return f"{'-':>{digits + 2}}"
     return f"{value:.{digits}f}" if value < 1e4 else f"{value:.2g}"

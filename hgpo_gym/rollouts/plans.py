@@ -1,4 +1,4 @@
-"""Plans in rollouts: what is recorded of them, which tokens they are, and plans that are made up for a warm start."""
+"""Plans in rollouts: their columns, their tokens, and random plans for a warm start."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,14 +12,14 @@ from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.rollouts.rollout import Rollout
 
 PLAN_COLUMNS = ("boundary", "switch_tokens", "plan_tokens", "answer_tokens")
-"""What a run records where answers have a plan."""
+"""Columns that a run records where responses have a plan."""
 MADE_UP_KEEPS = 0.75
-"""The share of steps at which a plan that is made up goes on."""
+"""The share of steps at which a random plan keeps its subgoal."""
 _SWITCH_END, _PLAN_END = "switch_end", "plan_end"
 
 
 def plan_columns(plans: Sequence[Plan]) -> dict[str, np.ndarray]:
-    """`boundary` bool[N], and where in the answer's text the switch and the plan end, int64[N]."""
+    """Return `boundary` bool[N], and the character positions where switch and plan end, int64[N]."""
     return {
         "boundary": np.array([plan.switches for plan in plans], dtype=np.bool_),
         _SWITCH_END: np.array([plan.switch_end for plan in plans], dtype=np.int64),
@@ -28,11 +28,12 @@ def plan_columns(plans: Sequence[Plan]) -> dict[str, np.ndarray]:
 
 
 def with_plan_tokens(rollout: Rollout, policy: Any) -> Rollout:
-    """The rollout with `PLAN_COLUMNS`: tokens of the switch, of it and the subgoal, and of the whole answer, int64[N],
-    in place of characters.
+    """Return the rollout with `PLAN_COLUMNS`, which count tokens in place of characters, int64[N].
+
+    They count the tokens of the switch, of switch and subgoal, and of the whole response.
 
     Raises:
-        ValueError: a policy whose answers are no text of several tokens.
+        ValueError: the policy's responses are not texts of several tokens.
     """
     if not hasattr(policy, "tokens_within"):
         raise ValueError(f"prompt.subgoals: answers with a plan need a language model, not {type(policy).__name__}.")
@@ -47,7 +48,7 @@ def with_plan_tokens(rollout: Rollout, policy: Any) -> Rollout:
 
 
 def plan_metrics(extras: Any) -> dict[str, float]:
-    """How long a subgoal lasts, and how many answers have a plan in form; nothing where there are no plans."""
+    """Return the share of steps that switch the subgoal, and of well-formed plans; empty without plans."""
     if "plan_tokens" not in extras:
         return {}
     return {
@@ -57,14 +58,14 @@ def plan_metrics(extras: Any) -> dict[str, float]:
 
 
 class MadeUpPlans:
-    """Plans for the steps of an episode that has none, one after the other; nothing where answers have no plan.
+    """Random plans for the steps of an episode without plans, for a warm start.
 
     Args:
-        template: what prompts and answers look like.
+        template: the form of prompts and responses. If responses have no plan, none is added.
         seed: any text.
 
     Attributes:
-        subgoal: the one in force; empty where there is none yet.
+        subgoal: the current subgoal; empty before the first.
     """
 
     def __init__(self, template: PromptTemplate, seed: str):
@@ -72,12 +73,12 @@ class MadeUpPlans:
         self._generator = np.random.default_rng(hash_text(seed))
 
     def answer(self, action: str, actions: Sequence[str] = ()) -> str:
-        """That of the next step, with a subgoal that goes on or is another one; see `write_answers`."""
+        """Return the response of the next step, which keeps or switches the subgoal; see `write_answers`."""
         template = self._template
         answers = template.write_answers(action, self.subgoal, actions)
         if template.subgoals is None or (self.subgoal and self._generator.random() < MADE_UP_KEEPS):
             return answers[0]
         names = template.subgoals or [action]
-        taken = int(self._generator.integers(len(names)))
-        self.subgoal = names[taken]
-        return answers[len(answers) - len(names) + taken]
+        index = int(self._generator.integers(len(names)))
+        self.subgoal = names[index]
+        return answers[len(answers) - len(names) + index]

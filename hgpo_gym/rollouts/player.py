@@ -1,4 +1,4 @@
-"""Player: the episode of one sub-environment, from the first prompt to the rows that are learned from."""
+"""Player: the episode of one sub-environment, from the first prompt to the training rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,14 +16,18 @@ from hgpo_gym.rollouts.teams.base import Message, Team, keys_of_role
 
 
 class NotRecordedError(ValueError):
-    """The environment does not say what is to be recorded."""
+    """The environment's info lacks a column to record."""
 
 
 @dataclass(slots=True, eq=False)
 class StepRecord:
-    """One answer: what it was about, what it said, and what came of it. Episodes that branch share those before.
-    `plan` is there where answers have one. `in_form` is what the prompt's form says of it; `valid` it is unless it was
-    the turn's action and that was not valid, or not in form."""
+    """One response: its state, its text, and its reward. Branches share the records before them.
+
+    Attributes:
+        in_form: the response has the form that the prompt asks for.
+        valid: false only if it was the turn's action, and the action was not valid or not in form.
+        plan: of the response, where responses have plans.
+    """
 
     step: int
     turn: int
@@ -41,22 +45,22 @@ class StepRecord:
 
 
 class Player:
-    """What is seen now, what the team said about it, and a row for every answer that was given.
+    """The state of an episode: the current observation, the team's messages, and a row for every response.
 
-    A turn is what is said between two steps of the environment: one answer, or several by the roles of a team.
+    A turn is all messages between two environment steps: one response, or several by the roles of a team.
 
     Args:
-        seed: what everything random in its answers is drawn from.
+        seed: of everything random in the responses.
         prompt: the first prompt.
         info: the first info.
-        team: who answers.
-        record: names of numbers to note at every step, from the info that it leads to.
+        team: the roles that respond.
+        record: names of numbers to record at every step, from the info after it.
 
     Attributes:
-        rows: the answers.
-        actions: that were executed, one a turn.
-        keys_of_turn: the context keys int64[K + 1] of the state that each turn was about.
-        truncated: whether the step limit ended the episode.
+        rows: the responses.
+        actions: the executed actions, one per turn.
+        keys_of_turn: the context keys int64[K + 1] of the state at the start of each turn.
+        truncated: the step limit ended the episode.
     """
 
     def __init__(
@@ -67,11 +71,11 @@ class Player:
         self.keys_of_turn: list[np.ndarray] = []
         self.truncated = False
         self._first_info, self._seed, self._team, self._record = info, seed, team, record
-        self._kept: list[tuple[Message, ...]] = []
+        self._carried_messages: list[tuple[Message, ...]] = []
         self._step_contexts: list[StepContext] = []
-        self._said: tuple[Message, ...]
+        self._messages: tuple[Message, ...]
         self._role: str
-        self._asked = ""
+        self._prompt_of_role = ""
         self._choices: Sequence[str] = ()
         self._row_of_action: StepRecord | None
         self._begin_turn(prompt, info, ())
@@ -79,33 +83,34 @@ class Player:
     def branch(
         self, turn: int, seed: tuple[int, ...], prompt: str, info: dict[str, Any], *, answers: int = 0
     ) -> "Player":
-        """Another player, whose episode is this one's up to a turn, which it is about to begin.
+        """Return a new player that shares this episode up to the start of a turn.
 
         Args:
-            turn: from 0, of those that this player has begun.
-            seed: of its own answers.
+            turn: from 0, a turn that this player has begun.
+            seed: of the new responses.
             prompt: of the turn.
             info: of the turn.
-            answers: of the turn that it has too, fewer than were given.
+            answers: how many responses of the turn are shared too, fewer than it has.
         """
-        other = Player(seed, prompt, info, self._team, self._record)
-        other._first_info = self._first_info
-        other.rows, other.actions = [row for row in self.rows if row.turn < turn], self.actions[:turn]
-        other.keys_of_turn, other._kept = self.keys_of_turn[:turn], self._kept[:turn]
-        other._step_contexts = self._step_contexts[:turn]
-        other._begin_turn(prompt, info, self._kept[turn])
+        branched = Player(seed, prompt, info, self._team, self._record)
+        branched._first_info = self._first_info
+        branched.rows, branched.actions = [row for row in self.rows if row.turn < turn], self.actions[:turn]
+        branched.keys_of_turn, branched._carried_messages = self.keys_of_turn[:turn], self._carried_messages[:turn]
+        branched._step_contexts = self._step_contexts[:turn]
+        branched._begin_turn(prompt, info, self._carried_messages[turn])
+        # Copies: reward and validity of a shared response differ between branches.
         for row in [row for row in self.rows if row.turn == turn][:answers]:
-            other._take_in(replace(row, reward=0.0, valid=True, extras=dict(row.extras)))
-        return other
+            branched._take_in(replace(row, reward=0.0, valid=True, extras=dict(row.extras)))
+        return branched
 
     @property
     def turn(self) -> int:
-        """How many turns are over."""
+        """Return the number of finished turns."""
         return len(self.actions)
 
     @property
     def final_keys(self) -> np.ndarray:
-        """int64[K + 1]: the context keys of what is seen now, by the role that would answer."""
+        """Return the context keys int64[K + 1] of the current state, for the role that would respond next."""
         return self._keys(seen=False)
 
     @property
@@ -121,24 +126,28 @@ class Player:
 
     @property
     def _subgoal(self) -> str:
-        """The one in force; empty where there is none."""
+        """Return the current subgoal; empty if there is none."""
         plan = self.rows[-1].plan if self.rows else None
         return plan.subgoal if plan else ""
 
     def sampled_entropy(self, turn: int) -> float:
-        """Sum of -log p over the choices of what was answered in a turn: an estimate of its entropy, free of bias.
+        """Return the sum of -log p over the sampled tokens of a turn: an unbiased estimate of its entropy.
 
         Raises:
-            ValueError: the policy says nothing of its tokens.
+            ValueError: the policy reports no tokens.
         """
         rows = [row for row in self.rows if row.turn == turn]
         return float(sum(-_logprobs(row.tokens).sum() for row in rows))
 
     def request(self, template: PromptTemplate) -> Request:
-        """What the policy is asked now."""
+        """Return the next request to the policy.
+
+        Raises:
+            CannotAnswerError: responses are numbers of actions, and there are no actions to number.
+        """
         role, acts = self._role, self._role == self._team.acting_role
         expert_action = self._info.get("expert_action") if acts else None
-        choices = self._choices = self._team.answers(role, self._info["admissible_actions"], self._said)
+        choices = self._choices = self._team.answers(role, self._info["admissible_actions"], self._messages)
         if template.numbered and not choices:
             raise CannotAnswerError(
                 f"prompt.answer={template.answer!r} is the number of an action, and "
@@ -147,14 +156,14 @@ class Player:
         answers = [
             (text, choice) for choice in choices for text in template.write_answers(choice, self._subgoal, choices)
         ]
-        said, subgoal = self._said, self._subgoal
+        messages, subgoal = self._messages, self._subgoal
 
-        def put(prompt: str) -> str:
-            return template.show_subgoal(self._team.prompt(role, prompt, said), subgoal)
+        def wrap(prompt: str) -> str:
+            return template.show_subgoal(self._team.prompt(role, prompt, messages), subgoal)
 
-        self._asked = put(self._prompt)
+        self._prompt_of_role = wrap(self._prompt)
         return Request(
-            prompt=self._asked,
+            prompt=self._prompt_of_role,
             answers=tuple(text for text, _ in answers),
             expert_answer=None
             if expert_action is None
@@ -165,17 +174,18 @@ class Player:
             role=role,
             choices=tuple(choice for _, choice in answers),
             step_context=self._step_contexts[-1],
-            said=tuple(text for _, text in said),
+            said=tuple(text for _, text in messages),
             literal_text=template.literal_text,
-            shorter=ShorterPrompts(template, self._info["task"], self._info["context"], put),
+            shorter=ShorterPrompts(template, self._info["task"], self._info["context"], wrap),
         )
 
     def on_response(self, template: PromptTemplate, response: Response) -> str | None:
-        """Take in the policy's answer. Returns the action where the turn is over, None where somebody else speaks."""
+        """Take in the policy's response. Return the action if the turn is over, None if another role responds next."""
         action, in_form = template.read(response.text, self._choices, response.opened)
         plan = None if template.subgoals is None else read_plan(response.text, self._subgoal)
         in_form = in_form and (plan is None or plan.in_form)
         acts = self._role == self._team.acting_role
+        # A role that does not act may respond in free text: without a parsed action, its whole text is its message.
         words = action if acts else action or response.text.strip()
         row = StepRecord(
             step=len(self.rows),
@@ -191,7 +201,7 @@ class Player:
                 self._info["admissible_actions"],
                 words,
                 self._info.get("expert_action") if acts else None,
-                self._asked,
+                self._prompt_of_role,
                 response.text,
                 response.cut_off,
                 self._info.get("action_descriptions", ()),
@@ -201,12 +211,12 @@ class Player:
         return self._take_in(row)
 
     def _take_in(self, row: StepRecord) -> str | None:
-        """The row of an answer. Returns as `on_response` does."""
+        """Append the row of a response. Return as `on_response` does."""
         self.rows.append(row)
         if self._role == self._team.acting_role:
             self._row_of_action = row
-        self._said = (*self._said, Message(self._role, row.text.action))
-        if (role := self._team.next(self._said, self._info)) is None:
+        self._messages = (*self._messages, Message(self._role, row.text.action))
+        if (role := self._team.next(self._messages, self._info)) is None:
             if self._row_of_action is None:
                 raise ValueError(
                     f"{type(self._team).__name__}: the turn is over and the acting role {self._team.acting_role!r} has "
@@ -218,22 +228,23 @@ class Player:
         return None
 
     def on_step(self, prompt: str, reward: float, truncated: bool, info: dict[str, Any]) -> None:
-        """What the action has led to."""
+        """Take in the result of the action, and begin the next turn."""
         assert self._row_of_action is not None
         self._row_of_action.valid = self._row_of_action.in_form and bool(info["action_valid"])
+        # The reward belongs to the turn's last response, which need not be the action.
         last = self.rows[-1]
         last.reward, last.last_of_turn = reward, True
         last.extras |= {name: number_of_step(info, name) for name in self._record}
         self.truncated = truncated
-        self._begin_turn(prompt, info, tuple(self._team.keep(self._said, self.turn - 1)))
+        self._begin_turn(prompt, info, tuple(self._team.keep(self._messages, self.turn - 1)))
 
-    def _begin_turn(self, prompt: str, info: dict[str, Any], said: tuple[Message, ...]) -> None:
-        self._prompt, self._info, self._said = prompt, info, said
+    def _begin_turn(self, prompt: str, info: dict[str, Any], messages: tuple[Message, ...]) -> None:
+        self._prompt, self._info, self._messages = prompt, info, messages
         self._row_of_action = None
         self._step_contexts.append(self._step_context(info))
-        self._kept.append(said)
+        self._carried_messages.append(messages)
         self.keys_of_turn.append(info["context_keys"])
-        role = self._team.next(said, info)
+        role = self._team.next(messages, info)
         if role is None:
             raise ValueError(f"{type(self._team).__name__}: next() names nobody at the beginning of a turn.")
         self._role = role
@@ -244,18 +255,18 @@ class Player:
         return StepContext(info["task"], info["observation"], info["admissible_actions"], descriptions, before, action)
 
     def _keys(self, *, seen: bool) -> np.ndarray:
-        """int64[K + 1]: of the row, or of all that the role has `seen`."""
+        """Return the context keys int64[K + 1] of the row, or, if `seen`, of all that the role has read."""
         keys = self._info["context_keys"]
-        if self._role == self._team.acting_role and not (seen and self._said):
+        if self._role == self._team.acting_role and not (seen and self._messages):
             return keys
-        return keys_of_role(keys, self._role, self._said)
+        return keys_of_role(keys, self._role, self._messages)
 
 
 def number_of_step(info: Mapping[str, Any], name: str, by: str = "rollout.record, an estimator or a shaping") -> Any:
-    """What an environment says at a step for a column that a setting asks for.
+    """Return the number in an environment's info for a column that a setting asks for.
 
     Raises:
-        NotRecordedError: nothing, or no number.
+        NotRecordedError: the info lacks it, or it is not a number.
     """
     if name not in info:
         raise NotRecordedError(
@@ -269,7 +280,7 @@ def number_of_step(info: Mapping[str, Any], name: str, by: str = "rollout.record
 
 
 def _logprobs(tokens: TokenRecord | None) -> np.ndarray:
-    """float64[R]: of the answer's tokens."""
+    """Return the log-probabilities float64[R] of a response's tokens."""
     if tokens is None:
         raise ValueError("branch_at=entropy: this policy says nothing of its tokens.")
     return tokens.logprobs.astype(np.float64)

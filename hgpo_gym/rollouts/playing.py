@@ -1,5 +1,7 @@
-"""Playing episodes: a policy acts in sub-environments until their episodes have ended. Those whose environment fails
-are played again."""
+"""Play episodes: a policy acts in sub-environments until every episode has ended.
+
+Episodes whose environment fails are played again.
+"""
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -18,22 +20,22 @@ from hgpo_gym.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout, an
 from hgpo_gym.rollouts.teams.base import Team
 
 ProgressCallback = Callable[[int, int], None]
-"""Told, again and again while episodes are played, how many steps were taken and how many episodes have ended since."""
+"""Called repeatedly during play with the steps taken and the episodes ended since the last call."""
 _CHANCE = 32
-"""Bits of a member's number; those above count how often its episode was played."""
+"""Bits of a member's number; the bits above it count the attempts at its episode."""
 
 
 class EpisodeSpec(NamedTuple):
-    """Where an episode begins, and what is drawn from there on.
+    """The starting point of an episode, and its seeds.
 
     Attributes:
-        group: the place of its task among those that are played.
-        start: its own, or that of the episode that it branches from.
-        member: whose chance rules from there on.
-        seed: what its answers are drawn from.
+        group: the index of its task group.
+        start: of the sub-environment; of the original episode for a branch.
+        member: its number in the group, which seeds the environment's chance from here on.
+        seed: of its responses.
         origin: the player that it branches from, None at the start of a task.
-        turn: of the origin, which it is about to begin.
-        answers: of that turn that it has too.
+        turn: the turn of the origin that it begins at.
+        answers: how many responses of that turn it shares.
     """
 
     group: int
@@ -46,12 +48,12 @@ class EpisodeSpec(NamedTuple):
 
     @property
     def actions(self) -> list[str]:
-        """Those that lead there."""
+        """Return the actions that lead to the starting point."""
         return [] if self.origin is None else self.origin.actions[: self.turn]
 
     @property
     def rows_before(self) -> int:
-        """The rows of its player that are not its own."""
+        """Return how many rows its player shares with the origin."""
         if self.origin is None:
             return 0
         return sum(row.turn < self.turn for row in self.origin.rows) + self.answers
@@ -59,11 +61,11 @@ class EpisodeSpec(NamedTuple):
 
 @dataclass
 class PlayedEpisodes:
-    """What came of episodes.
+    """Finished and failed episodes.
 
     Attributes:
-        players: by sub-environment, of those that ended.
-        starts: what their sub-environments started from.
+        players: by sub-environment, of the episodes that ended.
+        starts: by sub-environment, the starting points of these episodes.
         failed: the attempts whose environment failed.
     """
 
@@ -73,19 +75,19 @@ class PlayedEpisodes:
 
     @property
     def failed_groups(self) -> set[int]:
-        """With an episode that failed at every attempt."""
+        """Return the groups with an episode that failed at every attempt."""
         return failed_groups_of(self.failed)
 
 
 def failed_groups_of(failed: Sequence[FailedEpisode]) -> set[int]:
-    """The groups with an episode that failed at every attempt."""
+    """Return the groups with an episode that failed at every attempt."""
     return {episode.group for episode in failed if episode.failed}
 
 
 def episode_specs(
     task_ids: Sequence[str], seeds: Sequence[tuple[int, ...]], members: int, group_size: int
 ) -> dict[int, EpisodeSpec]:
-    """By sub-environment, the first `members` of a group of each task, from the start of the task."""
+    """Return, by sub-environment, the first `members` episodes of each task's group, from the start of the task."""
     return {
         group * group_size + member: EpisodeSpec(
             group, EpisodeStart(task_id, group_seed(seed), member), member, (*seed, member)
@@ -96,7 +98,7 @@ def episode_specs(
 
 
 def group_seed(seed: tuple[int, ...]) -> int:
-    """Of the environments of a group that has this seed."""
+    """Return the environment seed of a group with this seed."""
     return int(np.random.SeedSequence(seed).generate_state(1)[0])
 
 
@@ -104,39 +106,40 @@ def play(
     env: ContextWrapper,
     policy: Policy,
     sampling: Sampling,
-    wanted: Mapping[int, EpisodeSpec],
+    specs: Mapping[int, EpisodeSpec],
     team: Team,
     record: Sequence[str],
     *,
     max_retries: int = 0,
     on_progress: ProgressCallback | None = None,
 ) -> PlayedEpisodes:
-    """Play episodes to their end, by sub-environment.
+    """Play episodes, by sub-environment, to their end.
 
-    One whose environment fails (which the environments say where they contain failures, see `TextVectorEnv`) is played
-    again from its start when the others have ended, with other responses and other chance, up to `max_retries` times.
+    An episode whose environment fails is played again from its start, up to `max_retries` times. The new attempt begins
+    after the other episodes have ended, with new seeds. Environments report failures only if they contain them, see
+    `TextVectorEnv`.
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-    played, waiting = PlayedEpisodes(), dict(wanted)
+    result, pending = PlayedEpisodes(), dict(specs)
     for attempt in range(max_retries + 1):
-        players = _begin(env, waiting, attempt, team, record)
+        players = _begin(env, pending, attempt, team, record)
         _play(env, policy, sampling, players, on_progress)
-        failures = {row: vector.failures[row] for row in waiting if row in vector.failures}
-        played.players |= {row: player for row, player in players.items() if row not in failures}
-        played.starts |= {row: vector.starts[row] for row in waiting if row not in failures}
-        played.failed += [
-            _failed(waiting[row], players.get(row), error, attempt, max_retries) for row, error in failures.items()
+        failures = {row: vector.failures[row] for row in pending if row in vector.failures}
+        result.players |= {row: player for row, player in players.items() if row not in failures}
+        result.starts |= {row: vector.starts[row] for row in pending if row not in failures}
+        result.failed += [
+            _failed(pending[row], players.get(row), error, attempt, max_retries) for row, error in failures.items()
         ]
-        if not (waiting := {row: waiting[row] for row in failures}):
+        if not (pending := {row: pending[row] for row in failures}):
             break
-    return played
+    return result
 
 
 def without_failed(rollout: Rollout, failed: Sequence[FailedEpisode], dropped: Sequence[Player]) -> Rollout:
-    """The rollout with what failed, and with the count of what was played and is not in it.
+    """Return the rollout with its failures, and with the counts of what was played but left out.
 
     Args:
-        dropped: players whose episodes ended, of groups that were given up.
+        dropped: players whose episodes ended, in groups that were given up.
     """
     if not failed:
         return rollout
@@ -154,23 +157,24 @@ def without_failed(rollout: Rollout, failed: Sequence[FailedEpisode], dropped: S
 
 
 def _begin(
-    env: ContextWrapper, wanted: Mapping[int, EpisodeSpec], attempt: int, team: Team, record: Sequence[str]
+    env: ContextWrapper, specs: Mapping[int, EpisodeSpec], attempt: int, team: Team, record: Sequence[str]
 ) -> dict[int, Player]:
-    """Bring sub-environments to where episodes begin. Returns the players; those that failed on the way have none."""
+    """Bring sub-environments to their starting points. Return the players, none where the environment failed."""
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-    while vector.stepping:  # of a rollout that was broken off
+    while vector.stepping:  # steps of an interrupted rollout are still due
         vector.receive()
-    again = attempt << _CHANCE
-    starts = {row: (one.start, one.actions, one.member + again) for row, one in wanted.items()}
+    # Attempts get other chance without another member number: the member's bits stay.
+    attempt_bits = attempt << _CHANCE
+    starts = {row: (spec.start, spec.actions, spec.member + attempt_bits) for row, spec in specs.items()}
     players = {}
     for row, (reset, steps) in sorted(env.begin_at(starts).items()):
-        one = wanted[row]
-        seed = (*one.seed, attempt) if attempt else one.seed
-        if one.origin is None:
+        spec = specs[row]
+        seed = (*spec.seed, attempt) if attempt else spec.seed
+        if spec.origin is None:
             players[row] = Player(seed, *reset, team, record)
         else:
             prompt, info = (steps[-1][0], steps[-1][-1]) if steps else reset
-            players[row] = one.origin.branch(one.turn, seed, prompt, info, answers=one.answers)
+            players[row] = spec.origin.branch(spec.turn, seed, prompt, info, answers=spec.answers)
     return players
 
 
@@ -181,33 +185,34 @@ def _play(
     players: Mapping[int, Player],
     on_progress: ProgressCallback | None,
 ) -> None:
-    """Let the players, by sub-environment, answer and act until their episodes have ended."""
+    """Let the players, by sub-environment, respond and act until their episodes have ended."""
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     stream = open_stream(policy, sampling)
     stream.ask({row: player.request(env.prompt) for row, player in players.items()})
     while stream.unanswered or vector.stepping:
         answers = stream.work() if stream.unanswered else {}
-        said = {row: players[row].on_response(env.prompt, response) for row, response in answers.items()}
-        if more := {row: players[row].request(env.prompt) for row, action in said.items() if action is None}:
-            stream.ask(more)
-        env.send({row: action for row, action in said.items() if action is not None})
-        wanted = vector.num_envs if stream.in_step else int(not stream.unanswered)
-        seen = sorted(env.receive(wanted).items())
-        for row, (prompt, reward, terminated, truncated, info) in seen:
+        actions = {row: players[row].on_response(env.prompt, response) for row, response in answers.items()}
+        if unfinished := {row: players[row].request(env.prompt) for row, action in actions.items() if action is None}:
+            stream.ask(unfinished)
+        env.send({row: action for row, action in actions.items() if action is not None})
+        # A streaming policy must not wait: block for a step only if no request is open.
+        min_results = vector.num_envs if stream.in_step else int(not stream.unanswered)
+        results = sorted(env.receive(min_results).items())
+        for row, (prompt, reward, terminated, truncated, info) in results:
             if row in vector.failures:
                 continue
-            # Whoever wins by the last step allowed is told both; nothing was cut off.
+            # A win at the step limit sets both flags; it is not a truncation.
             players[row].on_step(prompt, reward, truncated and not terminated, info)
             if vector.active[row]:
                 stream.ask({row: players[row].request(env.prompt)})
-        if on_progress and seen:
-            on_progress(len(seen), sum(not vector.active[row] and row not in vector.failures for row, _ in seen))
+        if on_progress and results:
+            on_progress(len(results), sum(not vector.active[row] and row not in vector.failures for row, _ in results))
 
 
 def _failed(
     spec: EpisodeSpec, player: Player | None, error: Exception, attempt: int, max_retries: int
 ) -> FailedEpisode:
-    own = [] if player is None else player.rows[spec.rows_before :]
+    new_rows = [] if player is None else player.rows[spec.rows_before :]
     task_id = spec.start.task_id
     return FailedEpisode(
         group=spec.group,
@@ -220,6 +225,6 @@ def _failed(
         else replace(player.outcome, won=False),
         texts=() if player is None else tuple(row.text for row in player.rows),
         rewards=() if player is None else tuple(row.reward for row in player.rows),
-        steps=sum(row.last_of_turn for row in own),
-        tokens=answer_tokens(row.tokens for row in own),
+        steps=sum(row.last_of_turn for row in new_rows),
+        tokens=answer_tokens(row.tokens for row in new_rows),
     )

@@ -1,8 +1,8 @@
-"""Restarts: continuations from moments of a rollout, whose mean return samples the value of a step.
+"""Restarts: continuations from snapshots of a rollout. Their mean return estimates the value of a step.
 
-A restart is the same policy once more from where a step began: the environment's state, the prompt's memory and the
-steps left are those of that moment, answers and chance are its own. The moment is brought back by its actions, as
-branches of a tree are, so that worker processes and environments without snapshots have restarts too.
+A restart plays the same policy again from the start of a step. Environment state, prompt memory and remaining steps
+are those of the snapshot; responses and chance are new. The snapshot is restored by replaying its actions, as for
+branches of a tree. Worker processes and environments without snapshots thus support restarts too.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from hgpo_gym.rollouts.teams.base import Solo, Team
 
 
 class _Snapshot(NamedTuple):
-    """Where a row of an episode began: the number of the episode, its player, the row's place among the player's."""
+    """The start of a row: the episode's number, its player, and the row's index in the player's rows."""
 
     episode: int
     player: Player
@@ -38,13 +38,12 @@ class _Snapshot(NamedTuple):
 
     @property
     def answers(self) -> int:
-        """How many answers of the turn came before."""
+        """Return how many responses of the turn came before."""
         return sum(row.turn == self.turn for row in self.player.rows[: self.place])
 
 
 class _Restart(NamedTuple):
-    """A continuation: the number of the history that it samples the value of, the moment that it begins at, and as
-    which member of the group."""
+    """A continuation: the history whose value it samples, its snapshot, its member number and its seed."""
 
     history: int
     moment: _Snapshot
@@ -52,8 +51,8 @@ class _Restart(NamedTuple):
     seed: tuple[int, ...]
 
 
-class _Played(NamedTuple):
-    """What a continuation gave: its discounted return, its steps and the tokens of its answers."""
+class _RestartResult(NamedTuple):
+    """The result of a continuation: its discounted return, its steps and its response tokens."""
 
     earned: float
     steps: int
@@ -75,18 +74,19 @@ def collect_with_restarts(
     record: Sequence[str] = (),
     max_retries: int = 0,
 ) -> Rollout:
-    """What `collect` plays, and from where each of its rows began `restarts` continuations, the mean of whose
-    discounted returns is the extra `value`. Rows of a task group with equal histories (all that was seen and said since
-    the start) share theirs, which begin in their episodes by turns.
+    """Collect as `collect` does, and play `restarts` continuations from the start of each row.
 
-    The episodes are those of `collect` at these seeds; restarts draw from the stream `RESTART`. They count as played
-    and left out, without the way back to their moment, and are spread over the sub-environments as there are. What is
-    not explained here is as in `collect`.
+    The mean of their discounted returns is the extra `value`. Rows of a task group with equal histories (all
+    observations and messages since the start) share their continuations, which start in these rows by turns.
+
+    The episodes are those of `collect` at these seeds; restarts draw from the stream `RESTART`. Restarts count as
+    played and left out, without the replayed actions. They use all sub-environments. Other arguments and extras are
+    those of `collect`.
 
     Args:
-        restarts: of each history.
-        share: of the histories that have restarts, drawn each by itself; first rows always have them. The value of
-            the others is NaN.
+        restarts: continuations of each history.
+        share: the share of histories with restarts, each drawn independently; first rows always have them. The value
+            of the others is NaN.
         gamma: discount.
 
     Raises:
@@ -99,21 +99,21 @@ def collect_with_restarts(
         env, policy, sampling, episode_specs(task_ids, seeds, size, size), team, record, max_retries=max_retries
     )
     players, _ = kept_and_dropped(first.players, first.failed_groups, size)
-    histories = [moments for own in _by_group(players, size) for moments in _histories(own)]
-    wanted = list(_restarts(histories, seeds, size, restarts, share))
+    histories = [moments for group_players in _by_group(players, size) for moments in _histories(group_players)]
+    continuations = list(_restarts(histories, seeds, size, restarts, share))
     play_part = partial(play, env, policy, sampling, team=team, record=record, max_retries=max_retries)
-    played, failed = _play_on(play_part, first.starts, wanted, gamma, vector)
+    results, failed = _play_restarts(play_part, first.starts, continuations, gamma, vector)
     failed = [*first.failed, *failed]
     players, dropped = kept_and_dropped(first.players, failed_groups_of(failed), size)
     rollout = rollout_of(list(players.values()), env, size, invalid_action_penalty, record)
-    values = _values(histories, wanted, played)
+    values = _values(histories, continuations, results)
     value = np.array([values[id(row)] for row, _ in rows_in_order(list(players.values()))], dtype=np.float64)
     rollout = replace(
         rollout,
         batch=replace(rollout.batch, extras={**rollout.batch.extras, "value": value}),
-        steps_left_out=sum(one.steps for one in played.values()),
-        episodes_left_out=len(played),
-        tokens_left_out=sum(one.tokens for one in played.values()),
+        steps_left_out=sum(result.steps for result in results.values()),
+        episodes_left_out=len(results),
+        tokens_left_out=sum(result.tokens for result in results.values()),
     )
     return without_failed(rollout, failed, dropped)
 
@@ -126,25 +126,24 @@ def check_restarts(restarts: int, share: float, gamma: float) -> None:
 
 
 def _by_group(players: Mapping[int, Player], group_size: int) -> list[list[tuple[int, Player]]]:
-    everybody = list(players.items())
-    return [everybody[first : first + group_size] for first in range(0, len(everybody), group_size)]
+    in_order = list(players.items())
+    return [in_order[first : first + group_size] for first in range(0, len(in_order), group_size)]
 
 
 def _histories(players: Sequence[tuple[int, Player]]) -> list[list[_Snapshot]]:
-    """The moments of a group's players, those with equal histories together, in the order in which members come to
-    them."""
-    numbers: dict[tuple[object, ...], int] = {}
-    found: dict[int, list[_Snapshot]] = {}
+    """Return the snapshots of a group's players by equal history, in the order in which members reach them."""
+    ids: dict[tuple[object, ...], int] = {}
+    snapshots: dict[int, list[_Snapshot]] = {}
     for episode, player in players:
-        before = -1
+        history = -1
         for place, row in enumerate(player.rows):
-            seen = (before, row.text.observation, row.text.admissible_actions, row.agent)
-            now = numbers.setdefault(seen, len(numbers))
-            found.setdefault(now, []).append(_Snapshot(episode, player, place))
-            # What was said is the subgoal too: the next prompt shows it.
-            said = (row.text.action, row.plan and row.plan.subgoal)
-            before = numbers.setdefault((now, said), len(numbers))
-    return list(found.values())
+            state = (history, row.text.observation, row.text.admissible_actions, row.agent)
+            key = ids.setdefault(state, len(ids))
+            snapshots.setdefault(key, []).append(_Snapshot(episode, player, place))
+            # The subgoal is part of the history: the next prompt shows it.
+            response = (row.text.action, row.plan and row.plan.subgoal)
+            history = ids.setdefault((key, response), len(ids))
+    return list(snapshots.values())
 
 
 def _restarts(
@@ -154,65 +153,71 @@ def _restarts(
     restarts: int,
     share: float,
 ) -> Iterator[_Restart]:
-    """Which continuations are played. A history's members have numbers of their own, whatever else is drawn."""
+    """Yield the continuations to play.
+
+    Each history reserves its member numbers, so that they do not depend on which histories are drawn.
+    """
     generators = [np.random.default_rng((RandomStream.RESTART, *seed)) for _, *seed in seeds]
-    so_far = [group_size] * len(seeds)
+    next_member = [group_size] * len(seeds)
     for history, moments in enumerate(histories):
         group = moments[0].episode // group_size
-        first, so_far[group] = so_far[group], so_far[group] + restarts
-        drawn = generators[group].random() < share
-        if drawn or moments[0].place == 0:
+        first, next_member[group] = next_member[group], next_member[group] + restarts
+        selected = generators[group].random() < share
+        if selected or moments[0].place == 0:
             for number in range(restarts):
                 member = first + number
                 seed = (RandomStream.RESTART, *seeds[group][1:], member)
                 yield _Restart(history, moments[number % len(moments)], member, seed)
 
 
-def _play_on(
+def _play_restarts(
     play_part: Callable[[dict[int, EpisodeSpec]], PlayedEpisodes],
     starts: Mapping[int, EpisodeStart],
-    wanted: Sequence[_Restart],
+    continuations: Sequence[_Restart],
     gamma: float,
     vector: TextVectorEnv,
-) -> tuple[dict[int, _Played], list[FailedEpisode]]:
-    """Play each of them, as many at a time as there are sub-environments. Those that begin at the same turn go
-    together, since they have as many steps left. Returns those that ended, by number, and the attempts that failed."""
-    order = sorted(range(len(wanted)), key=lambda number: wanted[number].moment.turn)
-    ended: dict[int, _Played] = {}
+) -> tuple[dict[int, _RestartResult], list[FailedEpisode]]:
+    """Play the continuations, as many at a time as there are sub-environments.
+
+    Those that begin at the same turn play together, since they have as many steps left. Returns the results by
+    number, and the attempts that failed.
+    """
+    order = sorted(range(len(continuations)), key=lambda number: continuations[number].moment.turn)
+    finished: dict[int, _RestartResult] = {}
     failed: list[FailedEpisode] = []
     for first in range(0, len(order), vector.num_envs):
-        part = dict(enumerate(order[first : first + vector.num_envs]))
-        played = play_part({row: _beginning(wanted[number], starts, vector) for row, number in part.items()})
-        failed += played.failed
-        for row, player in played.players.items():
-            ended[part[row]] = _of_restart(player, wanted[part[row]].moment, gamma)
-    return ended, failed
+        batch = dict(enumerate(order[first : first + vector.num_envs]))
+        result = play_part({row: _episode_spec(continuations[number], starts, vector) for row, number in batch.items()})
+        failed += result.failed
+        for row, player in result.players.items():
+            finished[batch[row]] = _restart_result(player, continuations[batch[row]].moment, gamma)
+    return finished, failed
 
 
-def _beginning(restart: _Restart, starts: Mapping[int, EpisodeStart], vector: TextVectorEnv) -> EpisodeSpec:
+def _episode_spec(restart: _Restart, starts: Mapping[int, EpisodeStart], vector: TextVectorEnv) -> EpisodeSpec:
     moment = restart.moment
     group, start = moment.episode // vector.group_size, starts[moment.episode]
     return EpisodeSpec(group, start, restart.member, restart.seed, moment.player, moment.turn, moment.answers)
 
 
-def _of_restart(player: Player, moment: _Snapshot, gamma: float) -> _Played:
-    own = player.rows[moment.place :]
-    rewards = np.array([row.reward for row in own])
-    return _Played(
+def _restart_result(player: Player, moment: _Snapshot, gamma: float) -> _RestartResult:
+    new_rows = player.rows[moment.place :]
+    rewards = np.array([row.reward for row in new_rows])
+    return _RestartResult(
         earned=float(rewards @ gamma ** np.arange(len(rewards))),
         steps=player.turn - moment.turn,
-        tokens=answer_tokens(row.tokens for row in own),
+        tokens=answer_tokens(row.tokens for row in new_rows),
     )
 
 
 def _values(
-    histories: Sequence[list[_Snapshot]], wanted: Sequence[_Restart], played: Mapping[int, _Played]
+    histories: Sequence[list[_Snapshot]], continuations: Sequence[_Restart], results: Mapping[int, _RestartResult]
 ) -> dict[int, float]:
-    """By the identity of the row that began there, the mean of its history's restarts; NaN where there were none."""
+    """Return, by row identity, the mean return of its history's restarts; NaN without restarts."""
     earned: list[list[float]] = [[] for _ in histories]
-    for number, one in sorted(played.items()):
-        earned[wanted[number].history].append(one.earned)
-    means = [float(np.mean(own)) if own else float("nan") for own in earned]
+    for number, result in sorted(results.items()):
+        earned[continuations[number].history].append(result.earned)
+    means = [float(np.mean(returns)) if returns else float("nan") for returns in earned]
     return {
         id(moment.player.rows[moment.place]): mean
         for moments, mean in zip(histories, means, strict=True)

@@ -1,4 +1,4 @@
-"""What was collected: episodes, and a row for every answer that was given in them."""
+"""Rollout: the collected episodes, with a row for every response."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from hgpo_gym.policies.base import TokenRecord
 
 @dataclass(frozen=True, slots=True)
 class EpisodeOutcome:
-    """How one episode went: its steps in the environment, and those that were valid, understood and admissible."""
+    """The result of one episode. A step is valid if its action was understood and admissible."""
 
     task_id: str
     task_type: str
@@ -23,17 +23,17 @@ class EpisodeOutcome:
 
 
 class StepText(NamedTuple):
-    """What was seen and done at one step, in words.
+    """The texts of one step.
 
     Attributes:
         task: the instruction.
-        observation: what was seen.
-        admissible_actions: what could be done; empty where actions are open-ended.
-        action: what was read in the answer; empty where no action was found.
-        expert_action: what the expert would have done, where it was asked.
-        prompt, answer: what the policy was asked, and what it said to that, word for word.
-        cut_off: the answer ended at the longest length and not by itself.
-        action_descriptions: what the admissible actions stand for, where the environment says so.
+        observation: before the action.
+        admissible_actions: empty where actions are open-ended.
+        action: parsed from the response; empty where none was found.
+        expert_action: of the environment's expert, where one was asked.
+        prompt, answer: the exact prompt and response.
+        cut_off: the response reached the maximum length.
+        action_descriptions: meanings of the admissible actions, where the environment gives them.
     """
 
     task: str
@@ -52,14 +52,14 @@ class FailedEpisode:
     """An attempt at an episode whose environment raised an error, died or hung.
 
     Attributes:
-        group: the place of its task among those that were played.
+        group: the index of its task group.
         attempt: from 1.
-        failed: there was no further one.
+        failed: this was the last attempt.
         error: type and message.
-        traceback: where it comes from.
-        outcome: how far it came; not won, and of an unknown type where not even the reset was over.
-        texts, rewards: what was said up to there and what it earned, what was said last included.
-        steps, tokens: that were played in this attempt.
+        traceback: of the error.
+        outcome: up to the failure; not won. The task type is "unknown" if the reset failed.
+        texts, rewards: of all responses up to the failure, the last one included.
+        steps, tokens: played in this attempt.
     """
 
     group: int
@@ -76,17 +76,17 @@ class FailedEpisode:
 
 @dataclass(frozen=True)
 class Rollout:
-    """Episodes, and a row for every answer that was given in them: a step, or what a role of a team said before one.
+    """Episodes, with a row for every response: the action of a step, or a message of a team's role before it.
 
     Attributes:
         batch: the arrays for credit assignment; `trajectory` indexes `episodes`.
         tokens: the token record of each row, None where the policy cannot be trained.
-        steps: the text of each row.
-        episodes: one an environment, in order; those of a group are neighbours.
-        steps_left_out, episodes_left_out, tokens_left_out: that were played, and are not in it.
-        chains: where episodes branch, those that were played from their start; else None. Others tell less of the
-            policy's success: long episodes have more places to branch at.
-        failures: attempts whose environment failed; groups with an episode that was given up are not in it.
+        steps: the texts of each row.
+        episodes: one per environment, in order; episodes of a group are adjacent.
+        steps_left_out, episodes_left_out, tokens_left_out: played, but not part of this rollout.
+        chains: where episodes branch, those played from the start of their task; else None. Branches are a biased
+            sample of the policy's success: long episodes have more places to branch at.
+        failures: attempts whose environment failed. Groups with an episode that was given up are not part of this.
     """
 
     batch: StepBatch
@@ -105,12 +105,12 @@ class Rollout:
 
     @property
     def groups(self) -> np.ndarray:
-        """int64[episodes]: the group of each episode, 0, 1, 2, ..."""
+        """Return the group of each episode, int64[episodes], labelled 0, 1, 2, ..."""
         return self.batch.group_labels[self.batch.first_rows]
 
     @property
     def played_steps(self) -> int:
-        """Steps of the environment that were played, each once: episodes that branch share those before."""
+        """Return the number of environment steps played. Steps that branches share count once."""
         rows = last_of_turn(self.batch)
         return int((rows if self.batch.trained is None else rows & self.batch.trained).sum()) + self.steps_left_out
 
@@ -120,23 +120,23 @@ class Rollout:
 
     @property
     def played_tokens(self) -> int:
-        """Tokens of the answers that were given, each once."""
+        """Return the number of response tokens played. Responses that branches share count once."""
         once = np.ones(len(self.batch), dtype=np.bool_) if self.batch.trained is None else self.batch.trained
         return answer_tokens(self.tokens[row] for row in np.flatnonzero(once)) + self.tokens_left_out
 
 
 def answer_tokens(records: Iterable[TokenRecord | None]) -> int:
-    """How many tokens these answers have; none where the policy says nothing of them."""
+    """Return the number of response tokens; 0 for policies that report none."""
     return sum(len(record.token_ids) for record in records if record is not None)
 
 
 def merge(rollouts: Sequence[Rollout]) -> Rollout:
-    """Rollouts of groups that follow one another as one, its rows in the order that `collect` would have given them.
+    """Merge rollouts of successive groups into one, with its rows in the order of `collect`.
 
-    Those without groups are left out, unless there is no other.
+    Rollouts without groups are skipped, unless all are empty.
     """
-    everything, rollouts = rollouts, [rollout for rollout in rollouts if rollout.episodes] or list(rollouts[:1])
-    if len(rollouts) == 1 and not any(rollout.failures for rollout in everything):
+    all_rollouts, rollouts = rollouts, [rollout for rollout in rollouts if rollout.episodes] or list(rollouts[:1])
+    if len(rollouts) == 1 and not any(rollout.failures for rollout in all_rollouts):
         return rollouts[0]
     batch = StepBatch.concatenate([rollout.batch for rollout in rollouts])
     order = np.lexsort((batch.trajectory, batch.step))
@@ -147,16 +147,18 @@ def merge(rollouts: Sequence[Rollout]) -> Rollout:
         tokens=tuple(tokens[row] for row in order),
         steps=tuple(steps[row] for row in order),
         episodes=tuple(episode for rollout in rollouts for episode in rollout.episodes),
-        steps_left_out=sum(rollout.steps_left_out for rollout in everything),
-        episodes_left_out=sum(rollout.episodes_left_out for rollout in everything),
-        tokens_left_out=sum(rollout.tokens_left_out for rollout in everything),
-        chains=None if rollouts[0].chains is None else tuple(one for own in rollouts for one in own.chains or ()),
-        failures=tuple(episode for rollout in everything for episode in rollout.failures),
+        steps_left_out=sum(rollout.steps_left_out for rollout in all_rollouts),
+        episodes_left_out=sum(rollout.episodes_left_out for rollout in all_rollouts),
+        tokens_left_out=sum(rollout.tokens_left_out for rollout in all_rollouts),
+        chains=None
+        if rollouts[0].chains is None
+        else tuple(outcome for part in rollouts for outcome in part.chains or ()),
+        failures=tuple(episode for rollout in all_rollouts for episode in rollout.failures),
     )
 
 
 def last_of_turn(batch: StepBatch) -> np.ndarray:
-    """bool[N]: the rows after which the environment stepped; all of them but where a team says more in a turn."""
+    """Return bool[N]: true on rows after which the environment stepped, the last of each turn."""
     if "turn" not in batch.extras:
         return np.ones(len(batch), dtype=np.bool_)
     order = batch.in_order
@@ -167,7 +169,10 @@ def last_of_turn(batch: StepBatch) -> np.ndarray:
 
 
 def _trained(batch: StepBatch) -> np.ndarray | None:
-    """`batch.trained`, and of a shared step whose trained copy is not in the batch the first one that is."""
+    """Return `batch.trained`, with one trained copy for each shared step.
+
+    If the trained copy of a step is not in the batch, its first copy is trained.
+    """
     if batch.trained is None or "answer" not in batch.extras:
         return batch.trained
     _, first, step = np.unique(
@@ -178,20 +183,20 @@ def _trained(batch: StepBatch) -> np.ndarray | None:
     return trained
 
 
-def take_episodes(rollout: Rollout, kept: np.ndarray) -> Rollout:
-    """Some of the episodes, with their groups and trajectories numbered anew.
+def take_episodes(rollout: Rollout, selected: np.ndarray) -> Rollout:
+    """Return the selected episodes, with groups and trajectories renumbered.
 
     Args:
-        kept: bool[episodes].
+        selected: bool[episodes].
     """
-    if kept.all():
+    if selected.all():
         return rollout
-    rows = np.flatnonzero(kept[rollout.batch.trajectory])
+    rows = np.flatnonzero(selected[rollout.batch.trajectory])
     batch = rollout.batch.take(rows)
     batch = replace(batch, group=labels(batch.group), trajectory=labels(batch.trajectory), trained=_trained(batch))
     return Rollout(
         batch=batch,
         tokens=tuple(rollout.tokens[row] for row in rows),
         steps=tuple(rollout.steps[row] for row in rows),
-        episodes=tuple(episode for episode, own in zip(rollout.episodes, kept, strict=True) if own),
+        episodes=tuple(episode for episode, is_selected in zip(rollout.episodes, selected, strict=True) if is_selected),
     )

@@ -1,4 +1,4 @@
-"""The rounds of an iteration: what is played, and played anew where it taught nothing."""
+"""Rounds of an iteration: groups without a learning signal are replaced by new ones."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,24 +12,24 @@ from hgpo_gym.rollouts.samplers.base import MOST_ROUNDS, GroupOutcome, Outcomes,
 from hgpo_gym.rollouts.selection import checked, overrides
 
 Play = Callable[[list[str], list[tuple[int, ...]]], Rollout]
-"""Plays a group of each of these tasks from each of these seeds, in all processes together."""
+"""Plays one group per task id and seed, in all processes together."""
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """What an iteration has played, and what it learns from.
+    """The rounds of an iteration: the rollout to learn from, and the counts of all that was played.
 
     Attributes:
-        rollout: the groups that were kept, those of earlier rounds first.
+        rollout: the selected groups, those of earlier rounds first.
         first_round: the episodes of round 0, which every run plays alike at this seed.
-        outcomes: of every group that was played, in order; for the sampler's later iterations.
-        steps: of the environment, in all rounds.
+        outcomes: of every group played, in order; for the sampler's later iterations.
+        steps: environment steps in all rounds.
         episodes: in all rounds.
-        tokens: of all answers, in all rounds.
-        rounds: how many.
-        groups_kept: how many.
+        tokens: of all responses, in all rounds.
+        rounds: their number.
+        groups_kept: their number.
         failures: attempts at an episode whose environment failed, in all rounds.
-        seconds: that all of it took.
+        seconds: duration of all rounds.
     """
 
     rollout: Rollout
@@ -54,54 +54,53 @@ def collect_rounds(
     assign: Callable[[Rollout], np.ndarray],
     max_failed: float = 1.0,
 ) -> Rounds:
-    """Play an iteration's groups, and others in place of those that the sampler does not find informative, or that
-    failed.
+    """Play an iteration's groups, and replace groups that failed or that the sampler finds uninformative.
 
-    Everything is decided on the merged rollout, so that all processes decide alike. Round 0 plays the tasks that
-    `sampler.tasks` names from the seeds (stream, seed, iteration, group); round k plays as many as are missing, from
-    (stream, seed, iteration, k * num_tasks + group). The groups of the last round that `sampler.most_rounds` allows are
-    kept whatever they are; after it only those that failed are played anew, up to `MOST_ROUNDS` in all.
+    Every decision uses the merged rollout, so all processes decide alike. Round 0 plays the tasks of `sampler.tasks`
+    from the seeds (stream, seed, iteration, group). Round k plays as many groups as are missing, from the seeds
+    (stream, seed, iteration, k * num_tasks + group). The last round that `sampler.most_rounds` allows keeps all its
+    groups. After it only failed groups are replaced, up to `MOST_ROUNDS` rounds in total.
 
     Args:
         play: see `Play`. A later round may have fewer groups than there are processes.
-        sampler: decides.
+        sampler: names the tasks and selects groups.
         iteration: from 0.
         num_tasks: groups to learn from.
-        outcomes: of the iterations before.
-        assign: the advantages float64[N] of a rollout; asked only where the sampler looks at groups.
-        max_failed: the largest share of a round's groups that may be lost to environments that fail.
+        outcomes: of earlier iterations.
+        assign: returns the advantages float64[N] of a rollout; called only if the sampler selects groups.
+        max_failed: the largest share of a round's groups that may be lost to failures.
 
     Raises:
-        EpisodesFailedError: more are.
-        ValueError: the sampler names another number of tasks, or an unknown one, or answers in another shape.
+        EpisodesFailedError: more groups were lost.
+        ValueError: the sampler names a wrong number of tasks or an unknown one, or returns a wrong shape.
     """
-    most = sampler.most_rounds(iteration)
+    max_rounds = sampler.most_rounds(iteration)
     parts: list[Rollout] = []
-    kept: list[Rollout] = []
+    selected: list[Rollout] = []
     missing = num_tasks
-    while missing and len(parts) < max(most, MOST_ROUNDS):
-        number = len(parts)
-        if number:
-            tasks = sampler.redraw(iteration, number, missing, outcomes)
+    while missing and len(parts) < max(max_rounds, MOST_ROUNDS):
+        round_index = len(parts)
+        if round_index:
+            tasks = sampler.redraw(iteration, round_index, missing, outcomes)
         else:
             tasks = sampler.tasks(iteration, missing, outcomes)
         if len(tasks) != missing:
             raise ValueError(f"{sampler.described} names {len(tasks)} tasks for {missing} groups.")
-        first = number * num_tasks
+        first = round_index * num_tasks
         rollout = play(
             list(tasks), [(RandomStream.ROLLOUT, sampler.seed, iteration, first + group) for group in range(missing)]
         )
         parts.append(rollout)
-        there = int(rollout.groups.max(initial=-1)) + 1
-        check_failures(rollout.failures, missing - there, missing, max_failed, "task groups")
-        chosen = np.ones(there, dtype=np.bool_)
-        if len(parts) < most and overrides(sampler, "informative"):
-            chosen = sampler.informative(rollout.batch, assign(rollout))
-            checked(chosen, there, "group", sampler, "informative")
-        kept.append(take_episodes(rollout, chosen[rollout.groups]))
-        missing -= int(chosen.sum())
+        num_groups = int(rollout.groups.max(initial=-1)) + 1
+        check_failures(rollout.failures, missing - num_groups, missing, max_failed, "task groups")
+        informative = np.ones(num_groups, dtype=np.bool_)
+        if len(parts) < max_rounds and overrides(sampler, "informative"):
+            informative = sampler.informative(rollout.batch, assign(rollout))
+            checked(informative, num_groups, "group", sampler, "informative")
+        selected.append(take_episodes(rollout, informative[rollout.groups]))
+        missing -= int(informative.sum())
     return Rounds(
-        rollout=merge(kept),
+        rollout=merge(selected),
         first_round=parts[0].chains or parts[0].episodes,
         outcomes=tuple(outcome for part in parts for outcome in group_outcomes(part)),
         steps=sum(part.played_steps for part in parts),
@@ -114,7 +113,7 @@ def collect_rounds(
 
 
 def group_outcomes(rollout: Rollout) -> list[GroupOutcome]:
-    """How each group went, in order."""
+    """Return the outcome of each group, in order."""
     by_group: list[list[EpisodeOutcome]] = [[] for _ in range(rollout.groups.max(initial=-1) + 1)]
     for group, episode in zip(rollout.groups, rollout.episodes, strict=True):
         by_group[group].append(episode)

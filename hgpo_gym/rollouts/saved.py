@@ -1,4 +1,4 @@
-"""Rollouts that a run keeps, so that one can look at what an iteration saw: small files of gzipped JSON."""
+"""Saved rollouts of a run, for inspection: small files of gzipped JSON."""
 
 import gzip
 import json
@@ -25,15 +25,15 @@ _EPISODES = TypeAdapter(tuple[EpisodeOutcome, ...])
 
 @dataclass(frozen=True)
 class KeptRollout:
-    """What credit assignment saw in one iteration, in numbers and in words.
+    """A saved rollout: the numbers and texts that credit assignment saw in one iteration.
 
     Attributes:
-        batch: a row a step; `trajectory` indexes `episodes`. Reward and penalty are those that credit assignment saw.
-        episodes: how each one went.
+        batch: one row per step; `trajectory` indexes `episodes`. Reward and penalty are those after shaping.
+        episodes: the outcome of each.
         tasks: the instruction of each episode.
         observations, actions: the text of each row.
-        environment_reward, environment_penalty: float64[N], what they were before shaping; None where the same.
-        conversations: what was said in the first episodes, word for word, as far as that was kept.
+        environment_reward, environment_penalty: float64[N], the values before shaping; None if shaping changed nothing.
+        conversations: prompts and raw responses of the first episodes, where they were saved.
     """
 
     batch: StepBatch
@@ -53,24 +53,24 @@ def keep(
     shaped: StepBatch | None = None,
     transcripts: int | None = 0,
 ) -> None:
-    """Write a rollout into `folder`; every text and every context key is written once.
+    """Write a rollout into `folder`, each text and each context key once.
 
     Args:
-        shaped: the rollout's batch as credit assignment saw it, with other rewards and penalties perhaps.
-        transcripts: of how many episodes prompts and raw answers are kept too, in a file beside it; None is all.
+        shaped: the rollout's batch after shaping, if rewards or penalties may have changed.
+        transcripts: how many episodes keep their prompts and raw responses, in a second file; None keeps all.
     """
-    numbers: dict[str, int] = {}
+    text_ids: dict[str, int] = {}
 
-    def number(text: str) -> int:
-        return numbers.setdefault(text, len(numbers))
+    def text_id(text: str) -> int:
+        return text_ids.setdefault(text, len(text_ids))
 
     batch = shaped or rollout.batch
-    finals = batch.context_keys[:0] if batch.final_keys is None else batch.final_keys[batch.first_rows]
-    distinct_keys, keys = np.unique(np.concatenate([batch.context_keys, finals]), return_inverse=True)
+    final_keys = batch.context_keys[:0] if batch.final_keys is None else batch.final_keys[batch.first_rows]
+    distinct_keys, keys = np.unique(np.concatenate([batch.context_keys, final_keys]), return_inverse=True)
     keys = keys.reshape(-1, batch.history_length + 1)
     content = {
         "episodes": [asdict(episode) for episode in rollout.episodes],
-        "task": [number(rollout.steps[row].task) for row in batch.first_rows],
+        "task": [text_id(rollout.steps[row].task) for row in batch.first_rows],
         "group": batch.group.tolist(),
         "trajectory": batch.trajectory.tolist(),
         "step": batch.step.tolist(),
@@ -80,55 +80,55 @@ def keep(
         "final_keys": None if batch.final_keys is None else keys[len(batch) :].tolist(),
         "trained": None if batch.trained is None else batch.trained.tolist(),
         "extras": {name: values.tolist() for name, values in batch.extras.items()},
-        "observation": [number(step.observation) for step in rollout.steps],
-        "action": [number(step.action) for step in rollout.steps],
+        "observation": [text_id(step.observation) for step in rollout.steps],
+        "action": [text_id(step.action) for step in rollout.steps],
         "keys": distinct_keys.tolist(),
-        "texts": list(numbers),
+        "texts": list(text_ids),
     }
     for name in ("reward", "penalty"):
-        if not np.array_equal(before := getattr(rollout.batch, name), getattr(batch, name)):
-            content[f"environment_{name}"] = before.tolist()
+        if not np.array_equal(original := getattr(rollout.batch, name), getattr(batch, name)):
+            content[f"environment_{name}"] = original.tolist()
     folder.mkdir(exist_ok=True)
     write_whole(_path(folder, iteration), gzip.compress(json.dumps(content).encode(), compresslevel=5, mtime=0))
     if transcripts != 0:
-        write(conversations(rollout, transcripts), _said(folder, iteration))
+        write(conversations(rollout, transcripts), _transcripts_path(folder, iteration))
 
 
 def load(folder: Path, iteration: int) -> KeptRollout:
-    """The rollout of an iteration.
+    """Read the rollout of an iteration.
 
     Raises:
-        FileNotFoundError: it was not kept; the message says which were.
-        DamagedError: it is not what was written.
+        FileNotFoundError: it was not saved; the message lists the saved ones.
+        DamagedError: the file is damaged.
     """
     path = _path(folder, iteration)
     if not path.exists():
-        kept = kept_iterations(folder)
-        there = f"kept are {_in_words(kept)}" if kept else "none is"
+        saved = kept_iterations(folder)
+        available = f"kept are {_in_words(saved)}" if saved else "none is"
         raise FileNotFoundError(
-            f"The rollout of iteration {iteration} is not in {folder}: {there}. A run keeps those of every "
+            f"The rollout of iteration {iteration} is not in {folder}: {available}. A run keeps those of every "
             "checkpoint.rollouts_every iterations while it trains (0: none)."
         )
     content = read_gzipped_json(path)
     with damage_named(path):
         rollout = _kept_rollout(content)
-    said = _said(folder, iteration)
-    return replace(rollout, conversations=tuple(read(said))) if said.exists() else rollout
+    transcripts = _transcripts_path(folder, iteration)
+    return replace(rollout, conversations=tuple(read(transcripts))) if transcripts.exists() else rollout
 
 
 def _kept_rollout(content: dict[str, Any]) -> KeptRollout:
-    """What `keep` made of a rollout. Raises whatever it stumbles over where it is something else."""
+    """Build a rollout from the content that `keep` wrote. Wrong content raises errors of any type."""
     texts = _TEXTS.validate_python(content["texts"])
     episodes = _EPISODES.validate_python(content["episodes"])
     trajectory = np.array(content["trajectory"], dtype=np.int64)
-    # Other parts count by these numbers: no larger ones than there are things to be counted.
-    for name, most in (("group", len(trajectory)), ("step", len(trajectory)), ("trajectory", len(episodes))):
+    # Other code allocates arrays of these sizes: a damaged file must not ask for huge ones.
+    for name, size in (("group", len(trajectory)), ("step", len(trajectory)), ("trajectory", len(episodes))):
         numbers = np.array(content[name], dtype=np.int64)
-        if numbers.min(initial=0) < 0 or numbers.max(initial=0) >= max(most, 1):
-            raise ValueError(f"{name} has numbers outside 0 to {most - 1}")
+        if numbers.min(initial=0) < 0 or numbers.max(initial=0) >= max(size, 1):
+            raise ValueError(f"{name} has numbers outside 0 to {size - 1}")
     keys, trained = np.array(content["keys"], dtype=np.int64), content.get("trained")
     # Rollouts of earlier versions have no final keys, no extras and no shaping.
-    finals = content.get("final_keys")
+    final_keys = content.get("final_keys")
     hashes = np.array([hash_text(text) for text in texts], dtype=np.uint64).view(np.int64)
     batch = StepBatch(
         group=np.array(content["group"], dtype=np.int64),
@@ -139,7 +139,7 @@ def _kept_rollout(content: dict[str, Any]) -> KeptRollout:
         penalty=np.array(content["penalty"], dtype=np.float64),
         action=hashes[content["action"]],
         success=np.array([episode.won for episode in episodes], dtype=np.bool_)[trajectory],
-        final_keys=None if finals is None else keys[np.array(finals)[trajectory]],
+        final_keys=None if final_keys is None else keys[np.array(final_keys)[trajectory]],
         extras={name: np.array(values) for name, values in content.get("extras", {}).items()},
         trained=None if trained is None else np.array(trained, dtype=np.bool_),
     )
@@ -168,24 +168,24 @@ def kept_iterations(folder: Path) -> list[int]:
 
 
 def forget_after(folder: Path, iteration: int) -> None:
-    """Remove the rollouts of later iterations: they are about to be made again."""
+    """Remove the rollouts of later iterations: a resumed run writes them again."""
     for later in kept_iterations(folder):
         if later > iteration:
             _path(folder, later).unlink()
-            _said(folder, later).unlink(missing_ok=True)
+            _transcripts_path(folder, later).unlink(missing_ok=True)
 
 
 def _path(folder: Path, iteration: int) -> Path:
     return folder / _PATTERN.replace("*", f"{iteration:04d}")
 
 
-def _said(folder: Path, iteration: int) -> Path:
-    """Beside it: what was said, word for word."""
+def _transcripts_path(folder: Path, iteration: int) -> Path:
+    """Return the path of the transcripts next to the rollout."""
     return folder / f"transcripts_{iteration:04d}.jsonl.gz"
 
 
 def _in_words(numbers: Sequence[int]) -> str:
-    """Whole numbers in order, runs of them as a range: 1 to 4, 8."""
+    """Format sorted integers, with consecutive ones as a range: 1 to 4, 8."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][-1] + 1:

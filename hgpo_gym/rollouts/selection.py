@@ -1,4 +1,4 @@
-"""What a sampler selects of what was played: the episodes that credit assignment sees, the steps that are learned from.
+"""Selection by a sampler: the episodes for credit assignment, and the steps of the update.
 
 rollout = select_episodes(rollout, sampler, iteration)
 ...shaping, advantages...
@@ -16,50 +16,50 @@ _EPISODES, _STEPS = 1, 2
 
 
 def select_episodes(rollout: Rollout, sampler: Sampler, iteration: int) -> Rollout:
-    """The episodes that the sampler keeps.
+    """Return the rollout with the episodes that the sampler selects.
 
     Raises:
-        ValueError: it keeps none, or answers in another shape.
+        ValueError: it selects none, or returns a wrong shape.
     """
     if not overrides(sampler, "episodes"):
         return rollout
-    kept = sampler.episodes(rollout.batch, _generator(sampler, iteration, _EPISODES))
-    checked(kept, len(rollout.episodes), "episode", sampler, "episodes")
-    if not kept.any():
+    selected = sampler.episodes(rollout.batch, _generator(sampler, iteration, _EPISODES))
+    checked(selected, len(rollout.episodes), "episode", sampler, "episodes")
+    if not selected.any():
         raise ValueError(_nothing_left("episodes", sampler, iteration))
-    return take_episodes(rollout, kept)
+    return take_episodes(rollout, selected)
 
 
 def select_steps(
     batch: StepBatch, advantages: np.ndarray, sampler: Sampler, iteration: int, progress: float
 ) -> np.ndarray:
-    """bool[N]: the rows that the update learns from: those that the sampler keeps, less those of `batch.trained`.
+    """Return bool[N]: the rows of the update, which the sampler selects and `batch.trained` allows.
 
     Raises:
-        ValueError: none are left, or the sampler answers in another shape.
+        ValueError: no row is left, or the sampler returns a wrong shape.
     """
     rows = np.ones(len(batch), dtype=np.bool_) if batch.trained is None else batch.trained.copy()
     if overrides(sampler, "steps"):
-        kept = sampler.steps(batch, advantages, progress, _generator(sampler, iteration, _STEPS))
-        rows &= checked(kept, len(batch), "step", sampler, "steps")
+        selected = sampler.steps(batch, advantages, progress, _generator(sampler, iteration, _STEPS))
+        rows &= checked(selected, len(batch), "step", sampler, "steps")
     if not rows.any():
         raise ValueError(_nothing_left("steps", sampler, iteration))
     return rows
 
 
 def overrides(sampler: Sampler, hook: str) -> bool:
-    """Whether this sampler does anything at the hook."""
+    """Return whether the sampler's class overrides this hook of `Sampler`."""
     return getattr(type(sampler), hook) is not getattr(Sampler, hook)
 
 
-def checked(kept: np.ndarray, count: int, what: str, sampler: Sampler, hook: str) -> np.ndarray:
-    """What the hook has returned. Raises ValueError if it is not one truth value a group, episode or step."""
-    if getattr(kept, "shape", None) != (count,) or kept.dtype != np.bool_:
-        found = f"{kept.dtype}{list(kept.shape)}" if isinstance(kept, np.ndarray) else repr(kept)
+def checked(mask: np.ndarray, count: int, what: str, sampler: Sampler, hook: str) -> np.ndarray:
+    """Return the hook's mask. Raise ValueError unless it has one bool per group, episode or step."""
+    if getattr(mask, "shape", None) != (count,) or mask.dtype != np.bool_:
+        found = f"{mask.dtype}{list(mask.shape)}" if isinstance(mask, np.ndarray) else repr(mask)
         raise ValueError(
             f"{sampler.described}: {hook}() has to return bool[{count}], an entry a {what}; it returned {found}."
         )
-    return kept
+    return mask
 
 
 def _generator(sampler: Sampler, iteration: int, part: int) -> np.random.Generator:

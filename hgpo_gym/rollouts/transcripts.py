@@ -1,4 +1,4 @@
-"""Transcripts: episodes as text, collected once from a scripted policy and kept in the cache."""
+"""Transcripts: episodes as text, collected once from a scripted policy and cached."""
 
 import json
 from collections.abc import Iterator
@@ -22,10 +22,10 @@ class Transcript:
     steps: tuple[StepText, ...]
 
     def requests(self, memory: Memory, template: PromptTemplate) -> Iterator[tuple[Request, str]]:
-        """The (request, answer) of every step, as a policy with this memory and template would be asked.
+        """Yield the (request, response) of every step, in the form of this memory and template.
 
-        The answer is the expert's where there was one, also where something else was done. Where answers have a plan,
-        it is made up, by chance: transcripts have none.
+        The response has the expert's action if one is recorded, else the executed action. Where responses have a plan,
+        the plan is random: transcripts have none.
         """
         memory.reset()
         plans = MadeUpPlans(template, self.task_id)
@@ -34,19 +34,20 @@ class Transcript:
             action = step.action if step.expert_action is None else step.expert_action
             answers = tuple(
                 text
-                for one in step.admissible_actions
-                for text in template.write_answers(one, plans.subgoal, step.admissible_actions)
+                for admissible in step.admissible_actions
+                for text in template.write_answers(admissible, plans.subgoal, step.admissible_actions)
             )
-            put = partial(template.show_subgoal, subgoal=plans.subgoal)
-            shorter = ShorterPrompts(template, step.task, context, put)
-            prompt = put(template.render(step.task, context))
-            written = plans.answer(action, step.admissible_actions)
-            asked = Request(prompt, answers, task=step.task, literal_text=template.literal_text, shorter=shorter)
-            yield asked, written
+            wrap = partial(template.show_subgoal, subgoal=plans.subgoal)
+            shorter = ShorterPrompts(template, step.task, context, wrap)
+            prompt = wrap(template.render(step.task, context))
+            answer = plans.answer(action, step.admissible_actions)
+            request = Request(prompt, answers, task=step.task, literal_text=template.literal_text, shorter=shorter)
+            yield request, answer
+            # History follows the executed action, even if the response to learn is the expert's.
             memory.record(step.action)
 
     def step_contexts(self) -> Iterator[tuple[StepContext, str]]:
-        """The (moment, answer) of every step: the same for policies that read no prompt. The answer is the action."""
+        """Yield the (step context, action) of every step, for policies that read no prompt."""
         step_context, action = None, ""
         for step in self.steps:
             step_context = StepContext(
@@ -57,7 +58,7 @@ class Transcript:
 
 
 def from_rollout(rollout: Rollout) -> list[Transcript]:
-    """The episodes of a rollout, in order."""
+    """Return the episodes of a rollout, in order, without their prompts and raw responses."""
     rows: list[list[int]] = [[] for _ in rollout.episodes]
     for row, trajectory in enumerate(rollout.batch.trajectory):
         rows[trajectory].append(row)
@@ -65,14 +66,14 @@ def from_rollout(rollout: Rollout) -> list[Transcript]:
         Transcript(
             episode.task_id,
             episode.won,
-            tuple(rollout.steps[row]._replace(prompt="", answer="") for row in own),
+            tuple(rollout.steps[row]._replace(prompt="", answer="") for row in row_indices),
         )
-        for episode, own in zip(rollout.episodes, rows, strict=True)
+        for episode, row_indices in zip(rollout.episodes, rows, strict=True)
     ]
 
 
 def save(transcripts: list[Transcript], path: Path) -> None:
-    """One JSON object a line."""
+    """Write one JSON object per line."""
     with path.open("w", encoding="utf-8") as file:
         for transcript in transcripts:
             file.write(json.dumps(asdict(transcript)) + "\n")
@@ -89,7 +90,7 @@ def _parse(record: dict) -> Transcript:
 
 
 def _with_tuples(step: StepText) -> StepText:
-    """JSON has lists."""
+    """Convert the lists that JSON returns to tuples."""
     return step._replace(
         admissible_actions=tuple(step.admissible_actions), action_descriptions=tuple(step.action_descriptions)
     )

@@ -1,9 +1,8 @@
-"""Trees: episodes that branch from moments of others, so that several members of a group visit the same state.
+"""Trees: episodes that branch from others, so that several members of a group visit the same state.
 
-The answers before a branch stand in the trajectory of every episode that goes on from there. `StepBatch.trained` is
-false on all copies of an answer but one, and that one is learned from with the mean of their advantages
-(`mean_over_copies` of
-`hgpo_gym.advantages.statistics`): no token is learned twice.
+Every branch has the responses before it in its trajectory. `StepBatch.trained` is true on only one copy of a shared
+response. That copy is trained with the mean advantage of all copies (`mean_over_copies` of
+`hgpo_gym.advantages.statistics`), so no token is trained twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,12 +30,13 @@ class _Path:
     """One episode of a tree.
 
     Attributes:
-        member: its number in the group, whose chance and answers are its own.
-        tree: of the group, from 0.
+        group: index of the task group.
+        tree: index of the tree in the group.
+        member: its number in the group, which seeds its chance and responses.
         origin: the path that it branches from, None for a chain.
-        turn: at which it does.
-        player: the episode, once it is played.
-        start: of the sub-environment; before it is played, of the task.
+        turn: the turn of the origin that it branches at.
+        player: the episode, once played.
+        start: of the sub-environment; of the task before it is played.
     """
 
     group: int
@@ -54,11 +54,11 @@ class _Path:
 
     @property
     def node(self) -> "tuple[_Path | None, int]":
-        """The moment that it begins at: whose it is, and the turn; the start of the task is nobody's."""
+        """Return its starting point as (path, turn); the start of the task is (None, 0)."""
         return (self.origin, self.turn) if self.turn else (None, 0)
 
     def spec(self, seeds: Sequence[tuple[int, ...]]) -> EpisodeSpec:
-        """Where it begins.
+        """Return its starting point and seeds.
 
         Args:
             seeds: of the groups.
@@ -88,26 +88,30 @@ def collect_tree(
     record: Sequence[str] = (),
     max_retries: int = 0,
 ) -> Rollout:
-    """Play `trees` chains of every task; `rounds` times, draw `nodes` moments of each tree, with replacement, and play
-    each to the end; then draw `leaves` of the tree's ends. A group has trees * leaves episodes. Tree-GRPO
-    (arXiv 2509.21240; code: AMAP-ML/Tree-GRPO; published setting 2, 2, 1, 3).
+    """Collect groups of tree leaves by Tree-GRPO (arXiv 2509.21240; code: AMAP-ML/Tree-GRPO).
 
-    With rounds=0 these are the independent episodes of `collect`. The extras are those of `collect` and `tree`, the
-    tree in the group; `branch`, the moment in the group that the episode continues, 0 for its start; `answer`, equal
-    for the copies of an answer in the group.
+    1. Play `trees` chains of every task from its start.
+    2. `rounds` times, draw `nodes` branch points of each tree with replacement, and play each to the end.
+    3. Draw `leaves` of each tree's ends. A group has trees * leaves episodes.
 
-    Paths are spread over the sub-environments as there are, whatever the size of their groups. What is not explained
-    here is as in `collect`.
+    The published setting is trees=2, nodes=2, rounds=1, leaves=3. With rounds=0 the episodes are the independent ones
+    of `collect`. The extras are those of `collect` and:
+
+    - `tree`: the tree in the group;
+    - `branch`: the snapshot in the group that the episode continues, 0 for the start;
+    - `answer`: equal for the copies of a response in the group.
+
+    Paths use all sub-environments, whatever the size of their groups. Other arguments are those of `collect`.
 
     Args:
-        seeds: for each group (stream, ...), the numbers that everything random in its episodes is drawn from; where
-            it branches, with the stream `TREE` instead of the first.
-        branch_at: `uniform`, all moments alike; `entropy`, by the sampled entropy of the response there, an estimate of
-            the policy's entropy; `lone`, those whose context at `level` no other moment of the group shares, if any.
+        seeds: for each group (stream, ...), the seed of everything random in its episodes. Branch points are drawn
+            with the stream `TREE` in place of the first number.
+        branch_at: `uniform` draws all turns alike. `entropy` weighs them by the sampled entropy of the response.
+            `lone` draws turns whose context at `level` is unique in the group, if there are any.
         level: of `lone`; None is the deepest.
 
     Raises:
-        ValueError: more leaves than there are ends, a number below its least, an unknown way to choose or level.
+        ValueError: more leaves than ends, a number below its minimum, an unknown `branch_at`, or no such level.
     """
     check_shape(trees, nodes, rounds, leaves, branch_at)
     check_level(level, env.history_length)
@@ -121,26 +125,37 @@ def collect_tree(
 
     def play_all(new: Sequence[_Path]) -> None:
         for first in range(0, len(new), vector.num_envs):
-            part = dict(enumerate(new[first : first + vector.num_envs]))
-            wanted = {row: path.spec(seeds) for row, path in part.items()}
-            played = play(env, policy, sampling, wanted, team or Solo(), record, max_retries=max_retries)
-            failed.extend(played.failed)
-            for row, player in played.players.items():
-                part[row].player, part[row].start = player, played.starts[row]
+            batch = dict(enumerate(new[first : first + vector.num_envs]))
+            specs = {row: path.spec(seeds) for row, path in batch.items()}
+            result = play(env, policy, sampling, specs, team or Solo(), record, max_retries=max_retries)
+            failed.extend(result.failed)
+            for row, player in result.players.items():
+                batch[row].player, batch[row].start = player, result.starts[row]
 
     def whole(groups: Sequence[list[_Path]]) -> list[list[_Path]]:
-        """Those that were not given up; of the others the players are dropped."""
+        """Return the groups without a failed episode, and move the players of the others to `dropped`."""
         lost = failed_groups_of(failed)
-        dropped.extend(path.player for own in groups for path in own if own[0].group in lost and path.player)
-        return [own for own in groups if own[0].group not in lost]
+        dropped.extend(
+            path.player
+            for group_paths in groups
+            for path in group_paths
+            if group_paths[0].group in lost and path.player
+        )
+        return [group_paths for group_paths in groups if group_paths[0].group not in lost]
 
     play_all(list(_flat(paths)))
     paths = whole(paths)
     for round in range(rounds):
-        branches = [_branches(own, nodes, branch_at, level, _generator(seeds[own[0].group], round)) for own in paths]
+        branches = [
+            _branches(group_paths, nodes, branch_at, level, _generator(seeds[group_paths[0].group], round))
+            for group_paths in paths
+        ]
         play_all(list(_flat(branches)))
-        paths = whole([own + new for own, new in zip(paths, branches, strict=True)])
-    drawn = [_draw_leaves(own, trees, leaves, _generator(seeds[own[0].group], rounds)) for own in paths]
+        paths = whole([group_paths + new for group_paths, new in zip(paths, branches, strict=True)])
+    drawn = [
+        _draw_leaves(group_paths, trees, leaves, _generator(seeds[group_paths[0].group], rounds))
+        for group_paths in paths
+    ]
     rollout = rollout_of([path.played for path in _flat(drawn)], env, trees * leaves, invalid_action_penalty, record)
     rollout = _with_trees(rollout, list(_flat(drawn)), list(_flat(paths)), branched=rounds > 0)
     return without_failed(rollout, failed, dropped)
@@ -161,7 +176,7 @@ def check_shape(trees: int, nodes: int, rounds: int, leaves: int, branch_at: str
 
 
 def check_level(level: int | None, history_length: int) -> None:
-    """Raise ValueError where context keys that look back so far have no such level."""
+    """Raise ValueError if context keys of this history length have no such level."""
     if level is not None and not 0 <= level <= history_length:
         raise ValueError(f"level={level}: the context keys have levels 0 to {history_length}.")
 
@@ -169,24 +184,25 @@ def check_level(level: int | None, history_length: int) -> None:
 def _branches(
     paths: Sequence[_Path], nodes: int, branch_at: str, level: int, generator: np.random.Generator
 ) -> list[_Path]:
-    """The new paths of a group."""
+    """Draw the new paths of a group."""
     moments = [
         (path, turn) for path in paths for turn in range(path.turn + (path.origin is not None), path.played.turn)
     ]
     weights = _weights(moments, branch_at, level)
     new: list[_Path] = []
     for tree in range(1 + max(path.tree for path in paths)):
-        own = [index for index, (path, _) in enumerate(moments) if path.tree == tree]
-        total = weights[own].sum()
-        share = weights[own] / total if total > 0 else None
-        for index in generator.choice(own, nodes, p=share):
+        in_tree = [index for index, (path, _) in enumerate(moments) if path.tree == tree]
+        total = weights[in_tree].sum()
+        # All weights 0, such as no unique context: draw uniformly.
+        share = weights[in_tree] / total if total > 0 else None
+        for index in generator.choice(in_tree, nodes, p=share):
             path, turn = moments[index]
             new.append(_Path(path.group, tree, len(paths) + len(new), path, turn))
     return new
 
 
 def _weights(moments: Sequence[tuple[_Path, int]], branch_at: str, level: int) -> np.ndarray:
-    """float64[moments]: how likely each one is drawn, up to a factor."""
+    """Return float64[moments]: unnormalised probabilities of the branch points."""
     if branch_at == "entropy":
         return np.array([path.played.sampled_entropy(turn) for path, turn in moments])
     if branch_at == "lone":
@@ -199,17 +215,18 @@ def _weights(moments: Sequence[tuple[_Path, int]], branch_at: str, level: int) -
 def _draw_leaves(paths: Sequence[_Path], trees: int, leaves: int, generator: np.random.Generator) -> list[_Path]:
     drawn = []
     for tree in range(trees):
-        own = [path for path in paths if path.tree == tree]
-        drawn += [own[index] for index in np.sort(generator.choice(len(own), leaves, replace=False))]
+        tree_paths = [path for path in paths if path.tree == tree]
+        drawn += [tree_paths[index] for index in np.sort(generator.choice(len(tree_paths), leaves, replace=False))]
     return drawn
 
 
 def _with_trees(rollout: Rollout, drawn: Sequence[_Path], paths: Sequence[_Path], branched: bool) -> Rollout:
-    """The rollout of the drawn paths with the columns of trees, and the count of what else was played."""
-    own = rows_in_order([path.played for path in drawn])
-    numbers: dict[int, int] = {}
-    answer = np.array([numbers.setdefault(id(row), len(numbers)) for row, _ in own], dtype=np.int64)
-    trained = np.zeros(len(own), dtype=np.bool_)
+    """Return the rollout of the drawn paths with tree columns and the counts of all other paths."""
+    rows = rows_in_order([path.played for path in drawn])
+    answer_ids: dict[int, int] = {}
+    answer = np.array([answer_ids.setdefault(id(row), len(answer_ids)) for row, _ in rows], dtype=np.int64)
+    trained = np.zeros(len(rows), dtype=np.bool_)
+    # Branches share row objects, so identity marks copies; the first copy is trained.
     trained[np.unique(answer, return_index=True)[1]] = True
     branches: dict[tuple[_Path | None, int], int] = {(None, 0): 0}
     branch = np.array([branches.setdefault(path.node, len(branches)) for path in drawn], dtype=np.int64)
@@ -220,8 +237,8 @@ def _with_trees(rollout: Rollout, drawn: Sequence[_Path], paths: Sequence[_Path]
         "answer": answer,
     }
     batch = replace(rollout.batch, extras={**rollout.batch.extras, **extras}, trained=trained if branched else None)
-    everything = {id(row): row for path in paths for row in path.played.rows}
-    left_out = [row for number, row in everything.items() if number not in numbers]
+    all_rows = {id(row): row for path in paths for row in path.played.rows}
+    left_out = [row for number, row in all_rows.items() if number not in answer_ids]
     return replace(
         rollout,
         batch=batch,
@@ -237,4 +254,4 @@ def _generator(seed: tuple[int, ...], round: int) -> np.random.Generator:
 
 
 def _flat(groups: Sequence[Sequence[_Path]]) -> Iterator[_Path]:
-    return (path for own in groups for path in own)
+    return (path for group in groups for path in group)

@@ -1,7 +1,7 @@
-"""Plans: episodes of a task that try plans of their own, and others that go on under the one that earned most.
+"""Plan trials: some episodes of a task try new plans, and the rest execute the plan with the highest return.
 
-A plan is what a team says before its first action. It stands in the trajectory of every episode under it;
-`StepBatch.trained` is false on all copies but the first, so that no token is learned twice.
+A plan is the team's messages before its first action. Every episode under a plan has it in its trajectory.
+`StepBatch.trained` is true on only the first copy, so no token is trained twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,8 +24,7 @@ from hgpo_gym.rollouts.teams.base import Solo, Team
 
 
 class _Trial(NamedTuple):
-    """An episode with a plan of its own: how it was played, the start of its sub-environment, and how many answers came
-    before its first action."""
+    """An episode with a new plan: its player, its start, and the number of responses before its first action."""
 
     player: Player
     start: EpisodeStart
@@ -49,16 +48,20 @@ def collect_under_best_plan(
     record: Sequence[str] = (),
     max_retries: int = 0,
 ) -> Rollout:
-    """Play `trials` episodes of every task, and as many more as the groups have, the executions, under the plan whose
-    trials earned most on average, the earliest of equals.
+    """Play `trials` episodes of every task, then the rest of each group, the executions, under the best plan.
 
-    The trials are the first members of the groups that `collect` plays at these seeds. The extras are those of
-    `collect` and `plan`, of the episode, equal where plans are equal in words; `opening`, the rows that are its plan;
-    `execution`, whether the episode is one; `answer`, equal for the copies of an answer in the group. What is not
-    explained here is as in `collect`.
+    The best plan has the highest mean return of its trials; the earliest wins a tie. The trials are the first members
+    of the groups that `collect` plays at these seeds. The extras are those of `collect` and:
+
+    - `plan`: of the episode, equal if the plans' texts are equal;
+    - `opening`: the rows of the plan;
+    - `execution`: the episode is an execution;
+    - `answer`: equal for the copies of a response in the group.
+
+    Other arguments are those of `collect`.
 
     Raises:
-        ValueError: fewer than 2 trials or executions, a team whose first answer is an action.
+        ValueError: fewer than 2 trials or executions, or a team whose first response is an action.
     """
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     size = vector.group_size
@@ -74,27 +77,27 @@ def collect_under_best_plan(
     groups = [group for group in range(len(task_ids)) if group not in first.failed_groups]
     plan_of: dict[int, int] = {}
     for group in groups:
-        own = range(group * size, group * size + trials)
-        plan_of |= {row: row for row in own}
-        plan_of |= dict.fromkeys(range(own.stop, (group + 1) * size), _best(tried, own))
-    second = play_all({row: _execution(row, tried[own], seeds, size) for row, own in plan_of.items() if row != own})
+        trial_rows = range(group * size, group * size + trials)
+        plan_of |= {row: row for row in trial_rows}
+        plan_of |= dict.fromkeys(range(trial_rows.stop, (group + 1) * size), _best(tried, trial_rows))
+    second = play_all({row: _execution(row, tried[best], seeds, size) for row, best in plan_of.items() if row != best})
     failed = [*first.failed, *second.failed]
-    players, lost = {**first.players, **second.players}, failed_groups_of(failed)
-    kept = [row for row in sorted(plan_of) if row // size not in lost]
-    number = {row: episode for episode, row in enumerate(kept)}
-    everybody = [players[row] for row in kept]
-    rollout = rollout_of(everybody, env, size, invalid_action_penalty, record)
+    players, failed_groups = {**first.players, **second.players}, failed_groups_of(failed)
+    in_whole_groups = [row for row in sorted(plan_of) if row // size not in failed_groups]
+    episode_of = {row: episode for episode, row in enumerate(in_whole_groups)}
+    kept_players = [players[row] for row in in_whole_groups]
+    rollout = rollout_of(kept_players, env, size, invalid_action_penalty, record)
     rollout = _with_plans(
         rollout,
-        rows_in_order(everybody),
-        {number[row]: trial for row, trial in tried.items() if row in number},
-        np.array([number[plan_of[row]] for row in kept], dtype=np.int64),
+        rows_in_order(kept_players),
+        {episode_of[row]: trial for row, trial in tried.items() if row in episode_of},
+        np.array([episode_of[plan_of[row]] for row in in_whole_groups], dtype=np.int64),
     )
-    return without_failed(rollout, failed, [player for row, player in players.items() if row not in number])
+    return without_failed(rollout, failed, [player for row, player in players.items() if row not in episode_of])
 
 
 def _execution(row: int, trial: _Trial, seeds: Sequence[tuple[int, ...]], size: int) -> EpisodeSpec:
-    """Under the plan of a trial."""
+    """Return the starting point of an execution, after the plan of its trial."""
     group, member = divmod(row, size)
     seed = (*seeds[group], member)
     return EpisodeSpec(group, trial.start, member, seed, trial.player, turn=0, answers=trial.answers)
@@ -119,7 +122,7 @@ def _answers_before_action(player: Player, team: Team) -> int:
 
 
 def _best(trials: Mapping[int, _Trial], group: Sequence[int]) -> int:
-    """The first of the group's trials whose plan earned most on average."""
+    """Return the group's first trial whose plan has the highest mean return."""
     earned: dict[tuple[str, ...], list[float]] = {}
     for episode in group:
         earned.setdefault(trials[episode].plan, []).append(trials[episode].player.outcome.episode_return)
@@ -129,19 +132,21 @@ def _best(trials: Mapping[int, _Trial], group: Sequence[int]) -> int:
 def _with_plans(
     rollout: Rollout, rows: Sequence[tuple[StepRecord, int]], trials: Mapping[int, _Trial], plan_of: np.ndarray
 ) -> Rollout:
-    """The rollout with the columns of plans.
+    """Return the rollout with the plan columns.
 
     Args:
-        rows: with their episodes, in the order of the rollout.
+        rows: each with its episode, in the order of the rollout.
         trials: by episode.
         plan_of: int64[episodes], the trial whose plan the episode has.
     """
     plans: dict[tuple[str, ...], int] = {}
-    plan = np.array([plans.setdefault(trials[own].plan, len(plans)) for own in plan_of.tolist()], dtype=np.int64)
+    plan = np.array(
+        [plans.setdefault(trials[trial_index].plan, len(plans)) for trial_index in plan_of.tolist()], dtype=np.int64
+    )
     execution = plan_of != np.arange(len(plan_of))
     episode = np.array([index for _, index in rows], dtype=np.int64)
     place = np.array([row.step for row, _ in rows], dtype=np.int64)
-    opening = place < np.array([trials[own].answers for own in plan_of.tolist()])[episode]
+    opening = place < np.array([trials[trial_index].answers for trial_index in plan_of.tolist()])[episode]
     copied = opening & execution[episode]
     extras = {
         "plan": plan[episode],

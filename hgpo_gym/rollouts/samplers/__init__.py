@@ -1,8 +1,7 @@
-"""Samplers: which tasks, groups, episodes and steps are learned from. Chosen by the config group `sampler`.
+"""Samplers: the choice of tasks, groups, episodes and steps to learn from. Chosen by the config group `sampler`.
 
-To add one: write its file and add its line to `SAMPLERS`, or, from elsewhere, call `register_sampler` or name it as an
-entry point of the group `hgpo_gym.samplers`. A sampler is a class derived from `Sampler`, made with
-`(task_ids, seed, *, options)`.
+To add one, write its file and add its line to `SAMPLERS`. From another package, call `register_sampler` or use an entry
+point of the group `hgpo_gym.samplers`. A sampler is a subclass of `Sampler`, made with `(task_ids, seed, *, options)`.
 """
 
 from collections.abc import Sequence
@@ -36,15 +35,15 @@ SAMPLERS = Registry(
     entry_points="hgpo_gym.samplers",
 )
 register_sampler = SAMPLERS.register
-"""Add a sampler of your own: `(name, class)`. Raises ValueError if the name is taken."""
+"""Add your own sampler: `(name, class)`. Raises ValueError if the name is in use."""
 
 
 def make_sampler(choice: Choice, task_ids: Sequence[str], seed: int) -> Sampler:
-    """The sampler that was chosen.
+    """Return the chosen sampler.
 
     Raises:
         ValueError: an unknown name, option or value.
-        TypeError: what was registered is no `Sampler`.
+        TypeError: the registered class is no `Sampler`.
     """
     sampler = SAMPLERS.bind(choice)(task_ids, seed)
     if not isinstance(sampler, Sampler):

@@ -1,4 +1,4 @@
-"""Sampler: which tasks are played and how, which groups anew, which episodes and which steps are learned from."""
+"""Sampler: the tasks to play, the groups to replace, and the episodes and steps to learn from."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,11 +13,11 @@ from hgpo_gym.rollouts.collect import collect
 from hgpo_gym.rollouts.rollout import Rollout
 
 MOST_ROUNDS = 10
-"""Of an iteration, where groups are lost to environments that fail."""
+"""The most rounds of an iteration, where environments fail and groups are lost."""
 
 
 class GroupOutcome(NamedTuple):
-    """How the episodes of one task group went."""
+    """The result of one task group."""
 
     task_id: str
     mean_return: float
@@ -26,44 +26,43 @@ class GroupOutcome(NamedTuple):
 
 
 Outcomes = Sequence[Sequence[GroupOutcome]]
-"""For each finished iteration, the groups that were played in it, those of all rounds."""
+"""For each finished iteration, the groups played in all its rounds."""
 
 
 class Sampler:
-    """What is learned from. A hook that is not overridden changes nothing; this class by itself is `in_order`.
+    """The selection of training data. A hook that is not overridden changes nothing; this class itself is `in_order`.
 
-    A sampler has no random state: what it does is a function of its options, the seed, the iteration and the outcomes
-    of the iterations before, so that a resumed run goes on with the same numbers.
+    A sampler has no random state. It is a function of its options, the seed, the iteration and the outcomes of earlier
+    iterations. A resumed run therefore continues with the same numbers.
 
     Args:
-        task_ids: every task of the training split; none where a run tries its settings before it makes anything.
+        task_ids: every task of the training split; empty while a run checks its settings.
         seed: of the run.
     """
 
     measure: str | None = None
-    """What has to be known of every task before training, a name in `MEASURES`; `begin` is called with it."""
+    """The measure of every task that `begin` needs before training, a name in `MEASURES`."""
 
     episodes_before: int = 0
-    """Episodes of each task that the policy plays before training, where `measure` is its win rate."""
+    """Episodes of each task that the policy plays before training, if `measure` is its win rate."""
 
     records: tuple[str, ...] = ()
-    """Columns that its rollouts have beside those of all: estimators may need them."""
+    """Columns that its rollouts have beyond those of all rollouts; estimators may need them."""
 
     described: str = "the sampler"
-    """What messages call it: its name and options."""
+    """Its name and options, for messages."""
 
     def __init__(self, task_ids: Sequence[str], seed: int):
         self.task_ids, self.seed = task_ids, seed
 
     def check(self, group_size: int, history_length: int) -> None:
-        """Raise ValueError where it cannot play groups of that size, or with context keys that look back so far."""
+        """Raise ValueError if it does not support this group size or this history length of the context keys."""
 
     def begin(self, measured: Mapping[str, float | None]) -> None:
-        """Take in the measure of every task, by task id; called before the first `tasks` where `measure` is set."""
+        """Take in the measure of every task, by task id; called before the first `tasks` if `measure` is set."""
 
     def tasks(self, iteration: int, count: int, outcomes: Outcomes) -> list[str]:  # noqa: ARG002 - for subclasses
-        """The tasks of `count` groups, the first round of an iteration: by default all tasks in a shuffled order, again
-        and again, each iteration going on where the one before stopped."""
+        """Return the tasks of `count` groups for the first round of an iteration; by default `tasks_in_order`."""
         return tasks_in_order(self.task_ids, self.seed, iteration, count)
 
     def collect(
@@ -76,11 +75,11 @@ class Sampler:
         seeds: Sequence[tuple[int, ...]],
         **options: Any,
     ) -> Rollout:
-        """Play groups; by default `hgpo_gym.rollouts.collect.collect`, which see."""
+        """Play groups; by default as `hgpo_gym.rollouts.collect.collect` does."""
         return collect(env, policy, sampling, task_ids=task_ids, seeds=seeds, **options)
 
     def most_rounds(self, iteration: int) -> int:  # noqa: ARG002 - for subclasses
-        """The most rounds of this iteration: in each one the groups that were not informative are played anew."""
+        """Return the most rounds of this iteration; each round replaces uninformative groups."""
         return MOST_ROUNDS
 
     def redraw(
@@ -90,16 +89,16 @@ class Sampler:
         count: int,
         outcomes: Outcomes,  # noqa: ARG002 - for subclasses
     ) -> list[str]:
-        """The tasks of `count` groups of a later round, drawn uniformly; without repetition, if there are enough."""
+        """Draw the tasks of `count` groups of a later round, uniformly; without repetition if there are enough."""
         generator = np.random.default_rng((RandomStream.TASKS, self.seed, iteration, round))
         return draw_tasks(generator, self.task_ids, np.ones(len(self.task_ids)), count)
 
     def informative(self, batch: StepBatch, advantages: np.ndarray) -> np.ndarray:  # noqa: ARG002 - for subclasses
-        """bool[groups], in the order of `batch.group_labels`: the groups that are kept; others are played anew."""
+        """Return bool[groups], in the order of `batch.group_labels`: true keeps a group, false replaces it."""
         return np.ones(batch.group_labels.max(initial=-1) + 1, dtype=np.bool_)
 
     def episodes(self, batch: StepBatch, generator: np.random.Generator) -> np.ndarray:  # noqa: ARG002 - for subclasses
-        """bool[episodes], in the order of `batch.trajectory_labels`: those that credit assignment sees."""
+        """Return bool[episodes], in the order of `batch.trajectory_labels`: the episodes for credit assignment."""
         return np.ones(len(batch.first_rows), dtype=np.bool_)
 
     def steps(
@@ -109,45 +108,48 @@ class Sampler:
         progress: float,  # noqa: ARG002 - for subclasses
         generator: np.random.Generator,  # noqa: ARG002 - for subclasses
     ) -> np.ndarray:
-        """bool[N]: the steps that the update learns from. `progress` is the share of the training that is done."""
+        """Return bool[N]: the steps of the update. `progress` is the finished share of the training."""
         return np.ones(len(batch), dtype=np.bool_)
 
 
-def spread(count: int, wanted: int | None) -> list[int]:
-    """So many numbers below `count`, evenly spread; None or more than there are is all of them."""
-    if wanted is None or wanted >= count:
+def spread(count: int, size: int | None) -> list[int]:
+    """Return `size` numbers below `count`, evenly spread; None or a larger size returns all."""
+    if size is None or size >= count:
         return list(range(count))
-    return [index * count // wanted for index in range(wanted)]
+    return [index * count // size for index in range(size)]
 
 
 def tasks_in_order(task_ids: Sequence[str], seed: int, iteration: int, count: int) -> list[str]:
-    """The `count` tasks of an iteration: all tasks in a shuffled order, again and again, each iteration going on where
-    the one before stopped. A function of the seed and the iteration: every algorithm sees the same tasks."""
+    """Return the `count` tasks of an iteration: shuffled epochs over all tasks, continued from iteration to iteration.
+
+    The tasks depend only on the seed and the iteration, so every algorithm sees the same ones.
+    """
     orders: dict[int, np.ndarray] = {}
     tasks = []
     for position in range(iteration * count, (iteration + 1) * count):
-        lap, index = divmod(position, len(task_ids))
-        if lap not in orders:
-            orders[lap] = np.random.default_rng((RandomStream.TASKS, seed, lap)).permutation(len(task_ids))
-        tasks.append(task_ids[orders[lap][index]])
+        epoch, index = divmod(position, len(task_ids))
+        if epoch not in orders:
+            orders[epoch] = np.random.default_rng((RandomStream.TASKS, seed, epoch)).permutation(len(task_ids))
+        tasks.append(task_ids[orders[epoch][index]])
     return tasks
 
 
 def draw_tasks(generator: np.random.Generator, task_ids: Sequence[str], weights: np.ndarray, count: int) -> list[str]:
-    """Tasks by weight, without repetition, if there are enough of them. Where too few have weight, the rest comes from
-    the others, uniformly.
+    """Draw tasks by weight, without repetition if there are enough of them.
+
+    If too few tasks have a weight above 0, the rest is drawn uniformly from the others.
 
     Args:
         weights: float64[tasks], 0 or more.
     """
     drawn: list[str] = []
-    heavy, others = np.flatnonzero(weights > 0), np.flatnonzero(weights <= 0)
+    weighted, rest = np.flatnonzero(weights > 0), np.flatnonzero(weights <= 0)
     while len(drawn) < count:
-        wanted = min(count - len(drawn), len(task_ids))
-        first = min(wanted, len(heavy))
-        if first:
-            share = weights[heavy] / weights[heavy].sum()
-            drawn += [task_ids[index] for index in generator.choice(heavy, first, replace=False, p=share)]
-        if wanted > first:
-            drawn += [task_ids[index] for index in generator.choice(others, wanted - first, replace=False)]
+        remaining = min(count - len(drawn), len(task_ids))
+        num_weighted = min(remaining, len(weighted))
+        if num_weighted:
+            share = weights[weighted] / weights[weighted].sum()
+            drawn += [task_ids[index] for index in generator.choice(weighted, num_weighted, replace=False, p=share)]
+        if remaining > num_weighted:
+            drawn += [task_ids[index] for index in generator.choice(rest, remaining - num_weighted, replace=False)]
     return drawn

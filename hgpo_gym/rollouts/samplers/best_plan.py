@@ -1,4 +1,4 @@
-"""Best plan: plans are tried, and the one that earned most is gone on with."""
+"""Best plan: try several plans, then execute the one with the highest return."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,12 +12,13 @@ from hgpo_gym.rollouts.trials import check_episodes, collect_under_best_plan
 
 
 class BestPlan(Sampler):
-    """Of every task plays episodes with plans of their own, and then others under the plan that earned most: see
-    `hgpo_gym.rollouts.trials`. This project's own, after the idea of HiMAC (arXiv 2603.00977). Estimator
-    `best_plan` compares plans with plans and executions with executions.
+    """Play trial episodes with new plans, then executions of the best plan, see `hgpo_gym.rollouts.trials`.
+
+    This project's design, after the idea of HiMAC (arXiv 2603.00977). The estimator `best_plan` compares plans with
+    plans and executions with executions.
 
     Args:
-        trials: episodes with a plan of their own.
+        trials: episodes with a new plan.
         executions: episodes under the best plan; rollout.group_size is trials + executions.
 
     Raises:
@@ -32,7 +33,7 @@ class BestPlan(Sampler):
         self._trials, self._executions = trials, executions
 
     def check(self, group_size: int, history_length: int) -> None:  # noqa: ARG002 - of Sampler
-        """Groups have trials + executions episodes."""
+        """Raise ValueError unless groups have trials + executions episodes."""
         if group_size != (size := self._trials + self._executions):
             raise ValueError(
                 f"rollout.group_size={group_size}: the groups of {self.described} have trials + executions = "
@@ -49,7 +50,10 @@ class BestPlan(Sampler):
         seeds: Sequence[tuple[int, ...]],
         **options: Any,
     ) -> Rollout:
-        """Raises ValueError as `check` does, and where the team does not plan."""
+        """Collect as `collect_under_best_plan` does.
+
+        Raises ValueError as `check` does, and for a team without plans.
+        """
         vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
         self.check(vector.group_size, env.history_length)
         return collect_under_best_plan(

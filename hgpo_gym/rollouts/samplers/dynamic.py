@@ -1,4 +1,4 @@
-"""Dynamic sampling: groups that carry no signal are played anew."""
+"""Dynamic sampling: replace zero-variance groups."""
 
 from collections.abc import Sequence
 
@@ -11,22 +11,21 @@ from hgpo_gym.suggest import unknown_name
 
 CRITERIA = ("returns", "advantages")
 TOLERANCE = 1e-10
-"""Returns that differ by no more than this share of their size are equal: they are sums."""
+"""Returns count as equal up to this relative difference, because sums have rounding errors."""
 
 
 class Dynamic(Sampler):
-    """Keeps the groups whose episodes' returns are not all equal, and plays as many others instead of the rest.
+    """Keep groups whose episodes differ in return, and play new groups in place of the others.
 
-    DAPO (arXiv 2503.14476), by the returns of episodes as in the code of DrMAS (langfengQ/DrMAS), which plays whole
-    batches and learns from the surplus; to play only what is missing is this project's choice. Compare at equal played
-    steps.
+    DAPO (arXiv 2503.14476), by episode returns as in the code of DrMAS (langfengQ/DrMAS). That code plays whole batches
+    and trains on the surplus; here only missing groups are played. Compare runs at equal played steps.
 
     Args:
-        criterion: `returns`, or `advantages`: a group is kept unless all its advantages are 0 (groups of equal returns
-            can differ by steps). The latter means nothing with estimators that whiten over the batch.
-        rounds: the most rounds of an iteration, the first one included; the groups of the last one are kept whatever
-            they are (ARL-Arena: 3).
-        after: iterations without it (ARL-Arena: 5 to 15).
+        criterion: `returns`, or `advantages`, which keeps a group unless all its advantages are 0. Groups of equal
+            returns can differ in steps. Use `advantages` only with estimators that do not whiten over the batch.
+        rounds: the most rounds of an iteration, including the first. The last round keeps all its groups
+            (ARL-Arena: 3).
+        after: the number of first iterations without dynamic sampling (ARL-Arena: 5 to 15).
 
     Raises:
         ValueError: an unknown criterion, rounds below 1, after below 0.
@@ -51,11 +50,11 @@ class Dynamic(Sampler):
         groups = np.arange(batch.group_labels.max(initial=-1) + 1)
         if self._criterion == "advantages":
             return np.isin(groups, batch.group_labels[advantages != 0])
-        own, returns = batch.group_labels[batch.first_rows], episode_returns(batch)[batch.first_rows]
-        return np.array([is_informative(returns[own == group]) for group in groups], dtype=np.bool_)
+        episode_groups, returns = batch.group_labels[batch.first_rows], episode_returns(batch)[batch.first_rows]
+        return np.array([is_informative(returns[episode_groups == group]) for group in groups], dtype=np.bool_)
 
 
 def is_informative(returns: np.ndarray) -> bool:
-    """Whether the returns of a group's episodes, float64[n], are not all equal. A group of one always is."""
+    """Return whether a group's returns float64[n] differ. A group of one is always informative."""
     size = max(1.0, float(np.abs(returns).max()))
     return len(returns) == 1 or float(returns.max() - returns.min()) > TOLERANCE * size

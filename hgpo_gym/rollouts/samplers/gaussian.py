@@ -1,4 +1,4 @@
-"""A curriculum from easy to hard: tasks whose win rate before training is near a mean that falls."""
+"""A curriculum from easy to hard: prefer tasks whose initial win rate is near a falling target."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,13 +9,14 @@ from hgpo_gym.rollouts.samplers.curriculum import Curriculum
 
 
 class Gaussian(Curriculum):
-    """Weight exp(-(p - mean)^2 / (2 width^2)) of a task that was won with rate p before training; tasks that were
-    always won have none. The mean goes from `first` to `last` in a straight line (arXiv 2604.03044, section 3.3.3, from
-    the paper).
+    """Weight tasks by exp(-(p - mean)^2 / (2 width^2)), with p the win rate before training.
+
+    Tasks that were always won have weight 0. The mean moves linearly from `first` to `last` (arXiv 2604.03044, section
+    3.3.3, from the paper).
 
     Args:
         iterations: of the training, over which the mean moves.
-        episodes: that each task is played before training, to measure p. They count as played.
+        episodes: of each task before training, to measure p. They count as played.
         first: the mean at the first iteration.
         last: the mean after the last one.
         width: standard deviation.
@@ -58,5 +59,5 @@ class Gaussian(Curriculum):
 
 
 def gaussian_weights(win_rates: np.ndarray, mean: float, width: float) -> np.ndarray:
-    """float64[tasks]: of tasks with these win rates, 0 where it is 1."""
+    """Return weights float64[tasks] for these win rates; 0 for a win rate of 1."""
     return np.where(win_rates >= 1, 0.0, np.exp(-((win_rates - mean) ** 2) / (2 * width**2)))

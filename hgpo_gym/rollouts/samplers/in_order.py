@@ -1,11 +1,11 @@
-"""In order: every task as often as any other, every group, every episode, every step."""
+"""In order: all tasks equally often, and all their groups, episodes and steps."""
 
 from hgpo_gym.rollouts.samplers.base import Sampler
 
 
 class InOrder(Sampler):
-    """Goes through all tasks in a shuffled order, again and again, and learns from everything that was played.
+    """Play shuffled epochs over all tasks, and learn from every episode and step.
 
-    What other samplers are compared with: the first round of theirs plays the same tasks with the same random numbers,
-    unless they choose tasks of their own.
+    This is the baseline of the other samplers. Their first round plays the same tasks with the same seeds, unless they
+    choose the tasks themselves.
     """

@@ -1,4 +1,4 @@
-"""PODS: of each group, the episodes that differ most are learned from."""
+"""PODS: learn from the most different episodes of each group."""
 
 from collections.abc import Sequence
 
@@ -9,18 +9,18 @@ from hgpo_gym.advantages.statistics import episode_returns, snap_equal
 from hgpo_gym.rollouts.samplers.base import Sampler
 
 SAME = 1e-9
-"""Variances that differ by no more are equal."""
+"""Variances count as equal up to this difference."""
 
 
 class Pods(Sampler):
-    """Learns from the `keep` episodes of each group whose returns have the largest variance: some of the best and the
-    rest of the worst. Advantages are taken among those that are kept.
+    """Learn from the `keep` episodes of each group with the largest variance of returns.
 
-    Policy optimization with down-sampling (arXiv 2504.13818), from the paper and re-implementations by others. It saves
-    updates and no episodes, and changes the weight of rare wins.
+    These are some of the best episodes and some of the worst. Advantages are computed among the selected episodes.
+    Policy optimization with down-sampling (arXiv 2504.13818), from the paper and third-party re-implementations. It
+    saves updates but no episodes, and it changes the weight of rare wins.
 
     Args:
-        keep: episodes of each group; as many as there are change nothing.
+        keep: episodes of each group; the group size or more changes nothing.
 
     Raises:
         ValueError: keep below 1.
@@ -35,24 +35,27 @@ class Pods(Sampler):
     def episodes(self, batch: StepBatch, generator: np.random.Generator) -> np.ndarray:  # noqa: ARG002 - of Sampler
         groups = batch.group_labels[batch.first_rows]
         returns = snap_equal(episode_returns(batch)[batch.first_rows], groups)
-        kept = np.zeros(len(returns), dtype=np.bool_)
+        selected = np.zeros(len(returns), dtype=np.bool_)
         for group in range(groups.max(initial=-1) + 1):
-            own = np.flatnonzero(groups == group)
-            kept[own[most_different(returns[own], self._keep)]] = True
-        return kept
+            members = np.flatnonzero(groups == group)
+            selected[members[most_different(returns[members], self._keep)]] = True
+        return selected
 
 
 def most_different(returns: np.ndarray, keep: int) -> np.ndarray:
-    """int64[keep], in order: the episodes whose returns have the largest variance; of equal variances, those with the
-    most of the best. Of equal returns the earliest are the best ones, the latest the worst.
+    """Return the sorted indices int64[keep] of the episodes whose returns have the largest variance.
+
+    With equal variances, the selection with more of the best episodes wins. With equal returns, earlier episodes rank
+    higher.
 
     Args:
         returns: float64[n], of a group's episodes.
-        keep: how many; n or more are all.
+        keep: how many; n or more selects all.
     """
     if keep >= len(returns):
         return np.arange(len(returns))
     order = np.argsort(-returns, kind="stable")
+    # The largest variance always has the i best and the keep - i worst, for some i.
     choices = [np.concatenate([order[:best], order[len(order) - keep + best :]]) for best in range(keep, -1, -1)]
     variances = np.array([returns[choice].var() for choice in choices])
     return np.sort(choices[int(np.argmax(variances >= variances.max() - SAME))])

@@ -1,4 +1,4 @@
-"""A curriculum by pools: tasks that are neither too hard nor too easy now."""
+"""A curriculum by pools: prefer tasks of medium difficulty."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,14 @@ from hgpo_gym.rollouts.samplers.curriculum import Curriculum
 Pool = tuple[float, float]
 """Threshold and weight."""
 UNSEEN = 1.0
-"""The weight of a task that was not played yet."""
+"""The weight of a task that has not been played."""
 
 
 class Pools(Curriculum):
-    """The weight of a task is that of the first pool whose threshold the success of its latest group does not exceed;
-    the last pool catches all. The form is that of prime-rl's pools of difficulty (code).
+    """Weight each task by its pool of difficulty, as prime-rl does (code).
+
+    A task is in the first pool whose threshold is at least the success of its latest group. The last pool takes the
+    remaining tasks.
 
     Args:
         pools: pairs of threshold and weight.
@@ -38,7 +40,7 @@ class Pools(Curriculum):
 
 
 def pool_weights(successes: Sequence[float | None], pools: Sequence[Pool]) -> np.ndarray:
-    """float64[tasks]: of tasks with this success, None where it is not known."""
+    """Return weights float64[tasks] for these success rates; None is a task that has not been played."""
     in_order = sorted(pools)
     thresholds, weights = np.array([pool[0] for pool in in_order]), np.array([pool[1] for pool in in_order])
 

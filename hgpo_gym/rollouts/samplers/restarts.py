@@ -1,4 +1,4 @@
-"""Restarts: the value of every step, or of some, by continuations from it."""
+"""Restarts: estimate the value of steps by continuations from them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,14 +11,15 @@ from hgpo_gym.rollouts.samplers.base import Sampler
 
 
 class Restarts(Sampler):
-    """Plays on from where steps began, so that there is a column `value`: VinePPO's rollouts (arXiv 2410.01679; code:
-    McGill-NLP/VinePPO), see `hgpo_gym.rollouts.restarts`. Its episodes are those of `in_order`; what is played
-    on from them counts as played.
+    """Play continuations from the start of steps, and record their mean return as the column `value`.
+
+    These are VinePPO's rollouts (arXiv 2410.01679; code: McGill-NLP/VinePPO), see `hgpo_gym.rollouts.restarts`. The
+    episodes are those of `in_order`. Continuations count as played.
 
     Args:
-        gamma: discount of their returns, that of the estimator.
+        gamma: discount of the continuations' returns; use the estimator's.
         restarts: continuations of each step; steps of a task group with equal histories share them.
-        share: of the histories that have them, first steps aside, which all have.
+        share: the share of histories with continuations; first steps always have them.
 
     Raises:
         ValueError: no restarts, a share or discount outside [0, 1].
@@ -41,5 +42,5 @@ class Restarts(Sampler):
         seeds: Sequence[tuple[int, ...]],
         **options: Any,
     ) -> Rollout:
-        """See `collect_with_restarts`."""
+        """Collect as `collect_with_restarts` does."""
         return collect_with_restarts(env, policy, sampling, task_ids=task_ids, seeds=seeds, **self._options, **options)

@@ -1,4 +1,4 @@
-"""A curriculum by stages: tasks that the expert solves in few steps first."""
+"""A curriculum by stages: begin with tasks that the expert solves in few steps."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,13 +11,14 @@ Stage = tuple[int | None, int | None]
 
 
 class Stages(Curriculum):
-    """Draws from the tasks whose expert takes no more steps than the stage allows; tasks that the expert does not win
-    are the longest of all. After the idea of CRAFT-GUI (arXiv 2508.11360), by lengths up to 3, up to 8, longer; the
-    form is this project's own. Needs an environment with an expert.
+    """Draw from the tasks that the expert solves within the stage's step limit. Needs an environment with an expert.
+
+    Tasks that the expert does not win count as the longest. After the idea of CRAFT-GUI (arXiv 2508.11360), which has
+    lengths up to 3, up to 8, and longer; the form is this project's design.
 
     Args:
-        stages: pairs of the most steps (null: any) and for how many iterations (null: from then on).
-        easier: whether a stage has the tasks of the stages before it too; else only those that are new in it.
+        stages: pairs of the most steps (null: any) and the number of iterations (null: all later ones).
+        easier: a stage includes the tasks of earlier stages; false leaves only its new tasks.
 
     Raises:
         ValueError: no stages, or steps that do not grow from stage to stage.
@@ -43,7 +44,7 @@ class Stages(Curriculum):
 
     def begin(self, measured: Mapping[str, float | None]) -> None:
         steps = [measured[task_id] for task_id in self.task_ids]
-        self._steps = np.array([np.inf if own is None else own for own in steps])
+        self._steps = np.array([np.inf if length is None else length for length in steps])
 
     def weights(self, iteration: int, outcomes: Outcomes) -> np.ndarray:  # noqa: ARG002 - of Curriculum
         if self._steps is None:

@@ -1,4 +1,4 @@
-"""Trees: episodes that branch from moments of others."""
+"""Trees: episodes that branch from other episodes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,21 +12,22 @@ from hgpo_gym.rollouts.trees import check_level, check_shape, collect_tree
 
 
 class TreeSampler(Sampler):
-    """Episodes of a group are leaves of trees, so that its members visit the same states: Tree-GRPO's collector (arXiv
-    2509.21240; code: AMAP-ML/Tree-GRPO), see `hgpo_gym.rollouts.trees`. Estimator `tree_grpo` compares leaves
-    within their tree; all others take the episodes as they come.
+    """Collect leaves of trees as the episodes of a group, so that its members visit the same states.
+
+    This is Tree-GRPO's collector (arXiv 2509.21240; code: AMAP-ML/Tree-GRPO), see `hgpo_gym.rollouts.trees`. The
+    estimator `tree_grpo` compares leaves within their tree. Other estimators treat leaves as ordinary episodes.
 
     Args:
-        trees: of a group, each begins with an episode from the start.
-        nodes: moments of a tree that are branched from in a round.
-        rounds: of branching; 0 is independent episodes.
-        leaves: ends of a tree that are learned from; rollout.group_size is trees * leaves.
-        branch_at: `uniform`, all moments alike; `entropy`, by the sampled entropy of the response there; `lone`, those
-            whose context at `level` no other moment of the group shares, if any.
+        trees: of a group; each begins with an episode from the start.
+        nodes: branch points of a tree in each round.
+        rounds: of branching; 0 gives independent episodes.
+        leaves: ends of a tree to learn from; rollout.group_size is trees * leaves.
+        branch_at: `uniform` draws all turns alike. `entropy` weighs them by the sampled entropy of the response.
+            `lone` draws turns whose context at `level` is unique in the group, if there are any.
         level: of `lone`; None is the deepest, memory.history_length.
 
     Raises:
-        ValueError: more leaves than a tree has ends, a number below its least, an unknown way to choose.
+        ValueError: more leaves than a tree has ends, a number below its minimum, or an unknown `branch_at`.
     """
 
     records = ("tree", "branch", "answer")
@@ -49,7 +50,7 @@ class TreeSampler(Sampler):
         self._shape |= {"branch_at": branch_at, "level": level}
 
     def check(self, group_size: int, history_length: int) -> None:
-        """Groups have trees * leaves episodes, and keys of the level that is asked for."""
+        """Raise ValueError unless groups have trees * leaves episodes and the context keys have `level`."""
         if group_size != (size := self._shape["trees"] * self._shape["leaves"]):
             raise ValueError(
                 f"rollout.group_size={group_size}: the groups of {self.described} have trees * leaves = {size} "
@@ -67,7 +68,7 @@ class TreeSampler(Sampler):
         seeds: Sequence[tuple[int, ...]],
         **options: Any,
     ) -> Rollout:
-        """See `collect_tree`; raises as `check` does."""
+        """Collect as `collect_tree` does. Raises ValueError as `check` does."""
         vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
         self.check(vector.group_size, env.history_length)
         return collect_tree(env, policy, sampling, task_ids=task_ids, seeds=seeds, **self._shape, **options)

@@ -1,9 +1,9 @@
-"""Shaping: from what was played to the rewards that credit assignment sees. Chosen by the config group `shaping`.
+"""Reward shaping: the rewards that credit assignment sees. Chosen by the config group `shaping`.
 
-A shaping is a function `(Rollout, *, options) -> StepBatch` in which reward and penalty alone may differ from the
-rollout's batch; how episodes went, in reports and evaluations, stays the environment's. `advantages.columns.needs`
-marks the columns that a run has to record for it. To add one: write its file and add its line to `SHAPERS`, or, from
-elsewhere, call `register_shaping` or name it as an entry point of the group `hgpo_gym.shapings`.
+A shaping is a function `(Rollout, *, options) -> StepBatch`. Its batch may differ from the rollout's only in reward and
+penalty. Reports and evaluations keep the environment's returns. `advantages.columns.needs` marks the columns that a run
+has to record for it. To add one, write its file and add its line to `SHAPERS`. From another package, call
+`register_shaping` or use an entry point of the group `hgpo_gym.shapings`.
 """
 
 from dataclasses import fields
@@ -31,16 +31,16 @@ SHAPERS = Registry(
     entry_points="hgpo_gym.shapings",
 )
 register_shaping = SHAPERS.register
-"""Add a shaping of your own: `(name, function)`. Raises ValueError if the name is taken."""
+"""Add your own shaping: `(name, function)`. Raises ValueError if the name is in use."""
 
 MAY_DIFFER = ("reward", "penalty")
 
 
 def shape(choice: Choice, rollout: Rollout) -> StepBatch:
-    """The rollout's batch with the rewards and penalties of the shaping that was chosen.
+    """Return the rollout's batch with the rewards and penalties of the chosen shaping.
 
     Raises:
-        ValueError: an unknown name, option or value, or a shaping that changes something else.
+        ValueError: an unknown name, option or value, or a shaping that changes another column.
     """
     try:
         batch = SHAPERS.bind(choice)(rollout)
@@ -59,13 +59,13 @@ _REMEDY = "only reward and penalty are a shaping's to change, by dataclasses.rep
 
 
 def _columns(batch: StepBatch) -> dict[str, np.ndarray]:
-    """Every array of the batch, by name."""
-    own = {field.name: getattr(batch, field.name) for field in fields(batch) if field.name != "extras"}
-    return {name: values for name, values in own.items() if values is not None} | dict(batch.extras)
+    """Return every array of the batch, by name."""
+    arrays = {field.name: getattr(batch, field.name) for field in fields(batch) if field.name != "extras"}
+    return {name: values for name, values in arrays.items() if values is not None} | dict(batch.extras)
 
 
-def _equal(one: np.ndarray, other: np.ndarray) -> bool:
-    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f" and other.dtype.kind == "f")
+def _equal(left: np.ndarray, right: np.ndarray) -> bool:
+    return np.array_equal(left, right, equal_nan=left.dtype.kind == "f" and right.dtype.kind == "f")
 
 
 __all__ = ["SHAPERS", "register_shaping", "shape"]

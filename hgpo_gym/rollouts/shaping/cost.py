@@ -1,4 +1,4 @@
-"""Cost: some actions have a price."""
+"""Cost: a price for some actions."""
 
 import re
 import warnings
@@ -12,19 +12,19 @@ from hgpo_gym.rollouts.rollout import Rollout
 
 
 def cost(rollout: Rollout, *, costs: Mapping[str, float]) -> StepBatch:
-    """Takes the price of every pattern that the step's action matches off its reward: reward -= sum_k c_k [matches k].
-    The general form of ESearch-R1's and HILA's (arXiv 2603.07972) prices of asking, which are not public in full.
+    """Subtract prices from the reward of matching actions: reward -= sum_k c_k [action matches pattern k].
 
-    Unlike a penalty it is part of the return, so that it counts for the steps before, too. What a role of a team says
-    has its price like an action.
+    This generalises the prices of asking in ESearch-R1 and HILA (arXiv 2603.07972), which are not public in full.
+    Unlike a penalty, a price is part of the return, so it also counts for earlier steps. Messages of a team's roles
+    have prices like actions.
 
     Args:
-        costs: a regular expression that the whole action has to match, and its price.
+        costs: regular expressions that must match the whole action, each with its price.
 
     Raises:
-        ValueError: a pattern that is no regular expression.
+        ValueError: a pattern is not a regular expression.
 
-    A pattern that matches no action of the rollout is warned of.
+    Warns if a pattern matches no action of the rollout.
     """
     prices = np.zeros(len(rollout.steps))
     for pattern, price in costs.items():

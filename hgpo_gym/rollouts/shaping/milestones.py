@@ -1,4 +1,4 @@
-"""Milestones: the environment says which steps bring the task to its next subgoal, and each is paid."""
+"""Milestones: a reward for each subgoal that the environment reports."""
 
 from dataclasses import replace
 
@@ -9,7 +9,9 @@ from hgpo_gym.rollouts.rollout import Rollout
 
 @needs("milestone")
 def milestones(rollout: Rollout, *, milestone_reward: float = 10.0) -> StepBatch:
-    """reward += m [the step reached a milestone]: what the estimator beacon is told, for any other that reads rewards.
+    """Add m to the reward of each step that reached a milestone.
+
+    The estimator beacon reads milestones itself; this gives them to any other estimator.
 
     Args:
         milestone_reward: m, in the environment's unit of reward.

@@ -5,5 +5,5 @@ from hgpo_gym.rollouts.rollout import Rollout
 
 
 def none(rollout: Rollout) -> StepBatch:
-    """The rewards and penalties as they are."""
+    """Return the rollout's batch unchanged."""
     return rollout.batch

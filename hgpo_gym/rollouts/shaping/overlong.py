@@ -1,4 +1,4 @@
-"""Overlong: answers that come near the longest one are penalised."""
+"""Overlong: a penalty for responses close to the maximum length."""
 
 from dataclasses import replace
 
@@ -9,20 +9,21 @@ from hgpo_gym.rollouts.rollout import Rollout
 
 
 def overlong(rollout: Rollout, *, longest: int, buffer: int, factor: float = 1.0) -> StepBatch:
-    """Soft overlong punishment (DAPO, arXiv 2503.14476, eq. 13; code: verl): an answer of n tokens takes
+    """Soft overlong punishment (DAPO, arXiv 2503.14476, eq. 13; code: verl).
+
+    A response of n tokens reduces its step's reward by
 
         max((n - (longest - buffer)) / buffer * factor, 0)
 
-    off its step's reward, before an estimator compares episodes. HAPO's authors advise against it beside their
-    objective.
+    before an estimator compares episodes. HAPO's authors advise against combining it with their objective.
 
     Args:
-        longest: tokens of the longest answer.
-        buffer: tokens before it, in which the penalty grows to `factor`.
-        factor: the penalty of an answer that is cut off, in the environment's unit of reward.
+        longest: the maximum tokens of a response.
+        buffer: tokens below the maximum over which the penalty grows from 0 to `factor`.
+        factor: the penalty of a response of maximum length, in the environment's unit of reward.
 
     Raises:
-        ValueError: buffer not in 1 to longest, factor below 0, or a policy that says nothing of its tokens.
+        ValueError: buffer not in 1 to longest, factor below 0, or a policy that reports no tokens.
     """
     if not 1 <= buffer <= longest:
         raise ValueError(f"shaping.buffer={buffer}: choose 1 to {longest} tokens, the longest answer.")
@@ -36,5 +37,5 @@ def overlong(rollout: Rollout, *, longest: int, buffer: int, factor: float = 1.0
 
 
 def overlong_penalty(lengths: np.ndarray, longest: int, buffer: int, factor: float) -> np.ndarray:
-    """float64[N]: what answers of these lengths are penalised by."""
+    """Return the penalties float64[N] of responses of these lengths."""
     return np.maximum((lengths - (longest - buffer)) / buffer * factor, 0.0)

@@ -1,4 +1,4 @@
-"""Teams: several answers may come before one action. Chosen by `team=`; `solo` is an agent by itself.
+"""Teams: several roles may respond before one action. Chosen by `team=`; `solo` is a single agent.
 
 To add one: write its file and add its line to `TEAMS`, or, from elsewhere, call `register_team` or name it as an entry
 point of the group `hgpo_gym.teams`.
@@ -20,16 +20,16 @@ TEAMS = Registry(
     entry_points="hgpo_gym.teams",
 )
 register_team = TEAMS.register
-"""Add a team of your own: `(name, class)`. Raises ValueError if the name is taken."""
+"""Add your own team: `(name, class)`. Raises ValueError if the name is in use."""
 
 
 def make_team(choice: Choice | None) -> Team | None:
-    """The team that was chosen. Raises ValueError on an unknown name, option or value."""
+    """Return the chosen team, None for no choice. Raises ValueError on an unknown name, option or value."""
     return None if choice is None else TEAMS.bind(choice)()
 
 
 def roles_with_adapters(choice: Choice) -> tuple[str, ...]:
-    """The roles of the team, if each has an adapter of its own; else none. Raises as `make_team` does."""
+    """Return the team's roles if each has its own adapter, else an empty tuple. Raises as `make_team` does."""
     team = TEAMS.bind(choice)()
     return team.roles if team.weights == "adapter" else ()
 

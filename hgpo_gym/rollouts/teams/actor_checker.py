@@ -1,4 +1,4 @@
-"""Actor and checker: an action is looked at before it is taken."""
+"""Actor and checker: a second role checks an action before it is executed."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,17 +12,19 @@ _VERDICT = re.compile(rf"\s*{NO}\b[\s:,.]*(.*)", re.IGNORECASE | re.DOTALL)
 
 
 class ActorChecker(Team):
-    """The actor proposes an action; the checker answers `yes`, and it is taken, or `no: HINT`, and the actor proposes
-    again. A verdict that is neither approves. The last proposal is taken unchecked.
+    """A team whose checker approves or rejects each action that the actor proposes.
 
-    The form, loops and what each reads, is DrMAS's (arXiv 2602.08847; code: langfengQ/DrMAS, its teams for
-    mathematics); this team, for environments that act, is this project's own.
+    The checker responds `yes`, which executes the action, or `no: HINT`, after which the actor proposes again. Any
+    other response approves. The last proposal is executed without a check.
+
+    Loops and prompts follow DrMAS's teams for mathematics (arXiv 2602.08847; code: langfengQ/DrMAS). The use for
+    environments with actions is new here.
 
     Args:
-        loops: proposals at most; 1 has no checker.
-        hints: the hints that the checker can choose among; none: it writes one of its own, which asks for a language
+        loops: the maximum number of proposals; 1 has no checker.
+        hints: the hints that the checker chooses among. Without any it writes a free text, which needs a language
             model with engine.constrain=none.
-        instruction: what the checker is told.
+        instruction: of the checker.
         weights: `shared`, or `adapter`: a LoRA adapter for each role.
 
     Raises:
@@ -46,16 +48,16 @@ class ActorChecker(Team):
         self._verdicts = (YES, *(f"{NO}: {hint}" for hint in hints)) if hints else ()
         self.weights = check_weights(weights)
 
-    def next(self, said: Sequence[Message], info: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - of Team
-        if not said:
+    def next(self, messages: Sequence[Message], info: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - of Team
+        if not messages:
             return ACTOR
-        if said[-1].role == CHECKER:
-            return ACTOR if _VERDICT.fullmatch(said[-1].text) else None
-        proposals = sum(role == ACTOR for role, _ in said)
+        if messages[-1].role == CHECKER:
+            return ACTOR if _VERDICT.fullmatch(messages[-1].text) else None
+        proposals = sum(role == ACTOR for role, _ in messages)
         return CHECKER if proposals < self._loops else None
 
-    def prompt(self, role: str, prompt: str, said: Sequence[Message]) -> str:
-        return with_outputs(prompt, said, self._instruction if role == CHECKER else "")
+    def prompt(self, role: str, prompt: str, messages: Sequence[Message]) -> str:
+        return with_outputs(prompt, messages, self._instruction if role == CHECKER else "")
 
-    def answers(self, role: str, admissible_actions: tuple[str, ...], said: Sequence[Message]) -> tuple[str, ...]:
-        return self._verdicts if role == CHECKER else super().answers(role, admissible_actions, said)
+    def answers(self, role: str, admissible_actions: tuple[str, ...], messages: Sequence[Message]) -> tuple[str, ...]:
+        return self._verdicts if role == CHECKER else super().answers(role, admissible_actions, messages)

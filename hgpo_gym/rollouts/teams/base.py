@@ -1,7 +1,7 @@
-"""Team: who answers, and when an answer is the action. Every answer is a row of the trajectory.
+"""Team: the roles that respond, and the response that is the action. Every response is a row of the trajectory.
 
-A team of your own is a class with `roles`, `next` and `prompt`; `register_team("my_team", MyTeam)` makes it a choice of
-`team=`. It has no state: everything follows from what was said, so one object serves every episode.
+To add a team, write a class with `roles`, `next` and `prompt`. `register_team("my_team", MyTeam)` makes it a choice of
+`team=`. A team has no state: everything follows from the messages, so one object serves every episode.
 """
 
 import json
@@ -18,66 +18,67 @@ WEIGHTS = ("shared", "adapter")
 
 
 class Message(NamedTuple):
-    """An answer of a role."""
+    """The response of a role."""
 
     role: str
     text: str
 
 
 class Team(ABC):
-    """Roles that answer in turn, until one answer after which the environment steps.
+    """Roles that respond one after another, until the environment steps.
 
-    A turn is what is said between two steps of the environment. The action is the last answer of `acting_role`; the
-    reward belongs to the last answer of the turn, the penalty of an invalid action to the answer that was the action.
+    A turn is all messages between two environment steps. The action is the last response of `acting_role`. The reward
+    belongs to the last response of the turn. The penalty of an invalid action belongs to the response that was the
+    action.
     """
 
     roles: tuple[str, ...]
-    """The column `agent` is an index into them."""
+    """The role names; the column `agent` is an index into them."""
 
     weights: str = "shared"
-    """`shared`: one policy speaks for all roles. `adapter`: each role has a LoRA adapter over what all share."""
+    """`shared`: one policy plays all roles. `adapter`: each role has a LoRA adapter on a shared base model."""
 
     @property
     def acting_role(self) -> str:
-        """The role whose answers are actions of the environment; the last one, unless a team says otherwise."""
+        """Return the role whose responses are actions of the environment; the last one by default."""
         return self.roles[-1]
 
     @abstractmethod
-    def next(self, said: Sequence[Message], info: Mapping[str, Any]) -> str | None:
-        """Who answers now; None ends the turn.
+    def next(self, messages: Sequence[Message], info: Mapping[str, Any]) -> str | None:
+        """Return the role that responds next; None ends the turn.
 
         Args:
-            said: what `keep` left of earlier turns, and then what was said in this one.
-            info: the environment's, at the present step.
+            messages: those that `keep` returned for earlier turns, then those of this turn.
+            info: the environment's, at the current step.
         """
 
     @abstractmethod
-    def prompt(self, role: str, prompt: str, said: Sequence[Message]) -> str:
-        """What the role reads, from the step's prompt."""
+    def prompt(self, role: str, prompt: str, messages: Sequence[Message]) -> str:
+        """Return the role's prompt, made from the step's prompt and the messages."""
 
     def answers(
         self,
         role: str,
         admissible_actions: tuple[str, ...],
-        said: Sequence[Message],  # noqa: ARG002 - for subclasses
+        messages: Sequence[Message],  # noqa: ARG002 - for subclasses
     ) -> tuple[str, ...]:
-        """The answers that a role can choose among; empty where it speaks freely, as all but the acting one do here."""
+        """Return the allowed responses of a role; empty for free text, the default of all roles that do not act."""
         return admissible_actions if role == self.acting_role else ()
 
-    def keep(self, said: Sequence[Message], turn: int) -> Sequence[Message]:  # noqa: ARG002 - for subclasses
-        """What of it is still said in the next turn; nothing by default. `turn` counts from 0."""
+    def keep(self, messages: Sequence[Message], turn: int) -> Sequence[Message]:  # noqa: ARG002 - for subclasses
+        """Return the messages that carry over to the next turn; none by default. `turn` counts from 0."""
         return ()
 
 
 def check_weights(weights: str) -> str:
-    """One of `WEIGHTS`, as it is. Raises ValueError if it is none."""
+    """Return `weights` unchanged. Raise ValueError unless it is one of `WEIGHTS`."""
     if weights not in WEIGHTS:
         raise ValueError(unknown_name("team.weights", weights, WEIGHTS))
     return weights
 
 
 class Solo(Team):
-    """A team of one that adds no text: an agent by itself.
+    """A single agent as a team of one role; adds no text.
 
     Args:
         role: its name.
@@ -86,19 +87,19 @@ class Solo(Team):
     def __init__(self, role: str = ""):
         self.roles = (role,)
 
-    def next(self, said: Sequence[Message], info: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - of Team
-        return None if said else self.acting_role
+    def next(self, messages: Sequence[Message], info: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - of Team
+        return None if messages else self.acting_role
 
-    def prompt(self, role: str, prompt: str, said: Sequence[Message]) -> str:  # noqa: ARG002 - of Team
+    def prompt(self, role: str, prompt: str, messages: Sequence[Message]) -> str:  # noqa: ARG002 - of Team
         return prompt
 
 
-def with_outputs(prompt: str, said: Sequence[Message], instruction: str = "") -> str:
-    """The prompt below what was said and an instruction. It comes last, because it ends where the answer begins."""
-    outputs = [f'The output of "{role}": {text}' for role, text in said]
+def with_outputs(prompt: str, messages: Sequence[Message], instruction: str = "") -> str:
+    """Return the messages, the instruction and the prompt. The prompt comes last: the response continues it."""
+    outputs = [f'The output of "{role}": {text}' for role, text in messages]
     return "\n".join([*outputs, *([instruction] if instruction else []), prompt])
 
 
-def keys_of_role(keys: np.ndarray, role: str, said: Sequence[Message]) -> np.ndarray:
-    """int64[K + 1]: the state's context keys, told apart by who is asked and what was said to it."""
-    return link_text(keys, json.dumps([role, *said]))
+def keys_of_role(keys: np.ndarray, role: str, messages: Sequence[Message]) -> np.ndarray:
+    """Return context keys int64[K + 1] that also depend on the role and the messages it has read."""
+    return link_text(keys, json.dumps([role, *messages]))

@@ -1,4 +1,4 @@
-"""Planner and actor: one says what to aim at, the other acts."""
+"""Planner and actor: one role plans, the other acts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,15 +9,15 @@ PLANNER, ACTOR = "planner", "actor"
 
 
 class PlannerActor(Team):
-    """Every `every` steps the planner speaks, and its text stays in the actor's prompt until it speaks again.
+    """A team whose planner writes a plan every `every` steps; the actor's prompt shows it until the next plan.
 
-    The form of what each reads is DrMAS's (arXiv 2602.08847; code: langfengQ/DrMAS); this team is this project's own.
+    The prompts follow DrMAS (arXiv 2602.08847; code: langfengQ/DrMAS); the team itself is new here.
 
     Args:
-        every: steps of the environment from plan to plan.
-        plans: the plans that the planner can choose among; none: it writes its own, which asks for a language model
-            with engine.constrain=none.
-        instruction: what the planner is told.
+        every: environment steps from plan to plan.
+        plans: the plans that the planner chooses among. Without any it writes a free text, which needs a language
+            model with engine.constrain=none.
+        instruction: of the planner.
         weights: `shared`, or `adapter`: a LoRA adapter for each role.
 
     Raises:
@@ -39,17 +39,17 @@ class PlannerActor(Team):
         self._every, self._plans, self._instruction = every, tuple(plans), instruction
         self.weights = check_weights(weights)
 
-    def next(self, said: Sequence[Message], info: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - of Team
-        if not said:
+    def next(self, messages: Sequence[Message], info: Mapping[str, Any]) -> str | None:  # noqa: ARG002 - of Team
+        if not messages:
             return PLANNER
-        return ACTOR if said[-1].role == PLANNER else None
+        return ACTOR if messages[-1].role == PLANNER else None
 
-    def prompt(self, role: str, prompt: str, said: Sequence[Message]) -> str:
-        return with_outputs(prompt, said, self._instruction if role == PLANNER else "")
+    def prompt(self, role: str, prompt: str, messages: Sequence[Message]) -> str:
+        return with_outputs(prompt, messages, self._instruction if role == PLANNER else "")
 
-    def answers(self, role: str, admissible_actions: tuple[str, ...], said: Sequence[Message]) -> tuple[str, ...]:
-        return self._plans if role == PLANNER else super().answers(role, admissible_actions, said)
+    def answers(self, role: str, admissible_actions: tuple[str, ...], messages: Sequence[Message]) -> tuple[str, ...]:
+        return self._plans if role == PLANNER else super().answers(role, admissible_actions, messages)
 
-    def keep(self, said: Sequence[Message], turn: int) -> Sequence[Message]:
-        """The plan, until the next one is due."""
-        return () if (turn + 1) % self._every == 0 else [one for one in said if one.role == PLANNER]
+    def keep(self, messages: Sequence[Message], turn: int) -> Sequence[Message]:
+        """Return the plan, until the next one is due."""
+        return () if (turn + 1) % self._every == 0 else [message for message in messages if message.role == PLANNER]
