@@ -1,9 +1,8 @@
-"""Credit assignment: `estimate(name, batch, **options)`. Computes with NumPy, and loads neither torch nor
-Gymnasium.
+"""Credit assignment: `estimate(name, batch, **options)`. It uses NumPy, and imports neither torch nor Gymnasium.
 
-An estimator is a pure function `(StepBatch, *, options) -> advantages float64[N]`, or `Advantages` where it has more to
-say. To add one: write its file and add its name to `estimators.py`, or, from elsewhere, call `register_estimator` or
-name it as an entry point of the group `hgpo_gym.estimators`.
+An estimator is a pure function `(StepBatch, *, options) -> advantages float64[N]`. With further outputs it returns
+`Advantages`. To add one, write its file and add its name to `estimators.py`. From another package, call
+`register_estimator` or use an entry point of the group `hgpo_gym.estimators`.
 """
 
 from hgpo_gym.advantages.batch import StepBatch
@@ -12,7 +11,7 @@ from hgpo_gym.advantages.estimators import ESTIMATORS, assign, estimate, needed_
 from hgpo_gym.advantages.result import Advantages
 
 register_estimator = ESTIMATORS.register
-"""Add an estimator of your own: `(name, function)`. Raises ValueError if the name is taken."""
+"""Add your own estimator: `(name, function)`. Raises ValueError if the name is in use."""
 
 __all__ = [
     "ESTIMATORS",

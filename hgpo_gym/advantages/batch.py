@@ -1,4 +1,4 @@
-"""StepBatch: the arrays that credit assignment works on, one row a step that was actually taken."""
+"""StepBatch: the arrays of credit assignment, with one row per step and no padding."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -13,7 +13,7 @@ from hgpo_gym.advantages.records import arrays_of_records
 from hgpo_gym.memory.keys import KeyFunction, link
 
 SIZE_BOUNDS = (1, 2, 4, 8)
-"""The sizes of groups are counted as 1, 2, 3 to 4, 5 to 8 and more."""
+"""Upper bounds of the bins of group sizes: 1, 2, 3 to 4, 5 to 8, and more."""
 
 _REQUIRED = ("group", "trajectory", "step", "reward", "context_keys", "penalty")
 _OPTIONAL = ("action", "success", "final_keys", "trained")
@@ -22,24 +22,24 @@ _OF_THE_EPISODE = ("success", "final_keys")
 
 @dataclass(frozen=True)
 class StepBatch:
-    """Grouped rollouts, a row a step. Rows may come in any order; there are no padding rows.
+    """Grouped rollouts with one row per step, in any order, without padding rows.
 
-    Columns may be given as whatever holds such values exactly (other number types, lists, Series); they are kept as
-    arrays of the types below. Anything else is refused by column and row.
+    A column may be any sequence that holds its values exactly (other number types, lists, Series); it is stored as an
+    array of the type below. Other values raise an error that names column and row.
 
     Attributes:
         group: int64[N], the task group.
-        trajectory: int64[N], the episode; numbered through all groups.
+        trajectory: int64[N], the episode; unique across groups.
         step: int64[N], 0 at the start of the episode.
         reward: float64[N].
         context_keys: int64[N, K + 1], see `hgpo_gym.memory.keys`.
-        penalty: float64[N], taken off the return of that step alone (an invalid action's, for example).
-        action: int64[N], the key of the action that was executed (not of the response); None where not recorded.
-        success: bool[N], of the episode, the same on each of its rows; None where not recorded.
-        final_keys: int64[N, K + 1], the context keys of what the episode's last step led to, the same on each of its
-            rows, all 0 where that was not recorded; None where it never was.
-        extras: named columns with a row a step, see `hgpo_gym.advantages.columns.COLUMNS`.
-        trained: bool[N], the rows that are learned from; None is all.
+        penalty: float64[N], subtracted from the return of this step only (such as for an invalid action).
+        action: int64[N], the key of the executed action (not of the response); None if not recorded.
+        success: bool[N], of the episode, the same on each of its rows; None if not recorded.
+        final_keys: int64[N, K + 1], the context keys of the episode's final state, the same on each of its rows, all 0
+            if that episode's are not recorded; None if no episode's are.
+        extras: named columns with one entry per step, see `hgpo_gym.advantages.columns.COLUMNS`.
+        trained: bool[N], the rows to learn from; None is all.
     """
 
     group: np.ndarray
@@ -68,8 +68,8 @@ class StepBatch:
             raise ColumnError(
                 f"StepBatch: final_keys has shape {self.final_keys.shape}, context_keys has {self.context_keys.shape}."
             )
-        if taken := self.extras.keys() & {*_REQUIRED, *_OPTIONAL, "extras"}:
-            raise ValueError(f"StepBatch: extras has {min(taken)!r}, which is a field: pass it as {min(taken)}=.")
+        if reserved := self.extras.keys() & {*_REQUIRED, *_OPTIONAL, "extras"}:
+            raise ValueError(f"StepBatch: extras has {min(reserved)!r}, which is a field: pass it as {min(reserved)}=.")
         _check_episodes(self)
 
     def __len__(self) -> int:
@@ -82,29 +82,32 @@ class StepBatch:
 
     @cached_property
     def group_labels(self) -> np.ndarray:
-        """int64[N], the groups as 0, 1, 2, ..."""
+        """Return the groups as labels int64[N]: 0, 1, 2, ..."""
         return labels(self.group)
 
     @cached_property
     def trajectory_labels(self) -> np.ndarray:
-        """int64[N], the trajectories as 0, 1, 2, ..."""
+        """Return the trajectories as labels int64[N]: 0, 1, 2, ..."""
         return labels(self.trajectory)
 
     @cached_property
     def in_order(self) -> np.ndarray:
-        """int64[N], the rows episode after episode, each from its first step to its last."""
+        """Return the row indices int64[N] episode after episode, each from its first step to its last."""
         return np.lexsort((self.step, self.trajectory))
 
     @cached_property
     def first_rows(self) -> np.ndarray:
-        """int64[episodes], the row of each episode's first step, in the order of `trajectory_labels`."""
+        """Return the row of each episode's first step, int64[episodes], in the order of `trajectory_labels`."""
         rows = self.in_order
         return rows[self.step[rows] == 0]
 
     @cached_property
     def shared(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Where episodes have steps in common, those before a branch: int64[M], a row of each distinct step, and
-        int64[N], which of these each row is a copy of. None where no step has a copy."""
+        """Return the distinct steps of branching episodes, and the copies among the rows; None without copies.
+
+        The first array, int64[M], has one row of each distinct step. The second, int64[N], has the index in the first
+        array of the step that each row copies.
+        """
         if "answer" not in self.extras:
             return None
         _, answer = np.unique(self.extras["answer"], return_inverse=True)
@@ -114,37 +117,37 @@ class StepBatch:
 
     @property
     def copies(self) -> np.ndarray | None:
-        """int64[N], the same number on all rows that are one step; None where no step has a copy."""
+        """Return int64[N] with equal numbers on all copies of a step; None if no step has copies."""
         return None if self.shared is None else self.shared[1]
 
     @property
     def distinct(self) -> np.ndarray | slice:
-        """Rows among which each distinct step stands once."""
+        """Return an index of rows that has each distinct step once."""
         return slice(None) if self.shared is None else self.shared[0]
 
     @property
     def distinct_rows(self) -> np.ndarray:
-        """int64: the same rows as numbers, in order."""
+        """Return the sorted row numbers of `distinct`, int64."""
         return np.sort(np.arange(len(self))[self.distinct])
 
     def visits(self, sets: np.ndarray) -> np.ndarray:
-        """int64[N]: how many distinct steps the set of each row has.
+        """Return the number of distinct steps in each row's set, int64[N].
 
         Args:
-            sets: int64[N], 0, 1, 2, ... label the sets; the copies of a step are in the same one.
+            sets: int64[N], labels 0, 1, 2, ... of the sets; all copies of a step are in one set.
         """
         return np.bincount(sets[self.distinct])[sets]
 
     def column(self, name: str, asking: str, kind: str = "Estimator") -> np.ndarray:
-        """The field or extra of this name.
+        """Return the field or extra of this name.
 
         Args:
             name: of the column.
-            asking: the name of the estimator that needs it, or of what `kind` says.
-            kind: as it begins a sentence.
+            asking: the name of the estimator, or of another `kind` of function, that needs it.
+            kind: the first word of the error message.
 
         Raises:
-            ValueError: the batch does not have it; names the column, who asks and how to record it.
+            ValueError: the batch lacks it; the message names the column, who needs it and how to record it.
         """
         values = getattr(self, name) if name in (*_REQUIRED, *_OPTIONAL) else self.extras.get(name)
         if values is None:
@@ -152,76 +155,79 @@ class StepBatch:
         return values
 
     def take(self, rows: np.ndarray) -> "StepBatch":
-        """These rows, all columns along: whole episodes, in any order.
+        """Return a batch of these rows with all columns. The rows must be whole episodes, in any order.
 
         Args:
-            rows: bool[N], or the numbers of rows.
+            rows: bool[N], or row numbers.
 
         Raises:
-            ValueError: steps of an episode are left out or taken twice.
+            ValueError: steps of an episode are missing or repeated.
         """
         rows = np.flatnonzero(rows) if np.asarray(rows).dtype == np.bool_ else np.asarray(rows, dtype=np.int64)
         lengths = np.bincount(self.trajectory_labels)
-        taken = np.bincount(self.trajectory_labels[rows], minlength=len(lengths))
-        if (cut := np.flatnonzero((taken > 0) & (taken != lengths))).size:
+        selected = np.bincount(self.trajectory_labels[rows], minlength=len(lengths))
+        if (cut := np.flatnonzero((selected > 0) & (selected != lengths))).size:
             raise ValueError(
-                f"StepBatch.take: {taken[cut[0]]} of the {lengths[cut[0]]} steps of trajectory "
+                f"StepBatch.take: {selected[cut[0]]} of the {lengths[cut[0]]} steps of trajectory "
                 f"{self.trajectory[self.first_rows[cut[0]]]}: take whole episodes."
             )
         return _with_columns({name: values[rows] for name, values in self._columns()})
 
     @staticmethod
     def concatenate(batches: Sequence["StepBatch"]) -> "StepBatch":
-        """Batches one after the other as one; groups and trajectories of later ones get numbers after the earlier's.
+        """Concatenate batches. Groups and trajectories of later batches are renumbered after those of earlier ones.
 
         Raises:
-            ValueError: no batches, or batches that have not the same columns.
+            ValueError: no batches, or batches with different columns.
         """
         if not batches:
             raise ValueError("StepBatch.concatenate: pass one batch or more.")
         columns = [dict(batch._columns()) for batch in batches]
-        for number, own in enumerate(columns):
-            if different := own.keys() ^ columns[0].keys():
+        for number, batch_columns in enumerate(columns):
+            if different := batch_columns.keys() ^ columns[0].keys():
                 name = min(different)
-                has, lacks = (number, 0) if name in own else (0, number)
+                has, lacks = (number, 0) if name in batch_columns else (0, number)
                 raise ValueError(f"StepBatch.concatenate: batch {has} has the column {name!r}, batch {lacks} has not.")
-            if own["context_keys"].shape[1:] != columns[0]["context_keys"].shape[1:]:
+            if batch_columns["context_keys"].shape[1:] != columns[0]["context_keys"].shape[1:]:
                 raise ValueError("StepBatch.concatenate: batches with context keys of different history_length.")
         for name in ("group", "trajectory"):
-            following = 0
-            for own in columns:
-                own[name] = own[name] - min(0, own[name].min(initial=0)) + following
-                following = own[name].max(initial=following - 1) + 1
-        return _with_columns({name: np.concatenate([own[name] for own in columns]) for name in columns[0]})
+            next_label = 0
+            for batch_columns in columns:
+                batch_columns[name] = batch_columns[name] - min(0, batch_columns[name].min(initial=0)) + next_label
+                next_label = batch_columns[name].max(initial=next_label - 1) + 1
+        return _with_columns(
+            {name: np.concatenate([batch_columns[name] for batch_columns in columns]) for name in columns[0]}
+        )
 
     def _columns(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Every array that the batch has, by name."""
+        """Yield every array of the batch, by name."""
         for name in (*_REQUIRED, *_OPTIONAL):
             if (values := getattr(self, name)) is not None:
                 yield name, values
         yield from self.extras.items()
 
     def check_level(self, level: int, name: str = "level") -> None:
-        """Raise ValueError unless the batch has context keys of this level, which the option `name` asks for."""
+        """Raise ValueError unless the batch has context keys of this level; `name` is the option that sets it."""
         if not 0 <= level <= self.history_length:
             raise ValueError(f"{name}={level}: this batch has context keys for levels 0 to {self.history_length}.")
 
     def key_groups(self, level: int) -> np.ndarray:
-        """int64[N]: equal for steps of the same task group with equal key at `level`; -1 where there is no key.
+        """Return labels int64[N], equal for steps of a task group with equal key at `level`; -1 without a key.
 
         Raises:
             ValueError: the batch has no such level.
         """
         self.check_level(level)
         keys = np.ascontiguousarray(self.context_keys[:, level])
+        # The key of one context differs between task groups: the group's label is part of the hash.
         in_group = link(keys.view(np.uint64), self.group_labels.astype(np.uint64))
         return np.where(keys == 0, -1, labels(in_group))
 
     def group_sizes(self) -> list[list[int]]:
-        """For each level, how many steps are in groups of 1, of 2, of 3 to 4, of 5 to 8 and of more steps. A step that
-        several episodes share counts once.
+        """Return, for each level, the number of steps in groups of 1, 2, 3 to 4, 5 to 8 and more steps.
 
-        Steps without a key at the level are in no group, so a level's counts need not add up to all steps.
+        A step that several episodes share counts once. Steps without a key at a level are in no group, so a level's
+        counts need not add up to all steps.
         """
         counts = []
         for level in range(self.history_length + 1):
@@ -249,31 +255,32 @@ class StepBatch:
         key: str | KeyFunction = "observation",
         **extras: Sequence[Any],
     ) -> "StepBatch":
-        """A batch from plain lists, one entry a step, context keys included.
+        """Build a batch, including its context keys, from plain lists with one entry per step.
 
         Args:
             group: any hashable names, of task groups.
             trajectory: any hashable names, of episodes.
             step: whole numbers that count up by one within a trajectory.
-            observation: what was seen before acting.
-            reward: of the action taken there.
-            history_length: K, how far the context keys look back.
-            action: the actions that were executed.
+            observation: before the action.
+            reward: of the action.
+            history_length: K, the number of past observations in the context keys.
+            action: the executed actions.
             penalty: see the attribute; 0 if absent.
-            success: whether the episode succeeded, on each of its steps.
-            final_observation: what the episode's last step led to, on each of its steps; None where it is not known.
-            key: the key function. Records have no admissible actions; canonicalise the observations beforehand where
-                those should count.
-            extras: further columns by name, see `hgpo_gym.advantages.columns.COLUMNS`. In one of another name text
-                becomes its hash; None is NaN among numbers and 0 among text.
+            success: of the episode, repeated on each of its steps.
+            final_observation: of the episode, after its last step, repeated on each of its steps; None if unknown.
+            key: the key function. Records have no admissible actions; add them to the observation if they should
+                count.
+            extras: further columns by name, see `hgpo_gym.advantages.columns.COLUMNS`. In a column that is not listed
+                there, text becomes its hash; None is NaN among numbers and 0 among text.
 
         Every column may be a list, an array or a pandas Series. Missing values are None, NaN, NA or masked.
 
         Raises:
-            ValueError: names the column and the row: a text among numbers or truth values ("True", "0.5"), a missing
-                value (but for final_observation, value and columns of other names), an infinite number, a text that
-                is none, a name that cannot be hashed. Lists of different lengths, a step that is missing or repeated,
-                a trajectory in two groups, with two outcomes or two ends, a negative history_length.
+            ValueError: a wrong value; the message names column and row. Wrong are text among numbers or truth values
+                ("True", "0.5"), other types among text, infinite numbers and names that cannot be hashed. Missing
+                values are wrong except in final_observation, value and unlisted columns. Also raised for lists of
+                different lengths, missing or repeated steps, a negative history_length, and a trajectory with two
+                groups, outcomes or final observations.
         """
         return cls(
             **arrays_of_records(
@@ -294,7 +301,7 @@ class StepBatch:
 
 
 def labels(values: np.ndarray) -> np.ndarray:
-    """int64[N]: the distinct values numbered from 0 in sorted order."""
+    """Return labels int64[N]: the distinct values numbered from 0 in sorted order."""
     return np.unique(values, return_inverse=True)[1]
 
 
@@ -305,7 +312,7 @@ def _with_columns(columns: Mapping[str, np.ndarray]) -> StepBatch:
 
 
 def _check_episodes(batch: StepBatch) -> None:
-    """Every trajectory lies in one group, has the steps 0, 1, 2, ... once each, one outcome and one end."""
+    """Raise ValueError unless each trajectory has one group, steps 0, 1, 2, ... once each, one outcome and one end."""
     order, trajectory, step = batch.in_order, batch.trajectory, batch.step
     first = np.ones(len(order), dtype=np.bool_)
     first[1:] = trajectory[order[1:]] != trajectory[order[:-1]]

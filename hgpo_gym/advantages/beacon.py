@@ -28,22 +28,22 @@ def beacon(
     norm: str = "mean_norm",
     episode_statistics: str = "steps",
 ) -> np.ndarray:
-    """BEACON (arXiv:2605.06078; MiGPO in its code): how soon the next milestone was reached, compared with the steps of
-    the task that looked for the same one, plus GRPO's term.
+    """BEACON (arXiv:2605.06078; MiGPO in its code): the discounted time to the next milestone, plus GRPO's term.
 
         x = milestone_reward * gamma^(steps to the milestone), 0 where none follows
         A = w_group A_episode + w_step rel(x - p),   rel(x) = x - mean over the steps of the task group with as many
         milestones behind them
 
-    with p the step's penalty; `norm=mean_std_norm` divides by the deviation (n - 1) + 1e-6. Without milestones the
-    step's term is that of penalties alone. Who gives the milestones, gives the answer. Source: code (ZJU-REAL/BEACON).
+    with p the step's penalty; `norm=mean_std_norm` divides by the deviation (n - 1) + 1e-6. Steps are compared with
+    those of the task that head for the same milestone. Without milestones the step term has only penalties. Milestones
+    reveal part of the solution to the training. Source: code (ZJU-REAL/BEACON).
 
     Args:
         batch: the steps, with the column `milestone`.
         gamma: discount, from 0 to 1.
         w_group: weight of the episode's term.
         w_step: weight of the step's term.
-        milestone_reward: the credit of the step that reaches a milestone.
+        milestone_reward: the value of the step that reaches a milestone.
         norm: of both terms.
         episode_statistics: of the episode's term, as in GRPO.
 
@@ -51,14 +51,17 @@ def beacon(
     """
     check_shares(gamma=gamma)
     milestone = batch.column("milestone", "beacon").astype(np.float64)
-    ahead = sum_of_later(batch, milestone, 1.0) + milestone
-    behind = np.bincount(batch.trajectory_labels, weights=milestone)[batch.trajectory_labels] - ahead
-    segment = joint_labels(batch.trajectory_labels, behind)
+    milestones_left = sum_of_later(batch, milestone, 1.0) + milestone
+    milestones_done = np.bincount(batch.trajectory_labels, weights=milestone)[batch.trajectory_labels] - milestones_left
+    segment = joint_labels(batch.trajectory_labels, milestones_done)
     begin = np.full(segment.max(initial=-1) + 1, np.iinfo(np.int64).max)
     np.minimum.at(begin, segment, batch.step)
-    soon = milestone + gamma * later_in_sequence(milestone, segment, batch.step - begin[segment], gamma)
+    discounted = milestone + gamma * later_in_sequence(milestone, segment, batch.step - begin[segment], gamma)
     relative = partial(relative_to_group, norm=norm, ddof=1)
     in_segment = over_unique_steps(
-        batch, relative, milestone_reward * soon - batch.penalty, joint_labels(batch.group_labels, behind)
+        batch,
+        relative,
+        milestone_reward * discounted - batch.penalty,
+        joint_labels(batch.group_labels, milestones_done),
     )
     return w_group * episode_advantage(batch, norm, episode_statistics) + w_step * in_segment

@@ -1,4 +1,4 @@
-"""Plans by what their execution earned, actions under the best of them."""
+"""Advantages of plans by their mean return, and of actions under the best plan."""
 
 import numpy as np
 
@@ -9,16 +9,17 @@ from hgpo_gym.advantages.statistics import episode_returns, joint_labels, mean_o
 
 @needs("plan", "opening", "execution")
 def best_plan(batch: StepBatch, *, norm: str = "mean_std_norm") -> np.ndarray:
-    """This project's own, after the idea of HiMAC (arXiv:2603.00977): the episodes of a task first try plans, then go
-    on under the plan that earned most, and each level is compared with its own kind.
+    """Compare plans with plans, and executions of the best plan with executions, within a task group.
+
+    This project's design, after the idea of HiMAC (arXiv:2603.00977). Trials of a task try new plans. Executions follow
+    the plan with the highest return.
 
         opening rows:                 A = z(mean R of the plan's trials)   over the trials of the task group
         other rows of an execution:   A = z(R) - p                         over the executions of the task group
         other rows of a trial:        A = 0
 
-    with z(x) = (x - mean) / (std + 1e-6), n - 1, each episode once, R the episode's return and p the step's penalty. A
-    trial is an episode with a plan of its own, an execution one that has the best plan from the start; the trial that
-    made a plan the best one is not among its executions, or luck would be learned from.
+    with z(x) = (x - mean) / (std + 1e-6), n - 1, each episode once, R the episode's return and p the step's penalty.
+    Trials of the best plan do not count as executions, because they were selected by their luck.
 
     Args:
         batch: the steps, with the columns `plan`, `opening` and `execution`.

@@ -1,4 +1,4 @@
-"""Columns beyond rewards and keys: what they are, how they are recorded, and which estimator needs which."""
+"""Columns of a batch: their meaning, their source, and the estimators that need them."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -11,7 +11,7 @@ Estimator = TypeVar("Estimator", bound=Callable[..., Any])
 
 
 class Column(NamedTuple):
-    """A column of a `StepBatch`: of which kind its entries are, where it comes from, and its shape."""
+    """A column of a `StepBatch`: the kind of its entries, its meaning and source, and its shape."""
 
     kind: Kind
     about: str
@@ -80,18 +80,18 @@ COLUMNS = {
     "value_high": Column(NUMBER, "over subgoals: the run's critic predicts it at the end of the prompt"),
     "value_low": Column(NUMBER, "within a subgoal: the run's critic predicts it after the subgoal"),
 }
-"""The columns that estimators of this package may need, of which kind they are and where they come from. Others may
-have any name, and hold finite numbers, truth values or names."""
+"""The columns that estimators of this package may need. Other columns may have any name, and hold finite numbers, truth
+values or names."""
 
 
 def checked(name: str, values: Any) -> np.ndarray:
-    """The column of this name as an array of its kind. Raises ColumnError: names the column, the row and the value."""
+    """Return the column as an array of its kind. Raises ColumnError, which names column, row and value."""
     column = COLUMNS.get(name)
     return as_column(name, values, ANY) if column is None else as_column(name, values, column.kind, column.shape)
 
 
 def needs(*columns: str) -> Callable[[Estimator], Estimator]:
-    """Mark an estimator: a batch without these columns is refused by name before it runs."""
+    """Mark an estimator with the columns that it needs; a batch without them raises an error before it runs."""
 
     def mark(estimator: Estimator) -> Estimator:
         estimator.needs = columns  # type: ignore[attr-defined]
@@ -101,7 +101,7 @@ def needs(*columns: str) -> Callable[[Estimator], Estimator]:
 
 
 def needed_by(estimator: Callable[..., Any]) -> tuple[str, ...]:
-    """The columns that the estimator needs always; an option may ask for more."""
+    """Return the columns that the estimator always needs; options may need more."""
     return getattr(estimator, "needs", ())
 
 
@@ -112,11 +112,11 @@ def over_the_batch(estimator: Estimator) -> Estimator:
 
 
 def is_over_the_batch(estimator: Callable[..., Any]) -> bool:
-    """Whether, by default options, other task groups of the batch change the advantages of this one."""
+    """Return whether, with default options, a group's advantages depend on other task groups of the batch."""
     return getattr(estimator, "is_over_the_batch", False)
 
 
 def missing_column(column: str, name: str, kind: str = "Estimator") -> str:
-    """The message where a batch lacks a column that the estimator of this name needs, or what else is named so."""
+    """Return the error message for a column that a batch lacks and the estimator, or another `kind`, needs."""
     described = COLUMNS.get(column, "a column of your own: pass it in extras={...}, one entry a step")
     return f"{kind} {name!r} needs the column {column!r}, which this batch does not have ({described})."

@@ -32,23 +32,24 @@ def crbc(
     level: int = 0,
     time_aware: bool = False,
 ) -> np.ndarray:
-    """CRBC (arXiv:2609.35082): the episodes of a task group as one Markov chain, solved exactly, plus GRPO's term. What
-    an action is worth is what all visits of what it led to came to, in whatever episode.
+    """CRBC (arXiv:2609.35082): the episodes of a task group as one Markov chain, solved exactly, plus GRPO's term.
+
+    An action's value uses all visits of its next state, in any episode.
 
         V(s) = sum_a mu(a|s) Q(s, a),   Q(s, a) = beta sum_x P(x|s, a) V(x),   V = 1 after a success, 0 after other ends
         A = w_group A_episode + w_step (Q - V) / max(sigma(s), sigma_min),   sigma(s)^2 = sum_a mu (Q - V)^2
 
-    with mu and P the group's own frequencies. Where a state has seen one action, the step's term is 0. Penalties are in
-    the episode's term alone. Source: paper (no code was found).
+    with mu and P the frequencies in the group. A state with only one action has the step term 0. Penalties are part of
+    the episode term only. Source: paper (no code was found).
 
     Args:
-        batch: the steps, with the column `action`; `success`, where recorded, says which ends are worth 1.
+        batch: the steps, with the column `action`; `success`, if recorded, marks the ends of value 1.
         beta: discount of the chain, from 0 to 1.
         depth: None solves the chain. K: K backups from the means over visits of beta^(steps to the end) in won
             episodes.
         w_group: weight of the episode's term.
         w_step: weight of the step's term.
-        sigma_min: above 0; a smaller spread of a state's action values is not blown up.
+        sigma_min: above 0; the smallest divisor, so that tiny differences of action values are not amplified.
         norm: of the episode's term, as in GRPO.
         episode_statistics: of the episode's term, as in GRPO.
         level: states are equal contexts of this level, see `transitions`.
@@ -64,19 +65,19 @@ def crbc(
         raise ValueError(f"depth={depth}: choose 0 or more backups, or null to solve the chain.")
     chain = Chain.of(batch, level, time_aware)
     state = chain.state
-    taken = joint_labels(state, batch.column("action", "crbc"))
+    state_action = joint_labels(state, batch.column("action", "crbc"))
     if depth is None:
-        action_value = over_unique_steps(batch, mean_of_group, beta * chain.values(beta)[chain.following], taken)
+        action_value = over_unique_steps(batch, mean_of_group, beta * chain.values(beta)[chain.following], state_action)
     else:
-        seen = mean_over_copies(batch, np.where(success(batch), beta ** steps_left(batch), 0.0))
-        action_value, value = over_unique_steps(batch, mean_of_group, seen, taken), chain.mean(seen)
+        outcome = mean_over_copies(batch, np.where(success(batch), beta ** steps_left(batch), 0.0))
+        action_value, value = over_unique_steps(batch, mean_of_group, outcome, state_action), chain.mean(outcome)
         for _ in range(depth):
             following = beta * chain.with_ends(value)[chain.following]
-            action_value = over_unique_steps(batch, mean_of_group, following, taken)
+            action_value = over_unique_steps(batch, mean_of_group, following, state_action)
             value = chain.mean(action_value)
     action_value = snap_equal(action_value, state)
-    better = action_value - over_unique_steps(batch, mean_of_group, action_value, state)
-    sigma = np.sqrt(over_unique_steps(batch, mean_of_group, better**2, state))
-    several = batch.visits(taken) < batch.visits(state)
-    step_term = np.where(several, better / np.maximum(sigma, sigma_min), 0.0)
+    action_advantage = action_value - over_unique_steps(batch, mean_of_group, action_value, state)
+    sigma = np.sqrt(over_unique_steps(batch, mean_of_group, action_advantage**2, state))
+    has_alternatives = batch.visits(state_action) < batch.visits(state)
+    step_term = np.where(has_alternatives, action_advantage / np.maximum(sigma, sigma_min), 0.0)
     return w_group * episode_advantage(batch, norm, episode_statistics) + w_step * step_term

@@ -7,13 +7,13 @@ from hgpo_gym.advantages.statistics import episode_advantage
 
 
 def dr_grpo(batch: StepBatch) -> np.ndarray:
-    """The advantage of Dr. GRPO (Liu et al., 2025, arXiv:2503.20783): GRPO's without the division by the deviation,
-    which favours tasks that are nearly always or nearly never solved.
+    """The advantage of Dr. GRPO (Liu et al., 2025, arXiv:2503.20783): GRPO's without the division by the deviation.
 
         A = R - mean(R of the task group) - p
 
-    with p the step's penalty: `grpo` with `norm=mean_norm`. The other half of Dr. GRPO is the loss, a sum of tokens
-    over a constant. No options. Source: third party (verl's code).
+    with p the step's penalty. The division favours tasks that are nearly always or nearly never solved. This is
+    `grpo` with `norm=mean_norm`. The other half of Dr. GRPO is its loss, a sum over tokens divided by a constant. No
+    options. Source: third party (verl's code).
 
     Returns float64[N].
     """

@@ -10,20 +10,21 @@ from hgpo_gym.suggest import unknown_name
 
 @needs("agent")
 def dr_mas(batch: StepBatch, *, norm: str = "mean_std_norm", statistics_of: int | None = None) -> np.ndarray:
-    """Dr. MAS (arXiv:2602.08847): the episode's return relative to the steps of its task that the same role took, each
-    counted once, so that a role that speaks often does not set the others' scale.
+    """Dr. MAS (arXiv:2602.08847): the episode's return relative to the steps of its task by the same role.
+
+    Each step counts once, so a role with many responses does not set the scale of the others.
 
         A = (R - p - mean) / (std + 1e-6)   over the steps of the task group by the same role
 
     with the deviation's n - 1 and p the step's penalty. A single step keeps R - p (as published). With one role it is
-    GRPO with `episode_statistics=steps`, lone episodes aside. Source: code (langfengQ/DrMAS).
+    GRPO with `episode_statistics=steps`, except for groups of one episode. Source: code (langfengQ/DrMAS).
 
     Args:
         batch: the steps, with the column `agent`.
         norm: `mean_std_norm`, or `mean_norm` without the division.
-        statistics_of: None, or the number of one role whose mean and deviation are applied to all (CoDA's PECO; code:
-            liuxuanzhang718/CoDA). Where that role has not acted or has acted once in a task group, R - p stays; where
-            its values are all equal, they give no scale and nothing is divided.
+        statistics_of: None, or the number of one role whose mean and deviation apply to all roles (CoDA's PECO; code:
+            liuxuanzhang718/CoDA). If that role has at most one step in a task group, steps keep R - p. If its values
+            are all equal, nothing is divided.
 
     Returns float64[N]. Raises ValueError on an unknown `norm` or a missing column.
     """

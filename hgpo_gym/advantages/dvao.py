@@ -1,4 +1,4 @@
-"""Several rewards, weighed by how much they vary."""
+"""Several rewards, weighted by their variation."""
 
 from collections.abc import Sequence
 
@@ -12,17 +12,17 @@ from hgpo_gym.advantages.statistics import EPSILON, moments, snap_equal
 
 @needs("reward_vector")
 def dvao(batch: StepBatch, *, weights: Sequence[float] | None = None) -> np.ndarray:
-    """DVAO (arXiv:2605.25604): several rewards of an episode, added up before they are scaled, so that one that does
-    not vary in the task group takes no part.
+    """DVAO (arXiv:2605.25604): several rewards of an episode, summed before scaling.
 
         A = sum_k w_k (r_k - mean_k) / sum_k w_k sigma_k - p
 
-    over the episodes of the task group, with the deviation's n and p the step's penalty: a sum of z-scores weighted by
-    w_k sigma_k. Where nothing varies: 0. Source: third party.
+    over the episodes of the task group, with the deviation's n and p the step's penalty. This is a mean of z-scores
+    with weights w_k sigma_k, so a reward that does not vary in the group has no influence. If no reward varies, the
+    first term is 0. Source: third party.
 
     Args:
         batch: the steps, with the column `reward_vector`.
-        weights: one a reward, scaled to sum 1; None weighs them alike.
+        weights: one per reward, scaled to sum 1; None weighs them alike.
 
     Returns float64[N]. Raises ValueError on weights that do not fit, or a missing column.
     """
@@ -32,9 +32,9 @@ def dvao(batch: StepBatch, *, weights: Sequence[float] | None = None) -> np.ndar
     group = batch.group_labels[batch.first_rows]
     total, spread = np.zeros(len(rewards)), np.zeros(len(rewards))
     for share, values in zip(weighing / weighing.sum(), rewards.T, strict=True):
-        own = snap_equal(values, group)
-        mean, std = moments(own, group, ddof=0)
-        total += share * (own - mean[group])
+        snapped = snap_equal(values, group)
+        mean, std = moments(snapped, group, ddof=0)
+        total += share * (snapped - mean[group])
         spread += share * std[group]
     advantage = np.where(spread <= EPSILON, 0.0, total / np.maximum(spread, EPSILON))
     return advantage[batch.trajectory_labels] - batch.penalty

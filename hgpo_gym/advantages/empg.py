@@ -25,8 +25,9 @@ def empg(
     k_next: float = 1.0,
     bonus: float = 0.05,
 ) -> Advantages:
-    """EMPG (arXiv:2509.09265): a base estimator's advantages, larger for confident steps than for uncertain ones, plus
-    a bonus for steps that lead to confident ones.
+    """EMPG (arXiv:2509.09265): a base estimator's advantages, scaled up for confident steps, plus a bonus.
+
+    The bonus goes to steps whose next step is confident.
 
         h = (H - min) / (max - min + 1e-8),   g = e^(-k h) / mean(e^(-k h)),
         A' = A_base g + bonus e^(-k_next h_{t+1}),   A = A' - mean(A')
@@ -38,12 +39,12 @@ def empg(
         batch: the steps, with the column `entropy`.
         base: the estimator whose advantages are modulated.
         base_options: its options.
-        k: how strongly confidence counts, 0 or more.
+        k: strength of the confidence weight, 0 or more.
         k_next: the same in the bonus.
-        bonus: its size.
+        bonus: size of the bonus.
 
-    Returns the values float64[N], and what the base says beside its own. Raises ValueError on a negative k or k_next,
-    an unknown base, one that gives advantages of tokens, or what the base refuses.
+    Returns the values float64[N], and the base's other outputs. Raises ValueError on a negative k or k_next, an unknown
+    base, a base with token advantages, or an error of the base.
     """
     for name, value in (("k", k), ("k_next", k_next)):
         if value < 0:
@@ -55,7 +56,7 @@ def empg(
     entropy = snap_equal(batch.column("entropy", "empg").astype(np.float64), whole_batch)
     scaled = (entropy - entropy.min()) / (entropy.max() - entropy.min() + 1e-8)
     confidence = np.exp(-k * scaled)
-    ahead = np.where(is_last(batch), 0.0, np.exp(-k_next * next_in_episode(batch, scaled)))
-    modulated = credit.values * (confidence / confidence[batch.distinct].mean()) + bonus * ahead
+    next_confidence = np.where(is_last(batch), 0.0, np.exp(-k_next * next_in_episode(batch, scaled)))
+    modulated = credit.values * (confidence / confidence[batch.distinct].mean()) + bonus * next_confidence
     centred = partial(relative_to_group, norm="mean_norm", ddof=1)
     return credit._replace(values=over_unique_steps(batch, centred, modulated, whole_batch))

@@ -38,12 +38,14 @@ ESTIMATORS = Registry(
 )
 
 NO_OPTIONS: Mapping[str, Any] = {}
-"""The default of options that hold another estimator's: a plain dictionary, so that settings can be written down."""
+"""The default of `base_options`: a plain dictionary, so that settings can be saved."""
 
 
 def with_bases(name: str, options: Mapping[str, Any]) -> list[Choice]:
-    """The estimator, then the one that it builds on by its options `base` and `base_options`, and so on; each with all
-    its options, also those that are left at their defaults. Raises ValueError for an unknown estimator."""
+    """Return the estimator, its base by the options `base` and `base_options`, the base's base, and so on.
+
+    Each has all its options, defaults included. Raises ValueError for an unknown estimator.
+    """
     defaults = {
         option: parameter.default
         for option, parameter in ESTIMATORS.options(name).items()
@@ -55,8 +57,10 @@ def with_bases(name: str, options: Mapping[str, Any]) -> list[Choice]:
 
 
 def needed_with(name: str, options: Mapping[str, Any]) -> dict[str, str]:
-    """The columns that the estimator needs with these options, and which estimator asks for each: itself, or one that
-    it builds on. Raises ValueError for an unknown estimator."""
+    """Return the columns that the estimator needs with these options, each with the estimator that needs it.
+
+    That is the estimator itself or one of its bases. Raises ValueError for an unknown estimator.
+    """
     needed: dict[str, str] = {}
     for estimator in reversed(with_bases(name, options)):
         needed |= dict.fromkeys(needed_by(ESTIMATORS[estimator.name]), estimator.name)
@@ -64,15 +68,15 @@ def needed_with(name: str, options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def estimate(name: str, batch: StepBatch, **options: Any) -> np.ndarray:
-    """The advantage of every step by the estimator `name`, float64[N]: the values of `assign`. Raises as it does."""
+    """Return the advantage of every step by the estimator `name`, float64[N]. Raises as `assign` does."""
     return assign(name, batch, **options).values
 
 
 def assign_base(name: str, options: Mapping[str, Any], batch: StepBatch, *, of: str) -> Advantages:
-    """All that the estimator says which `of` builds on, whose values `of` replaces by its own.
+    """Return all outputs of the base estimator of `of`, which then replaces the values.
 
     Raises:
-        ValueError: as `assign`, or it gives advantages of tokens, which stand in place of values.
+        ValueError: as `assign` does, or the base gives token advantages, which would override the values.
     """
     base = assign(name, batch, **options)
     if base.tokens is not None:
@@ -81,11 +85,11 @@ def assign_base(name: str, options: Mapping[str, Any], batch: StepBatch, *, of: 
 
 
 def assign(name: str, batch: StepBatch, **options: Any) -> Advantages:
-    """All that the estimator `name` has to say about the batch: advantages, further signals, advantages of tokens.
+    """Return all outputs of the estimator `name`: advantages, further signals, token advantages, critic targets.
 
     Raises:
-        ValueError: an unknown estimator, an option that it does not have, a value that it refuses, a column that it
-            needs and the batch lacks, or advantages that cannot be (of other length, not finite).
+        ValueError: an unknown estimator or option, a wrong value of an option, a missing column, or advantages of
+            wrong length or not finite.
     """
     options = ESTIMATORS.check_options(name, options)
     estimator = ESTIMATORS[name]

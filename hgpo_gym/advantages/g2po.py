@@ -29,8 +29,9 @@ def g2po(
     level: int = 0,
     time_aware: bool = False,
 ) -> np.ndarray:
-    """G2PO (arXiv:2606.22995): what a step led to, compared in its state, and what it gained, compared in its task,
-    plus GRPO's term. One-step temporal differences with the mean over visits as the critic.
+    """G2PO (arXiv:2606.22995): one-step temporal differences with visit means as the critic, plus GRPO's term.
+
+    The next state's value is compared within the state. The gain in value is compared within the task group.
 
         V(s) = mean(gamma^(T - t) R over the visits of s),   v' = V(s'), after the last step R if won, else 0
         A = w_group A_episode + w_step (z_S(v' - p) + z_g(v' - V(s))),   z(x) = (x - mean) / (std + 1e-6)
@@ -39,7 +40,7 @@ def g2po(
     Source: code (Nala-YN/G2PO, where 0.95 and a reward of 10 are constants).
 
     Args:
-        batch: the steps; `success`, where recorded, says which episodes were won.
+        batch: the steps; `success`, if recorded, marks the won episodes.
         gamma: discount, from 0 to 1.
         w_group: weight of the episode's term.
         w_step: weight of the steps' terms.
@@ -55,7 +56,7 @@ def g2po(
     returns = episode_returns(batch)
     value = over_unique_steps(batch, mean_of_group, gamma ** steps_left(batch) * returns, state)
     relative = partial(relative_to_group, norm=norm, ddof=1)
-    led_to = next_in_episode(batch, value, end=np.where(success(batch), returns, 0.0))
-    in_state = over_unique_steps(batch, relative, led_to - batch.penalty, state)
-    in_task = over_unique_steps(batch, relative, led_to - value, batch.group_labels)
+    next_value = next_in_episode(batch, value, end=np.where(success(batch), returns, 0.0))
+    in_state = over_unique_steps(batch, relative, next_value - batch.penalty, state)
+    in_task = over_unique_steps(batch, relative, next_value - value, batch.group_labels)
     return w_group * episode_advantage(batch, norm, episode_statistics) + w_step * (in_state + in_task)

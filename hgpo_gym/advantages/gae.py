@@ -12,20 +12,19 @@ from hgpo_gym.advantages.values import generalized_advantages
 @needs("value")
 @over_the_batch
 def gae(batch: StepBatch, *, gamma: float = 1.0, trace_decay: float = 0.95, whiten: bool = True) -> Advantages:
-    """Generalized advantage estimation over steps, as PPO and StepPO (arXiv:2604.18401) have it, with a critic's
-    values.
+    """Generalized advantage estimation over steps with a critic, as in PPO and StepPO (arXiv:2604.18401).
 
         delta_t = r_t + gamma v_{t+1} - v_t,   A_t = delta_t + gamma lambda A_{t+1} - p
 
-    with v = 0 after the end and p the step's penalty, which takes no part in the sum. The critic's target is the
+    with v = 0 after the end and p the step's penalty, which is not part of the recursion. The critic's target is the
     lambda-return, A + p + v before whitening. Source: code (AgentR1/StepPO, which adds 1e-8 to the deviation and not to
-    the variance); the formula is of Schulman et al., 2016, arXiv:1506.02438.
+    the variance); the formula is by Schulman et al., 2016, arXiv:1506.02438.
 
     Args:
         batch: the steps, with the column `value`, a number for every step.
         gamma: discount.
         trace_decay: lambda, from 0 to 1; 1 is the return less the value.
-        whiten: to mean 0 and deviation 1 over all steps of the batch, penalties apart.
+        whiten: scale to mean 0 and deviation 1 over all steps of the batch, before penalties.
 
     Returns the values float64[N] and the targets of `value`. Raises ValueError on a gamma or trace_decay outside
     [0, 1], or a step without a value.

@@ -25,8 +25,9 @@ def gagpo(
     level: int = 0,
     time_aware: bool = False,
 ) -> np.ndarray:
-    """GAGPO (arXiv:2605.13217): generalized advantage estimation with the mean return of a state's visits as the
-    critic, compared over all steps of the task group. No episode term.
+    """GAGPO (arXiv:2605.13217): generalized advantages with the mean return of a state's visits as the critic.
+
+    Advantages are compared over all steps of the task group. There is no episode term.
 
         V(s) = mean(G over the visits of s, own included),   delta_t = r_t + gamma V(s_{t+1}) - V(s_t),
         B_t = delta_t + gamma lambda B_{t+1},   A = (B - mean) / (std + 1e-6) over the task group - p

@@ -9,15 +9,16 @@ from hgpo_gym.suggest import unknown_name
 
 
 def gbpo(batch: StepBatch, *, norm: str = "mean_std_norm", temperature: float = 1.0) -> Advantages:
-    """The signals of GBPO (arXiv:2604.18578): GRPO's advantage, and where the objective `gbpo` shall move the
-    probability ratio to, from 0 (its lower bound) to 1 (its upper bound).
+    """The signals of GBPO (arXiv:2604.18578): GRPO's advantage, and a target for the probability ratio.
+
+    The objective `gbpo` moves the ratio to the target, from 0 (its lower bound) to 1 (its upper bound).
 
         A = (R - mean) / (std + 1e-6) - p
         target = sigmoid((R - median) / (std + 1e-6) / temperature)
 
-    over the episodes of the task group, with the deviation's n - 1 and p the step's penalty. Where returns are equal, A
-    is 0 and the target 1/2; a lone episode has R in place of both relative values. Source: code
-    (bounded-ratio-rl/bounded_ratio_rl). The project's `bpo` objectives, of one paper, are no relation of `siblings`.
+    over the episodes of the task group, with the deviation's n - 1 and p the step's penalty. If returns are equal, A is
+    -p and the target 1/2. A single episode uses R in place of both relative values. Source: code
+    (bounded-ratio-rl/bounded_ratio_rl). The `bpo` objectives of this project are unrelated to `siblings`.
 
     Args:
         batch: the steps.
@@ -39,13 +40,14 @@ def gbpo(batch: StepBatch, *, norm: str = "mean_std_norm", temperature: float = 
     scale = np.where(alone | (norm == "mean_norm"), 1.0, std[group] + EPSILON)
     advantage = np.where(alone, returns, returns - mean[group]) / scale
     above = np.where(alone, returns, returns - _median(returns, group)[group]) / scale / temperature
+    # sigmoid(x) = (1 + tanh(x / 2)) / 2 does not overflow at a small temperature.
     target = 0.5 * (1.0 + np.tanh(0.5 * above))
     episode = batch.trajectory_labels
     return Advantages(advantage[episode] - batch.penalty, {"target": target[episode]})
 
 
 def _median(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """float64[groups], by label."""
+    """Return the median of each group, float64[groups], by label."""
     ordered = values[np.lexsort((values, groups))]
     size = np.bincount(groups)
     begin = np.cumsum(size) - size

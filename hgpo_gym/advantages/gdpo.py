@@ -1,4 +1,4 @@
-"""Several rewards, each relative before they are added."""
+"""Several rewards, each normalised before the sum."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,9 @@ from hgpo_gym.advantages.statistics import relative_to_group, whiten
 @needs("reward_vector")
 @over_the_batch
 def gdpo(batch: StepBatch, *, weights: Sequence[float] | None = None) -> np.ndarray:
-    """GDPO (arXiv:2601.05242): several rewards of an episode, each relative to its task group before they are added, so
-    that different combinations of them stay different.
+    """GDPO (arXiv:2601.05242): several rewards of an episode, each normalised in its task group before the sum.
+
+    Different combinations of rewards thus keep different advantages.
 
         A = whiten(sum_k w_k (r_k - mean_k) / (std_k + 1e-6)) - p
 
@@ -23,7 +24,7 @@ def gdpo(batch: StepBatch, *, weights: Sequence[float] | None = None) -> np.ndar
 
     Args:
         batch: the steps, with the column `reward_vector`.
-        weights: one a reward; None weighs each with 1.
+        weights: one per reward; None weighs each with 1.
 
     Returns float64[N]. Raises ValueError on weights that do not fit, or a missing column.
     """

@@ -16,10 +16,12 @@ def gigpo(
     step_advantage_weight: float = 1.0,
     episode_statistics: str = "trajectories",
 ) -> np.ndarray:
-    """Group-in-Group Policy Optimization (Feng et al., 2025, arXiv:2505.10978): the episode's value in its task group,
-    plus the step's value among the group's steps that saw the same observation.
+    """Group-in-Group Policy Optimization (Feng et al., 2025, arXiv:2505.10978).
 
         A = A_episode + w * (G_t - mean(G of steps with the same observation)) / (std + 1e-6)
+
+    The first term compares the episode within its task group. The second compares the step with the group's steps that
+    have the same observation.
 
     Args:
         batch: the steps.
@@ -28,8 +30,8 @@ def gigpo(
         step_advantage_weight: w.
         episode_statistics: mean and deviation over `trajectories` or over `steps`, see `episode_advantage`.
 
-    Returns float64[N]; a step whose observation nobody shares has the episode's term alone. Raises ValueError on an
-    unknown `norm` or `episode_statistics`, or a gamma outside [0, 1].
+    Returns float64[N]; a step with a unique observation has only the episode term. Raises ValueError on an unknown
+    `norm` or `episode_statistics`, or a gamma outside [0, 1].
     """
     returns = discounted_returns(batch, gamma)
     relative = partial(relative_to_group, norm=norm, ddof=1)

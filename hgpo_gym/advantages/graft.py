@@ -10,18 +10,17 @@ from hgpo_gym.advantages.statistics import check_shares, over_unique_steps, rela
 
 
 def graft(batch: StepBatch, *, gamma: float = 0.99, level: int = 0, time_aware: bool = False) -> np.ndarray:
-    """GRAFT (arXiv:2609.28963): the task group as one Markov chain, and what each step gained in it, compared within
-    the state.
+    """GRAFT (arXiv:2609.28963): temporal differences in the task group's Markov chain, compared within each state.
 
         A = (delta - mean) / (std + 1e-6) over the visits of s - p,   delta = gamma V(x) - V(s)
 
     with V the fixed point of the group's own transitions (as in `crbc`: 1 after a success, 0 after other ends), the
-    deviation's n - 1, and p the step's penalty. A state visited once: 0. The paper's Graph-GAE adds exactly 0 where
-    states are matched exactly, since a state's differences sum to 0; so there is no lambda. Source: paper (no code was
-    found; it leaves n or n - 1 open).
+    deviation's n - 1, and p the step's penalty. A state visited once has relative value 0. The paper's Graph-GAE adds
+    exactly 0 if states are matched exactly, since the differences of a state sum to 0; so there is no lambda. Source:
+    paper (no code was found; it does not say n or n - 1).
 
     Args:
-        batch: the steps; `success`, where recorded, says which ends are worth 1.
+        batch: the steps; `success`, if recorded, marks the ends of value 1.
         gamma: discount of the chain, from 0 to 1.
         level: states are equal contexts of this level, see `transitions`.
         time_aware: states hold the number of steps taken as well.
@@ -31,6 +30,6 @@ def graft(batch: StepBatch, *, gamma: float = 0.99, level: int = 0, time_aware: 
     check_shares(gamma=gamma)
     chain = Chain.of(batch, level, time_aware)
     values = chain.values(gamma)
-    gained = gamma * values[chain.following] - values[chain.state]
+    delta = gamma * values[chain.following] - values[chain.state]
     relative = partial(relative_to_group, norm="mean_std_norm", ddof=1)
-    return over_unique_steps(batch, relative, gained, chain.state) - batch.penalty
+    return over_unique_steps(batch, relative, delta, chain.state) - batch.penalty

@@ -22,24 +22,22 @@ def graphgpo(
     level: int = 0,
     time_aware: bool = False,
 ) -> np.ndarray:
-    """GraphGPO (ICML 2026, arXiv:2605.26684): steps are edges of the task group's graph of states, and worth more the
-    fewer edges are left from where they lead to a success, plus GRPO's term.
+    """GraphGPO (ICML 2026, arXiv:2605.26684): distances to success in the task group's state graph, plus GRPO's term.
 
         c = success_reward * omega^d(s') - p,   A = w_group A_episode + w_step (c - mean) / (std + 1e-6) over S
 
-    d counts the edges of the shortest path to success, S are the visits of the state s, p is the step's penalty. States
-    from which no success was reached, and ends that were not recorded, count one more than the farthest of the group
-    that can. One lucky episode makes a state near: the method assumes a deterministic world. Source: code (a recipe as
-    found in zzj1111/alfworldauto).
+    Steps are edges of the graph. d counts the edges of the shortest path to success, S are the visits of the state s,
+    and p is the step's penalty. States without a path to success, and final states that are not recorded, are one edge
+    farther than the farthest state with a path. The method assumes a deterministic environment: one lucky episode makes
+    a state look near. Source: code (a recipe as found in zzj1111/alfworldauto).
 
     Args:
-        batch: the steps; `final_keys` says which state a lost episode ended in.
-        omega: what an edge more leaves of the credit, from 0 to 1 (the authors: ALFWorld 0.1, WebShop 0.2, Sokoban
-            0.8).
+        batch: the steps; `final_keys` has the final state of lost episodes.
+        omega: the factor per edge, above 0 and up to 1 (the authors: ALFWorld 0.1, WebShop 0.2, Sokoban 0.8).
         success_reward: the credit of the step that succeeds.
         w_group: weight of the episode's term.
         w_step: weight of the step's term.
-        normalize_distance: the exponent is d(s') - d(s) + 1, the edges wasted, in place of d(s').
+        normalize_distance: use the exponent d(s') - d(s) + 1, the wasted edges, in place of d(s').
         norm: of both terms; `mean_norm` leaves out the divisions.
         episode_statistics: of the episode's term, as in GRPO.
         level: states are equal contexts of this level, see `transitions`.
@@ -50,8 +48,11 @@ def graphgpo(
     if not 0.0 < omega <= 1.0:
         raise ValueError(f"omega={omega}: choose a number above 0, up to 1.")
     state, successor, last = transitions(batch, level, time_aware)
-    own, following = _distances(state, successor, last & success(batch), batch.group_labels)
-    credit = success_reward * omega ** (following - own + 1 if normalize_distance else following) - batch.penalty
+    distance, next_distance = _distances(state, successor, last & success(batch), batch.group_labels)
+    credit = (
+        success_reward * omega ** (next_distance - distance + 1 if normalize_distance else next_distance)
+        - batch.penalty
+    )
     episode_term = episode_advantage(batch, norm, episode_statistics)
     relative = partial(relative_to_group, norm=norm, ddof=1)
     return w_group * episode_term + w_step * over_unique_steps(batch, relative, credit, state)
@@ -60,11 +61,12 @@ def graphgpo(
 def _distances(
     state: np.ndarray, successor: np.ndarray, succeeds: np.ndarray, group: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """float64[N] twice: the fewest edges to success from each step's state and from what the step led to."""
+    """Return the fewest edges to success from each step's state and from its next state, float64[N] each."""
     distance = np.full(max(state.max(initial=-1), successor.max(initial=-1)) + 1, np.inf)
     goes_on = ~succeeds & (successor >= 0)
     source, target = state[goes_on], successor[goes_on]
     reached, edges = state[succeeds], 1
+    # Breadth-first search backwards from success, one distance per pass.
     while reached.size:
         distance[reached] = edges
         edges += 1

@@ -13,18 +13,17 @@ def grpo(
     episode_statistics: str = "trajectories",
     episode_gamma: float = 1.0,
 ) -> np.ndarray:
-    """Group Relative Policy Optimization (Shao et al., 2024, arXiv:2402.03300): every step of an episode gets the
-    episode's return relative to the other episodes of its task.
+    """Group Relative Policy Optimization (Shao et al., 2024, arXiv:2402.03300).
 
         A = (R - mean(R of the task group)) / (std + 1e-6)
 
-    Penalties: see `episode_advantage`.
+    Every step of an episode has the same first term. Penalties: see `episode_advantage`.
 
     Args:
         batch: the steps.
         norm: `mean_std_norm`, or `mean_norm` without the division.
         episode_statistics: mean and deviation over `trajectories` or over `steps`, see `episode_advantage`.
-        episode_gamma: discount of the episode's return, from its first step on; 1 is none, as published.
+        episode_gamma: discount of the episode's return, from its first step on; 1 is no discount, as published.
 
     Returns float64[N]. Raises ValueError on an unknown `norm` or `episode_statistics`, or an `episode_gamma`
     outside [0, 1].

@@ -18,9 +18,9 @@ from hgpo_gym.advantages.statistics import (
 from hgpo_gym.suggest import unknown_name
 
 WEIGHTS = {"paper": 1.0, "released": 2.0}
-"""What is added to the level before raising it to alpha: the paper's formula, and the code released with it."""
+"""The number added to the level before the power alpha: by the paper's formula, and by its released code."""
 LARGEST_WEIGHT = 1e100
-"""Of a level: sums of larger ones would not stay finite."""
+"""The largest weight of a level: sums of larger ones could overflow."""
 
 
 def hgpo(
@@ -34,24 +34,24 @@ def hgpo(
     base_group: bool = False,
     episode_statistics: str = "steps",
 ) -> np.ndarray:
-    """Hierarchy-of-Groups Policy Optimization (ICLR 2026): the step's value among the steps of its task group that saw
-    the same observation (level 0), the same last two (level 1), ... up to level K, averaged over the levels with
-    weights that grow with the length of the shared history.
+    """Hierarchy-of-Groups Policy Optimization (ICLR 2026).
 
         A = sum_k w_k A_k / (sum_k w_k + 1e-6),   w_k = (k + 1)^alpha,
         A_k = (G_t - mean(G of steps with equal key[k])) / (std + 1e-6)
 
-    over the levels at which the returns of the step's set differ. A step without such a level gets 0.
+    A step is compared with steps of its task group that share the observation (level 0), the last two observations
+    (level 1), and so on up to level K. Weights grow with the length of the shared history. Only levels at which the
+    returns of the step's set differ count. A step without such a level gets 0.
 
     Args:
-        batch: the steps, with context keys up to level K at least.
+        batch: the steps, with context keys at least up to level K.
         gamma: discount of the step returns G_t.
         norm: `mean_std_norm`, or `mean_norm` without the division.
-        history_length: K; None uses every level that the batch has.
+        history_length: K; None uses every level of the batch.
         length_weight_alpha: alpha; 0 weighs all levels alike.
         weights: `paper`, or `released` with (k + 2)^alpha.
-        base_group: the episode's value in its task group counts as one more level, of weight 1.
-        episode_statistics: how the base group counts, see `episode_advantage`; the default is the released code's.
+        base_group: the episode's advantage in its task group is one more level, of weight 1.
+        episode_statistics: for the base group, see `episode_advantage`; the default is that of the released code.
 
     Returns float64[N]. Raises ValueError on an unknown name, a gamma outside [0, 1], a weight above 1e100, or a
     `history_length` that the batch has no keys for.
@@ -74,7 +74,9 @@ def hgpo(
         episode_term = episode_advantage(batch, norm, episode_statistics)
         total += episode_term
         differ = values_differ(episode_returns(batch) - batch.penalty, batch.group_labels)
-        total_weight += differ | (episode_term != 0)  # a lone episode's own return counts as well
+        total_weight += differ | (
+            episode_term != 0
+        )  # a single episode has its own return as advantage, so its level counts too
     return total / (total_weight + EPSILON)
 
 

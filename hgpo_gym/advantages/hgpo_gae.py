@@ -20,20 +20,19 @@ def hgpo_gae(
     length_weight_alpha: float = 1.0,
     weights: str = "paper",
 ) -> np.ndarray:
-    """HGPO, less what later steps of the episode did better or worse than others at the same contexts.
+    """HGPO with generalized advantage estimation (Schulman et al., 2016, arXiv:1506.02438).
 
     HGPO's advantage a_t = G_t - b_t has a baseline b_t, the weighted mean return of the steps that share t's history.
-    The same means value the next step: this is generalized advantage estimation (Schulman et al., 2016,
-    arXiv:1506.02438) with b as the critic and trace_decay as its lambda,
+    This estimator uses b as the critic and trace_decay as lambda:
 
         A_t = sum_l (gamma * lambda)^l (r_{t+l} + gamma * b_{t+l+1} - b_{t+l})
             = a_t - gamma * (1 - lambda) * sum_{l >= 1} (gamma * lambda)^(l - 1) a_{t+l}
 
-    With lambda = 1 it is HGPO; smaller values leave out more of the luck of later steps (less variance), and trust more
-    that equal contexts have equal values (more bias where they have not). docs/estimators/bias.md has measurements.
+    With lambda = 1 it is HGPO. Smaller values remove more of the luck of later steps (less variance). They rely more on
+    equal contexts having equal values (more bias where they differ). docs/estimators/bias.md has measurements.
 
     Args:
-        batch: the steps, with context keys up to level K at least.
+        batch: the steps, with context keys at least up to level K.
         gamma: discount of the step returns G_t.
         trace_decay: lambda, from 0 to 1.
         norm: `mean_norm`, or `mean_std_norm`, which divides by the root mean square of the task group's advantages.
@@ -41,8 +40,8 @@ def hgpo_gae(
         length_weight_alpha: as in HGPO.
         weights: as in HGPO.
 
-    Returns float64[N]; a step whose observation nobody shares has nothing to compare with and gets 0. Raises ValueError
-    on an unknown name, a gamma or trace_decay outside [0, 1], or a `history_length` that the batch has no keys for.
+    Returns float64[N]; a step with a unique observation gets 0. Raises ValueError on an unknown name, a gamma or
+    trace_decay outside [0, 1], or a `history_length` that the batch has no keys for.
     """
     check_shares(trace_decay=trace_decay)
     hierarchy = partial(
@@ -53,9 +52,9 @@ def hgpo_gae(
         length_weight_alpha=length_weight_alpha,
         weights=weights,
     )
-    own = hierarchy(batch)
-    # A penalty concerns its step alone: it is neither luck nor merit of the steps before.
-    later = hierarchy(replace(batch, penalty=np.zeros(len(batch)))) if batch.penalty.any() else own
-    advantages = own - gamma * (1 - trace_decay) * sum_of_later(batch, later, gamma * trace_decay)
+    hgpo_advantages = hierarchy(batch)
+    # A penalty belongs to its step alone, so the correction by later steps leaves it out.
+    later = hierarchy(replace(batch, penalty=np.zeros(len(batch)))) if batch.penalty.any() else hgpo_advantages
+    advantages = hgpo_advantages - gamma * (1 - trace_decay) * sum_of_later(batch, later, gamma * trace_decay)
     advantages[batch.visits(batch.key_groups(level=0)) == 1] = 0.0
     return over_unique_steps(batch, partial(scaled_to_group, norm=norm), advantages, batch.group_labels)

@@ -12,7 +12,7 @@ from hgpo_gym.suggest import unknown_name
 PARTS = ("both", "low", "high")
 
 TOKENS = ("switch_tokens", "plan_tokens", "answer_tokens")
-"""The columns that tell an answer's tokens apart: how many its switch has, switch and subgoal, and all of it."""
+"""Token counts of a response: its switch, its switch and subgoal, and the whole."""
 
 
 @needs("value_low", "value_high", "boundary")
@@ -27,33 +27,35 @@ def hiper_hae(
     bootstrap_truncated: bool = False,
     whiten: bool = True,
 ) -> Advantages:
-    """Hierarchical advantage estimation (HiPER, ICML 2026, arXiv:2602.16165): generalized advantages of actions inside
-    a subgoal's segment, and of the segments. A segment starts at the first step and at each `boundary`.
+    """Hierarchical advantage estimation (HiPER, ICML 2026, arXiv:2602.16165).
+
+    Generalized advantages of the actions inside a subgoal's segment (low), and of the segments (high). A segment starts
+    at the first step and at each `boundary`.
 
         low:   delta = r + gamma v' - value_low,   A = delta + gamma trace_decay A' inside the segment, where v' is the
                next step's value_low, and after the segment's last step value_high of the next segment
         high:  delta = sum_j gamma^j r_j + gamma^d value_high(next segment) - value_high(its own first step),
                A = delta + gamma^d segment_decay A(next segment), on the first of a segment's d steps, 0 on the others
 
-    with r the reward less the step's penalty, and values of 0 after the episode. Low is for action tokens, high for
-    the tokens of a subgoal where it begins. The critics' targets are A + value before whitening. The paper adds
-    penalties for keeping a subgoal, which are rewards. Source: code (JonP07/HiPER-agent, which whitens with n).
+    with r the reward less the step's penalty, and values of 0 after the episode. Low is for action tokens. High is for
+    the tokens of a new subgoal. The critics' targets are A + value before whitening. The paper also has penalties for
+    keeping a subgoal, which are part of the rewards. Source: code (JonP07/HiPER-agent, which whitens with n).
 
     Args:
         batch: the steps, with the columns `value_low`, `value_high` and `boundary`.
-        part: `low` or `high`, one number a step. `both`: low as the steps' values, and for the tokens of an answer high
-            on those of a subgoal that begins there, 0 on its other tokens before the action, and low from there on;
-            needs the columns `switch_tokens`, `plan_tokens` and `answer_tokens`.
+        part: `low` or `high` gives one number per step. `both` gives low per step, and token advantages: high on the
+            tokens of a new subgoal, 0 on other tokens before the action, and low on the action. It needs the columns
+            `switch_tokens`, `plan_tokens` and `answer_tokens`.
         gamma: discount.
         trace_decay: lambda inside a segment.
         segment_decay: lambda from segment to segment.
-        bootstrap_truncated: an episode that the step limit ended (column `truncated`) goes on being worth what its last
-            step and its last segment were (the authors: true for ALFWorld, false for WebShop).
-        whiten: to mean 0 and deviation 1, over all steps (low) or the first steps of segments (high).
+        bootstrap_truncated: after an episode that the step limit ended (column `truncated`), use the value of its last
+            step and last segment in place of 0 (the authors: true for ALFWorld, false for WebShop).
+        whiten: scale to mean 0 and deviation 1, over all steps (low) or the first steps of segments (high).
 
-    Returns the values float64[N], with `both` also advantages of tokens, and the targets of the part's critics; those
-    of `value_high` are NaN but where a segment starts. Raises ValueError on an unknown `part`, a number outside [0, 1],
-    or a missing column.
+    Returns the values float64[N], with `both` also token advantages, and the targets of the critics. Targets of
+    `value_high` are NaN except at the start of a segment. Raises ValueError on an unknown `part`, a number outside
+    [0, 1], or a missing column.
     """
     if part not in PARTS:
         raise ValueError(unknown_name("part", part, PARTS))
@@ -63,7 +65,7 @@ def hiper_hae(
     if bootstrap_truncated:
         goes_on = batch.column("truncated", "hiper_hae").astype(np.bool_)
 
-    # From here on rows are episode after episode; a segment's number counts through them.
+    # From here on rows are ordered episode after episode; segments are numbered across all episodes.
     order = batch.in_order
     begins = (batch.step[order] == 0) | batch.column("boundary", "hiper_hae").astype(np.bool_)[order]
     segment = np.cumsum(begins) - 1
@@ -84,13 +86,13 @@ def hiper_hae(
     if part != "low":
         earned = (reward + gamma * later_in_sequence(reward, segment, place, gamma))[first]
         discount = gamma ** np.bincount(segment)
-        own = high[first]
-        following = _next(own, batch.step[order[first]] == 0, np.where(goes_on[first], own, 0.0))
-        differences = earned + discount * following - own
+        segment_value = high[first]
+        following = _next(segment_value, batch.step[order[first]] == 0, np.where(goes_on[first], segment_value, 0.0))
+        differences = earned + discount * following - segment_value
         value = _decayed(differences, discount * segment_decay, batch.step[order[first]] == 0)
         begun = None if copies is None else copies[first]
         advantages["high"] = _placed(whitened(value, begun) if whiten else value, order[first], len(batch), 0.0)
-        targets["value_high"] = _placed(value + own, order[first], len(batch), np.nan)
+        targets["value_high"] = _placed(value + segment_value, order[first], len(batch), np.nan)
     if part != "both":
         return Advantages(advantages[part], targets=targets)
     return Advantages(
@@ -99,7 +101,7 @@ def hiper_hae(
 
 
 def _of_tokens(batch: StepBatch, subgoal: np.ndarray, action: np.ndarray) -> list[np.ndarray]:
-    """The advantages of each answer's tokens: 0 on its switch, then those of its subgoal, then those of its action."""
+    """Return token advantages of each response: 0 on its switch, then the subgoal's, then the action's."""
     switch, plan, answer = (batch.column(name, "hiper_hae").astype(np.int64) for name in TOKENS)
     lengths = np.column_stack([switch, plan - switch, answer - plan])
     tokens = np.repeat(np.column_stack([np.zeros(len(batch)), subgoal, action]).ravel(), lengths.ravel())
@@ -108,20 +110,20 @@ def _of_tokens(batch: StepBatch, subgoal: np.ndarray, action: np.ndarray) -> lis
 
 
 def _placed(values: np.ndarray, rows: np.ndarray, count: int, elsewhere: float) -> np.ndarray:
-    """float64[count]: the values at their rows."""
+    """Return float64[count] with the values at their rows, and `elsewhere` at the others."""
     placed = np.full(count, elsewhere)
     placed[rows] = values
     return placed
 
 
 def _next(values: np.ndarray, starts: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """The value that comes next in the episode; `end` at its last place. `starts` marks first places."""
+    """Return the next value in the episode, `end` at its last place. `starts` marks first places."""
     last = np.append(starts[1:], True)[: len(values)]
     return np.where(last, end, np.append(values[1:], 0.0)[: len(values)])
 
 
 def _decayed(differences: np.ndarray, decay: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """A = delta + decay * A of the next place of the episode, backwards."""
+    """Return A = delta + decay * A(next place of the episode), computed backwards."""
     result = differences.copy()
     for place in range(len(result) - 2, -1, -1):
         if not starts[place + 1]:

@@ -1,7 +1,7 @@
-"""Kinds of columns, and the one function that makes an array of a kind from lists, arrays, CSV rows or pandas Series.
+"""Kinds of columns, and the conversion of lists, arrays, CSV rows or pandas Series to an array of a kind.
 
-Nothing is guessed: a text is no number and no truth value, whatever it reads like, and a missing value (None, NaN,
-pandas' NA, a masked entry) is refused where its kind has no place for it.
+The conversion does not guess. A text never becomes a number or truth value. A missing value (None, NaN, pandas' NA, a
+masked entry) raises an error unless its kind allows it.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -13,24 +13,24 @@ import numpy as np
 from hgpo_gym.memory.keys import hash_text
 
 _EXACT = 2.0**53
-"""Up to here every whole number is a float64."""
+"""Every whole number up to this one is exact in float64."""
 _TRUTHS = (bool, np.bool_)
 _LIKE_NO_NAME = {"", "true", "false", "yes", "no", "nan", "none", "null", "na", "<na>", "inf", "-inf"}
 
 
 class ColumnError(ValueError):
-    """A column has a value, type or shape that it cannot have."""
+    """A column has a wrong value, type or shape."""
 
 
 class Kind(NamedTuple):
-    """What the entries of a column may be.
+    """The allowed entries of a column.
 
     Attributes:
-        expected: as it ends a message.
-        dtype: of the array; None leaves the type that the numbers have.
-        wrong: marks the entries of a numeric array that cannot be; whole numbers are asked for truth values alone.
-        text: texts are taken too, as their hashes; a missing one is 0.
-        missing: missing numbers are taken too, as NaN.
+        expected: the end of an error message.
+        dtype: of the array; None keeps the type of the numbers.
+        wrong: marks wrong entries of a numeric array. Integer arrays are only checked for truth values.
+        text: texts are allowed and become their hashes; a missing text is 0.
+        missing: missing numbers are allowed and become NaN.
     """
 
     expected: str
@@ -53,16 +53,16 @@ ANY = Kind("finite numbers, truth values or names, one kind on all rows", None, 
 
 
 def as_column(name: str, values: Any, kind: Kind, shape: str = "") -> np.ndarray:
-    """The values as an array of the kind; the same array if it is one.
+    """Convert values to an array of the kind; an array of the right type is returned without a copy.
 
     Args:
         name: of the column.
-        values: an array, a Series or other table's column, or a sequence.
-        kind: what the entries may be.
-        shape: as it is documented, such as `[N, K + 1]`, of as many dimensions; empty is any.
+        values: an array, a Series or another table's column, or a sequence.
+        kind: the allowed entries.
+        shape: as documented, such as `[N, K + 1]`; only the number of dimensions is checked. Empty allows any.
 
     Raises:
-        ColumnError: names the column, the first row that is wrong, its value and what to give.
+        ColumnError: names the column, the first wrong row, its value and the expected kind.
     """
     array = _as_array(name, values, kind)
     if shape and array.ndim != 1 + shape.count(","):
@@ -77,7 +77,7 @@ def as_column(name: str, values: Any, kind: Kind, shape: str = "") -> np.ndarray
 
 
 def as_texts(name: str, values: Any, *, optional: bool = False) -> list[Any]:
-    """The texts, None for missing ones. Raises ColumnError where one is no text, or, unless `optional`, missing."""
+    """Return the texts, with None for missing ones if `optional`. Raises ColumnError for any other entry."""
     rows = _as_list(name, values)
     expected = "a text, or None" if optional else "a text"
     if optional:
@@ -88,10 +88,10 @@ def as_texts(name: str, values: Any, *, optional: bool = False) -> list[Any]:
 
 
 def as_numbers(name: str, values: Any) -> np.ndarray:
-    """int64[N]: names of any hashable kind, numbered 0, 1, 2, ... in order of appearance.
+    """Number hashable names 0, 1, 2, ... in order of appearance, int64[N].
 
     Raises:
-        ColumnError: a name is missing, is not hashable, or is a text where others are not ("7" and 7).
+        ColumnError: a name is missing or not hashable, or texts are mixed with other types ("7" and 7).
     """
     rows = _as_list(name, values)
     expected = "a name that can be hashed, such as a text or a number"
@@ -112,18 +112,18 @@ def as_numbers(name: str, values: Any) -> np.ndarray:
 
 
 def hashes(texts: Sequence[str | None]) -> np.ndarray:
-    """uint64[N]: the hash of each text, 0 for None."""
+    """Return the hash of each text, uint64[N]; 0 for None."""
     known = {text: 0 if text is None else hash_text(text) for text in set(texts)}
     return np.fromiter(map(known.__getitem__, texts), np.uint64, len(texts))
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether it is None, a NaN, pandas' NA or NaT, or NumPy's masked."""
+    """Return whether the value is None, NaN, pandas' NA or NaT, or NumPy's masked."""
     return _is_none(type(value)) or (_has_missing(type(value)) and value != value)
 
 
 def _with_none(values: list[Any]) -> list[Any]:
-    """The values, None for each that is missing."""
+    """Return the values with None for each missing one."""
     if not any(map(_has_missing, set(map(type, values)))):
         return values
     return [None if is_missing(value) else value for value in values]
@@ -135,7 +135,7 @@ def _has_missing(kind: type) -> bool:
 
 
 def _is_name(kind: type) -> bool:
-    # A tensor's hash is its identity: equal ones would be different names.
+    # A tensor's hash is its identity: equal tensors would be different names.
     return issubclass(kind, Hashable) and (issubclass(kind, np.generic) or not hasattr(kind, "__array__"))
 
 
@@ -153,7 +153,7 @@ def _as_list(name: str, values: Any) -> list[Any]:
 
 
 def _as_array(name: str, values: Any, kind: Kind) -> np.ndarray:
-    """An array of truth values or numbers, of as many dimensions as the values have."""
+    """Return an array of truth values or numbers with the dimensions of the values."""
     if hasattr(values, "__array__") and not isinstance(values, np.ma.MaskedArray):
         values = np.asarray(values)
         if values.dtype.kind in "biuf":
@@ -168,19 +168,19 @@ def _as_array(name: str, values: Any, kind: Kind) -> np.ndarray:
 
 def _of_scalars(name: str, entries: list[Any], kind: Kind, rows_of: int) -> np.ndarray:
     types = set(map(type, entries))
-    # A column of None alone: no texts where numbers have no missing ones.
-    of_texts = kind.text and (any(issubclass(one, str) for one in types) or not kind.missing)
+    # A column of only None counts as text, unless the kind allows missing numbers.
+    of_texts = kind.text and (any(issubclass(entry_type, str) for entry_type in types) or not kind.missing)
     texts = _with_none(entries) if of_texts else ()
-    if texts and all(issubclass(one, (str, type(None))) for one in set(map(type, texts))):
+    if texts and all(issubclass(entry_type, (str, type(None))) for entry_type in set(map(type, texts))):
         return _of_texts(name, texts, kind)
-    missing = {one for one in types if _is_none(one)}
-    wrong = {one for one in types - missing if not issubclass(one, (Real, *_TRUTHS))}
+    missing = {entry_type for entry_type in types if _is_none(entry_type)}
+    wrong = {entry_type for entry_type in types - missing if not issubclass(entry_type, (Real, *_TRUTHS))}
     if not kind.missing or types & set(_TRUTHS):
         wrong |= missing  # None is neither true nor false
     _refuse_types(name, entries, wrong, kind.expected, rows_of)
     if missing:
         entries = [np.nan if _is_none(type(entry)) else entry for entry in entries]
-    if all(issubclass(one, (Integral, *_TRUTHS)) for one in types) and types:
+    if all(issubclass(entry_type, (Integral, *_TRUTHS)) for entry_type in types) and types:
         array = np.array(entries)
         if array.dtype == object:  # beyond 64 bits
             row = next(row for row, entry in enumerate(entries) if abs(entry) >= 2**63)
@@ -191,7 +191,7 @@ def _of_scalars(name: str, entries: list[Any], kind: Kind, rows_of: int) -> np.n
 
 def _of_texts(name: str, texts: list[str | None], kind: Kind) -> np.ndarray:
     if kind.dtype is None:
-        # A column of another's: numbers that a CSV file gave as texts would be hashed, and pass for numbers.
+        # A user's column: a CSV reader may give numbers as texts, and hashing these would hide the mistake.
         like_numbers = {text for text in set(texts) if text is not None and _reads_like_a_value(text)}
         if like_numbers:
             row = next(row for row, text in enumerate(texts) if text in like_numbers)

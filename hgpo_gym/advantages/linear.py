@@ -1,9 +1,9 @@
-"""Solves x = M x + b for a sparse M >= 0 whose powers vanish, with NumPy alone."""
+"""Solve x = M x + b for a sparse M >= 0 whose powers vanish, using only NumPy."""
 
 import numpy as np
 
 DENSE = 128
-"""Blocks of up to this size are solved by elimination."""
+"""Blocks up to this size are solved by elimination."""
 _TOLERANCE = 1e-14
 _ITERATIONS = 300
 
@@ -11,15 +11,15 @@ _ITERATIONS = 300
 def solve_blocks(
     row: np.ndarray, column: np.ndarray, weight: np.ndarray, constant: np.ndarray, block: np.ndarray
 ) -> np.ndarray:
-    """float64[n]: the x with x = M x + b.
+    """Return the solution float64[n] of x = M x + b.
 
     Args:
         row: int64[E], the rows of M's entries.
-        column: int64[E], their columns, of the same block.
-        weight: float64[E], the entries; those at the same place add up.
+        column: int64[E], their columns, in the same block.
+        weight: float64[E], the entries; entries at the same position add up.
         constant: float64[n], b.
-        block: int64[n], 0, 1, 2, ... label parts that have nothing to do with one another; they are solved apart, so
-            that none changes another's rounding.
+        block: int64[n], labels 0, 1, 2, ... of independent blocks. Blocks are solved separately, so that none changes
+            the rounding of another.
     """
     solution = np.empty(len(constant))
     members, begins = _sorted_by(block)
@@ -27,14 +27,16 @@ def solve_blocks(
     place = np.empty(len(constant), dtype=np.int64)
     place[members] = np.arange(len(constant)) - begins[block[members]]
     for number in range(len(begins) - 1):
-        own = members[begins[number] : begins[number + 1]]
+        block_members = members[begins[number] : begins[number + 1]]
         inside = entries[edges[number] : edges[number + 1]]
-        solution[own] = _solve(place[row[inside]], place[column[inside]], weight[inside], constant[own])
+        solution[block_members] = _solve(
+            place[row[inside]], place[column[inside]], weight[inside], constant[block_members]
+        )
     return solution
 
 
 def _sorted_by(label: np.ndarray, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The indices sorted by label, and where each label begins, the end of the last one included."""
+    """Return the indices sorted by label, and the start of each label plus the end of the last."""
     order = np.argsort(label, kind="stable")
     return order, np.append(0, np.cumsum(np.bincount(label, minlength=count or 0)))
 
@@ -42,11 +44,11 @@ def _sorted_by(label: np.ndarray, count: int | None = None) -> tuple[np.ndarray,
 def _solve(row: np.ndarray, column: np.ndarray, weight: np.ndarray, constant: np.ndarray) -> np.ndarray:
     size = len(constant)
     if size > DENSE:
-        # Each row divided by what it leaves of its own value: a state that mostly stays where it is slows nothing down.
-        itself = row == column
-        remains = 1.0 - np.bincount(row, weights=weight * itself, minlength=size)
-        others = row[~itself], column[~itself], weight[~itself] / remains[row[~itself]]
-        solution = _iterate(*others, constant / remains)
+        # Scale each row by 1 - M_ii: states that mostly stay in place would slow the iteration down.
+        diagonal = row == column
+        remains = 1.0 - np.bincount(row, weights=weight * diagonal, minlength=size)
+        off_diagonal = row[~diagonal], column[~diagonal], weight[~diagonal] / remains[row[~diagonal]]
+        solution = _iterate(*off_diagonal, constant / remains)
         if solution is not None:
             return solution
     matrix = np.eye(size)
@@ -55,7 +57,7 @@ def _solve(row: np.ndarray, column: np.ndarray, weight: np.ndarray, constant: np
 
 
 def _iterate(row: np.ndarray, column: np.ndarray, weight: np.ndarray, constant: np.ndarray) -> np.ndarray | None:
-    """By BiCGSTAB (van der Vorst, 1992): two products with M a step. None where it does not get there."""
+    """Solve by BiCGSTAB (van der Vorst, 1992), with two products by M per step. Return None without convergence."""
     size = len(constant)
 
     def apply(x: np.ndarray) -> np.ndarray:
@@ -67,6 +69,7 @@ def _iterate(row: np.ndarray, column: np.ndarray, weight: np.ndarray, constant: 
     product = residual @ shadow
     for _ in range(_ITERATIONS):
         if np.abs(residual).max() <= goal:
+            # The recursive residual drifts by rounding: check the true one, and restart from it if it is too large.
             residual = constant - apply(solution)
             if np.abs(residual).max() <= 4 * goal:
                 return solution
@@ -74,6 +77,7 @@ def _iterate(row: np.ndarray, column: np.ndarray, weight: np.ndarray, constant: 
             product = residual @ shadow
         moved = apply(direction)
         across = moved @ shadow
+        # Breakdown of the method: the caller falls back to elimination.
         if across == 0.0 or product == 0.0:
             return None
         step = product / across

@@ -36,8 +36,9 @@ def nested_bellman(
     history_length: int | None = None,
     time_aware: bool = False,
 ) -> np.ndarray:
-    """This project's own: HGPO's nested contexts (arXiv:2602.22817) as states of the Bellman solve that `crbc`
-    (arXiv:2609.35082) and `graft` do, shrunk from level to level by how often a context was visited.
+    """Bellman values of HGPO's nested contexts (arXiv:2602.22817), shrunk from level to level by visit counts.
+
+    This project's design. Contexts are the states of the Bellman solve of `crbc` (arXiv:2609.35082) and `graft`.
 
         V_0 = Bellman_0(s),  V_k = V_{k-1} + w_k (Bellman_k(s) - V_{k-1}),  w_k = (n_k - 1) / (n_k - 1 + prior_visits)
         T = gamma V_K(next step),  a_k = mean of T over (s, a) - mean of T over s at level k,  shrunk in the same way
@@ -45,20 +46,20 @@ def nested_bellman(
 
     with Bellman_k the fixed point of the task group's transitions between contexts of level k (success_reward after a
     success, 0 after other ends), n_k the visits of the step's context at level k, b_k the means of T over s, shrunk in
-    the same way, p the step's penalty, and A_episode GRPO's advantage. Where a context has seen one action only, its
-    a_k is 0: a deep context gates the credit of an aliased one as far as its visits go. own_share is that of the step's
-    own successor: what the action led to here, and not where else the context was met; in a world without chance it
-    tells what the context hides.
+    the same way, p the step's penalty, and A_episode GRPO's advantage. A context with only one action has a_k = 0, so a
+    deep context with many visits reduces the credit of an aliased shallow one. own_share weighs the step's actual next
+    state against all next states seen from this context. In a deterministic environment, the actual one shows what the
+    context hides.
 
     Args:
-        batch: the steps, with the column `action`; `success`, where recorded, says which ends are worth anything.
+        batch: the steps, with the column `action`; `success`, if recorded, marks the ends of value success_reward.
         gamma: discount, above 0 and up to 1.
-        prior_visits: so many visits a level needs, beyond the first, to count as much as all coarser ones; 0 or more.
+        prior_visits: the visits beyond the first at which a level weighs as much as all coarser ones; 0 or more.
         own_share: from 0 (the mean of equal actions in equal contexts) to 1 (the temporal difference of the step).
-        episode_weight: of the episode's advantage in its task group, which steps have as well whose context nobody
-            shares; 0 or more.
+        episode_weight: weight of the episode's advantage in its task group, which steps with a unique context have
+            too; 0 or more.
         episode_statistics: of the episode's term, as in GRPO.
-        success_reward: what a success is worth, so that `mean_norm` has the unit of the reward.
+        success_reward: the value of a success; with `mean_norm` advantages have its unit.
         norm: `mean_norm`, or `mean_std_norm`, which divides by the root mean square of the task group's advantages.
         history_length: K; None uses every level of the batch.
         time_aware: contexts of every level hold the number of steps taken as well.
@@ -78,22 +79,23 @@ def nested_bellman(
     batch.check_level(deepest, "history_length")
     chains = [Chain.of(batch, level, time_aware) for level in range(deepest + 1)]
     states = [chain.state for chain in chains]
-    won = success_reward / gamma  # the chain discounts the last step's reward once too often
+    won = success_reward / gamma  # the chain discounts the last step's reward once more than the return does
 
     def shrunk(by_level: list[np.ndarray]) -> np.ndarray:
         values = by_level[0]
-        for state, own in zip(states[1:], by_level[1:], strict=True):
-            others = batch.visits(state) - 1.0
-            values = values + others / np.maximum(others + prior_visits, 1.0) * (own - values)
+        for state, level_values in zip(states[1:], by_level[1:], strict=True):
+            extra_visits = batch.visits(state) - 1.0
+            values = values + extra_visits / np.maximum(extra_visits + prior_visits, 1.0) * (level_values - values)
         return values
 
     value = shrunk([won * chain.values(gamma)[chain.state] for chain in chains])
     target = gamma * next_in_episode(batch, value, end=np.where(success(batch), won, 0.0))
     mean = partial(over_unique_steps, batch, mean_of_group, target)
     means = [mean(state) for state in states]
-    taken = [mean(joint_labels(state, batch.column("action", "nested_bellman"))) for state in states]
-    of_action = shrunk([by_action - of_state for by_action, of_state in zip(taken, means, strict=True)])
+    action_means = [mean(joint_labels(state, batch.column("action", "nested_bellman"))) for state in states]
+    of_action = shrunk([by_action - of_state for by_action, of_state in zip(action_means, means, strict=True)])
     advantages = of_action + own_share * (target - shrunk(means) - of_action)
+    # Rounding must not become a signal: `mean_std_norm` would scale it up.
     advantages[np.abs(advantages) <= ROUNDING * max(1.0, abs(success_reward))] = 0.0
     scaled = partial(scaled_to_group, norm=norm)
     advantages = over_unique_steps(batch, scaled, advantages, batch.group_labels) - batch.penalty

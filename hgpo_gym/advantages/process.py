@@ -1,4 +1,4 @@
-"""The empirical process of a task group: states, what followed them, and the values that this implies."""
+"""The empirical Markov chain of a task group: states, successors and state values."""
 
 from typing import NamedTuple
 
@@ -11,12 +11,12 @@ from hgpo_gym.advantages.values import is_last
 
 
 class Transitions(NamedTuple):
-    """Where each step was and what it led to. Equal numbers are equal states of the same task group.
+    """The state and the successor of each step. Equal numbers are equal states of the same task group.
 
     Attributes:
         state: int64[N].
-        successor: int64[N], the next step's state; after the last step that of the final observation, -1 where it was
-            not recorded.
+        successor: int64[N], the next step's state. For a last step it is the state of the final observation, -1 if not
+            recorded.
         last: bool[N], the episode's last step.
     """
 
@@ -26,15 +26,16 @@ class Transitions(NamedTuple):
 
 
 def transitions(batch: StepBatch, level: int = 0, time_aware: bool = False) -> Transitions:
-    """States by the contexts of `level`. A history shorter than that counts whole, marked as starting there, so that
-    every step has a state.
+    """Return the transitions between states, which are equal contexts of `level`.
+
+    A shorter history counts as a whole, and is different from equal observations later in an episode. Every step thus
+    has a state.
 
     Args:
         batch: the steps.
         level: of the context keys.
-        time_aware: states hold the number of steps taken as well, and so how near the step limit is (Pardo et al., ICML
-            2018, arXiv:1712.00378). Where several roles answer between two steps, those of the environment: the
-            batch's extra `turn`, if it has one.
+        time_aware: states include the number of environment steps taken, and so the distance to the step limit (Pardo
+            et al., ICML 2018, arXiv:1712.00378). With several roles, it is the batch's extra `turn`.
 
     Raises:
         ValueError: the batch has no such level.
@@ -42,24 +43,24 @@ def transitions(batch: StepBatch, level: int = 0, time_aware: bool = False) -> T
     batch.check_level(level)
     order, last = batch.in_order, is_last(batch)
     ends = order[last[order]]
-    finals = batch.context_keys[:0] if batch.final_keys is None else batch.final_keys[ends]
-    ends = ends[: len(finals)]
-    keys = np.concatenate([batch.context_keys, finals])[:, : level + 1]
+    final_keys = batch.context_keys[:0] if batch.final_keys is None else batch.final_keys[ends]
+    ends = ends[: len(final_keys)]
+    keys = np.concatenate([batch.context_keys, final_keys])[:, : level + 1]
     groups = np.concatenate([batch.group_labels, batch.group_labels[ends]])
     depth = level - np.argmax(keys[:, ::-1] != 0, axis=1)
     turn = batch.extras.get("turn", batch.step)
-    taken = np.concatenate([turn, turn[ends] + 1]) * time_aware
-    states = joint_labels(keys[np.arange(len(keys)), depth], depth, groups, taken)
+    steps_taken = np.concatenate([turn, turn[ends] + 1]) * time_aware
+    states = joint_labels(keys[np.arange(len(keys)), depth], depth, groups, steps_taken)
     state = states[: len(batch)]
     successor = np.full(len(batch), -1)
     successor[order[:-1]] = state[order[1:]]
     successor[last] = -1
-    successor[ends] = np.where(finals[:, 0] == 0, -1, states[len(batch) :])
+    successor[ends] = np.where(final_keys[:, 0] == 0, -1, states[len(batch) :])
     return Transitions(state, successor, last)
 
 
 class Chain(NamedTuple):
-    """A group's transitions as a Markov chain whose ends are absorbing: success is worth 1, any other end 0.
+    """The transitions as a Markov chain with two absorbing ends: success has the value 1, any other end 0.
 
     Attributes:
         state: int64[N], 0, 1, 2, ... for visited states.
@@ -75,7 +76,7 @@ class Chain(NamedTuple):
 
     @classmethod
     def of(cls, batch: StepBatch, level: int, time_aware: bool = False) -> "Chain":
-        """Raises ValueError if the batch has no such level."""
+        """Build the chain of a batch. Raises ValueError if the batch has no such level."""
         moves = transitions(batch, level, time_aware)
         state = labels(moves.state)
         ends = state.max(initial=-1) + 1 + ~success(batch)
@@ -86,18 +87,19 @@ class Chain(NamedTuple):
         return cls(state, np.where(moves.last, ends, following), group, batch.distinct)
 
     def mean(self, values: np.ndarray) -> np.ndarray:
-        """float64[S]: the mean over the visits of each state. Copies of a step have equal values."""
+        """Return the mean over the visits of each state, float64[S]. Copies of a step must have equal values."""
         return moments(values[self.counted], self.state[self.counted], ddof=0)[0]
 
     def with_ends(self, values: np.ndarray) -> np.ndarray:
-        """float64[S + 2]: values of the states, then those of the two ends."""
+        """Return float64[S + 2]: the values of the states, then of the two ends."""
         return np.append(values, [1.0, 0.0])
 
     def values(self, discount: float) -> np.ndarray:
-        """float64[S + 2]: the fixed point V(s) = discount * sum_x N(s, x) / N(s) V(x), then the ends' 1 and 0.
+        """Return the fixed point V(s) = discount * sum_x N(s, x) / N(s) V(x), then the ends' 1 and 0: float64[S + 2].
 
-        States that always lead to the same state are worth a power of the discount times the value where their path
-        meets a state that does not, or an end: what is left to solve has only the states at which paths part.
+        A state with a single successor needs no equation. Its path leads to a state with several successors or to an
+        end. Its value is that state's value times a power of the discount. Only states with several successors are
+        solved.
         """
         state, following = self.state[self.counted], self.following[self.counted]
         visits = np.bincount(state)
@@ -108,8 +110,8 @@ class Chain(NamedTuple):
         parts = np.flatnonzero(meets[:count] == np.arange(count))
         number = np.full(count + 2, -1)
         number[parts] = np.arange(len(parts))
-        kept = number[source] >= 0
-        source, target, repeats = source[kept], target[kept], repeats[kept]
+        unsolved = number[source] >= 0
+        source, target, repeats = source[unsolved], target[unsolved], repeats[unsolved]
         weight = repeats / visits[source] * discount ** (1.0 + power[target])
         reached = meets[target]
         won = np.bincount(number[source], weights=weight * (reached == count), minlength=len(parts))
@@ -123,12 +125,16 @@ class Chain(NamedTuple):
 
 
 def _paths(source: np.ndarray, target: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """For every state and the two ends: where its path meets a state with several successors or an end, and after how
-    many steps. Such states, and ends, meet themselves. Every path gets there: episodes end."""
+    """Return, for every state and end, the first branching state or end on its path, and the number of steps to it.
+
+    A branching state has several successors. Branching states and ends have distance 0. Every path reaches one of
+    these, because episodes end.
+    """
     meets = np.arange(count + 2)
     only = np.bincount(source, minlength=count)[source] == 1
     meets[source[only]] = target[only]
     power = (meets != np.arange(count + 2)).astype(np.float64)
+    # Pointer doubling: each pass doubles the length of the paths.
     while not np.array_equal(further := meets[meets], meets):
         power, meets = power + power[meets], further
     return meets, power

@@ -1,4 +1,4 @@
-"""Credit for seeing new things where every episode failed."""
+"""Credit for new observations in groups where every episode failed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,24 +30,25 @@ def progpo(
     base_options: Mapping[str, Any] = NO_OPTIONS,
     weight: float = 0.3,
 ) -> Advantages:
-    """ProGPO (arXiv:2607.22724): in task groups where every episode failed with returns of 0, episodes are compared by
-    how much new they saw; everywhere else the base estimator is unchanged.
+    """ProGPO (arXiv:2607.22724): compare episodes by their new observations in groups that failed with returns of 0.
+
+    All other groups keep the advantages of the base estimator.
 
         P = (steps that led to an observation new to the episode) / T
         A = weight * q * (P - mean) / (std + 1e-6) - p   over the episodes of such a group
 
-    with the deviation's n (a deviation of 1e-4 or less: 0), q the share of such groups among the batch's, and p the
-    step's penalty. It rewards seeing new things, not progress. Observations are compared as they are (level 0). Source:
-    third party (two re-implementations that agree).
+    with the deviation's n (a deviation of 1e-4 or less gives 0), q the share of such groups in the batch, and p the
+    step's penalty. It rewards novelty, not progress. Observations are compared without history (level 0). Source: third
+    party (two re-implementations that agree).
 
     Args:
-        batch: the steps; `final_keys`, where recorded, counts what the last step led to.
+        batch: the steps; `final_keys`, if recorded, counts the final observation too.
         base: the estimator of all other groups.
         base_options: its options.
         weight: of the novelty.
 
-    Returns the values float64[N], and what the base says beside its own. Raises ValueError on an unknown base, one
-    that gives advantages of tokens, or what the base refuses.
+    Returns the values float64[N], and the base's other outputs. Raises ValueError on an unknown base, a base with token
+    advantages, or an error of the base.
     """
     credit = assign_base(base, base_options, batch, of="progpo")
     if not len(batch):
@@ -66,11 +67,11 @@ def progpo(
 
 
 def _novelty(batch: StepBatch) -> np.ndarray:
-    """float64[episodes]: the share of steps that led to an observation new to the episode."""
+    """Return the share of steps that led to an observation new to the episode, float64[episodes]."""
     episode, seen = batch.trajectory_labels, batch.context_keys[:, 0]
     if batch.final_keys is not None:
         finals = batch.first_rows[batch.final_keys[batch.first_rows, 0] != 0]
         episode = np.append(episode, episode[finals])
         seen = np.append(seen, batch.final_keys[finals, 0])
-    _, one_each = np.unique(joint_labels(episode, seen), return_index=True)
-    return (np.bincount(episode[one_each]) - 1) / np.bincount(batch.trajectory_labels)
+    _, first_visits = np.unique(joint_labels(episode, seen), return_index=True)
+    return (np.bincount(episode[first_visits]) - 1) / np.bincount(batch.trajectory_labels)

@@ -1,4 +1,4 @@
-"""The arrays of a `StepBatch` from plain lists, one entry a step."""
+"""The arrays of a `StepBatch` from plain lists with one entry per step."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from numbers import Integral
@@ -26,7 +26,7 @@ def arrays_of_records(
     key: str | KeyFunction,
     extras: Mapping[str, Sequence[Any]],
 ) -> dict[str, Any]:
-    """The fields of `StepBatch`; see `StepBatch.from_records`."""
+    """Return the fields of a `StepBatch`; see `StepBatch.from_records`."""
     if not isinstance(history_length, Integral) or isinstance(history_length, bool) or history_length < 0:
         raise ValueError(f"history_length={history_length!r}: choose 0 or more observations, a whole number.")
     function = key_function(key)
@@ -81,7 +81,7 @@ def _final_keys(
     order: np.ndarray,
     action_hashes: np.ndarray | None,
 ) -> np.ndarray:
-    """int64[N, K + 1]: the chain of each episode's last keys one observation on; `trajectories` are in `order`."""
+    """Return the keys int64[N, K + 1] of each episode's final observation; `trajectories` are in `order`."""
     last = order[np.append(trajectories[1:] != trajectories[:-1], np.ones(min(1, len(order)), dtype=np.bool_))]
     before = keys[last, :-1].view(np.uint64)
     if action_hashes is not None:

@@ -9,7 +9,7 @@ from hgpo_gym.advantages.statistics import discounted_returns, whiten
 
 @over_the_batch
 def reinforce_pp(batch: StepBatch, *, gamma: float = 1.0) -> np.ndarray:
-    """REINFORCE++ (Hu et al., 2025, arXiv:2501.03262): returns whitened over the whole batch, no baseline a task.
+    """REINFORCE++ (Hu et al., 2025, arXiv:2501.03262): returns whitened over the whole batch, without a task baseline.
 
         A = whiten(G_t - p),   whiten(x) = (x - mean) / sqrt(var + 1e-8) over all steps
 

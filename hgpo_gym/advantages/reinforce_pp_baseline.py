@@ -9,12 +9,11 @@ from hgpo_gym.advantages.statistics import episode_advantage, whiten
 
 @over_the_batch
 def reinforce_pp_baseline(batch: StepBatch) -> np.ndarray:
-    """REINFORCE++ with a baseline (Hu et al., 2025, arXiv:2501.03262): the episode's return less its task group's mean,
-    whitened over the whole batch.
+    """REINFORCE++ with a baseline (Hu et al., 2025, arXiv:2501.03262).
 
         A = whiten(R - mean(R of the task group) - p),   whiten(x) = (x - mean) / sqrt(var + 1e-8) over all steps
 
-    with p the step's penalty; of a lone episode R itself is whitened. No options. Source: third party (verl's code,
+    with p the step's penalty. A group of one episode has no baseline. No options. Source: third party (verl's code,
     which whitens over tokens).
 
     Returns float64[N].

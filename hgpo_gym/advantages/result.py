@@ -1,4 +1,4 @@
-"""What an estimator returns."""
+"""The result of an estimator."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -12,11 +12,11 @@ class Advantages(NamedTuple):
 
     Attributes:
         values: float64[N], the advantage of each step.
-        extras: further signals by name, float64[N] each, that travel to the objective.
-        tokens: for each row None, or float64[R] with the advantages of its R response tokens in place of its value;
-            None where no row has them.
-        targets: what a critic should have predicted, by the column of its values, float64[N] each, NaN on rows that it
-            learns nothing from. A run has a critic for each of these columns.
+        extras: further signals for the objective, by name, float64[N] each.
+        tokens: for each row None, or float64[R], the advantages of its R response tokens in place of its value. None if
+            no row has them.
+        targets: targets of critics by column, float64[N] each, NaN on rows without a target. A run has a critic for
+            each of these columns.
     """
 
     values: np.ndarray
@@ -26,10 +26,10 @@ class Advantages(NamedTuple):
 
 
 def as_advantages(result: np.ndarray | Advantages, estimator: str, rows: int) -> Advantages:
-    """The result, a bare array wrapped.
+    """Return the result as `Advantages`, and check it.
 
     Raises:
-        ValueError: a signal has another shape than one number a row, or is not finite.
+        ValueError: a signal is not finite, or has not one number per row.
     """
     advantages = result if isinstance(result, Advantages) else Advantages(np.asarray(result, dtype=np.float64))
     for name, values in {"advantages": advantages.values, **advantages.extras}.items():
@@ -44,8 +44,8 @@ def as_advantages(result: np.ndarray | Advantages, estimator: str, rows: int) ->
     if advantages.tokens is not None:
         if len(advantages.tokens) != rows:
             raise ValueError(f"Estimator {estimator!r}: tokens of {len(advantages.tokens)} rows, expected {rows}.")
-        given = [tokens for tokens in advantages.tokens if tokens is not None]
-        if any(tokens.ndim != 1 for tokens in given) or (given and not np.isfinite(np.concatenate(given)).all()):
+        present = [tokens for tokens in advantages.tokens if tokens is not None]
+        if any(tokens.ndim != 1 for tokens in present) or (present and not np.isfinite(np.concatenate(present)).all()):
             wrong = (
                 tokens is not None and (tokens.ndim != 1 or not np.isfinite(tokens).all())
                 for tokens in advantages.tokens

@@ -8,10 +8,10 @@ from hgpo_gym.advantages.batch import StepBatch
 
 
 def episode_rewards(batch: StepBatch, weights: Sequence[float] | None, estimator: str) -> tuple[np.ndarray, np.ndarray]:
-    """The column `reward_vector` as float64[episodes, m], and the weights as float64[m], all 1 where None.
+    """Return the column `reward_vector` as float64[episodes, m], and the weights as float64[m], all 1 for None.
 
     Raises:
-        ValueError: no such column or one of another shape, or not as many weights as rewards, all 0 or more.
+        ValueError: a missing column or wrong shape, a negative weight, or a wrong number of weights.
     """
     vector = batch.column("reward_vector", estimator).astype(np.float64)
     if vector.ndim != 2:

@@ -7,12 +7,12 @@ from hgpo_gym.advantages.statistics import episode_returns, mean_of_group, size_
 
 
 def rloo(batch: StepBatch) -> np.ndarray:
-    """REINFORCE leave-one-out (Ahmadian et al., ACL 2024, arXiv:2402.14740): the episode's return less the mean of the
-    other episodes' of its task. GRPO's baseline without the division, and without the episode's own return in its mean.
+    """REINFORCE leave-one-out (Ahmadian et al., ACL 2024, arXiv:2402.14740).
 
-        A = R - mean(R of the others) - p = n / (n - 1) * (R - mean(R)) - p
+        A = R - mean(R of the other episodes of the task group) - p = n / (n - 1) * (R - mean(R)) - p
 
-    with p the step's penalty. A lone episode keeps its return. No options. Source: third party (verl's code).
+    with p the step's penalty. The baseline excludes the episode itself, and nothing is divided by the deviation. A
+    group of one keeps its return. No options. Source: third party (verl's code).
 
     Returns float64[N].
     """
@@ -20,6 +20,6 @@ def rloo(batch: StepBatch) -> np.ndarray:
     group = batch.group_labels[first]
     returns = snap_equal(episode_returns(batch)[first], group)
     size = size_of_group(group)
-    others = size / np.maximum(size - 1, 1)
-    advantage = np.where(size == 1, returns, others * (returns - mean_of_group(returns, group)))
+    leave_one_out = size / np.maximum(size - 1, 1)
+    advantage = np.where(size == 1, returns, leave_one_out * (returns - mean_of_group(returns, group)))
     return advantage[batch.trajectory_labels] - batch.penalty

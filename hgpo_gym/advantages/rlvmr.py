@@ -1,4 +1,4 @@
-"""Rewards for kinds of steps."""
+"""Rewards for tags of steps."""
 
 from functools import partial
 
@@ -18,15 +18,13 @@ def rlvmr(
     norm: str = "mean_std_norm",
     episode_statistics: str = "steps",
 ) -> np.ndarray:
-    """RLVMR (arXiv:2507.22844): steps say what they are for (planning, explore, reflection, monitor) and are rewarded
-    for it; the reward is compared among the steps of the task with the same tag, plus GRPO's term.
+    """RLVMR (arXiv:2507.22844): rewards for tagged steps (planning, explore, reflection, monitor), plus GRPO's term.
 
         A = w_group A_episode + w_step (tag_reward - mean) / (std + 1e-6)
 
     over the steps of the task group with the same tag, and with the deviation's n - 1. Steps without a tag are one more
-    set; alone with its tag, a step has the reward itself (as published). Source: code (public copies of its
-    core_rlvmr.py, where `mean_norm` is the default); the sizes of its rewards are settings whose values are not
-    confirmed.
+    set. A step with a unique tag has the reward itself (as published). Source: code (public copies of its
+    core_rlvmr.py, where `mean_norm` is the default). The published sizes of the rewards are not confirmed.
 
     Args:
         batch: the steps, with the columns `tag` and `tag_reward`.

@@ -21,13 +21,13 @@ from hgpo_gym.advantages.statistics import (
 def rtmc(
     batch: StepBatch, *, gamma: float = 0.95, norm: str = "mean_norm", level: int = 0, time_aware: bool = False
 ) -> np.ndarray:
-    """RTMC (arXiv:2604.11037): how much better an action did in its state than the state's mean, over all visits of the
-    task group. GiGPO's step term, averaged over equal actions.
+    """RTMC (arXiv:2604.11037): the mean return of an action in its state, less the mean return of the state.
 
         A = Q(s, a) - V(s) - p,   V(s) = mean(G over the visits of s),   Q(s, a) = mean(G over those with action a)
 
-    with p the step's penalty and none in G. Every visit counts. One action at s: 0. Source: third party (a comparison
-    in GRAFT's appendix); the default discount is this project's.
+    with p the step's penalty, which G does not include. This is GiGPO's step term, averaged over equal actions. Every
+    visit in the task group counts. A state with one action has Q - V = 0. Source: third party (a comparison in GRAFT's
+    appendix); the default discount is this project's.
 
     Args:
         batch: the steps, with the column `action`.
@@ -41,7 +41,7 @@ def rtmc(
     check_shares(gamma=gamma)
     returns = batch.reward + gamma * sum_of_later(batch, batch.reward, gamma)
     state = transitions(batch, level, time_aware).state
-    taken = joint_labels(state, batch.column("action", "rtmc"))
-    action_value = over_unique_steps(batch, mean_of_group, returns, taken)
+    state_action = joint_labels(state, batch.column("action", "rtmc"))
+    action_value = over_unique_steps(batch, mean_of_group, returns, state_action)
     relative = partial(relative_to_group, norm=norm, ddof=1)
     return over_unique_steps(batch, relative, action_value, state) - batch.penalty

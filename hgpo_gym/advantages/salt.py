@@ -20,15 +20,14 @@ def salt(
     level: int = 0,
     time_aware: bool = False,
 ) -> Advantages:
-    """SALT (EACL 2026 Findings, arXiv:2510.20022): steps of a task group that took the same action in the same state to
-    the same next state share the mean of their advantages. A step that a won and a lost episode share is cleared; one
-    that only the lost episode has keeps its blame.
+    """SALT (EACL 2026 Findings, arXiv:2510.20022): equal transitions of a task group share their mean advantage.
 
         A(t) = mean(A_base over the steps with the same (s, a, s')),   occurrences counted
 
-    A last step merges by its final observation; where that was not recorded, it keeps its own. The paper's state is the
-    last three pairs of action and observation: `memory.key=observation+action` with `level=3` is nearest. Source:
-    third party (GRAFT's appendix; a re-implementation).
+    Transitions that won and lost episodes share thus get little credit. Those of lost episodes alone keep their
+    negative advantage. A last step merges by its final observation; if that is not recorded, it keeps its advantage.
+    The paper's state is the last three pairs of action and observation; `memory.key=observation+action` with `level=3`
+    is nearest. Source: third party (GRAFT's appendix; a re-implementation).
 
     Args:
         batch: the steps, with the column `action`; `final_keys` lets last steps merge.
@@ -37,14 +36,14 @@ def salt(
         level: states are equal contexts of this level, see `transitions`.
         time_aware: states hold the number of steps taken as well.
 
-    Returns the values float64[N], and what the base says beside its own. Raises ValueError on an unknown base, one
-    that gives advantages of tokens, what the base refuses, or a level without keys.
+    Returns the values float64[N], and the base's other outputs. Raises ValueError on an unknown base, a base with token
+    advantages, an error of the base, or a level without keys.
     """
     credit = assign_base(base, base_options, batch, of="salt")
-    own = credit.values
+    base_values = credit.values
     state, successor, _ = transitions(batch, level, time_aware)
     known = successor >= 0
     action = batch.column("action", "salt")
-    merged = own.copy()
-    merged[known] = over_unique_steps(batch, mean_of_group, own, joint_labels(state, action, successor))[known]
+    merged = base_values.copy()
+    merged[known] = over_unique_steps(batch, mean_of_group, base_values, joint_labels(state, action, successor))[known]
     return credit._replace(values=merged)

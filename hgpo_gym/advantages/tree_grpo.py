@@ -1,4 +1,4 @@
-"""Leaves of trees, within the tree and over the task."""
+"""Comparison of leaves within their tree and their task group."""
 
 import numpy as np
 
@@ -12,15 +12,14 @@ FORMS = ("tree", "tree_2norm", "tree_inner")
 
 @needs("tree")
 def tree_grpo(batch: StepBatch, *, advantage_of_a_leaf: str = "tree") -> np.ndarray:
-    """Tree-GRPO (Ji et al., 2025, arXiv:2509.21240): episodes are leaves of trees that branch where the sampler chose,
-    and a leaf's return is compared with the other leaves of its tree and of its task.
+    """Tree-GRPO (Ji et al., 2025, arXiv:2509.21240): compare leaves of trees within their tree and their task group.
 
         tree:        A = z(R over the task group) + z(R over the tree) - p
         tree_2norm:  A = z(z(R over the task group) over the tree) - p
         tree_inner:  A = z(R over the tree) - p
 
-    with z(x) = (x - mean) / (std + 1e-6), n - 1, each leaf once, and p the step's penalty. A tree with one leaf, and a
-    task with one, keeps the value itself. Source: code (AMAP-ML/Tree-GRPO).
+    with z(x) = (x - mean) / (std + 1e-6), n - 1, each leaf once, and p the step's penalty. In a set of one leaf z keeps
+    the value. Episodes are the leaves; the sampler `tree` chooses the branch points. Source: code (AMAP-ML/Tree-GRPO).
 
     Args:
         batch: the steps, with the column `tree`; a tree belongs to one task group.

@@ -1,4 +1,4 @@
-"""A reward a turn beside the outcome."""
+"""Turn-level rewards in addition to the outcome."""
 
 from functools import partial
 
@@ -19,19 +19,18 @@ from hgpo_gym.advantages.values import is_last
 
 @needs("turn_reward")
 def turn_rewards(batch: StepBatch, *, gamma: float = 1.0, joint: bool = True) -> np.ndarray:
-    """Turn-level rewards as IGPO has them (ICLR 2026, arXiv:2510.14967): turns are rewarded one by one and the last by
-    the outcome, made comparable, then summed from the step on.
+    """Turn-level rewards as in IGPO (ICLR 2026, arXiv:2510.14967), normalised and then summed over later steps.
 
         A_t = sum_{k >= t} gamma^(k - t) z_k - p,   z = (x - mean) / (std + 1e-6) over the steps of the task group
 
-    with x the column `turn_reward`, on the last step the episode's return, the deviation's n - 1, and p the step's
-    penalty. IGPO's turn reward is the gain in the probability of the true answer; any reward a turn will do. Source:
+    with x the column `turn_reward`, or the episode's return on the last step, the deviation's n - 1, and p the step's
+    penalty. IGPO's turn reward is the gain in the probability of the true answer; other turn rewards work too. Source:
     code and paper (GuoqingWang1/IGPO).
 
     Args:
         batch: the steps, with the column `turn_reward`.
         gamma: discount, from 0 to 1.
-        joint: all steps are compared together; false compares last steps apart from the others.
+        joint: compare all steps together; false compares last steps separately.
 
     Returns float64[N]. Raises ValueError on a gamma outside [0, 1] or a missing column.
     """

@@ -1,4 +1,4 @@
-"""Values along episodes: what follows a step, and generalized advantages over any values."""
+"""Values along episodes: next values, steps left, and generalized advantages."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from hgpo_gym.advantages.statistics import check_shares, sum_of_later
 
 
 def next_in_episode(batch: StepBatch, values: np.ndarray, end: np.ndarray | float = 0.0) -> np.ndarray:
-    """float64[N]: for each step the value at the next step of its episode; at the last, `end`."""
+    """Return the value at the next step of the episode, float64[N]; at the last step, `end`."""
     order = batch.in_order
     following = np.empty(len(batch))
     following[order[:-1]] = values[order[1:]]
@@ -15,7 +15,7 @@ def next_in_episode(batch: StepBatch, values: np.ndarray, end: np.ndarray | floa
 
 
 def is_last(batch: StepBatch) -> np.ndarray:
-    """bool[N]: the last steps of episodes."""
+    """Return bool[N]: true on the last steps of episodes."""
     order = batch.in_order
     last = np.ones(len(batch), dtype=np.bool_)
     last[order[:-1]] = batch.step[order[1:]] == 0
@@ -23,14 +23,15 @@ def is_last(batch: StepBatch) -> np.ndarray:
 
 
 def steps_left(batch: StepBatch) -> np.ndarray:
-    """int64[N]: T - t, the number of steps from this one to the end of its episode, this one included."""
+    """Return T - t, int64[N]: the number of steps to the end of the episode, this one included."""
     return np.bincount(batch.trajectory_labels)[batch.trajectory_labels] - batch.step
 
 
 def generalized_advantages(batch: StepBatch, values: np.ndarray, gamma: float, trace_decay: float) -> np.ndarray:
-    """float64[N]: A_t = d_t + gamma * lambda * A_{t+1} with d_t = r_t + gamma * v_{t+1} - v_t and v = 0 after the end.
+    """Return float64[N]: A_t = d_t + gamma * lambda * A_{t+1} with d_t = r_t + gamma * v_{t+1} - v_t.
 
-    Generalized advantage estimation (Schulman et al., 2016, arXiv:1506.02438). Penalties are left out.
+    Generalized advantage estimation (Schulman et al., 2016, arXiv:1506.02438), with v = 0 after the end. Penalties are
+    not included.
 
     Raises:
         ValueError: gamma or trace_decay (lambda) is not in [0, 1].

@@ -1,4 +1,4 @@
-"""Values by restarts."""
+"""Advantages from the values of restarts."""
 
 import numpy as np
 
@@ -10,14 +10,13 @@ from hgpo_gym.advantages.values import is_last, next_in_episode
 
 @needs("value")
 def vineppo(batch: StepBatch, *, gamma: float = 1.0) -> np.ndarray:
-    """VinePPO (Kazemnejad et al., 2024, arXiv:2410.01679): what a step gained, by values that restarts from the step's
-    snapshot have sampled. It needs no assumption on states.
+    """VinePPO (Kazemnejad et al., 2024, arXiv:2410.01679): temporal differences of values that restarts sample.
 
         A = r + gamma v_{t+1} - v_t - p,   v = mean return of the restarts, 0 after the end
 
-    with p the step's penalty. A step without restarts (NaN) is worth what follows, r_t + gamma v_{t+1}: it gets 0, and
-    its share falls to the last step before it that has a value. For success 0 or 1 the error of v is sqrt(v (1 - v) /
-    restarts). Source: code (McGill-NLP/VinePPO, 9 restarts a state).
+    with p the step's penalty. It needs no assumption on states. A step without restarts (NaN) has the value
+    r_t + gamma v_{t+1}, and so a difference of 0. Its credit goes to the last step before it with restarts. For success
+    0 or 1 the standard error of v is sqrt(v (1 - v) / restarts). Source: code (McGill-NLP/VinePPO, 9 restarts a state).
 
     Args:
         batch: the steps, with the column `value`, NaN where there were no restarts.
