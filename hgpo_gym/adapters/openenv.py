@@ -1,9 +1,9 @@
-"""OpenEnv: any registered environment as an OpenEnv server, for its clients in TRL, verifiers, torchforge and others.
+"""OpenEnv: serve any registered environment to OpenEnv clients, such as TRL, verifiers and torchforge.
 
     app = make_app("hgpo_gym/ALFWorld-v0", split="train")      # serve by: uvicorn my_module:app
 
-An action is its text; an observation has the text that a model reads, and what else is known. `examples/openenv_server`
-is the folder that `openenv push` takes. Written for OpenEnv 0.10.
+An action is a text. An observation has the text for the model and further fields. `examples/openenv_server` is a folder
+for `openenv push`. Written for OpenEnv 0.10.
 """
 
 import secrets
@@ -28,21 +28,21 @@ except ModuleNotFoundError as error:
 
 
 class GameAction(Action):
-    """What to do, in words."""
+    """An action as text."""
 
     action: str
 
 
 class GameObservation(Observation):
-    """What is seen after a reset or step.
+    """The observation after a reset or step.
 
     Attributes:
-        text: what a model reads: the task (after a reset), what is seen, what can be done.
+        text: for the model: the task (after a reset), the observation and the admissible actions.
         task_id: the environment's name of the task.
-        admissible_actions: what can be done; empty where any text may be an action, and at the end.
+        admissible_actions: empty where any text may be an action, and after the end.
         won: the task is solved.
-        action_valid: the action just taken was understood and admissible.
-        context_keys: of the present moment, K + 1 whole numbers of 64 bits, see `hgpo_gym.memory.keys`; none before the
+        action_valid: the last action was understood and admissible.
+        context_keys: of the current state, K + 1 integers of 64 bits, see `hgpo_gym.memory.keys`; empty before the
             first reset.
     """
 
@@ -55,7 +55,7 @@ class GameObservation(Observation):
 
 
 class GameServer(Environment[GameAction, GameObservation, State]):
-    """One session: an environment of its own.
+    """One session with its own environment.
 
     Args:
         env_id: a registered id.
@@ -77,16 +77,17 @@ class GameServer(Environment[GameAction, GameObservation, State]):
         split: str | None = None,
         index: int | None = None,
         task_id: str | None = None,
-        **others: Any,
+        **unknown: Any,
     ) -> GameObservation:
-        """Begin an episode: of `task_id`, or of the task at `index` of the split, or of one drawn by the seed. Without
-        a seed what happens by chance is otherwise each time.
+        """Begin an episode of `task_id`, of the task at `index` of the split, or of a task drawn by the seed.
+
+        Without a seed, chance differs from call to call.
 
         Raises:
-            ValueError: no such task or split, or another argument.
+            ValueError: no such task or split, or an unknown argument.
         """
-        if others:
-            raise ValueError(f"reset has seed, episode_id, split, index and task_id, not {', '.join(others)}.")
+        if unknown:
+            raise ValueError(f"reset has seed, episode_id, split, index and task_id, not {', '.join(unknown)}.")
         if split is not None:
             self._check_split(split)
         if task_id is None:
@@ -99,7 +100,7 @@ class GameServer(Environment[GameAction, GameObservation, State]):
         return self._observation(text, reward=0.0)
 
     def step(self, action: GameAction, timeout_s: float | None = None, **_others: Any) -> GameObservation:  # noqa: ARG002
-        """Take an action. After the end, and before the first reset, nothing happens, and it says so."""
+        """Take an action. After the end and before the first reset, the text says that the episode is over."""
         before = self._episode.total_reward()
         self._state.step_count += not self._episode.over
         text = self._episode.act(action.action)
@@ -107,10 +108,11 @@ class GameServer(Environment[GameAction, GameObservation, State]):
 
     @property
     def state(self) -> State:
-        """The episode and its steps so far."""
+        """Return the episode's id and its steps so far."""
         return self._state
 
     def close(self) -> None:
+        # cached_property: an environment that was never made need not be made to be closed.
         if "_episode" in vars(self):
             self._episode.env.close()
 
@@ -118,7 +120,7 @@ class GameServer(Environment[GameAction, GameObservation, State]):
         return EnvironmentMetadata(name=self._id, description=f"{self._id} of hgpo_gym", version=hgpo_gym.__version__)
 
     def list_splits(self) -> list[str]:
-        """The one that is served."""
+        """Return the split of this server."""
         return [self._split]
 
     def num_tasks(self, split: str) -> int:
@@ -126,7 +128,7 @@ class GameServer(Environment[GameAction, GameObservation, State]):
         return len(self._task_ids)
 
     def get_task(self, split: str, index: int) -> dict[str, Any]:
-        """Raises IndexError: no such task."""
+        """Return the id and index of a task. Raises IndexError: no such task."""
         self._check_split(split)
         self._check_index(index, IndexError)
         return {"id": self._task_ids[index], "index": index}
@@ -173,11 +175,11 @@ class GameServer(Environment[GameAction, GameObservation, State]):
 
 
 def make_app(env_id: str, *, sessions: int = 64, **options: Any) -> Any:
-    """The server's application, for uvicorn.
+    """Make the server's application, for uvicorn.
 
     Args:
         env_id: a registered id.
-        sessions: how many clients play at a time.
+        sessions: the maximum number of concurrent clients.
         options: of the environment, and `history_length` and `key` of the context keys.
     """
     make_session = partial(GameServer, env_id, **options)

@@ -1,4 +1,4 @@
-"""An episode that a model plays by calls of one function, and the steps that credit assignment sees in it."""
+"""An episode that a model plays by calling one function, and its steps for credit assignment."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
@@ -14,15 +14,15 @@ OVER = "The episode is over."
 
 
 class EpisodeStep(NamedTuple):
-    """What one turn of the model did, and what came of its episode: a row of a `StepBatch`.
+    """One turn of the model as a row of a `StepBatch`.
 
     Attributes:
         reward: the sum of the rewards of its actions.
-        valid: it acted, and every action that it called for was understood and admissible.
-        context_keys: int64[K + 1] of the moment at which the turn began, see `hgpo_gym.memory.keys`.
-        action: the key of its actions together.
-        success: of the episode, the same on each of its steps: the task was solved.
-        final_keys: int64[K + 1] of what the episode's last action led to, the same on each of its steps.
+        valid: the turn has an action, and every call was understood and admissible.
+        context_keys: int64[K + 1] of the state at the start of the turn, see `hgpo_gym.memory.keys`.
+        action: the key of all its actions together.
+        success: the episode solved its task; the same on each of its steps.
+        final_keys: int64[K + 1] of the episode's final state, the same on each of its steps.
     """
 
     reward: float
@@ -41,20 +41,22 @@ class _Action(NamedTuple):
 
 
 class SingleEpisode:
-    """A registered environment in words: `begin`, then `act` until `over`; both answer with what the model reads next.
+    """A text interface to a registered environment: `begin`, then `act` until `over`.
+
+    Both return the text that the model reads next.
 
     Args:
         env_id: a registered id.
-        history_length: K, how many past observations the context keys look back.
-        key: what counts as the observation in the keys, see `Memory`.
+        history_length: K, the number of past observations in the context keys.
+        key: the observation that the keys compare, see `Memory`.
         options: of the environment.
 
     Attributes:
-        turn: the number of the model's present turn, from 0. Whoever drives the episode counts it up.
-        over: no action is possible, any more or yet.
+        turn: the number of the model's current turn, from 0. The caller increments it.
+        over: no action is possible: the episode has ended or not begun.
         won: the task is solved.
-        admissible_actions: what can be done now; empty where actions are open-ended, and at the end.
-        info: the environment's latest.
+        admissible_actions: empty where actions are open-ended, and after the end.
+        info: the latest info of the environment.
 
     Raises:
         ValueError: no such id or option.
@@ -71,10 +73,10 @@ class SingleEpisode:
         self._keys: list[np.ndarray] = []
 
     def begin(self, task_id: str, *, seed: int = 0, chance: int | None = None) -> str:
-        """Begin an episode of a task: the instruction and the first observation.
+        """Begin an episode of a task, and return the instruction and the first observation.
 
-        Episodes with equal `task_id` and `seed` start alike, as the members of a group should. `chance` seeds what
-        happens by chance afterwards; without it, that is the same for them as well.
+        Episodes with equal `task_id` and `seed` start alike, as the members of a group should. `chance` seeds all later
+        random events; without it, these are equal too.
 
         Raises:
             ValueError: no such task.
@@ -88,7 +90,7 @@ class SingleEpisode:
         return f"{info['task']}\n{self._read(observation, info)}"
 
     def act(self, action: str) -> str:
-        """Take an action: what is seen then, and what can be done. After the end nothing happens, and it says so."""
+        """Take an action, and return the observation and the admissible actions. After the end return `OVER`."""
         if self.over:
             return OVER
         observation, reward, terminated, truncated, info = self.env.step(action)
@@ -99,36 +101,41 @@ class SingleEpisode:
         return f"{text}\n{OVER} The task is {'solved' if self.won else 'not solved'}." if self.over else text
 
     def misread(self, turn: int) -> None:
-        """Note that a call of this turn was not understood, so that its step is not valid, whatever else it did."""
+        """Record that a call of this turn was not understood, which makes its step not valid."""
         self._misread.add(turn)
 
     @property
     def context_keys(self) -> np.ndarray:
-        """int64[K + 1] of the present moment, see `hgpo_gym.memory.keys`; there is none before the first episode."""
+        """Return the context keys int64[K + 1] of the current state, see `hgpo_gym.memory.keys`.
+
+        Raises IndexError before the first episode.
+        """
         return self._keys[-1]
 
     def total_reward(self) -> float:
-        """The undiscounted sum of the rewards so far."""
+        """Return the undiscounted sum of the rewards so far."""
         return sum(action.reward for action in self._actions)
 
     def steps(self, turns: int) -> list[EpisodeStep]:
-        """The first `turns` turns of the model, as the steps of credit assignment.
+        """Return the first `turns` turns of the model as steps for credit assignment.
 
-        A turn with several actions is one step. A turn without any, while the episode goes on, is a step that earns
-        nothing and is not valid: it is a choice that the model made. Turns after the end are no steps.
+        A turn with several actions is one step. A turn without an action before the end is a step with reward 0 that
+        is not valid, since it is the model's choice too. Turns after the end are not steps.
         """
         steps = []
         for turn in range(turns):
             before = sum(action.turn < turn for action in self._actions)
             if self.over and before == len(self._actions):
                 break
-            own = [action for action in self._actions if action.turn == turn]
+            turn_actions = [action for action in self._actions if action.turn == turn]
             steps.append(
                 EpisodeStep(
-                    reward=sum(action.reward for action in own),
-                    valid=bool(own) and all(action.valid for action in own) and turn not in self._misread,
+                    reward=sum(action.reward for action in turn_actions),
+                    valid=bool(turn_actions)
+                    and all(action.valid for action in turn_actions)
+                    and turn not in self._misread,
                     context_keys=self._keys[before],
-                    action=_key("\n".join(action.text for action in own)),
+                    action=_key("\n".join(action.text for action in turn_actions)),
                     success=self.won,
                     final_keys=self._keys[-1],
                 )
@@ -143,17 +150,17 @@ class SingleEpisode:
 
 
 def _key(text: str) -> int:
-    """The hash as int64, which is what a batch holds."""
+    """Return the hash as int64, the type of a batch's column."""
     return int(np.uint64(hash_text(text)).view(np.int64))
 
 
 def step_batch(
     groups: Sequence[Hashable], episodes: Sequence[Sequence[EpisodeStep]], *, invalid_action_penalty: float = 0.0
 ) -> StepBatch:
-    """The steps of many episodes, one episode after the other, for the estimators.
+    """Return the steps of many episodes, episode after episode, as a batch for the estimators.
 
     Args:
-        groups: for each episode, what names its task group.
+        groups: for each episode, the name of its task group.
         episodes: for each episode, its steps.
         invalid_action_penalty: the `penalty` of steps that are not valid.
     """
@@ -177,18 +184,19 @@ def step_batch(
 
 
 def turns_of_tokens(mask: np.ndarray) -> np.ndarray:
-    """int64[T]: in which turn the model wrote each token, from 0; -1 for tokens that are not its own.
+    """Return the turn of each token, int64[T] from 0; -1 for tokens that the model did not write.
 
     Args:
-        mask: bool[T] or 0 and 1, true for the model's tokens. Tokens of others separate its turns.
+        mask: bool[T] or 0 and 1, true for the model's tokens. Other tokens separate its turns.
     """
-    own = np.asarray(mask) > 0
-    begins = own & ~np.concatenate(([False], own[:-1]))
-    return np.where(own, np.cumsum(begins) - 1, -1)
+    from_model = np.asarray(mask) > 0
+    begins = from_model & ~np.concatenate(([False], from_model[:-1]))
+    return np.where(from_model, np.cumsum(begins) - 1, -1)
 
 
 def on_tokens(values: np.ndarray, turns: np.ndarray) -> np.ndarray:
-    """float64[T]: each turn's value on its tokens, 0 on all other tokens and on turns that have no value."""
+    """Return float64[T]: each turn's value on its tokens; 0 on other tokens and on turns without a value."""
+    # Index -1 reads the appended 0.
     padded = np.append(values, 0.0)
     inside = (turns >= 0) & (turns < len(values))
     return padded[np.where(inside, turns, -1)]

@@ -22,9 +22,9 @@ def tools(episode: SingleEpisode, *, closed: bool = False) -> list[dict[str, Any
     """The `tools` of a request: one function, `act(action)`.
 
     Args:
-        episode: the one that is played.
-        closed: allow nothing but the actions that are admissible now, as an `enum`, where there are any; ask for the
-            tools anew at every turn then.
+        episode: the current episode.
+        closed: restrict the action to an `enum` of the admissible actions, if there are any. Then request the tools
+            again at every turn.
     """
     action: dict[str, Any] = {"type": "string", "description": "What to do, in words."}
     if closed and episode.admissible_actions:
@@ -35,11 +35,11 @@ def tools(episode: SingleEpisode, *, closed: bool = False) -> list[dict[str, Any
 
 
 def answers(episode: SingleEpisode, message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Take the actions of an assistant's message, and return the messages that answer it.
+    """Execute the actions of an assistant's message, and return the reply messages.
 
-    One tool message for each call, in order; what is wrong with a call is said to the model there, nothing happens in
-    the world, and the step is not valid. A message without calls, while the episode goes on, gets a user message that
-    asks for one. Each message is a turn of the episode: `episode.steps` are the steps of credit assignment.
+    Each call gets a tool message, in order. A wrong call changes nothing in the environment, its tool message names the
+    error, and the step is not valid. A message without calls before the end gets a user message that asks for one.
+    Each message is a turn of the episode, see `SingleEpisode.steps`.
     """
     calls = [_mapping(call) for call in message.get("tool_calls") or []]
     replies = [
@@ -57,7 +57,7 @@ def answers(episode: SingleEpisode, message: Mapping[str, Any]) -> list[dict[str
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    """The value; where a client sends something else there, an empty one, which is no call that can be read."""
+    """Return the value if it is a mapping, else an empty mapping, which is reported as a wrong call."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -71,7 +71,7 @@ def _answer(episode: SingleEpisode, function: Mapping[str, Any]) -> str:
 
 
 def _action(function: Mapping[str, Any]) -> str:
-    """The action of a call. Raises ValueError, which says to the model what is wrong with it."""
+    """Return the action of a call. Raises ValueError with a message for the model."""
     if (name := function.get("name")) != TOOL:
         raise ValueError(unknown_name("tool", name, [TOOL]))
     arguments = function.get("arguments")
@@ -81,6 +81,6 @@ def _action(function: Mapping[str, Any]) -> str:
         raise ValueError(f"The arguments are not JSON ({error}). Expected {_FORM}.") from None
     if not isinstance(values, dict) or not isinstance(values.get("action"), str):
         raise ValueError(f"The arguments have no action that is a string. Expected {_FORM}.")
-    if others := sorted(values.keys() - {"action"}):
-        raise ValueError(f"Unknown arguments: {', '.join(others)}. Expected {_FORM}.")
+    if unknown := sorted(values.keys() - {"action"}):
+        raise ValueError(f"Unknown arguments: {', '.join(unknown)}. Expected {_FORM}.")
     return values["action"]

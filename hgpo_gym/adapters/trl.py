@@ -1,8 +1,8 @@
-"""TRL: any registered environment as `environment_factory`, and the advantages of our estimators in its GRPOTrainer.
+"""TRL: any registered environment as `environment_factory`, and this package's advantages in its GRPOTrainer.
 
-TRL plays an episode as one conversation and gives all its tokens one advantage. `StepAdvantageTrainer` gives each turn
-of the model its own, from any estimator by name. Needs the extra `trl`; `GRPOTrainer`'s methods that it extends are
-those of TRL 1.16.
+TRL plays an episode as one conversation, and all its tokens get one advantage. `StepAdvantageTrainer` gives each turn
+of the model the advantage of any estimator by name. Needs the extra `trl`. It extends methods of `GRPOTrainer` as of
+TRL 1.16.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,13 +26,13 @@ except ModuleNotFoundError as error:
 
 
 class ToolEnvironment:
-    """What TRL takes for an environment: `environment_factory=partial(ToolEnvironment, "hgpo_gym/SignpostMaze-v0")`.
+    """An environment for TRL: `environment_factory=partial(ToolEnvironment, "hgpo_gym/SignpostMaze-v0")`.
 
-    TRL calls `reset` with the columns of the dataset's row, shows `act` to the model as a tool, and takes the reward
+    TRL calls `reset` with the columns of the dataset's row, offers `act` to the model as a tool, and reads the reward
     from `get_reward`. The arguments are those of `SingleEpisode`.
 
     Attributes:
-        acted: for each call of `act` that was understood, its turn.
+        acted: the turn of each call of `act` that was understood.
     """
 
     def __init__(self, env_id: str, **options: Any):
@@ -68,33 +68,34 @@ class ToolEnvironment:
 
 
 def task_rows(task_ids: Sequence[str], *, instruction: str = "", seeds: Sequence[int] = (0,)) -> list[dict[str, Any]]:
-    """Rows for `datasets.Dataset.from_list`: every task with every seed.
+    """Return rows for `datasets.Dataset.from_list`: every task with every seed.
 
-    `instruction` is a line before the task's own and the first observation, which `ToolEnvironment.reset` adds.
+    `instruction` is the first line of the prompt. `ToolEnvironment.reset` adds the task's instruction and the first
+    observation after it.
     """
     prompt = [{"role": "user", "content": f"{instruction}\n" if instruction else ""}]
     return [{"prompt": prompt, "task_id": task_id, "seed": seed} for seed in seeds for task_id in task_ids]
 
 
 class StepAdvantageTrainer(GRPOTrainer):
-    """`GRPOTrainer` whose loss has, on the tokens of each turn, the advantage of that step.
+    """A `GRPOTrainer` whose tokens of each turn have the advantage of that step.
 
-    Rewards are the environment's, step by step; `reward_funcs` would reach the log alone and are refused. TRL's table
-    of completions still shows the advantages that TRL would have used. A turn whose calls TRL does not run, because
-    `max_tool_calling_iterations` is reached, is no step, and its tokens have the advantage 0.
+    Rewards are the environment's, per step. `reward_funcs` would affect only the log, so they raise an error. TRL's
+    table of completions still shows TRL's own advantages. If `max_tool_calling_iterations` is reached, TRL does not run
+    the calls of a turn. Such a turn is not a step, and its tokens have the advantage 0.
 
     Args:
         advantage: an estimator of `hgpo_gym.advantages`, by name.
         advantage_options: its options.
-        invalid_action_penalty: comes off the return of a step whose action was not valid.
-        stop: an answer ends where it comes to hold one of these texts, which it keeps. What TRL's generation by
-            transformers writes after it is left out; vLLM writes nothing after it.
-        stop_token_ids: tokens that end an answer, beside those that TRL knows, of tokenizer and generation config, and
-            the one that the chat template puts after an answer.
+        invalid_action_penalty: subtracted from the return of a step whose action was not valid.
+        stop: texts that end a response, which includes them. TRL's generation by transformers may write tokens after
+            such a text, and they are removed; vLLM stops there.
+        stop_token_ids: further tokens that end a response. TRL's tokens of tokenizer and generation config, and the
+            chat template's token after a response, always end it.
 
     Raises:
-        ValueError: an unknown estimator or option, reward functions, environments that are no `ToolEnvironment`, no
-            calls at all; an empty text or no token to stop at.
+        ValueError: an unknown estimator or option, reward functions, environments that are no `ToolEnvironment`, a
+            limit of 0 tool calls, an empty stop text, or a stop token that does not exist.
     """
 
     eos_token_ids: list[int]  # of GRPOTrainer
@@ -130,16 +131,16 @@ class StepAdvantageTrainer(GRPOTrainer):
             )
 
     def _end_answers_by(self, stop: Sequence[str], stop_token_ids: Sequence[int]) -> None:
-        """Let answers end as those of `LanguageModelPolicy` do."""
+        """Make responses end as those of `LanguageModelPolicy` do."""
         check_stops(stop, stop_token_ids, len(self._tokenizer))
         end_of_turn = ControlTokens(self._tokenizer, self.chat_template_kwargs).end_of_turn
         ends = {*self.eos_token_ids, *stop_token_ids, *([] if end_of_turn is None else [end_of_turn])}
         self.eos_token_ids = sorted(ends)
         self._ends = AnswerEnds(frozenset(ends), tuple(stop), self._decode)
         if self.use_vllm:
-            own = self.vllm_generation.generation_kwargs
-            own["stop_token_ids"] = sorted(ends.union(own.get("stop_token_ids") or ()))
-            own["stop"] = [*(own.get("stop") or ()), *stop]
+            generation_kwargs = self.vllm_generation.generation_kwargs
+            generation_kwargs["stop_token_ids"] = sorted(ends.union(generation_kwargs.get("stop_token_ids") or ()))
+            generation_kwargs["stop"] = [*(generation_kwargs.get("stop") or ()), *stop]
         else:
             self.generation_kwargs["eos_token_id"] = self.generation_config.eos_token_id = self.eos_token_ids
 
@@ -152,19 +153,21 @@ class StepAdvantageTrainer(GRPOTrainer):
             environment.episode.turn += 1
         completions, logprobs = super()._generate_single_turn(*args, **kwargs)
         lengths = [self._ends.length(ids) for ids in completions]
-        cut = [ids[:length] for ids, length in zip(completions, lengths, strict=True)]
-        return cut, logprobs and [one[:length] for one, length in zip(logprobs, lengths, strict=True)]
+        truncated = [ids[:length] for ids, length in zip(completions, lengths, strict=True)]
+        return truncated, logprobs and [
+            token_logprobs[:length] for token_logprobs, length in zip(logprobs, lengths, strict=True)
+        ]
 
     def _tool_call_loop(self, *args: Any, **kwargs: Any) -> Any:
         results = super()._tool_call_loop(*args, **kwargs)
         limit, self._token_turns = self.max_tool_calling_iterations, []
-        for environment, mask, talk in zip(self.environments, *results[:2], strict=True):
+        for environment, mask, conversation in zip(self.environments, *results[:2], strict=True):
             turns = turns_of_tokens(np.array(mask))
-            calls = [len(message.get("tool_calls") or ()) for message in talk if message["role"] == "assistant"]
-            if any(calls[limit:]):  # which were not run
+            calls = [len(message.get("tool_calls") or ()) for message in conversation if message["role"] == "assistant"]
+            if any(calls[limit:]):  # TRL 1.16 does not run calls beyond the limit
                 turns[turns >= limit] = -1
-            for turn, called in enumerate(calls):
-                if called > environment.acted.count(turn):  # TRL tells the model alone what it could not run
+            for turn, num_calls in enumerate(calls):
+                if num_calls > environment.acted.count(turn):  # TRL reports a failed call only to the model
                     environment.episode.misread(turn)
             self._token_turns.append(turns)
         return results
@@ -178,12 +181,12 @@ class StepAdvantageTrainer(GRPOTrainer):
         return output
 
     def _step_advantages(self) -> list[np.ndarray]:
-        """The advantages of the steps of each episode of this process; the groups are those of all processes."""
-        own = [
+        """Return the step advantages of this process's episodes, compared with the groups of all processes."""
+        local_episodes = [
             environment.episode.steps(int(turns.max(initial=-1)) + 1)
             for environment, turns in zip(self.environments, self._token_turns, strict=True)
         ]
-        episodes = gather_object(own)
+        episodes = gather_object(local_episodes)
         members = self.num_generations if self.model.training else self.num_generations_eval
         batch = step_batch(
             [number // members for number in range(len(episodes))],
@@ -192,5 +195,5 @@ class StepAdvantageTrainer(GRPOTrainer):
         )
         values = estimate(self.advantage, batch, **self.advantage_options)
         by_episode = np.split(values, np.cumsum([len(steps) for steps in episodes])[:-1])
-        first = self.accelerator.process_index * len(own)
-        return by_episode[first : first + len(own)]
+        first = self.accelerator.process_index * len(local_episodes)
+        return by_episode[first : first + len(local_episodes)]

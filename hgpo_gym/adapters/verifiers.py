@@ -1,7 +1,7 @@
 """verifiers (prime-rl, the Environments Hub): any registered environment as a taskset, played as a conversation.
 
-The game is the user: it says what is seen, the model replies with an action, and so on to the end. An environment
-package exports the two classes, see `examples/verifiers_package`. Written for verifiers 0.4.
+The environment has the user's role: it sends observations, and the model replies with actions until the end. An
+environment package exports the two classes, see `examples/verifiers_package`. Written for verifiers 0.4.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ class GameTasksetConfig(vf.TasksetConfig):
     options: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
     """Its options, such as {"split": "train"}."""
     history_length: int = 2
-    """K, how many past observations the context keys look back."""
+    """K, the number of past observations in the context keys."""
     seed: int = 0
-    """Of the episodes' beginnings: the rollouts of a task begin alike. Later chance is each one's own."""
+    """Of the start of episodes: the rollouts of a task start alike. Later chance differs."""
 
 
 class GameData(vf.TaskData):
-    """A task; its `id` is the environment's own."""
+    """A task; its `id` is the environment's task id."""
 
     env_id: str
     options: dict[str, Any]
@@ -48,7 +48,7 @@ class GameData(vf.TaskData):
 
 
 class GameTask(vf.Task[GameData, vf.State, vf.TaskConfig]):
-    """Rewards come from the game, as it is played."""
+    """A task whose rewards come from the environment."""
 
 
 class GameTaskset(vf.Taskset[GameTask, GameTasksetConfig]):
@@ -56,37 +56,40 @@ class GameTaskset(vf.Taskset[GameTask, GameTasksetConfig]):
 
     def load(self) -> Iterator[GameTask]:
         config = self.config
-        played = config.model_dump(include={"env_id", "options", "history_length", "seed"})
+        settings = config.model_dump(include={"env_id", "options", "history_length", "seed"})
         env = make(config.env_id, **config.options)
         task_ids = env.get_wrapper_attr("task_ids")
         env.close()
         for task_id in task_ids:
-            yield GameTask(GameData(id=task_id, system_prompt=SYSTEM_PROMPT, **played), config.task)
+            yield GameTask(GameData(id=task_id, system_prompt=SYSTEM_PROMPT, **settings), config.task)
 
 
 class GameEnvConfig(vf.EnvConfig):
     """`--env.*`"""
 
     player: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"}, runtime=vf.SubprocessConfig())
-    """Who plays: a chat without tools, on this machine."""
+    """The agent: a chat without tools, on this machine."""
 
 
 class GameEnv(vf.Env[GameEnvConfig]):
-    """An episode. The reward `episode_return` is the sum of the game's; the metric `won` is whether the task is solved;
-    `info["steps"]` has the fields of each `Step`, for credit assignment (`step_batch`)."""
+    """An episode of the environment.
+
+    The reward `episode_return` is the sum of its rewards. The metric `won` is 1 if the task is solved. `info["steps"]`
+    has the fields of each `EpisodeStep`, for credit assignment (`step_batch`).
+    """
 
     async def run(self, task: GameTask, agents: vf.Agents) -> None:
         data = task.data
         episode = await asyncio.to_thread(
             SingleEpisode, data.env_id, history_length=data.history_length, **data.options
         )
-        said = episode.begin(data.id, seed=data.seed, chance=secrets.randbits(31))
+        message = episode.begin(data.id, seed=data.seed, chance=secrets.randbits(31))
         async with agents.player.interaction(task) as interaction:
             while not episode.over:
-                segment = await interaction.turn(said)
+                segment = await interaction.turn(message)
                 if segment.terminated:
                     break
-                said = episode.act(action_in(segment.last_reply))
+                message = episode.act(action_in(segment.last_reply))
                 episode.turn += 1
         episode.env.close()
         trace = interaction.trace
@@ -99,5 +102,5 @@ class GameEnv(vf.Env[GameEnvConfig]):
 
 
 def action_in(reply: str) -> str:
-    """What stands in the last `<action> </action>` of a reply; all of it where there is none."""
+    """Return the text after the last `<action>` of a reply, up to `</action>`; the whole reply without a tag."""
     return reply.rpartition("<action>")[2].partition("</action>")[0].strip()

@@ -1,9 +1,9 @@
-"""verl: `algorithm.adv_estimator=hgpo`, or gigpo, or any other estimator of ours, in verl's registry.
+"""verl: the estimators of this package in verl's registry, such as `algorithm.adv_estimator=hgpo`.
 
-verl finds this module by itself (its plugins are entry points) and registers the estimators here. What it hands to an
-estimator are the rows' token rewards, masks and uids, but not which step of which episode a row is. That comes beside
-it, by `with row_steps(...)` around verl's `compute_advantage`; `trainer.v1.trainer_mode=steps_sync` does it in its
-trainer (see `hgpo_gym.adapters.verl_trainer`). Written for verl 0.9.1.
+verl loads this module by an entry point, and the module registers the estimators. verl passes token rewards, masks and
+uids of rows to an estimator, but not the steps of episodes. `with row_steps(...)` around verl's `compute_advantage`
+supplies the steps; `trainer.v1.trainer_mode=steps_sync` does so in its trainer (see `hgpo_gym.adapters.verl_trainer`).
+Written for verl 0.9.1.
 """
 
 import inspect
@@ -30,24 +30,23 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("hgpo_gym.adapters.verl needs verl: pip install 'hgpo_gym[verl]'") from error
 
 FIELDS = ("trajectory", "step", "reward", "context_keys")
-"""What is said of each step of a row."""
+"""The required fields of each step of a row."""
 OPTIONAL_FIELDS = ("penalty", "action", "success", "final_keys")
-"""What may be said beside it, of all steps or of none: `StepBatch` says what they are and
-`docs/estimators/index.md` which estimators need them. Without `success`, an episode with a positive return is a
-success."""
+"""Optional fields, given for all steps or for none. `StepBatch` describes them, and `docs/estimators/index.md` lists
+the estimators that need them. Without `success`, an episode with a positive return is a success."""
 
 _STEPS: ContextVar[Sequence[Sequence[Mapping[str, Any]]] | None] = ContextVar("steps", default=None)
 
 
 def describe_steps(trajectory: str, steps: Sequence[EpisodeStep], *, invalid_action_penalty: float = 0.0) -> list[dict]:
-    """An episode's steps (`Episode.steps`), as `row_steps` and an agent loop's `extra_fields["steps"]` want them.
+    """Return an episode's steps (`SingleEpisode.steps`) in the form of `row_steps` and `extra_fields["steps"]`.
 
-    All of them for a row that is the whole conversation, `[described[t]]` for a row that is one step.
+    Give all of them to a row that is a whole conversation, or `[described[t]]` to a row that is one step.
 
     Args:
-        trajectory: what names the episode, different for every episode of a batch.
+        trajectory: the name of the episode, unique in a batch.
         steps: of the episode, from the first.
-        invalid_action_penalty: comes off the return of a step whose action was not valid.
+        invalid_action_penalty: subtracted from the return of a step whose action was not valid.
     """
     return [
         {
@@ -72,13 +71,13 @@ def with_answer_ends(
     stop_token_ids: Sequence[int] = (),
     chat_template_kwargs: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The sampling parameters of an agent loop, by which answers end as those of `LanguageModelPolicy` do.
+    """Return sampling parameters of an agent loop whose responses end as those of `LanguageModelPolicy` do.
 
-    verl's engines end answers by the model's generation config. These end by the tokenizer's token, the one that the
-    chat template puts after an answer, and `stop_token_ids` as well, and where they come to hold a text of `stop`.
+    verl's engines end responses by the model's generation config. With these parameters the tokenizer's end token, the
+    chat template's token after a response, `stop_token_ids` and the texts of `stop` end a response too.
 
     Raises:
-        ValueError: an empty text or no token to stop at.
+        ValueError: an empty stop text, or a stop token that does not exist.
     """
     check_stops(stop, stop_token_ids, len(tokenizer))
     end_of_turn = ControlTokens(tokenizer, chat_template_kwargs).end_of_turn
@@ -93,12 +92,13 @@ def with_answer_ends(
 
 @contextmanager
 def row_steps(rows: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[None]:
-    """Around `compute_advantage`: for each row of the batch its steps, each with the fields `FIELDS`, and those of
-    `OPTIONAL_FIELDS` that there are.
+    """Supply the steps of each row to `compute_advantage`, which runs inside this context.
 
-    A row is a whole conversation: the n-th step is the n-th stretch of tokens with `response_mask` 1, and what is said
-    after the last step gets nothing. Or, where every row has one step and some episode has several rows, a row is that
-    step's answer: all its tokens get the step's advantage.
+    Each step has the fields `FIELDS`, and those of `OPTIONAL_FIELDS` that are known. Rows have one of two forms:
+
+    - A row is a whole conversation. Its n-th step is the n-th stretch of tokens with `response_mask` 1. Tokens after
+      the last step get 0.
+    - Every row has one step, and some episode has several rows. All tokens of a row get its step's advantage.
     """
     token = _STEPS.set(rows)
     try:
@@ -108,16 +108,16 @@ def row_steps(rows: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[None]:
 
 
 def register_estimators() -> list[str]:
-    """Put all our estimators into verl's registry, and return their names there.
+    """Add all estimators of this package to verl's registry, and return their names there.
 
-    A name that verl has taken itself, like grpo, becomes `hgpo_gym.grpo`. Called when this module is imported; call it
-    again after `register_estimator`.
+    A name that verl uses itself, such as grpo, becomes `hgpo_gym.grpo`. The import of this module calls this function;
+    call it again after `register_estimator`.
     """
     names = []
     for name in ESTIMATORS:
-        taken = ADV_ESTIMATOR_REGISTRY.get(name)
-        theirs = taken is not None and getattr(taken, "func", None) is not advantages_and_returns
-        names.append(f"hgpo_gym.{name}" if theirs else name)
+        registered = ADV_ESTIMATOR_REGISTRY.get(name)
+        is_verls = registered is not None and getattr(registered, "func", None) is not advantages_and_returns
+        names.append(f"hgpo_gym.{name}" if is_verls else name)
         if names[-1] not in ADV_ESTIMATOR_REGISTRY:
             register_adv_est(names[-1])(partial(advantages_and_returns, name))
     return names
@@ -132,15 +132,16 @@ def advantages_and_returns(
     config: Any = None,
     **_others: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What verl calls: the advantages of estimator `name` on the tokens of each step, twice, as verl's grpo does.
+    """Return the advantages of estimator `name` on the tokens of each step, and a copy as the returns.
 
-    Rewards are those of the steps, for what verl spreads over a session's rows is its final score. Rows without a token
-    in the mask (verl fills batches up with such) count for nothing.
+    verl calls this function; its own grpo returns the same pair. Rewards are those of the steps, because verl's token
+    rewards spread only the final score over a session's rows. Rows with an empty mask, which verl uses as padding, are
+    ignored.
 
     Args:
-        token_level_rewards: float[rows, tokens]; only its device and kind count.
-        response_mask: [rows, tokens], 1 for the model's own tokens.
-        index: the uid of each row, which names its task group.
+        token_level_rewards: float[rows, tokens]; only its device and dtype are used.
+        response_mask: [rows, tokens], 1 for the model's tokens.
+        index: the uid of each row, the name of its task group.
         config: verl's `algorithm`: gamma, norm_adv_by_std_in_grpo, and further options in `advantage_options`.
 
     Raises:
@@ -163,15 +164,15 @@ def advantages_and_returns(
     mask = response_mask.detach().cpu().numpy() > 0
     if len(rows) != len(mask):
         raise ValueError(f"row_steps has {len(rows)} rows, the batch {len(mask)}.")
-    real = [row for row in range(len(mask)) if mask[row].any()]
-    batch = _batch(rows, index, real)
+    nonempty_rows = [row for row in range(len(mask)) if mask[row].any()]
+    batch = _batch(rows, index, nonempty_rows)
     values = estimate(name, batch, **_options(name, config))
-    a_step_each = len(batch) == len(real) > len(np.unique(batch.trajectory))
+    one_step_per_row = len(batch) == len(nonempty_rows) > len(np.unique(batch.trajectory))
     advantages = np.zeros(mask.shape)
     first = 0
-    for row in real:
+    for row in nonempty_rows:
         count = len(rows[row])
-        turns = np.where(mask[row], 0, -1) if a_step_each else turns_of_tokens(mask[row])
+        turns = np.where(mask[row], 0, -1) if one_step_per_row else turns_of_tokens(mask[row])
         if count > turns.max() + 1:
             raise ValueError(f"Row {row} has {count} steps but {turns.max() + 1} stretches of tokens in response_mask.")
         advantages[row] = on_tokens(values[first : first + count], turns)
@@ -184,35 +185,35 @@ def _batch(rows: Sequence[Sequence[Mapping[str, Any]]], index: np.ndarray, real:
     for row in real:
         if not rows[row]:
             raise ValueError(f"Row {row} has no steps: an agent loop says them in extra_fields['steps'].")
-    described = [(row, step) for row in real for step in rows[row]]
-    optional = [name for name in OPTIONAL_FIELDS if any(name in step for _, step in described)]
-    for row, step in described:
+    row_and_step = [(row, step) for row in real for step in rows[row]]
+    optional = [name for name in OPTIONAL_FIELDS if any(name in step for _, step in row_and_step)]
+    for row, step in row_and_step:
         for name in (*FIELDS, *optional):
             if name not in step:
-                others = f", and {', '.join(optional)}, which others have" if optional else ""
+                suffix = f", and {', '.join(optional)}, which others have" if optional else ""
                 raise ValueError(
-                    f"Row {row}: a step without {name!r}. Each needs {', '.join(FIELDS)}{others}; describe_steps makes "
+                    f"Row {row}: a step without {name!r}. Each needs {', '.join(FIELDS)}{suffix}; describe_steps makes "
                     "them from the steps of a SingleEpisode, Memory.observe(...).keys are the context keys."
                 )
-    groups = {uid: number for number, uid in enumerate(dict.fromkeys(index[row] for row, _ in described))}
-    names = {name: number for number, name in enumerate(dict.fromkeys(step["trajectory"] for _, step in described))}
-    columns: dict[str, Any] = {name: [step[name] for _, step in described] for name in (*FIELDS[1:], *optional)}
+    groups = {uid: number for number, uid in enumerate(dict.fromkeys(index[row] for row, _ in row_and_step))}
+    names = {name: number for number, name in enumerate(dict.fromkeys(step["trajectory"] for _, step in row_and_step))}
+    columns: dict[str, Any] = {name: [step[name] for _, step in row_and_step] for name in (*FIELDS[1:], *optional)}
     return StepBatch(
-        group=np.array([groups[index[row]] for row, _ in described], dtype=np.int64),
-        trajectory=np.array([names[step["trajectory"]] for _, step in described], dtype=np.int64),
-        **{"penalty": np.zeros(len(described))} | columns,
+        group=np.array([groups[index[row]] for row, _ in row_and_step], dtype=np.int64),
+        trajectory=np.array([names[step["trajectory"]] for _, step in row_and_step], dtype=np.int64),
+        **{"penalty": np.zeros(len(row_and_step))} | columns,
     )
 
 
 def _options(name: str, config: Any) -> dict[str, Any]:
-    """The estimator's options from verl's `algorithm`; without it, the estimator's own defaults."""
+    """Return the estimator's options from verl's `algorithm`; without it, the estimator's defaults apply."""
     if config is None:
         return {}
     by_std = config.get("norm_adv_by_std_in_grpo", True)
-    of_verl = {"gamma": config.get("gamma"), "norm": "mean_std_norm" if by_std else "mean_norm"}
+    verl_options = {"gamma": config.get("gamma"), "norm": "mean_std_norm" if by_std else "mean_norm"}
     known = inspect.signature(ESTIMATORS[name]).parameters
-    chosen = {option: value for option, value in of_verl.items() if option in known and value is not None}
-    return {**chosen, **(config.get("advantage_options") or {})}
+    selected = {option: value for option, value in verl_options.items() if option in known and value is not None}
+    return {**selected, **(config.get("advantage_options") or {})}
 
 
 register_estimators()

@@ -1,8 +1,8 @@
-"""`trainer.v1.trainer_mode=steps_sync`: verl's synchronous trainer, whose advantages know the steps of every row.
+"""`trainer.v1.trainer_mode=steps_sync`: verl's synchronous trainer with the steps of every row.
 
-An agent loop says in `AgentLoopOutput.extra_fields["steps"]` which steps its output is (`describe_steps`). verl keeps
-that with the row but does not fetch it for advantages; this trainer does. Nothing else is changed. verl finds this
-module by itself, like `hgpo_gym.adapters.verl`.
+An agent loop puts the steps of its output in `AgentLoopOutput.extra_fields["steps"]` (`describe_steps`). verl stores
+them with the row, but does not fetch them for advantages. This trainer does, and changes nothing else. verl loads this
+module by an entry point, like `hgpo_gym.adapters.verl`.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from hgpo_gym.adapters.verl import row_steps
 
 @register_trainer("steps_sync")
 class StepsTrainer(PPOTrainerSync):
-    """`PPOTrainerSync` for the estimators of `hgpo_gym.adapters.verl`."""
+    """A `PPOTrainerSync` for the estimators of `hgpo_gym.adapters.verl`."""
 
     def __init__(self, config: DictConfig):
         with open_dict(config):
