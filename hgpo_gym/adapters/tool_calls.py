@@ -19,7 +19,7 @@ _FORM = '{"action": "what to do"}'
 
 
 def tools(episode: SingleEpisode, *, closed: bool = False) -> list[dict[str, Any]]:
-    """The `tools` of a request: one function, `act(action)`.
+    """Return the `tools` of a request: one function, `act(action)`.
 
     Args:
         episode: the current episode.

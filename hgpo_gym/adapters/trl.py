@@ -47,6 +47,7 @@ class ToolEnvironment:
             )
         # The start is the group's; chance after it is the member's own, from the generator that GRPOConfig(seed=) sets.
         opening = self.episode.begin(task_id, seed=int(seed), chance=int(torch.randint(2**31, ())))
+        # TRL generates before the first call: `_generate_single_turn` counts the turn up to 0.
         self.episode.turn, self.acted = -1, []
         return opening
 

@@ -167,6 +167,7 @@ def advantages_and_returns(
     nonempty_rows = [row for row in range(len(mask)) if mask[row].any()]
     batch = _batch(rows, index, nonempty_rows)
     values = estimate(name, batch, **_options(name, config))
+    # One step a row everywhere, and an episode with several rows: then each row is the response of its step.
     one_step_per_row = len(batch) == len(nonempty_rows) > len(np.unique(batch.trajectory))
     advantages = np.zeros(mask.shape)
     first = 0

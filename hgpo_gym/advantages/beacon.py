@@ -54,6 +54,7 @@ def beacon(
     milestones_left = sum_of_later(batch, milestone, 1.0) + milestone
     milestones_done = np.bincount(batch.trajectory_labels, weights=milestone)[batch.trajectory_labels] - milestones_left
     segment = joint_labels(batch.trajectory_labels, milestones_done)
+    # Each segment's first step, so that places in a segment count from 0.
     begin = np.full(segment.max(initial=-1) + 1, np.iinfo(np.int64).max)
     np.minimum.at(begin, segment, batch.step)
     discounted = milestone + gamma * later_in_sequence(milestone, segment, batch.step - begin[segment], gamma)

@@ -36,9 +36,9 @@ def best_plan(batch: StepBatch, *, norm: str = "mean_std_norm") -> np.ndarray:
     def among(members: np.ndarray, values: np.ndarray) -> np.ndarray:
         return relative_to_group(values, np.where(members, task, -1), norm, ddof=1)
 
-    earned = np.zeros(len(first))
-    earned[trial] = mean_of_group(returns[trial], of_plan[trial])
-    tried = np.zeros(of_plan.max(initial=-1) + 1)
-    tried[of_plan[trial]] = among(trial, earned)[trial]
-    acted = np.where(trial[episode], 0.0, among(~trial, returns)[episode] - batch.penalty)
-    return np.where(opening.astype(np.bool_), tried[of_plan][episode], acted)
+    mean_return = np.zeros(len(first))
+    mean_return[trial] = mean_of_group(returns[trial], of_plan[trial])
+    plan_advantage = np.zeros(of_plan.max(initial=-1) + 1)
+    plan_advantage[of_plan[trial]] = among(trial, mean_return)[trial]
+    action_advantage = np.where(trial[episode], 0.0, among(~trial, returns)[episode] - batch.penalty)
+    return np.where(opening.astype(np.bool_), plan_advantage[of_plan][episode], action_advantage)

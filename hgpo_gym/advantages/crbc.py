@@ -75,6 +75,7 @@ def crbc(
             following = beta * chain.with_ends(value)[chain.following]
             action_value = over_unique_steps(batch, mean_of_group, following, state_action)
             value = chain.mean(action_value)
+    # Rounding of the solve must not separate equal actions: the division by sigma would amplify it.
     action_value = snap_equal(action_value, state)
     action_advantage = action_value - over_unique_steps(batch, mean_of_group, action_value, state)
     sigma = np.sqrt(over_unique_steps(batch, mean_of_group, action_advantage**2, state))

@@ -41,8 +41,9 @@ def dr_mas(batch: StepBatch, *, norm: str = "mean_std_norm", statistics_of: int 
     count = sets.max(initial=-1) + 1
     size = np.bincount(sets[counted], minlength=count)
     mean, std = np.zeros(count), np.zeros(count)
-    own_mean, own_std = moments(values[counted], sets[counted], ddof=1)
-    mean[: len(own_mean)], std[: len(own_std)] = own_mean, own_std
+    counted_mean, counted_std = moments(values[counted], sets[counted], ddof=1)
+    # `moments` ends at the largest counted label; later sets keep mean and deviation 0.
+    mean[: len(counted_mean)], std[: len(counted_std)] = counted_mean, counted_std
     scaled = (std > 0) & (norm == "mean_std_norm")
     relative = (values - mean[sets]) / np.where(scaled, std + EPSILON, 1.0)[sets]
     return np.where(size[sets] <= 1, values, relative)

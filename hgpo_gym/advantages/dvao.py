@@ -36,5 +36,6 @@ def dvao(batch: StepBatch, *, weights: Sequence[float] | None = None) -> np.ndar
         mean, std = moments(snapped, group, ddof=0)
         total += share * (snapped - mean[group])
         spread += share * std[group]
+    # np.where evaluates both branches: the maximum avoids a division by 0.
     advantage = np.where(spread <= EPSILON, 0.0, total / np.maximum(spread, EPSILON))
     return advantage[batch.trajectory_labels] - batch.penalty

@@ -53,6 +53,7 @@ def empg(
     if not len(batch):
         return credit
     whole_batch = np.zeros(len(batch), dtype=np.int64)
+    # Entropies that differ only by rounding would span the whole range from 0 to 1 after scaling.
     entropy = snap_equal(batch.column("entropy", "empg").astype(np.float64), whole_batch)
     scaled = (entropy - entropy.min()) / (entropy.max() - entropy.min() + 1e-8)
     confidence = np.exp(-k * scaled)

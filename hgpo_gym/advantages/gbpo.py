@@ -36,10 +36,10 @@ def gbpo(batch: StepBatch, *, norm: str = "mean_std_norm", temperature: float = 
     group = batch.group_labels[first]
     returns = snap_equal(episode_returns(batch)[first], group)
     mean, std = moments(returns, group, ddof=1)
-    alone = size_of_group(group) == 1
-    scale = np.where(alone | (norm == "mean_norm"), 1.0, std[group] + EPSILON)
-    advantage = np.where(alone, returns, returns - mean[group]) / scale
-    above = np.where(alone, returns, returns - _median(returns, group)[group]) / scale / temperature
+    is_single = size_of_group(group) == 1
+    scale = np.where(is_single | (norm == "mean_norm"), 1.0, std[group] + EPSILON)
+    advantage = np.where(is_single, returns, returns - mean[group]) / scale
+    above = np.where(is_single, returns, returns - _median(returns, group)[group]) / scale / temperature
     # sigmoid(x) = (1 + tanh(x / 2)) / 2 does not overflow at a small temperature.
     target = 0.5 * (1.0 + np.tanh(0.5 * above))
     episode = batch.trajectory_labels

@@ -63,8 +63,8 @@ def _distances(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the fewest edges to success from each step's state and from its next state, float64[N] each."""
     distance = np.full(max(state.max(initial=-1), successor.max(initial=-1)) + 1, np.inf)
-    goes_on = ~succeeds & (successor >= 0)
-    source, target = state[goes_on], successor[goes_on]
+    continues = ~succeeds & (successor >= 0)
+    source, target = state[continues], successor[continues]
     reached, edges = state[succeeds], 1
     # Breadth-first search backwards from success, one distance per pass.
     while reached.size:
@@ -74,7 +74,7 @@ def _distances(
     farthest = np.zeros(group.max(initial=-1) + 1)
     finite = np.isfinite(distance[state])
     np.maximum.at(farthest, group[finite], distance[state[finite]])
-    beyond = farthest[group] + 1
+    no_path = farthest[group] + 1
     following = np.where(successor >= 0, distance[successor], np.inf)
-    following = np.where(succeeds, 0.0, np.minimum(following, beyond))
-    return np.minimum(distance[state], beyond), following
+    following = np.where(succeeds, 0.0, np.minimum(following, no_path))
+    return np.minimum(distance[state], no_path), following

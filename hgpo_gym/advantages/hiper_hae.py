@@ -61,9 +61,9 @@ def hiper_hae(
         raise ValueError(unknown_name("part", part, PARTS))
     check_shares(gamma=gamma, trace_decay=trace_decay, segment_decay=segment_decay)
     low, high = batch.column("value_low", "hiper_hae"), batch.column("value_high", "hiper_hae")
-    goes_on = np.zeros(len(batch), dtype=np.bool_)
+    bootstraps = np.zeros(len(batch), dtype=np.bool_)
     if bootstrap_truncated:
-        goes_on = batch.column("truncated", "hiper_hae").astype(np.bool_)
+        bootstraps = batch.column("truncated", "hiper_hae").astype(np.bool_)
 
     # From here on rows are ordered episode after episode; segments are numbered across all episodes.
     order = batch.in_order
@@ -72,12 +72,12 @@ def hiper_hae(
     first = np.flatnonzero(begins)
     place = np.arange(len(order)) - first[segment]
     reward = (batch.reward - batch.penalty)[order]
-    low, high, goes_on = low[order], high[order], goes_on[order]
+    low, high, bootstraps = low[order], high[order], bootstraps[order]
     copies = None if batch.copies is None else batch.copies[order]
     advantages = dict.fromkeys(("low", "high"), np.zeros(0))
     targets = {}
     if part != "high":
-        following = _next(np.where(begins, high, low), batch.step[order] == 0, np.where(goes_on, low, 0.0))
+        following = _next(np.where(begins, high, low), batch.step[order] == 0, np.where(bootstraps, low, 0.0))
         differences = reward + gamma * following - low
         decay = gamma * trace_decay
         value = differences + decay * later_in_sequence(differences, segment, place, decay)
@@ -87,7 +87,7 @@ def hiper_hae(
         earned = (reward + gamma * later_in_sequence(reward, segment, place, gamma))[first]
         discount = gamma ** np.bincount(segment)
         segment_value = high[first]
-        following = _next(segment_value, batch.step[order[first]] == 0, np.where(goes_on[first], segment_value, 0.0))
+        following = _next(segment_value, batch.step[order[first]] == 0, np.where(bootstraps[first], segment_value, 0.0))
         differences = earned + discount * following - segment_value
         value = _decayed(differences, discount * segment_decay, batch.step[order[first]] == 0)
         begun = None if copies is None else copies[first]

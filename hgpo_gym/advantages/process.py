@@ -47,6 +47,7 @@ def transitions(batch: StepBatch, level: int = 0, time_aware: bool = False) -> T
     ends = ends[: len(final_keys)]
     keys = np.concatenate([batch.context_keys, final_keys])[:, : level + 1]
     groups = np.concatenate([batch.group_labels, batch.group_labels[ends]])
+    # The deepest level that has a key (0 is "no history"), so early steps have states too.
     depth = level - np.argmax(keys[:, ::-1] != 0, axis=1)
     turn = batch.extras.get("turn", batch.step)
     steps_taken = np.concatenate([turn, turn[ends] + 1]) * time_aware
@@ -108,6 +109,7 @@ class Chain(NamedTuple):
         source, target = np.divmod(edges, count + 2)
         meets, power = _paths(source, target, count)
         parts = np.flatnonzero(meets[:count] == np.arange(count))
+        # Numbers of the unknowns; -1 marks states that are not solved, and the ends.
         number = np.full(count + 2, -1)
         number[parts] = np.arange(len(parts))
         unsolved = number[source] >= 0

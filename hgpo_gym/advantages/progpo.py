@@ -54,16 +54,16 @@ def progpo(
     if not len(batch):
         return credit
     group = batch.group_labels
-    not_lost = success(batch) | (np.abs(episode_returns(batch)) > _NO_RETURN)
-    lost = np.bincount(group, weights=not_lost) == 0
+    has_return = success(batch) | (np.abs(episode_returns(batch)) > _NO_RETURN)
+    failed_groups = np.bincount(group, weights=has_return) == 0
     first = batch.first_rows
     share = snap_equal(_novelty(batch), group[first])
     mean, std = moments(share, group[first], ddof=0)
     relative = np.where(
         std[group[first]] <= _NO_SPREAD, 0.0, (share - mean[group[first]]) / (std[group[first]] + EPSILON)
     )
-    novelty = weight * lost.mean() * relative[batch.trajectory_labels] - batch.penalty
-    return credit._replace(values=np.where(lost[group], novelty, credit.values))
+    novelty = weight * failed_groups.mean() * relative[batch.trajectory_labels] - batch.penalty
+    return credit._replace(values=np.where(failed_groups[group], novelty, credit.values))
 
 
 def _novelty(batch: StepBatch) -> np.ndarray:

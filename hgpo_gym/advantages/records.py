@@ -86,6 +86,7 @@ def _final_keys(
     before = keys[last, :-1].view(np.uint64)
     if action_hashes is not None:
         before = link(before, action_hashes[last, None])
+    # A missing final observation has hash 0; all its keys stay 0.
     now = final_hashes[last, None]
     finals = np.concatenate([now, np.where(now == 0, np.uint64(0), link(before, now))], axis=1).view(np.int64)
     rows = np.empty_like(keys)

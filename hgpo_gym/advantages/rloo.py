@@ -20,6 +20,7 @@ def rloo(batch: StepBatch) -> np.ndarray:
     group = batch.group_labels[first]
     returns = snap_equal(episode_returns(batch)[first], group)
     size = size_of_group(group)
+    # n / (n - 1) times the distance to the whole mean is the distance to the mean of the others.
     leave_one_out = size / np.maximum(size - 1, 1)
     advantage = np.where(size == 1, returns, leave_one_out * (returns - mean_of_group(returns, group)))
     return advantage[batch.trajectory_labels] - batch.penalty

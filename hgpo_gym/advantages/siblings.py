@@ -22,9 +22,10 @@ def siblings(batch: StepBatch) -> np.ndarray:
     Returns float64[N]. Raises ValueError on a missing column.
     """
     first = batch.first_rows
-    family = joint_labels(batch.group_labels[first], batch.column("branch", "siblings")[first])
-    returns = snap_equal(episode_returns(batch)[first], family)
-    size = size_of_group(family)
+    branch = joint_labels(batch.group_labels[first], batch.column("branch", "siblings")[first])
+    returns = snap_equal(episode_returns(batch)[first], branch)
+    size = size_of_group(branch)
+    # n / (n - 1) times the distance to the whole mean is the distance to the mean of the others.
     leave_one_out = size / np.maximum(size - 1, 1)
-    advantage = leave_one_out * (returns - mean_of_group(returns, family))
+    advantage = leave_one_out * (returns - mean_of_group(returns, branch))
     return advantage[batch.trajectory_labels] - batch.penalty

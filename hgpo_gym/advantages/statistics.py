@@ -49,6 +49,7 @@ def later_in_sequence(values: np.ndarray, sequence: np.ndarray, place: np.ndarra
         place: int64[N], the position in the sequence, from 0.
         factor: the discount.
     """
+    # A table of places by sequences: one vectorised pass per place, from the last to the first.
     table = np.zeros((place.max(initial=-1) + 2, sequence.max(initial=-1) + 1))
     table[place, sequence] = values
     for position in range(len(table) - 2, -1, -1):
@@ -183,6 +184,7 @@ def size_of_group(groups: np.ndarray) -> np.ndarray:
 def joint_labels(*columns: np.ndarray) -> np.ndarray:
     """Return labels int64[N] 0, 1, 2, ..., equal for rows that are equal in every column."""
     joint = np.zeros(len(columns[0]), dtype=np.int64)
+    # Labels are made dense after each column: products of label counts then stay far below 2^63.
     for column in columns:
         column_labels = labels(column)
         joint = labels(joint * (column_labels.max(initial=-1) + 1) + column_labels)
@@ -231,6 +233,7 @@ def episode_advantage(batch: StepBatch, norm: str, episode_statistics: str, epis
     first_rows = batch.first_rows
     if episode_statistics == "trajectories":
         mean, std = moments(returns[first_rows], groups[first_rows], ddof=1)
+        # Without the penalties' share, equal returns would leave only EPSILON to divide a penalty by.
         std = np.hypot(std, _root_mean_square(batch.penalty, groups))
     else:
         mean, std = moments(values, groups, ddof=1)

@@ -89,7 +89,7 @@ _NAME = re.compile(r"(training|evaluation)_(\d{4,9})\.jsonl\.gz")
 
 
 def path_of(folder: Path, phase: str, iteration: int) -> Path:
-    """The file of an iteration's `training`, or of the `evaluation` after it."""
+    """Return the file of an iteration's `training`, or of the `evaluation` after it."""
     return folder / f"{phase}_{iteration:04d}.jsonl.gz"
 
 

@@ -60,13 +60,14 @@ def credit_metrics(batch: StepBatch, advantages: np.ndarray) -> dict[str, float]
     They are mean, standard deviation, the share of steps with advantage 0, and the share of zero-variance groups (no
     step has an advantage). A step that several episodes share counts once.
     """
-    speaking = np.unique(batch.group_labels[advantages != 0])
+    # A group has a signal if at least one of its steps has an advantage other than 0.
+    informative = np.unique(batch.group_labels[advantages != 0])
     of_steps = advantages[batch.distinct]
     return {
         "advantage_mean": float(of_steps.mean()),
         "advantage_std": float(of_steps.std()),
         "advantage_zero_share": float((of_steps == 0).mean()),
-        "zero_variance_groups": 1 - len(speaking) / (1 + int(batch.group_labels.max())),
+        "zero_variance_groups": 1 - len(informative) / (1 + int(batch.group_labels.max())),
     }
 
 

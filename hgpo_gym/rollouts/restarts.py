@@ -214,10 +214,10 @@ def _values(
     histories: Sequence[list[_Snapshot]], continuations: Sequence[_Restart], results: Mapping[int, _RestartResult]
 ) -> dict[int, float]:
     """Return, by row identity, the mean return of its history's restarts; NaN without restarts."""
-    earned: list[list[float]] = [[] for _ in histories]
+    returns_of_history: list[list[float]] = [[] for _ in histories]
     for number, result in sorted(results.items()):
-        earned[continuations[number].history].append(result.earned)
-    means = [float(np.mean(returns)) if returns else float("nan") for returns in earned]
+        returns_of_history[continuations[number].history].append(result.earned)
+    means = [float(np.mean(returns)) if returns else float("nan") for returns in returns_of_history]
     return {
         id(moment.player.rows[moment.place]): mean
         for moments, mean in zip(histories, means, strict=True)

@@ -139,6 +139,7 @@ def merge(rollouts: Sequence[Rollout]) -> Rollout:
     if len(rollouts) == 1 and not any(rollout.failures for rollout in all_rollouts):
         return rollouts[0]
     batch = StepBatch.concatenate([rollout.batch for rollout in rollouts])
+    # `collect` orders rows by step, then episode; lexsort's last key comes first.
     order = np.lexsort((batch.trajectory, batch.step))
     tokens = [record for rollout in rollouts for record in rollout.tokens]
     steps = [words for rollout in rollouts for words in rollout.steps]
@@ -163,6 +164,7 @@ def last_of_turn(batch: StepBatch) -> np.ndarray:
         return np.ones(len(batch), dtype=np.bool_)
     order = batch.in_order
     trajectory, turn = batch.trajectory[order], batch.extras["turn"][order]
+    # A row ends its turn if the next row of its episode has another turn, or if there is none.
     ends = np.ones(len(batch), dtype=np.bool_)
     ends[order[:-1]] = (trajectory[1:] != trajectory[:-1]) | (turn[1:] != turn[:-1])
     return ends

@@ -123,10 +123,10 @@ def _answers_before_action(player: Player, team: Team) -> int:
 
 def _best(trials: Mapping[int, _Trial], group: Sequence[int]) -> int:
     """Return the group's first trial whose plan has the highest mean return."""
-    earned: dict[tuple[str, ...], list[float]] = {}
+    returns_of_plan: dict[tuple[str, ...], list[float]] = {}
     for episode in group:
-        earned.setdefault(trials[episode].plan, []).append(trials[episode].player.outcome.episode_return)
-    return max(group, key=lambda episode: float(np.mean(earned[trials[episode].plan])))
+        returns_of_plan.setdefault(trials[episode].plan, []).append(trials[episode].player.outcome.episode_return)
+    return max(group, key=lambda episode: float(np.mean(returns_of_plan[trials[episode].plan])))
 
 
 def _with_plans(
@@ -147,6 +147,7 @@ def _with_plans(
     episode = np.array([index for _, index in rows], dtype=np.int64)
     place = np.array([row.step for row, _ in rows], dtype=np.int64)
     opening = place < np.array([trials[trial_index].answers for trial_index in plan_of.tolist()])[episode]
+    # Executions repeat the plan of their trial: only the trial's rows of it are trained.
     copied = opening & execution[episode]
     extras = {
         "plan": plan[episode],
