@@ -1,8 +1,8 @@
 """AskExpert: another text environment with one more action, which asks its expert.
 
-Asking changes nothing in the world and costs a step. The answer is the present observation, and below it a line that
-says what the expert would do now: with a price of asking (`shaping=cost`), a policy learns when it is worth it. After
-HILA (arXiv 2603.07972), whose agents defer to an expert at a price of 0.3.
+Asking changes nothing in the world and costs a step. The answer is the present observation, followed by a line with the
+expert's next action. With a price of asking (`shaping=cost`), a policy learns when to ask. The idea is from HILA (arXiv
+2603.07972), whose agents defer to an expert at a price of 0.3.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,18 +16,18 @@ from hgpo_gym.suggest import option, unknown_name
 ADVICE = "The expert would do: "
 NO_ADVICE = "The expert does not know what to do."
 DESCRIPTION = "the expert says what it would do"
-"""Of the new action, where the inner environment describes its own."""
+"""Description of the new action, if the inner environment describes its actions."""
 
 SET_OUTSIDE = ("expert", "max_episode_steps", "render_mode")
-"""Options that an inner environment does not have for itself."""
+"""Options that the outer environment sets, so that the inner one may not have them."""
 NAMED = ("task_id", "task_type", "task", "admissible_actions", "won", "action_valid", "expert_action")
-"""What of an inner `info` is no extra."""
+"""Keys of the inner `info` that are not extras."""
 OF_AN_ACTION: Mapping[str, Any] = {"milestone": False, "tag": 0, "tag_reward": 0.0, "turn_reward": 0.0}
-"""What `info` may say of the action just taken, and what it says of asking, whatever the inner one says elsewhere."""
+"""Extras of `info` about the last action, with their values for asking. They replace the inner environment's values."""
 
 
 class _Snapshot(NamedTuple):
-    """The inner environment's moment, what is seen there, and its latest `info`."""
+    """State of the inner environment, its latest observation, and its latest `info`."""
 
     inner: Snapshot
     seen: str
@@ -35,12 +35,12 @@ class _Snapshot(NamedTuple):
 
 
 class AskExpertEnv(TextEnv):
-    """`hgpo_gym/AskExpert-v0`: another environment, with one more action that its expert answers. All else is the other
-    one's: tasks, texts, rewards, what is put into `info`, snapshots where it has them.
+    """`hgpo_gym/AskExpert-v0`: another environment, with one more action that its expert answers. The inner environment
+    gives all else: tasks, texts, rewards, `info`, and snapshots if it supports them.
 
-    Asking is valid, earns nothing, and changes nothing but the number of steps; `info` says of it that it is no
-    milestone, has no tag, and rewards of 0. Where the inner environment lists no
-    actions, none is listed here, and asking works all the same.
+    Asking is valid, earns nothing, and changes only the number of steps. For an asking step, `info` reports no
+    milestone, no tag, and rewards of 0. If the inner environment lists no actions, this one lists none either, but
+    asking still works.
 
     Args:
         of: the id of the inner environment; it has to have an expert.
@@ -78,15 +78,15 @@ class AskExpertEnv(TextEnv):
 
     @property
     def texts_key(self) -> str:  # type: ignore[override]
-        """Changes with the inner environment's source, id, options and own key."""
+        """Key that changes with the inner environment's source, id, options and texts key."""
         return texts_key(type(self._inner), self._of, self._options, self._inner.texts_key)
 
     def task_type(self, task_id: str) -> str:
-        """As the inner environment says."""
+        """Return the inner environment's task type."""
         return self._inner.task_type(task_id)
 
     def choose_task(self, options: Mapping[str, Any]) -> str:
-        """Begin an inner episode: that environment knows what its options mean."""
+        """Begin an inner episode: the inner environment interprets the options."""
         self._inner.np_random = self.np_random
         self._seen, self._inner_info = self._inner.reset(options=options)
         return self._inner_info["task_id"]
@@ -115,11 +115,11 @@ class AskExpertEnv(TextEnv):
 
     @property
     def can_snapshot(self) -> bool:
-        """Whether the inner environment can."""
+        """True if the inner environment supports snapshots."""
         return self._inner.can_snapshot
 
     def redraw_expert(self) -> str | None:
-        """As the inner environment's; the expert then answers the same."""
+        """Redraw the inner environment's `expert_action`; the next answer gives the same action."""
         self._inner.np_random = self.np_random
         drawn = self._inner.redraw_expert()
         if drawn is not None:
@@ -129,7 +129,7 @@ class AskExpertEnv(TextEnv):
     def close(self) -> None:
         self._inner.close()
 
-    def _turn(self, observation: str, *, terminated: bool = False, **said: Any) -> Turn:
+    def _turn(self, observation: str, *, terminated: bool = False, **turn_fields: Any) -> Turn:
         info = self._inner_info
         admissible = info["admissible_actions"]
         extras = {name: value for name, value in info.items() if name not in NAMED}
@@ -150,12 +150,12 @@ class AskExpertEnv(TextEnv):
             terminated=terminated,
             won=info["won"],
             extras=extras,
-            **said,
+            **turn_fields,
         )
 
 
 def _inner_options(of: str, options: Mapping[str, Any], split: str | Sequence[str] | None) -> dict[str, Any]:
-    """What the inner environment is made with, but for its step limit. Raises ValueError, as the class."""
+    """Return the options of the inner environment, without its step limit. Raises ValueError, as the class."""
     if of not in ENVIRONMENTS:
         meant = next((record.id for record in ENVIRONMENTS.values() if record.name == of), None)
         raise ValueError(unknown_name("environment of", of, sorted(ENVIRONMENTS), meant=meant))

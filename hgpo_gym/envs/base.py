@@ -36,14 +36,14 @@ from hgpo_gym.envs.spaces import UnicodeText
 from hgpo_gym.envs.spec import PortableSpec
 from hgpo_gym.suggest import unknown_name
 
-_TRUTHS = (bool, np.bool_)
-_OF_EVERY_ENVIRONMENT = frozenset({"task_id", "task_type", "task", "admissible_actions", "won", "action_valid"})
+_BOOL_TYPES = (bool, np.bool_)
+_RESERVED_KEYS = frozenset({"task_id", "task_type", "task", "admissible_actions", "won", "action_valid"})
 """Keys of `info` that no extras may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What an environment says at one turn.
+    """Result of a reset or a step.
 
     Attributes:
         observation: the text that the agent sees.
@@ -67,11 +67,11 @@ class Turn:
 
 
 class TurnError(ValueError):
-    """What a turn says is not of its kind: an observation that is no text or too long, a reward that is not finite."""
+    """Error for an invalid Turn: an observation that is no text or too long, or a reward that is not finite."""
 
 
 class Snapshot(NamedTuple):
-    """A moment of an episode, as `TextEnv.snapshot` keeps it: what was last said, and what the environment needs."""
+    """State of an episode from `TextEnv.snapshot`: the last turn, and the state of the environment."""
 
     task_id: str
     task: str
@@ -82,14 +82,14 @@ class Snapshot(NamedTuple):
 
 
 _COPIED = ("observation_space", "action_space", "_np_random", "_np_random_seed")
-"""Attributes of an environment that are part of its state, beside what a snapshot holds."""
+"""Attributes of an environment that are part of its state, beside the content of a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
-    """How to make a copy of an environment: the class, what it was made with, and where it stood.
+    """Recipe for a copy of an environment: the class, its arguments, and its state.
 
-    A deep copy of it is itself, so that environments share what they were given, such as a data set.
+    A deep copy returns the same object, so that environments share their arguments, such as a data set.
     """
 
     kind: "type[TextEnv]"
@@ -137,8 +137,9 @@ class TextEnv(gymnasium.Env[str, str]):
     """The name of the split that is played."""
 
     texts_key: str = ""
-    """Whatever changes when the texts do, though neither the source, nor the options, nor the task ids: the digest of a
-    data file that is read, the version of a library that speaks. What was recorded under another one is not used."""
+    """Key that must change with the texts, if neither the source, nor the options, nor the task ids change: for example
+    the digest of a data file, or the version of a library that writes texts. Recordings with another key are not
+    used."""
 
     task_ids: Sequence[str]
     """Every task of the split: fixed, machine-independent order; a class attribute or a property."""
@@ -176,20 +177,21 @@ class TextEnv(gymnasium.Env[str, str]):
         """Apply one action and return the next turn. Must accept any string."""
 
     def save_state(self) -> Any:
-        """The episode's state as a value that later steps do not change. Optional: `snapshot` needs it."""
+        """Return the episode's state as a value that later steps do not change. Optional: `snapshot` needs it."""
         raise NotImplementedError(f"{type(self).__name__} cannot be restored: it has no save_state and load_state.")
 
     def load_state(self, state: Any) -> None:
-        """Bring back what `save_state` returned, here or in another environment made with the same options."""
+        """Restore a value of `save_state`, here or in another environment made with the same options."""
         raise NotImplementedError(f"{type(self).__name__} cannot be restored: it has no save_state and load_state.")
 
     @property
     def can_snapshot(self) -> bool:
-        """Whether `snapshot` and `restore` work here."""
+        """True if `snapshot` and `restore` are supported."""
         return type(self).save_state is not TextEnv.save_state
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """A copy by `copy.deepcopy` or `pickle`: made anew and restored, or, without snapshots, as Python copies."""
+        """Copy by `copy.deepcopy` or `pickle`: make a new environment and restore it, or, without snapshots, copy as
+        Python does."""
         if not self.can_snapshot:
             return super().__reduce_ex__(protocol)
         snapshot = self.snapshot() if self.task_id else None
@@ -197,16 +199,16 @@ class TextEnv(gymnasium.Env[str, str]):
         return _Recipe.make, (_Recipe(type(self), *self._init_arguments, self.spec, attributes, snapshot),)
 
     def redraw_expert(self) -> str | None:
-        """The `expert_action` of the present turn, drawn again by `np_random`, where an expert leaves it to chance. Who
-        goes on from a snapshot by another generator needs it: the turn's own was drawn before. None: it stands."""
+        """Redraw the `expert_action` of the present turn by `np_random`, if the expert draws it at random. Call it
+        after a restore with a new generator: the turn's action was drawn before. None: the action does not change."""
         return None
 
     def task_type(self, task_id: str) -> str:  # noqa: ARG002 - for subclasses
-        """The kind of task, by which results are broken down. One kind by default."""
+        """Return the type of a task, by which results are broken down. One type by default."""
         return "all"
 
     def choose_task(self, options: Mapping[str, Any]) -> str:
-        """The task of the next episode: `options["task_id"]`, or one drawn uniformly from `task_ids`."""
+        """Return the task of the next episode: `options["task_id"]`, or one drawn uniformly from `task_ids`."""
         task_id = options.get("task_id")
         if task_id is None:
             return self.task_ids[int(self.np_random.integers(len(self.task_ids)))]
@@ -259,7 +261,7 @@ class TextEnv(gymnasium.Env[str, str]):
         return turn.observation, float(turn.reward), bool(turn.terminated), False, info
 
     def snapshot(self) -> Snapshot:
-        """The present moment of the episode, to be given to `restore`, as often as is wanted.
+        """Return the present state of the episode, which `restore` accepts any number of times.
 
         Steps that a wrapper counts (Gymnasium's `TimeLimit`) are not part of it.
 
@@ -273,9 +275,10 @@ class TextEnv(gymnasium.Env[str, str]):
         return Snapshot(self.task_id, self._task, self._last_turn, self._running, self.save_state(), random_state)
 
     def restore(self, snapshot: Snapshot) -> tuple[str, dict[str, Any]]:
-        """Return to a moment of this or another environment made with the same options; what `reset` would return.
+        """Return to a state of this or another environment made with the same options. Returns what `reset` would
+        return.
 
-        What happens by chance happens as it would have then; to branch, give `np_random` another generator.
+        The random generator is restored too. To branch, give `np_random` another generator.
         """
         self.load_state(snapshot.state)
         self.task_id, self._task = snapshot.task_id, snapshot.task
@@ -308,7 +311,7 @@ class TextEnv(gymnasium.Env[str, str]):
 
 
 def no_tasks(env: TextEnv) -> str:
-    """What is said of an environment whose `task_ids` is empty."""
+    """Return the error text for an environment whose `task_ids` is empty."""
     return (
         f"{_name(env)} has no task in the split {env.split!r}: set another split or other options. If the environment "
         "is yours, let task_ids list every task of the split, and refuse an unknown split."
@@ -320,7 +323,7 @@ def _name(env: TextEnv) -> str:
 
 
 def check_tasks(env: TextEnv) -> None:
-    """Raise ValueError where `task_ids` is empty, or is no sequence of texts."""
+    """Raise ValueError if `task_ids` is empty, or is no sequence of texts."""
     name, task_ids = _name(env), env.task_ids
     if isinstance(task_ids, str) or not hasattr(task_ids, "__getitem__") or not hasattr(task_ids, "__len__"):
         raise ValueError(f"{name}: task_ids is a {type(task_ids).__name__}: give a tuple of texts in a fixed order.")
@@ -334,19 +337,19 @@ def check_tasks(env: TextEnv) -> None:
 vars(TextEnv)["__new__"].__func__.__signature__ = inspect.signature(TextEnv.__init__)
 
 
-def _broken_promise(turn: Turn, longest: int) -> str:
-    """What of a turn is not of its kind; empty where all is."""
+def _broken_promise(turn: Turn, limit: int) -> str:
+    """Return a description of the first invalid field of a turn; an empty text if all are valid."""
     if not isinstance(turn.observation, str):
         return f"Turn.observation is {turn.observation!r}, which is no text"
-    if (length := len(turn.observation)) > longest:
+    if (length := len(turn.observation)) > limit:
         return (
-            f"Turn.observation has {length} characters, more than max_text_length={longest}: set that class attribute "
+            f"Turn.observation has {length} characters, more than max_text_length={limit}: set that class attribute "
             "higher, or cut the text"
         )
     if not isinstance(turn.admissible_actions, (tuple, list)):
         return f"Turn.admissible_actions is {turn.admissible_actions!r}: give a tuple of texts"
     for name in ("terminated", "won", "action_valid"):
-        if not isinstance(value := getattr(turn, name), _TRUTHS):
+        if not isinstance(value := getattr(turn, name), _BOOL_TYPES):
             return f"Turn.{name} is {value!r}: give True or False"
     try:
         finite = math.isfinite(turn.reward)
@@ -354,9 +357,9 @@ def _broken_promise(turn: Turn, longest: int) -> str:
         finite = False
     if not finite:
         return f"Turn.reward is {turn.reward!r}: give a finite number"
-    if turn.extras and not _OF_EVERY_ENVIRONMENT.isdisjoint(turn.extras):
-        taken = ", ".join(sorted(_OF_EVERY_ENVIRONMENT & turn.extras.keys()))
-        return f"Turn.extras has {taken}, which info has of every environment: choose another key"
+    if turn.extras and not _RESERVED_KEYS.isdisjoint(turn.extras):
+        reserved = ", ".join(sorted(_RESERVED_KEYS & turn.extras.keys()))
+        return f"Turn.extras has {reserved}, which info has of every environment: choose another key"
     if turn.extras and len(described := turn.extras.get("action_descriptions", turn.admissible_actions)) != len(
         turn.admissible_actions
     ):

@@ -57,7 +57,7 @@ def check_text_env(env: gymnasium.Env[str, str], *, seed: int = 0, steps: int = 
 
 
 def check_construction(env: TextEnv) -> None:
-    """`TextEnv.__init__` has run, and the two methods and the list of tasks are there."""
+    """Check that `TextEnv.__init__` has run, and that the two methods and the list of tasks exist."""
     name = type(env).__name__
     assert hasattr(env, "_last_turn"), f"{name}.__init__ must call super().__init__(render_mode=render_mode)."
     for method in ("begin_episode", "take_action"):
@@ -66,12 +66,12 @@ def check_construction(env: TextEnv) -> None:
 
 
 def check_info(env: TextEnv, seed: int, steps: int) -> None:
-    """`info` is complete at every step and stays as it was given, and admissible actions are valid."""
+    """Check that `info` is complete at every step and does not change later, and that admissible actions are valid."""
     env.action_space.seed(seed)
     _, info = _reset(env, seed=seed)
-    kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    recorded: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for _ in range(steps):
-        kept.append((info, copy.deepcopy(info)))
+        recorded.append((info, copy.deepcopy(info)))
         listed, action = info["admissible_actions"], _act(env, info)
         _, _, terminated, _, info = _step(env, action)
         assert info["action_valid"] or not listed, (
@@ -79,13 +79,14 @@ def check_info(env: TextEnv, seed: int, steps: int) -> None:
         )
         if terminated:
             _, info = _reset(env)
-    for given, as_it_was in kept:
-        changed = [name for name, value in as_it_was.items() if given[name] != value]
+    for info_then, original in recorded:
+        changed = [name for name, value in original.items() if info_then[name] != value]
         assert not changed, f"info[{changed[0]!r}] of an earlier step has changed since: put a copy into Turn.extras."
 
 
 def check_odd_actions(env: TextEnv, seed: int) -> None:
-    """Any string is survived; where actions are listed, one that is not is called invalid, earns and ends nothing."""
+    """Check that no string raises. If actions are listed, any other is invalid, earns nothing and does not end the
+    episode."""
     _, info = _reset(env, seed=seed)
     for action in ODD_ACTIONS:
         admissible = info["admissible_actions"]
@@ -100,9 +101,10 @@ def check_odd_actions(env: TextEnv, seed: int) -> None:
 
 
 def check_determinism(env: TextEnv, seed: int, steps: int) -> None:
-    """The same seed and actions give the same text, whatever the global random generators do, which stay untouched.
+    """Check that the same seed and actions give the same text, and that the global random generators have no effect and
+    are not changed.
 
-    Inadmissible actions between them change nothing.
+    Inadmissible actions in between change nothing.
     """
     # The test is about the legacy global generators, so it must touch them.
     random.seed(1)
@@ -130,29 +132,29 @@ def check_determinism(env: TextEnv, seed: int, steps: int) -> None:
 
 
 def check_copies(env: TextEnv, seed: int, steps: int) -> None:
-    """Another environment that is made and played beside this one changes nothing here."""
-    alone = _walk(env, seed, steps)
-    other = gymnasium.make(env.spec, disable_env_checker=True).unwrapped  # type: ignore[arg-type]  # it has a spec
-    assert isinstance(other, TextEnv)
-    _, info = _reset(other, seed=seed + 1)
+    """Check that another environment, made and stepped beside this one, changes nothing here."""
+    expected = _walk(env, seed, steps)
+    other_env = gymnasium.make(env.spec, disable_env_checker=True).unwrapped  # type: ignore[arg-type]  # it has a spec
+    assert isinstance(other_env, TextEnv)
+    _, info = _reset(other_env, seed=seed + 1)
 
     def play_the_other() -> None:
         nonlocal info
-        _, _, terminated, _, info = _step(other, _act(other, info))
+        _, _, terminated, _, info = _step(other_env, _act(other_env, info))
         if terminated:
-            _, info = _reset(other)
+            _, info = _reset(other_env)
 
     _assert_same(
-        alone,
+        expected,
         _walk(env, seed, steps, before_step=play_the_other),
         "Another environment was played at the same time",
         "Keep state in self, set by begin_episode; what is written in the class or the module is shared by all.",
     )
-    other.close()
+    other_env.close()
 
 
 def check_end(env: TextEnv, seed: int) -> None:
-    """A step after the end asks for a reset. (Only seen if a random walk ends.)"""
+    """Check that a step after the end asks for a reset. (Only if a random walk ends.)"""
     env.action_space.seed(seed)
     _, info = _reset(env, seed=seed)
     for _ in range(200):
@@ -168,7 +170,7 @@ def check_end(env: TextEnv, seed: int) -> None:
 
 
 def check_snapshot(env: TextEnv, seed: int, steps: int) -> None:
-    """From a snapshot the same actions lead to the same texts, as often as it is restored."""
+    """Check that the same actions from a snapshot lead to the same texts, however often it is restored."""
     env.action_space.seed(seed)
     _, info = _reset(env, seed=seed)
     for _ in range(steps // 2):
@@ -196,11 +198,11 @@ def check_snapshot(env: TextEnv, seed: int, steps: int) -> None:
 
 
 Seen = tuple[str, tuple[str, ...], float, bool]
-"""Observation, admissible actions, reward, whether the episode is over."""
+"""Observation, admissible actions, reward, and whether the episode is over."""
 
 
 def _walk(env: TextEnv, seed: int, steps: int, before_step: Callable[[], object] = lambda: None) -> list[Seen]:
-    """Random actions, the same ones for the same seed where the environment says the same."""
+    """Return a random walk. Its actions are the same for the same seed and the same observations."""
     env.action_space.seed(seed)
     observation, info = _reset(env, seed=seed)
     seen: list[Seen] = [(observation, info["admissible_actions"], 0.0, False)]
@@ -215,12 +217,12 @@ def _walk(env: TextEnv, seed: int, steps: int, before_step: Callable[[], object]
 
 
 def _assert_same(first: list[Seen], second: list[Seen], what: str, remedy: str) -> None:
-    for step, (one, other) in enumerate(zip_longest(first, second)):
-        assert one == other, f"{what}, but step {step} differs: {one!r} and {other!r}. {remedy}"
+    for step, (expected, actual) in enumerate(zip_longest(first, second)):
+        assert expected == actual, f"{what}, but step {step} differs: {expected!r} and {actual!r}. {remedy}"
 
 
 def _act(env: TextEnv, info: dict[str, Any]) -> str:
-    """A random admissible action, or any text where none are listed."""
+    """Return a random admissible action, or any text if none are listed."""
     actions = info["admissible_actions"]
     return actions[int(env.action_space.np_random.integers(len(actions)))] if actions else env.action_space.sample()
 

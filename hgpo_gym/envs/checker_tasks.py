@@ -1,4 +1,4 @@
-"""The promises about the tasks of a `TextEnv`; see `checker`."""
+"""Checks of the promises about the tasks of a `TextEnv`; see `checker`."""
 
 import inspect
 import json
@@ -20,7 +20,7 @@ print(json.dumps(list(env.unwrapped.task_ids)))
 
 
 def check_task_ids(env: TextEnv) -> None:
-    """Task ids are distinct texts in a fixed order, and each can be asked for."""
+    """Check that task ids are distinct texts in a fixed order, and that `reset` accepts each."""
     assert not isinstance(env.task_ids, str), f"task_ids is the one text {env.task_ids!r}: write ({env.task_ids!r},)."
     assert isinstance(env.task_ids, Sequence), (
         f"task_ids is a {type(env.task_ids).__name__}, which has no fixed order: make it a tuple or a list, sorted."
@@ -38,7 +38,7 @@ def check_task_ids(env: TextEnv) -> None:
 
 
 def check_split(env: TextEnv) -> None:
-    """Where there is a choice of split, `env.split` says which one is played."""
+    """Check that `env.split` names the split in use, if the class has the option."""
     parameter = inspect.signature(type(env)).parameters.get("split")
     if parameter is None or env.spec is None:
         return
@@ -48,7 +48,7 @@ def check_split(env: TextEnv) -> None:
 
 
 def check_options(env: TextEnv) -> None:
-    """Unknown tasks and options are refused by name."""
+    """Check that unknown tasks and options raise an error that names them."""
     for options in ({"task_id": "no such task"}, {"no such option": 1}):
         try:
             env.reset(options=options)
@@ -58,7 +58,7 @@ def check_options(env: TextEnv) -> None:
 
 
 def check_task_order(env: TextEnv) -> None:
-    """Another process, in which sets have another order, makes the same environment with the same tasks."""
+    """Check that another process, in which sets have another order, makes the same environment with the same tasks."""
     try:
         spec = cloudpickle.dumps(env.spec)
     except Exception as error:  # whatever the options' own code may raise
@@ -66,10 +66,10 @@ def check_task_order(env: TextEnv) -> None:
             f"The options {env.spec.kwargs if env.spec else {}} cannot be sent to worker processes "
             f"({type(error).__name__}: {error}): take plain values."
         ) from error
-    other = "1" if os.environ.get("PYTHONHASHSEED") == "0" else "0"
-    environment = {**os.environ, "PYTHONHASHSEED": other, "PYTHONPATH": os.pathsep.join(sys.path)}
+    hash_seed = "1" if os.environ.get("PYTHONHASHSEED") == "0" else "0"
+    child_environ = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
     listed = subprocess.run(
-        [sys.executable, "-c", LIST_TASKS], input=spec, env=environment, capture_output=True, check=False
+        [sys.executable, "-c", LIST_TASKS], input=spec, env=child_environ, capture_output=True, check=False
     )
     assert listed.returncode == 0, (
         f"{type(env).__name__} cannot be made in another process, as workers need: {listed.stderr.decode()[-2000:]}"
@@ -81,7 +81,7 @@ def check_task_order(env: TextEnv) -> None:
     )
 
 
-def _difference(there: list[str], here: list[str]) -> str:
-    if sorted(there) == sorted(here):
+def _difference(actual: list[str], expected: list[str]) -> str:
+    if sorted(actual) == sorted(expected):
         return "the same tasks in another order"
-    return f"other tasks ({len(there)}, the first {there[0]!r}; here {len(here)}, the first {here[0]!r})"
+    return f"other tasks ({len(actual)}, the first {actual[0]!r}; here {len(expected)}, the first {expected[0]!r})"

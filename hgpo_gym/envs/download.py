@@ -1,4 +1,5 @@
-"""Fetches files over HTTP. A file appears under its name when it is whole and verified; what breaks off is resumed."""
+"""Fetch files over HTTP. A file appears under its name only when it is complete and verified. Interrupted downloads
+resume."""
 
 import fcntl
 import hashlib
@@ -27,11 +28,12 @@ TIMEOUT = 30.0
 
 _NETWORK_ERRORS = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, UnicodeDecodeError, OSError)
-"""What zipfile raises for damage of one kind or another; OSError where a damaged offset lies before the beginning."""
+"""Errors that zipfile raises for damage of any kind; OSError if a damaged offset lies before the beginning."""
 
 
 class DownloadError(OSError):
-    """A file could not be fetched. What came of it is kept, and the next attempt goes on from there."""
+    """Error for a file that could not be fetched. The partial file remains, and the next attempt continues from
+    there."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,10 @@ class Archive:
 def fetch_archive(
     archive: Archive, folder: Path, progress: Progress, mirror: str | None = None, *, any_digest: bool = False
 ) -> Path:
-    """The archive in `folder`, fetched unless it is there and as it was when it was fetched.
+    """Return the archive in `folder`. Fetch it unless the folder has it, unchanged since the download.
 
-    Verified are the number of bytes that the server said, the CRC-32 of each member and the SHA-256, which
-    `manifest.json` beside it remembers.
+    The checks are the number of bytes that the server reports, the CRC-32 of each member and the SHA-256, which
+    `manifest.json` beside the archive records.
 
     Args:
         mirror: a folder on another server that has the file.
@@ -88,10 +90,10 @@ def fetch_archive(
 
 
 def fetch(url: str, target: Path, verify: Callable[[Path], None], report_progress: ProgressCallback) -> None:
-    """Download to `<target>.part`, or go on with it; when it is whole and `verify(part)` does not object, rename it.
+    """Download to `<target>.part`, or continue it. When it is complete and `verify(part)` accepts it, rename it.
 
-    A connection that breaks is taken up again at once, for as long as that brings more of the file. No other process
-    may fetch the same target: see `only_process`.
+    A broken connection is opened again at once, as long as each attempt brings more of the file. No other process may
+    fetch the same target: see `only_process`.
 
     Raises:
         DownloadError: the server cannot be reached, refuses, or sends no more.
@@ -101,15 +103,15 @@ def fetch(url: str, target: Path, verify: Callable[[Path], None], report_progres
     part.parent.mkdir(parents=True, exist_ok=True)
     with part.open("ab") as file:
         while True:
-            before, reason = file.tell(), "the connection broke off"
+            size_before, reason = file.tell(), "the connection broke off"
             try:
                 if _receive(url, file, report_progress):
                     break
             except _NETWORK_ERRORS as error:
                 reason = str(error)
-            if (kept := file.tell()) <= before:
+            if (size := file.tell()) <= size_before:
                 raise DownloadError(
-                    f"Cannot fetch {url}: {reason}. The same command goes on from the {kept:,} bytes that are there."
+                    f"Cannot fetch {url}: {reason}. The same command goes on from the {size:,} bytes that are there."
                 )
     try:
         verify(part)
@@ -140,7 +142,8 @@ def check_archive(file: Path, report_progress: ProgressCallback) -> None:
 
 
 def check_digest(name: str, digest: str, known: str, any_digest: bool, progress: Progress) -> None:
-    """Compare the SHA-256 of a file with the known one. Raises ValueError, or says so where `any_digest`."""
+    """Compare the SHA-256 of a file with the known one. Raises ValueError on a difference, or only reports it if
+    `any_digest`."""
     if digest == known:
         return
     difference = f"{name} is sound, but not the file known by that name: its SHA-256 is {digest}, not {known}."
@@ -150,13 +153,13 @@ def check_digest(name: str, digest: str, known: str, any_digest: bool, progress:
 
 
 def sha256(file: Path) -> str:
-    """64 hexadecimal digits."""
+    """Return 64 hexadecimal digits."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
-    """What was fetched into a folder: `url`, `bytes` and `sha256` by file name.
+    """Return the record of the files fetched into a folder: `url`, `bytes` and `sha256` by file name.
 
     Raises:
         ValueError: the manifest is damaged.
@@ -189,7 +192,7 @@ def only_process(folder: Path) -> Iterator[None]:
 
 
 def _receive(url: str, file: BinaryIO, report_progress: ProgressCallback) -> bool:
-    """Append what is missing of a file; whether it is whole then, by what the server says of its size."""
+    """Append the missing part of a file. Return whether the file is complete, by the size that the server reports."""
     start = file.tell()
     request = urllib.request.Request(url, headers={"User-Agent": "hgpo_gym", "Accept-Encoding": "identity"})
     if start:

@@ -1,6 +1,6 @@
-"""Texts as arrays of fixed size: counts of hashed n-grams, each counted up or down by its hash, so that two that share
-a place cancel out on average (feature hashing, Weinberger et al., 2009). The same text gives the same numbers on every
-machine and in every process."""
+"""Texts as arrays of fixed size: signed counts of hashed n-grams. The hash also gives the sign, so that collisions
+cancel on average (feature hashing, Weinberger et al., 2009). The same text gives the same numbers on every machine and
+in every process."""
 
 import hashlib
 import re
@@ -17,8 +17,8 @@ LARGEST_COUNT = 127
 
 @dataclass(frozen=True, kw_only=True)
 class TextFeatures:
-    """From texts and admissible actions to int8[length]: the texts' counts, then for each of the first `actions`
-    admissible actions a 1 and the action's own counts; 0 where there are fewer.
+    """Features of texts and admissible actions as int8[length]: the counts of the texts, then a 1 and the action's
+    counts for each of the first `actions` admissible actions; 0 for missing actions.
 
     Attributes:
         size: places for the n-grams of the texts.
@@ -45,7 +45,7 @@ class TextFeatures:
         return self.size + self.actions * (1 + self.action_size)
 
     def __call__(self, texts: Mapping[str, str], admissible_actions: Sequence[str] = ()) -> np.ndarray:
-        """int8[length]. An n-gram counts elsewhere in a text of another name."""
+        """Return int8[length]. The same n-gram has another index in a text of another name."""
         features = np.zeros(self.length, dtype=np.int8)
         features[: self.size] = hashed_counts(texts, self.size, self.longest)
         blocks = features[self.size :].reshape(self.actions, 1 + self.action_size)
@@ -55,20 +55,20 @@ class TextFeatures:
         return features
 
     def split(self, features: Any) -> tuple[Any, Any, Any]:
-        """Arrays or tensors [N, length] in parts: the texts [N, size], whether there is an action bool[N, actions],
+        """Split arrays or tensors [N, length] into the texts [N, size], whether there is an action bool[N, actions],
         and the actions [N, actions, action_size]."""
         blocks = features[:, self.size :].reshape(len(features), self.actions, 1 + self.action_size)
         return features[:, : self.size], blocks[:, :, 0] > 0, blocks[:, :, 1:]
 
     def unit_length(self, features: np.ndarray) -> np.ndarray:
-        """float32[length]: the same with the texts' part and each action's of Euclidean length 1."""
+        """Return float32[length]: the part of the texts and the part of each action scaled to Euclidean length 1."""
         texts, present, actions = self.split(features[None].astype(np.float32))
         blocks = np.concatenate([present[:, :, None], _unit(actions)], axis=2, dtype=np.float32)
         return np.concatenate([_unit(texts)[0], blocks.ravel()])
 
 
 def hashed_counts(texts: Mapping[str, str], size: int, longest: int) -> np.ndarray:
-    """int8[size]: each n-gram of up to `longest` words counted at the place, and with the sign, that its hash says."""
+    """Return int8[size]: each n-gram of up to `longest` words adds 1 or -1 at an index; its hash gives both."""
     codes = np.array([_hash(f"{name}\0{ngram}") for name, text in texts.items() for ngram in ngrams(text, longest)])
     if not len(codes):
         return np.zeros(size, dtype=np.int8)
@@ -77,7 +77,7 @@ def hashed_counts(texts: Mapping[str, str], size: int, longest: int) -> np.ndarr
 
 
 def ngrams(text: str, longest: int) -> list[str]:
-    """Every sequence of 1 to `longest` words (or signs) of a text, case ignored."""
+    """Return every sequence of 1 to `longest` words (or signs) of a text, case ignored."""
     words = _WORD.findall(text.lower())
     return [
         " ".join(words[start : start + count])

@@ -1,4 +1,4 @@
-"""TextFromDiscrete: a Gymnasium environment with numbered actions, in words."""
+"""TextFromDiscrete: a text environment around a Gymnasium environment with numbered actions."""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from hgpo_gym.envs.base import TextEnv, Turn
 
 @dataclass(frozen=True)
 class DiscreteTask:
-    """What a task is to the environment in question.
+    """Options and seed of the Gymnasium environment for one task.
 
     Attributes:
         options: the options that it is made with, such as a map.
@@ -28,7 +28,7 @@ class DiscreteTask:
 
 
 class _Snapshot(NamedTuple):
-    """A state: the environment itself as it was, what it was made with, and what it said last."""
+    """State: a copy of the environment, its options, and its latest observation and info."""
 
     env: gymnasium.Env[Any, Any]
     made_with: Mapping[str, Any]
@@ -39,9 +39,9 @@ class _Snapshot(NamedTuple):
 class TextFromDiscrete(TextEnv):
     """A Gymnasium environment with `Discrete` actions as a text environment.
 
-    All its randomness after the reset comes from `self.np_random`. Where it puts an `action_mask` into `info`, as Taxi
-    does, the actions that it masks are not admissible. Rewards are its own. Snapshots are copies of it; what its
-    unwrapped environment keeps in `P`, as those of Gymnasium's toy text do with their transitions, is shared by them.
+    All randomness after the reset comes from `self.np_random`. If `info` has an `action_mask`, as in Taxi, the masked
+    actions are not admissible. Rewards are the inner environment's. A snapshot is a copy of the environment. Copies
+    share the attribute `P` of the unwrapped environment, which holds the transitions of Gymnasium's toy text.
 
     Args:
         env: the id of the environment, or a function that makes one from the options of a `DiscreteTask`.
@@ -108,8 +108,8 @@ class TextFromDiscrete(TextEnv):
 
     @cached_property
     def can_snapshot(self) -> bool:
-        """Whether the environment can be copied: not if it holds a process, a window or the like, nor if its copies are
-        made anew (`EzPickle`), which forget the episode."""
+        """True if the environment can be copied. False if it holds a process, a window or the like, or if its copies
+        are new environments (`EzPickle`), which lose the episode."""
         if getattr(type(self._env.unwrapped), "__getstate__", None) is EzPickle.__getstate__:
             return False
         try:
@@ -159,7 +159,7 @@ class TextFromDiscrete(TextEnv):
         mask = self._inner_info.get("action_mask")
         return tuple(name for name, number in self._actions.items() if mask is None or mask[number])
 
-    def _turn(self, *, prefix: str = "", **said: Any) -> Turn:
-        actions = () if said.get("terminated") else self._admissible()
+    def _turn(self, *, prefix: str = "", **turn_fields: Any) -> Turn:
+        actions = () if turn_fields.get("terminated") else self._admissible()
         text = self._describe(self._observation, self._env.unwrapped)
-        return Turn(prefix + text, admissible_actions=actions, **said)
+        return Turn(prefix + text, admissible_actions=actions, **turn_fields)

@@ -1,4 +1,4 @@
-"""Makes environments by their id: the table of those that are registered, and `make`."""
+"""Make environments by their id: the table of registered environments, and `make`."""
 
 import inspect
 import math
@@ -20,7 +20,7 @@ from hgpo_gym.suggest import unknown_name
 
 @dataclass(frozen=True, slots=True)
 class EnvRecord:
-    """One registered environment, see `register`."""
+    """Registered environment, see `register`."""
 
     id: str
     name: str
@@ -35,11 +35,12 @@ LACKED = {
     "expert": "has no expert, which policy=expert, warmstart.source=expert and estimator-bias ask",
     "split": "has no splits: set evaluation.split=null, and env.split nowhere",
 }
-"""What is said of an environment that does not take these options, which commands give unasked."""
+"""Error text for an environment without these options, which commands pass by default."""
 
 
 def option_defaults(id: str) -> dict[str, Any]:
-    """The options of a registered environment and their defaults; `inspect.Parameter.empty` where there is none.
+    """Return the options of a registered environment with their defaults; `inspect.Parameter.empty` for a required
+    option.
 
     Raises:
         ImportError: its module cannot be imported.
@@ -52,18 +53,18 @@ def option_defaults(id: str) -> dict[str, Any]:
 
 
 def option_parameters(id: str) -> dict[str, inspect.Parameter]:
-    """What the maker of a registered environment takes, by name. Raises ImportError."""
+    """Return the parameters of the creator of a registered environment, by name. Raises ImportError."""
     return dict(inspect.signature(creator(id)).parameters)
 
 
 def creator(id: str) -> Callable[..., Any]:
-    """What makes a registered environment, mostly its class. Raises ImportError."""
+    """Return the creator of a registered environment, mostly its class. Raises ImportError."""
     entry_point = gymnasium.spec(id).entry_point
     return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point  # type: ignore[return-value]
 
 
 def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
-    """`gymnasium.make` for text environments, with errors that name the nearest id or option.
+    """Make a registered text environment by `gymnasium.make`, with errors that name the nearest id or option.
 
     Raises:
         ValueError: no such id or option, a value of another type, one is missing that the environment needs, it is no
@@ -98,7 +99,7 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
 
 
 def _fits(value: Any, annotation: Any) -> bool:
-    """Whether a value is of the type that a signature names; types that are not plain are not looked into."""
+    """Return whether a value matches the annotation of a signature. Complex types are not checked."""
     kind, parts = get_origin(annotation) or annotation, get_args(annotation)
     if kind in (Union, UnionType):
         return any(_fits(value, part) for part in parts)

@@ -1,4 +1,4 @@
-"""Registration of environments, and those that are built in.
+"""Registration of environments, and the built-in environments.
 
 `register(...)` records an environment in the one table of ids and in Gymnasium's registry, so that `gymnasium.make`,
 `gymnasium.make_vec` and the commands of hgpo-gym all find it under the same id.
@@ -69,13 +69,13 @@ def register(
         raise ValueError(f"max_episode_steps={max_episode_steps!r} of {id}: choose a whole number, 1 or more.")
     if not isinstance(description, str):
         raise ValueError(f"description={description!r} of {id}: write a line for people.")
-    before = ENVIRONMENTS.get(id)
-    again = before is not None and id not in _BUILT_IN and is_defined_again(before.entry_point, entry_point)
-    if id in gymnasium.registry and not again:
+    previous = ENVIRONMENTS.get(id)
+    redefined = previous is not None and id not in _BUILT_IN and is_defined_again(previous.entry_point, entry_point)
+    if id in gymnasium.registry and not redefined:
         raise ValueError(f"The environment id {id!r} is taken: choose another name or version.")
-    taken = {record.name: record.id for record in ENVIRONMENTS.values() if record.id != id}
-    if name in taken:
-        raise ValueError(f"The environment name {name!r} is taken by {taken[name]}: choose another for {id}.")
+    used_names = {record.name: record.id for record in ENVIRONMENTS.values() if record.id != id}
+    if name in used_names:
+        raise ValueError(f"The environment name {name!r} is taken by {used_names[name]}: choose another for {id}.")
     configs = None if configs is None else Path(configs)
     if configs is not None and not configs.is_dir():
         raise ValueError(f"configs={configs} of {id} is no folder.")
@@ -86,7 +86,7 @@ def register(
         max_episode_steps=int(max_episode_steps),
         vector_entry_point=_vector_entry_point(id),
     )
-    name = name or next(candidate for candidate in _names(id) if candidate not in taken)
+    name = name or next(candidate for candidate in _names(id) if candidate not in used_names)
     ENVIRONMENTS[id] = EnvRecord(id, name, entry_point, int(max_episode_steps), description, configs)
     return None
 
@@ -107,7 +107,7 @@ def make_vec(id: str, num_tasks: int = 1, group_size: int = 1, **options: Any) -
 
 
 def _names(id: str) -> list[str]:
-    """What `env=` may call an environment, best first: `castle/DarkMaze-v0` is dark_maze, castle_dark_maze, ..."""
+    """Return names for `env=`, best first: `castle/DarkMaze-v0` is dark_maze, castle_dark_maze, ..."""
     namespace, _, rest = id.rpartition("/")
     base, _, version = rest.rpartition("-v")
     snake = re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", base or rest)).lower()
@@ -116,20 +116,20 @@ def _names(id: str) -> list[str]:
 
 
 def _as_text(entry_point: str | Callable[..., TextEnv]) -> str | Callable[..., TextEnv]:
-    """`module:Class` of a class that every process finds there: `EnvSpec.to_json` refuses classes. A notebook's class
-    is sent to other processes as it is."""
+    """Return `module:Class` for an importable class, since `EnvSpec.to_json` refuses classes. Return a notebook's class
+    itself: it is sent to other processes by value."""
     module, name = getattr(entry_point, "__module__", ""), getattr(entry_point, "__qualname__", "")
     importable = module != "__main__" and name and getattr(sys.modules.get(module), name, None) is entry_point
     return f"{module}:{name}" if importable else entry_point
 
 
 def _vector_entry_point(id: str) -> str:
-    """Text, as `EnvSpec.to_json` needs it: the id is the attribute's name, which `__getattr__` understands."""
+    """Return a text, as `EnvSpec.to_json` needs it: the id is an attribute name that `__getattr__` understands."""
     return f"{__name__}:{id}"
 
 
 def __getattr__(name: str) -> Callable[..., gymnasium.vector.VectorEnv]:
-    """What makes vectors of an id."""
+    """Return the function that makes vector environments of an id."""
     if not re.search(r"-v\d+$", name):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return partial(_make_vector, name)

@@ -1,10 +1,9 @@
-"""SecretWord: guess a made-up word from what is said about the letters of earlier guesses.
+"""SecretWord: guess a made-up word from feedback on the letters of earlier guesses.
 
 The words are all sequences of syllables, a consonant and a vowel each, of a small alphabet: `bado`, `keka`. A guess is
-free text. Every letter of it is answered by `correct` (it stands there), `misplaced` (the word has it elsewhere) or
-`absent`; a letter that the word has once is not called misplaced twice. A guess that is no such word is refused with
-the reason and costs nothing but the step. The answer to the last guess is all that is observed: what earlier ones told
-is in the history.
+free text. The feedback on each letter is `correct` (right place), `misplaced` (the word has it elsewhere) or `absent`.
+A letter that occurs once is not reported as misplaced twice. A guess outside the language is refused with the reason
+and costs only the step. The observation is the feedback on the last guess: earlier feedback is in the history.
 
 The rules are pure functions on a hashable state, the guesses made (`SecretWord`); `SecretWordEnv` is the Gymnasium
 environment around them.
@@ -28,7 +27,7 @@ Guesses = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Language:
-    """The words that there are: `syllables` times one of `consonants` and one of `vowels`."""
+    """Set of the valid words: `syllables` times one of `consonants` and one of `vowels`."""
 
     syllables: int
     consonants: str
@@ -36,14 +35,14 @@ class Language:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The letters that may stand at each place of a word."""
+        """Letters allowed at each place of a word."""
         return (self.consonants, self.vowels) * self.syllables
 
     def words(self) -> list[str]:
         return ["".join(letters) for letters in product(*self.places)]
 
     def objection(self, word: str) -> str | None:
-        """Why this is none of the words; None if it is one."""
+        """Return the reason why a word is not valid; None if it is valid."""
         if len(word) != len(self.places):
             return f"it has {len(word)} letters, not {len(self.places)}"
         for number, (letter, allowed) in enumerate(zip(word, self.places, strict=True), start=1):
@@ -53,33 +52,33 @@ class Language:
 
 
 def marks(secret: str, guess: str) -> tuple[str, ...]:
-    """What is said about each letter of a guess: `correct`, `misplaced` or `absent`."""
-    unmatched = Counter(there for there, letter in zip(secret, guess, strict=True) if there != letter)
-    said = []
-    for there, letter in zip(secret, guess, strict=True):
-        if there == letter:
-            said.append("correct")
+    """Return the feedback on each letter of a guess: `correct`, `misplaced` or `absent`."""
+    unmatched = Counter(hidden for hidden, letter in zip(secret, guess, strict=True) if hidden != letter)
+    feedback = []
+    for hidden, letter in zip(secret, guess, strict=True):
+        if hidden == letter:
+            feedback.append("correct")
         elif unmatched[letter]:
             unmatched[letter] -= 1
-            said.append("misplaced")
+            feedback.append("misplaced")
         else:
-            said.append("absent")
-    return tuple(said)
+            feedback.append("absent")
+    return tuple(feedback)
 
 
 @lru_cache(maxsize=10_000)
 def consistent_words(language: Language, secret: str, guesses: Guesses) -> tuple[str, ...]:
-    """The words that every answer so far leaves possible, in alphabetical order of the language."""
+    """Return the words that agree with all feedback so far, in alphabetical order of the language."""
     if not guesses:
         return tuple(language.words())
     earlier, last = consistent_words(language, secret, guesses[:-1]), guesses[-1]
-    said = marks(secret, last)
-    return tuple(word for word in earlier if marks(word, last) == said)
+    feedback = marks(secret, last)
+    return tuple(word for word in earlier if marks(word, last) == feedback)
 
 
 @dataclass(frozen=True)
 class SecretWord:
-    """The rules of one game.
+    """Rules of one game.
 
     Attributes:
         secret: the word to guess.
@@ -108,27 +107,27 @@ class SecretWord:
         return self.is_won(guesses) or len(guesses) == self.max_guesses
 
     def observation(self, guesses: Guesses) -> str:
-        """The answer to the last guess."""
+        """Return the feedback on the last guess."""
         if not guesses:
             return "No guess yet."
-        said = ", ".join(f"{letter} {mark}" for letter, mark in zip(guesses[-1], self._marks(guesses), strict=True))
+        feedback = ", ".join(f"{letter} {mark}" for letter, mark in zip(guesses[-1], self._marks(guesses), strict=True))
         lost = self.is_over(guesses) and not self.is_won(guesses)
-        return f"{said}. No guess is left: the word was {spell(self.secret)}." if lost else said
+        return f"{feedback}. No guess is left: the word was {spell(self.secret)}." if lost else feedback
 
     def _marks(self, guesses: Guesses) -> tuple[str, ...]:
         return marks(self.secret, guesses[-1])
 
     def possible_words(self, guesses: Guesses) -> tuple[str, ...]:
-        """The words that every answer so far leaves possible; the secret is one of them."""
+        """Return the words that agree with all feedback so far; the secret is one of them."""
         return consistent_words(self.language, self.secret, guesses)
 
     def reward(self, guesses: Guesses) -> float:
-        """What the last guess earned."""
+        """Return the reward of the last guess."""
         return SUCCESS_REWARD if self.is_won(guesses) else 0.0
 
 
 def spell(word: str) -> str:
-    """A word with its letters apart, so that every tokenizer sees them."""
+    """Return a word with spaces between its letters, so that every tokenizer sees them."""
     return " ".join(word)
 
 
@@ -180,7 +179,7 @@ class SecretWordEnv(TextEnv):
         return sum(allowed.index(letter) for letter, allowed in zip(word, self._language.places, strict=True))
 
     def game(self, task_id: str) -> SecretWord:
-        """The rules of a task, for exact computations."""
+        """Return the rules of a task, for exact computations."""
         return SecretWord(task_id, self._language, self._max_guesses)
 
     def begin_episode(self, task_id: str) -> Turn:

@@ -1,11 +1,11 @@
-"""SignpostMaze: a small world in which what to do depends on what was seen before.
+"""SignpostMaze: a small world in which the right action depends on earlier observations.
 
-A castle is a row of sections. Each has a signpost that names a colour, `distance` bare corridors, and a round hall
-with one door of each colour. The right door leads to the next section (from the last one to the garden: success), a
-wrong one back to the signpost of the same section. Every corridor looks like every other, and so does every hall: only
-the history tells which door is right, and from `distance + 1` observations ago. With `plates` every room says where it
-is and what its signpost says: then the observation alone tells everything, and history nothing. With `slip` the same
-action does not always lead to the same place.
+A castle is a row of sections. Each has a signpost that names a colour, `distance` bare corridors, and a round hall with
+one door of each colour. The right door leads to the next section (from the last one to the garden: success), a wrong
+one back to the signpost of the same section. Every corridor looks like every other, and so does every hall. Only the
+history shows which door is right, from `distance + 1` observations ago. With `plates` every room shows its place and
+its signpost's colour, so the observation alone suffices. With `slip` the same action does not always lead to the same
+place.
 
 The rules are pure functions on a hashable state (`SignpostMaze`), so that the value of every history under a policy
 can be computed exactly; `SignpostMazeEnv` is the Gymnasium environment around them.
@@ -25,7 +25,7 @@ GO_BACK = "go back"
 
 
 class Position(NamedTuple):
-    """Where the agent stands: the section, and the room in it (0 signpost, then `distance` corridors, the hall)."""
+    """Position of the agent: the section, and the room in it (0 signpost, then `distance` corridors, the hall)."""
 
     section: int
     room: int
@@ -33,7 +33,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class SignpostMaze:
-    """The rules of one maze.
+    """Rules of one maze.
 
     Attributes:
         signs: the colour that each section's signpost names; their number is the number of sections.
@@ -81,7 +81,7 @@ class SignpostMaze:
         return (*(f"open {colour} door" for colour in self.colours), GO_BACK)
 
     def next_place(self, place: Position, action: str) -> Position:
-        """Where an admissible action leads if it is not replaced. Raises ValueError on any other."""
+        """Return the destination of an admissible action without slip. Raises ValueError on any other."""
         if action not in self.admissible_actions(place):
             raise ValueError(unknown_name("action", action, self.admissible_actions(place)))
         if action == WALK_ON:
@@ -92,20 +92,20 @@ class SignpostMaze:
         return Position(place.section + right_door, 0)
 
     def outcomes(self, place: Position, action: str) -> dict[Position, float]:
-        """Where an admissible action may lead, and how probably. Raises ValueError on any other."""
-        found = {self.next_place(place, action): 1.0 - self.slip}
+        """Return the probability of each destination of an admissible action. Raises ValueError on any other."""
+        probabilities = {self.next_place(place, action): 1.0 - self.slip}
         if self.slip:
             actions = self.admissible_actions(place)
-            for there in (self.next_place(place, other) for other in actions):
-                found[there] = found.get(there, 0.0) + self.slip / len(actions)
-        return found
+            for destination in (self.next_place(place, replacement) for replacement in actions):
+                probabilities[destination] = probabilities.get(destination, 0.0) + self.slip / len(actions)
+        return probabilities
 
     def reward(self, place: Position) -> float:
-        """What arriving at a place earns."""
+        """Return the reward of arriving at a place."""
         return SUCCESS_REWARD if self.is_garden(place) else 0.0
 
     def expert_action(self, place: Position) -> str:
-        """The first action of the shortest way to the garden."""
+        """Return the first action of the shortest way to the garden."""
         return WALK_ON if place.room <= self.distance else f"open {self.signs[place.section]} door"
 
 
@@ -161,7 +161,7 @@ class SignpostMazeEnv(TextEnv):
         )
 
     def maze(self, task_id: str) -> SignpostMaze:
-        """The rules of a task, for exact computations."""
+        """Return the rules of a task, for exact computations."""
         return SignpostMaze(tuple(task_id.split("-")), self._colours, self._distance, self._plates, self.slip)
 
     def begin_episode(self, task_id: str) -> Turn:

@@ -1,4 +1,4 @@
-"""A Gymnasium Text space for anything a text environment can print or be told."""
+"""Gymnasium Text space for any text that an environment can print or receive."""
 
 import multiprocessing
 import string
@@ -13,7 +13,7 @@ _CODE_POINTS = 0x110000
 
 
 class _EveryCharacter(Sequence[str]):
-    """All Unicode code points in order, without holding a million strings."""
+    """Sequence of all Unicode code points, computed on access."""
 
     def __len__(self) -> int:
         return _CODE_POINTS
@@ -77,7 +77,7 @@ class UnicodeText(Text):
 
 
 class _SharedTexts(Sequence[str]):
-    """Texts in shared memory, read anew at every access; a deep copy is a plain tuple."""
+    """Texts in shared memory, read anew at every access. A deep copy is a plain tuple."""
 
     def __init__(self, rows: np.ndarray):
         self._rows = rows

@@ -7,7 +7,7 @@ from gymnasium.envs.registration import EnvSpec
 
 
 class PortableSpec:
-    """An attribute that holds an `EnvSpec`, paths among its options as text: `to_json` can write these."""
+    """Descriptor of an `EnvSpec` that writes paths among its options as text, so that `to_json` can write them."""
 
     def __get__(self, env: Any, kind: type | None = None) -> EnvSpec | None:
         return None if env is None else vars(env).get("_spec")

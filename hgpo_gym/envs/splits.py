@@ -1,4 +1,4 @@
-"""What the environments share: the names of the splits, which tasks are for testing, and what success earns."""
+"""Shared parts of the environments: names of the splits, the choice of test tasks, and the reward of success."""
 
 import math
 
@@ -8,23 +8,24 @@ from hgpo_gym.suggest import unknown_name
 SPLITS = ("train", "test", "all")
 SUCCESS_REWARD = 10.0
 MOST_TASKS = 1_000_000
-"""Of an environment that lists its tasks one by one."""
+"""Limit for an environment that lists its tasks one by one."""
 
 
 def check_split(split: str) -> None:
-    """Raises ValueError where there is no such split."""
+    """Raise ValueError if there is no such split."""
     if split not in SPLITS:
         raise ValueError(unknown_name("split", split, SPLITS))
 
 
 def check_number_of_tasks(options: str, choices: int, places: int = 1) -> None:
-    """Raises ValueError, naming the options that `options` quotes, where `choices ** places` is above `MOST_TASKS`."""
+    """Raise ValueError, naming the options that `options` quotes, if `choices ** places` is above `MOST_TASKS`."""
     if choices > 1 and places * math.log10(choices) > math.log10(MOST_TASKS):
         raise ValueError(f"{options}: that is more than {MOST_TASKS:,} tasks; choose fewer.")
 
 
 def in_split(split: str, number: int, *, one_in: int = 3) -> bool:
-    """Whether a task is part of a split: every third number is `test`, the others are `train`, and `all` has both.
+    """Return whether a task is part of a split: every third number is `test`, the others are `train`, and `all` has
+    both.
 
     Args:
         split: one of `SPLITS`.
@@ -35,5 +36,5 @@ def in_split(split: str, number: int, *, one_in: int = 3) -> bool:
 
 
 def hashed(text: str) -> int:
-    """A number that stands for a text, the same on every machine."""
+    """Return a number for a text, the same on every machine."""
     return int(content_key(text), 16)

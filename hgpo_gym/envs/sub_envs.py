@@ -1,5 +1,5 @@
-"""The sub-environments of a TextVectorEnv: what an episode starts from, how it is brought back, and those that live in
-this process. `workers` has those in processes of their own."""
+"""Sub-environments of a TextVectorEnv in this process: starts of episodes, and their replay. `workers` has those in
+worker processes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +15,7 @@ _Answer = TypeVar("_Answer")
 
 
 class EpisodeStart(NamedTuple):
-    """What a member's episode starts from: a task and a seed, the same in the whole group, and its place there.
+    """Start of a member's episode: a task and a seed, the same in the whole group, and the member's number.
 
     Attributes:
         task_id: the task.
@@ -32,16 +32,17 @@ class EpisodeStart(NamedTuple):
     chances: tuple[tuple[int, int], ...] = ()
 
     def branch(self, actions: Sequence[str], member: int) -> "EpisodeStart":
-        """The start of another member, who joins an episode with this start after its first `actions`, prefix included.
+        """Return the start of another member, which branches off this start's episode after the first `actions`, prefix
+        included.
 
-        Up to there everything happens as it did; from there on chance is the new member's own.
+        Up to there everything happens as in that episode. From there on the new member has its own random generator.
         """
-        before = tuple((step, other) for step, other in self.chances if step < len(actions))
+        before = tuple((step, earlier_member) for step, earlier_member in self.chances if step < len(actions))
         return self._replace(prefix=tuple(actions), chances=(*before, (len(actions), member)))
 
 
 class ResetResult(NamedTuple):
-    """How an episode began: what the reset said, and what each action of its start's prefix led to."""
+    """Result of beginning an episode: the reset, and the step of each action of the start's prefix."""
 
     reset: ResetPair
     steps: list[StepResult]
@@ -49,18 +50,18 @@ class ResetResult(NamedTuple):
 
 @dataclass
 class EpisodeReplay:
-    """All that is needed to bring a deterministic sub-environment back to where it was."""
+    """Start and actions, which bring a deterministic sub-environment back to its state."""
 
     start: EpisodeStart
     actions: list[str] = field(default_factory=list)
 
 
 class SubEnvs(Protocol):
-    """Sub-environments by row number. Requests name the rows they are for; answers come by row. Where a sub-environment
-    has failed, the answer is the exception, and its row has to begin anew.
+    """Interface of sub-environments, addressed by row. The results are by row too. If a sub-environment has failed, its
+    result is the exception, and its row has to begin anew.
 
-    A step is sent and its result received. `receive` waits until there are results of `at_least` so many rows that were
-    sent an action, and returns all that there are.
+    A step is sent and its result received. `receive` waits for the results of at least `at_least` rows that were sent
+    an action, and returns all available results.
     """
 
     def begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, ResetResult | Exception]: ...
@@ -73,8 +74,8 @@ class SubEnvs(Protocol):
 
 
 class LocalSubEnvs:
-    """Sub-environments in this process. One that raises an error is made anew, brought back to where it was and asked
-    once more; what it raises then is its answer.
+    """Sub-environments in this process. After an error, the environment is made anew, its episode is replayed, and the
+    call is repeated once. If it raises again, the exception is the result.
 
     Args:
         envs: by row.
@@ -105,7 +106,7 @@ class LocalSubEnvs:
             env.close()
 
     def replay(self, episodes: Mapping[int, EpisodeReplay]) -> dict[int, Exception | None]:
-        """Bring rows to where their episodes had come."""
+        """Replay the episodes of rows up to their present state."""
         answers: dict[int, Exception | None] = {}
         for row, episode in episodes.items():
             self._episodes[row] = episode
@@ -139,7 +140,7 @@ class LocalSubEnvs:
         return result
 
     def _once_more(self, row: int, ask: Callable[[], _Answer]) -> _Answer | Exception:
-        """The answer of an environment made anew, or what it raises."""
+        """Return the result of a call in a new environment, or its exception."""
         try:
             with suppress(Exception):  # it is broken already
                 self._envs[row].close()
@@ -149,15 +150,15 @@ class LocalSubEnvs:
             return error
 
     def _bring_back(self, row: int) -> None:
-        """To where its episode had come."""
+        """Replay the episode of a row up to its present state."""
         begin_episode(self._envs[row], self._episodes[row].start)
         for action in self._episodes[row].actions:
             self._envs[row].step(action)
 
 
 def chance_of(group_seed: int, member: int) -> np.random.Generator:
-    """What a member draws from after its group's start. The last number keeps it apart from that of the start:
-    NumPy's `default_rng([group_seed, 0])` is `default_rng(group_seed)`, from which a reset has drawn."""
+    """Return a member's random generator after the start of its group. The last number separates it from the generator
+    of the reset: NumPy's `default_rng([group_seed, 0])` is `default_rng(group_seed)`, from which a reset has drawn."""
     return np.random.default_rng([group_seed, member, 1])
 
 

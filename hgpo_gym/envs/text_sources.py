@@ -1,6 +1,6 @@
-"""What an environment's texts depend on, for the keys of what is kept of them: recorded episodes, models made of these.
+"""Keys of the sources of an environment's texts, for stored recordings and models made from them.
 
-Where any of it changes, what was kept is not taken again but made anew.
+If any source changes, the stored data is made anew.
 """
 
 import os
@@ -15,11 +15,11 @@ from hgpo_gym.source_code import files_digest, source_of
 
 
 def texts_key(kind: type, id: str, options: Mapping[str, Any], own_key: str) -> str:
-    """16 hexadecimal digits for the texts of a registered environment that was made with these options.
+    """Return 16 hexadecimal digits for the texts of a registered environment that was made with these options.
 
-    They change with its id (the version is part of it), its options, and the source of its class and of the bases of
-    that, each with all Python files of its package. They are the same on every machine: of a file that an option names
-    the content counts, of a folder nothing, for whose content task ids or the environment's own key must speak.
+    They change with its id (the version is part of it), its options, and the source of its class and its base classes,
+    each with all Python files of its package. They are the same on every machine. For a file among the options, its
+    content counts. For a folder nothing counts: task ids or the environment's texts key must stand for its content.
 
     Args:
         kind: its class.
@@ -34,7 +34,7 @@ def texts_key(kind: type, id: str, options: Mapping[str, Any], own_key: str) -> 
 
 
 def _content(value: Any) -> Any:
-    """An option that is a place, or several, by what is there."""
+    """Return an option with paths replaced by the digest of their content."""
     if isinstance(value, str | os.PathLike):
         place = Path(value).expanduser()
         return files_digest([place]) if place.is_file() else None

@@ -33,11 +33,12 @@ except ModuleNotFoundError as error:
     ) from error
 
 LONGEST_MOVE = 1000
-"""Characters of a move. Games look for brackets by expressions that take the square of its length."""
+"""Maximal number of characters of a move. Games search for brackets by expressions whose time is quadratic in the
+length."""
 RAW = "-raw"
-"""The ending of ids whose observations are messages, not one text with all that was said."""
+"""Suffix of ids whose observations are separate messages instead of one text."""
 A_MINE = "You hit a mine"
-"""What a refusal says that has lost the game: in textarena the second one would."""
+"""Text of a refusal that loses the game: in textarena the second refusal would lose it."""
 
 _A_SET = "what it makes of several moves at once hangs on Python's hash seed"
 UNFIT = {
@@ -48,7 +49,7 @@ UNFIT = {
     "LogicPuzzle": _A_SET,
     "Set": "its reward counts sets, so that one set is as good as all",
 }
-"""Games of textarena 0.7 that do not keep the promises of an environment, by the beginning of their ids, and why."""
+"""Games of textarena 0.7 that break a promise of an environment, by the beginning of their ids, with the reason."""
 
 
 class TextArenaEnv(TextEnv):
@@ -135,13 +136,13 @@ class TextArenaEnv(TextEnv):
             reward = float(rewards[0])
             messages.append(str(infos[0].get("reason", "")))
             return Turn("\n".join(messages).strip(), reward=reward, terminated=True, won=reward >= 1)
-        said = "\n".join(messages).strip()
+        feedback = "\n".join(messages).strip()
         if not self._game.state.error_count:
-            return Turn(said)
-        if A_MINE in said:
-            return Turn(said, reward=float(self._game._get_percentage_completion()), terminated=True)
+            return Turn(feedback)
+        if A_MINE in feedback:
+            return Turn(feedback, reward=float(self._game._get_percentage_completion()), terminated=True)
         self._game = before  # some games do a part of what they refuse
-        return Turn(said or "That is not a move.", action_valid=False)
+        return Turn(feedback or "That is not a move.", action_valid=False)
 
     def save_state(self) -> Any:
         return copy.deepcopy(self._game)
@@ -150,7 +151,7 @@ class TextArenaEnv(TextEnv):
         self._game = copy.deepcopy(state)
 
     def _messages(self) -> list[tuple[str, ObservationType]]:
-        """What the game has said since the last time, stripped; not what the player said."""
+        """Return the game's new messages since the last call, stripped, without the player's."""
         _, messages = self._game.get_observation()
         return [
             (text.strip(), kind)
@@ -160,24 +161,24 @@ class TextArenaEnv(TextEnv):
 
 
 def _reset(game: Any, seed: int) -> None:
-    """Begin an episode, in silence: some games tell of their attempts at a start."""
+    """Begin an episode without output: some games print their attempts at a start."""
     with _chance_from(seed), redirect_stdout(io.StringIO()):
         game.reset(num_players=1, seed=seed)
 
 
 @functools.cache
 def _starts(game: str, seeds: int) -> dict[str, int]:
-    """By how the game begins, a key of its state and of what it says, the first seed. Kept, as some take half a second
-    to find a start."""
+    """Return the first seed of each distinct start, by a key of the game's state and its messages. The result is
+    stored, as some games take half a second to find a start."""
 
     def fill(folder: Path) -> None:
-        own = textarena.make(game + RAW)
-        first: dict[str, int] = {}
+        env = textarena.make(game + RAW)
+        first_seeds: dict[str, int] = {}
         for seed in range(seeds):
-            _reset(own, seed)
-            _, said = own.get_observation()
-            first.setdefault(content_key([_plain(vars(own)), [text for _, text, _ in said]]), seed)
-        (folder / "starts.json").write_text(json.dumps(first))
+            _reset(env, seed)
+            _, messages = env.get_observation()
+            first_seeds.setdefault(content_key([_plain(vars(env)), [text for _, text, _ in messages]]), seed)
+        (folder / "starts.json").write_text(json.dumps(first_seeds))
 
     key = content_key([game, seeds, version("textarena"), source_digest(sys.modules[__name__])])
     folder = kept_folder(cache_dir() / "textarena" / key, fill)
@@ -185,12 +186,12 @@ def _starts(game: str, seeds: int) -> dict[str, int]:
 
 
 def _plain(value: Any) -> Any:
-    """JSON-like data that is the same in every process: of the state and other objects of textarena what they hold, of
-    what else a game has (functions, generators) nothing."""
+    """Return JSON-like data that is the same in every process. Objects of textarena give their attributes; functions
+    and generators give None."""
     if isinstance(value, dict):
-        return sorted(([repr(_plain(key)), _plain(own)] for key, own in value.items()), key=repr)
+        return sorted(([repr(_plain(key)), _plain(item)] for key, item in value.items()), key=repr)
     if isinstance(value, list | tuple):
-        return [_plain(own) for own in value]
+        return [_plain(item) for item in value]
     if isinstance(value, set | frozenset):
         return sorted(map(_plain, value), key=repr)
     if value is None or isinstance(value, bool | int | float | str):
@@ -206,8 +207,8 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def _chance_from(seed: int) -> Iterator[None]:
-    """textarena draws from the global generators: seed them for a moment, and leave them as they were. One thread at a
-    time, or one game would draw another's chances."""
+    """Seed the global generators, which textarena draws from, and restore them afterwards. One thread at a time:
+    otherwise one game would draw the numbers of another."""
     with ONE_AT_A_TIME:
         before, numpy_before = random.getstate(), np.random.get_state()
         random.seed(seed)

@@ -1,9 +1,9 @@
 """TextWorldEnv: games made by TextWorld's `tw-make`.
 
-A game is a file `.z8`, played by the interpreter of jericho, with the `.json` that tw-make writes beside it. The second
-alone is enough for the logic of a game, but has none of its prose: what holds around the player is then told as facts.
-Neither runs Python code; a `.z8` is run by an interpreter in C, so take games from those whom you trust. TextWorld has
-no interpreter of `.ulx` any more: of such a game the `.json` is played, with a warning.
+A game is a file `.z8`, played by the interpreter of jericho, with the `.json` that tw-make writes beside it. The
+`.json` alone holds the logic of a game, but no prose: observations are then facts about the player's surroundings.
+Neither runs Python code. A C interpreter runs a `.z8`, so use games only from sources that you trust. TextWorld has no
+interpreter of `.ulx` any more: of such a game the `.json` is played, with a warning.
 """
 
 import hashlib
@@ -89,7 +89,7 @@ class TextWorldEnv(TextEnv):
         return self._turn(_prose(self._state.feedback), reward=points if self._reward == "score" else success)
 
     def save_state(self) -> tuple[Path, tuple[str, ...]]:
-        """The game and the commands that were sent to it; coming back means to send them again."""
+        """Return the game and the commands sent to it. `load_state` sends them again."""
         if self._file is None:
             raise RuntimeError("There is no episode to keep: call reset() before snapshot().")
         return self._file, tuple(self._sent)
@@ -104,10 +104,10 @@ class TextWorldEnv(TextEnv):
         with ONE_AT_A_TIME:
             if file != self._file:
                 self.close()
-                wanted = textworld.EnvInfos(
+                request_infos = textworld.EnvInfos(
                     **dict.fromkeys(WANTED, True), facts=file.suffix == ".json", policy_commands=self._expert
                 )
-                self._game, self._file = _start(file, wanted), file
+                self._game, self._file = _start(file, request_infos), file
             self._state: GameState = self._game.reset()
         self._score = 0
         self._sent: list[str] = []
@@ -122,7 +122,7 @@ class TextWorldEnv(TextEnv):
             self._game.close()
             self._game = self._file = None
 
-    def _turn(self, text: str, **said: Any) -> Turn:
+    def _turn(self, text: str, **turn_fields: Any) -> Turn:
         state = self._state
         over = bool(state.won or state.lost)
         if self._file is not None and self._file.suffix == ".json":
@@ -133,24 +133,25 @@ class TextWorldEnv(TextEnv):
             terminated=over,
             won=bool(state.won),
             extras={"expert_action": next(iter(state.policy_commands), "")} if self._expert else {},
-            **said,
+            **turn_fields,
         )
 
 
 def facts_around(facts: Sequence[Any]) -> str:
-    """What holds where the player is, in the words of TextWorld's logic: `open(box); in(key, box); on(note, table)`."""
+    """Return the facts around the player, in the words of TextWorld's logic: `open(box); in(key, box); on(note,
+    table)`."""
     names = [(fact.name, [_name(argument) for argument in fact.arguments]) for fact in facts]
-    room = next(place for name, (who, *place) in names if name == "at" and who == "you")[0]
-    shut = {about[0] for name, about in names if name in ("closed", "locked")}
+    room = next(place for name, (subject, *place) in names if name == "at" and subject == "you")[0]
+    closed = {terms[0] for name, terms in names if name in ("closed", "locked")}
     near = {"you", "inventory", room}
     for _ in range(2):  # what is in the room, then what is in or on that
         near |= {
-            about[0]
-            for name, about in names
-            if name in ("at", "in", "on") and about[1] in near and about[1] not in shut
+            terms[0]
+            for name, terms in names
+            if name in ("at", "in", "on") and terms[1] in near and terms[1] not in closed
         }
-    told = {f"{name}({', '.join(about)})" for name, about in names if room in about or near.issuperset(about)}
-    return "; ".join(sorted(told))
+    nearby = {f"{name}({', '.join(terms)})" for name, terms in names if room in terms or near.issuperset(terms)}
+    return "; ".join(sorted(nearby))
 
 
 def _name(argument: Any) -> str:
@@ -158,13 +159,13 @@ def _name(argument: Any) -> str:
 
 
 def _prose(feedback: str) -> str:
-    """What the game says, without its prompt and status line."""
+    """Return the game's feedback without its prompt and status line."""
     return re.sub(r"\n{3,}", "\n\n", re.sub(r"\n>.*", "", feedback, flags=re.DOTALL)).strip()
 
 
-def _start(file: Path, wanted: Any) -> Any:
+def _start(file: Path, request_infos: Any) -> Any:
     try:
-        return textworld.start(str(file), wanted)
+        return textworld.start(str(file), request_infos)
     except (ValueError, LookupError, TypeError, AttributeError) as error:  # whatever its reader stumbles over
         raise ValueError(
             f"TextWorld {version('textworld')} cannot read the game {file}: {type(error).__name__}: {error}. Make it "
@@ -178,15 +179,15 @@ def _game_files(games: str | Path | Sequence[str | Path]) -> list[Path]:
         path = Path(place).expanduser()
         if path.is_dir():
             files += sorted(path.rglob("*.z8"))
-            alone = [file for file in sorted(path.rglob("*.json")) if not file.with_suffix(".z8").exists()]
-            alone = list(filter(_is_game, alone))
-            if older := [file for file in alone if file.with_suffix(".ulx").exists()]:
+            json_files = [file for file in sorted(path.rglob("*.json")) if not file.with_suffix(".z8").exists()]
+            json_files = list(filter(_is_game, json_files))
+            if older := [file for file in json_files if file.with_suffix(".ulx").exists()]:
                 warnings.warn(
                     f"{len(older)} games in {path} have their prose in .ulx files, which TextWorld does not play any "
                     f"more: they are played without it, as facts. {_COMPILE}",
                     stacklevel=3,
                 )
-            files += alone
+            files += json_files
         else:
             files.append(path)
     for file in files or [Path(str(games))]:
@@ -207,7 +208,8 @@ _COMPILE = "Compile each .json to a .z8 beside it: see docs/environments/textwor
 
 
 def _is_game(file: Path) -> bool:
-    """Whether a `.json` holds a game, by the words that each has; thousands would take long to parse."""
+    """Return whether a `.json` holds a game, by the keys that each game has. Parsing thousands of files would be
+    slow."""
     content = file.read_bytes()
     return all(word in content for word in (b'"KB"', b'"world"', b'"quests"'))
 

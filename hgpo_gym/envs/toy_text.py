@@ -11,7 +11,7 @@ from hgpo_gym.envs.from_discrete import DiscreteTask, TextFromDiscrete
 from hgpo_gym.envs.splits import check_number_of_tasks, check_split, hashed, in_split
 
 WAYS = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
-"""FrozenLake's actions in their order: what each adds to row and column."""
+"""Offsets of FrozenLake's actions in their order: row and column."""
 TILES = {"S": "ice", "F": "ice", "H": "a hole", "G": "the goal"}
 TAXI_ACTIONS = ("south", "north", "east", "west", "pick up", "drop off")
 STANDS = {"red": (0, 0), "green": (0, 4), "yellow": (4, 0), "blue": (4, 3)}
@@ -66,7 +66,7 @@ class FrozenLakeText(TextFromDiscrete):
 
 
 def describe_lake(position: int, env: gymnasium.Env[Any, Any]) -> str:
-    """Where the agent stands, where the goal is, and what is around."""
+    """Describe the agent's position, the goal, and the adjacent tiles."""
     tiles = env.desc.astype(str)  # type: ignore[attr-defined]
     rows, columns = tiles.shape
     row, column = divmod(int(position), columns)
@@ -114,7 +114,7 @@ class TaxiText(TextFromDiscrete):
 
 
 def describe_taxi(state: int, env: gymnasium.Env[Any, Any]) -> str:
-    """Where the taxi and the passenger are, and where they want to go."""
+    """Describe the positions of the taxi and the passenger, and the passenger's destination."""
     row, column, passenger, destination = env.decode(int(state))  # type: ignore[attr-defined]
     stands = [f"the {name} stand (row {row + 1}, column {column + 1})" for name, (row, column) in STANDS.items()]
     where = f"waits at {stands[passenger]}" if passenger < len(stands) else "is in the taxi"
@@ -125,6 +125,6 @@ def describe_taxi(state: int, env: gymnasium.Env[Any, Any]) -> str:
 
 
 def _part(tasks: dict[str, DiscreteTask], split: str, held_out: Callable[[str], str] = str) -> dict[str, DiscreteTask]:
-    """Those of a split, by a hash of what of a task id the splits are to have none in common."""
+    """Return the tasks of a split, by a hash of the part of a task id that no two splits may share."""
     check_split(split)
     return {task_id: task for task_id, task in tasks.items() if in_split(split, hashed(held_out(task_id)))}

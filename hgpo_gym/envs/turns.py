@@ -1,6 +1,7 @@
-"""Games that change what a process shares: Python's global generators, what is printed, parsers with a state."""
+"""Lock for games that change the state of the process: Python's global generators, standard output, parsers with a
+state."""
 
 import threading
 
 ONE_AT_A_TIME = threading.RLock()
-"""Held while such a game works, of whatever kind: threads take turns."""
+"""Lock held while any such game works: threads take turns."""

@@ -89,16 +89,16 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         self._truncations = np.zeros(self.num_envs, dtype=np.bool_)
         self._env_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         self.starts: dict[int, EpisodeStart] = {}
-        """By row, what its episode started from."""
+        """Start of each row's episode."""
         self._contain_failures = contain_failures
         self.failures: dict[int, Exception] = {}
-        """By row, what ended its episode, until it begins anew; empty unless `contain_failures`."""
+        """Error that ended a row's episode, until it begins anew; empty unless `contain_failures`."""
         self.stepping: set[int] = set()
-        """The sub-environments that were sent an action whose result was not received yet."""
+        """Sub-environments that were sent an action whose result was not received yet."""
 
     @cached_property
     def texts_key(self) -> str:
-        """Changes whenever the environment's texts may: see `text_sources.texts_key`."""
+        """Key that changes whenever the environment's texts may: see `text_sources.texts_key`."""
         assert self.spec is not None
         return texts_key(self._kind, self.spec.id, self._options, self._own_texts_key)
 
@@ -203,7 +203,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         return self._observations[row], 0.0, False, True, self._env_infos[row]
 
     def _raise_first(self, answers: Mapping[int, object]) -> None:
-        """Raise the first error among the answers, all of which were taken, unless failures are contained."""
+        """Raise the first error among the answers, all of which were processed, unless failures are contained."""
         for answer in answers.values():
             if isinstance(answer, Exception) and not self._contain_failures:
                 raise answer
@@ -264,10 +264,10 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         self._sub_envs.send(actions)
 
     def receive(self, at_least: int = 1) -> dict[int, StepResult]:
-        """What `send` has led to, by row: observation, reward, terminated, truncated, info, as a single environment's
-        `step` returns them.
+        """Return the results of `send` by row: observation, reward, terminated, truncated, info, as a single
+        environment's `step` returns them.
 
-        Waits for `at_least` so many rows, or all that are stepping, and returns these and what else there is.
+        Waits for the results of at least `at_least` rows, or all that are stepping, and returns all available results.
         """
         answers = self._sub_envs.receive(min(at_least, len(self.stepping)))
         self.stepping -= answers.keys()
@@ -307,8 +307,8 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
 
 
 def _zeros_of_mixed_numbers(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Where the numbers of a key are of several types: zeros of the type that holds them all, one an info. Gymnasium
-    takes the first one's type, and an int array makes 0 of 0.5."""
+    """Return zeros for each key whose numbers have several types: of the common type, one per info. Gymnasium uses the
+    first one's type, and an int array turns 0.5 into 0."""
     kinds: dict[str, dict[Any, Any]] = defaultdict(dict)
     for info in infos:
         for key, value in info.items():

@@ -21,11 +21,12 @@ from hgpo_gym.picklable_errors import describe_failed_start, picklable
 from hgpo_gym.plugins import load_plugins, loaded_plugins
 
 PATIENCE = 60.0
-"""Seconds after which a worker that says nothing is named in a warning; then after twice as many, and so on."""
+"""Seconds without an answer after which a warning names the worker; the next warning comes after twice as many, and so
+on."""
 
 
 class WorkerDiedError(RuntimeError):
-    """A worker process ended or hung twice at the same request, or while it was brought back to where it had come.
+    """Error for a worker process that ended or hung twice at the same request, or during the replay of its episodes.
 
     Attributes:
         row: of the sub-environment that was played.
@@ -41,7 +42,7 @@ class WorkerDiedError(RuntimeError):
 
 
 class _LostError(Exception):
-    """No answer is to come from a worker; the message says why, `remedy` what may help."""
+    """Error for a worker that will not answer. The message gives the reason, `remedy` a possible fix."""
 
     def __init__(self, reason: str, remedy: str):
         super().__init__(reason)
@@ -49,7 +50,7 @@ class _LostError(Exception):
 
 
 class _Worker:
-    """A process and its pipe.
+    """Process and its pipe.
 
     Args:
         spec: of the environments, pickled.
@@ -59,19 +60,19 @@ class _Worker:
 
     def __init__(self, spec: bytes, rows: Iterable[int], timeout: float | None):
         context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
+        self.connection, child_end = context.Pipe()
         self.process = context.Process(
-            target=_serve, args=(theirs, loaded_plugins(), spec, list(rows)), daemon=True, name="hgpo_gym-env"
+            target=_serve, args=(child_end, loaded_plugins(), spec, list(rows)), daemon=True, name="hgpo_gym-env"
         )
         self.process.start()
-        theirs.close()
+        child_end.close()
         self._timeout = math.inf if timeout is None else timeout
         self._seconds = math.inf
         self._deadline: float | None = None  # of the request; None while the environments are being made
         self._asked_for, self._asked_at, self._patience = "", 0.0, PATIENCE
 
     def send(self, kind: str, part: Mapping[int, Any]) -> None:
-        """Begin a request; the time for its answer runs from now, or from when the environments are made."""
+        """Send a request. The time for its answer runs from now, or from when the environments are made."""
         self._asked_for = f"{kind} of sub-environment {', '.join(map(str, part))}"
         self._asked_at, self._patience = time.monotonic(), PATIENCE
         self._seconds = self._timeout * sum(map(_moves, part.values()))
@@ -83,16 +84,16 @@ class _Worker:
 
     @property
     def seconds_left(self) -> float:
-        """Until the answer is overdue; infinite where there is no such time."""
+        """Seconds until the answer is overdue; infinite without a deadline."""
         return math.inf if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     @property
     def warns_at(self) -> float:
-        """When its silence has lasted too long, on the clock of `time.monotonic`."""
+        """Time of the next warning about a missing answer, on the clock of `time.monotonic`."""
         return self._asked_at + self._patience
 
     def warn_of_silence(self) -> None:
-        """Say that it has not answered yet, and have patience for as long again."""
+        """Warn that the worker has not answered yet, and double the waiting time."""
         warnings.warn(
             f"No answer from worker process {self.process.pid} for {self._patience:g} s: {self._asked_for}. Stopped by "
             f"somebody? 'kill -CONT {self.process.pid}' wakes it. Slow? With worker_timeout=SECONDS one that takes "
@@ -102,7 +103,7 @@ class _Worker:
         self._patience *= 2
 
     def receive(self) -> Any:
-        """The answer to the last request, by row.
+        """Return the answer to the last request, by row.
 
         Raises:
             _LostError: the process has ended, could not make its environments, or did not answer in time, in which
@@ -142,8 +143,8 @@ class _Worker:
 
 
 class WorkerSubEnvs:
-    """Sub-environments in `workers` processes. A worker that dies is replaced and its episodes are replayed; what it
-    dies of again has failed, and the others go on without it.
+    """Sub-environments in `workers` processes. A worker that dies is replaced and its episodes are replayed. If the
+    same request kills it again, that sub-environment has failed, and the others continue.
 
     Args:
         spec: of the environments.
@@ -210,7 +211,7 @@ class WorkerSubEnvs:
 
     @property
     def process_ids(self) -> list[int]:
-        """Of the workers' processes."""
+        """Ids of the workers' processes."""
         return [worker.process.pid or 0 for worker in self._workers]
 
     def _start(self, worker: int) -> _Worker:
@@ -224,7 +225,7 @@ class WorkerSubEnvs:
         }
 
     def _send_waiting(self, worker: int) -> None:
-        """Give a worker that is free the steps that wait for it."""
+        """Send a free worker the steps that wait for it."""
         if not self._stepping[worker]:
             waiting, self._waiting[worker] = self._waiting[worker], {}
             failed = waiting.keys() & self._failed.keys()
@@ -234,18 +235,18 @@ class WorkerSubEnvs:
                 self._workers[worker].send("step", part)
 
     def _taken(self) -> dict[int, StepResult | Exception]:
-        """The results that are there."""
+        """Return the available results and clear them."""
         results, self._results = self._results, {}
         return results
 
     def _step_results(self, worker: int) -> None:
-        """Take what the worker's environments say, which are through with their steps or whose worker died."""
+        """Receive the results of a worker that has finished its steps or died."""
         part, self._stepping[worker] = self._stepping[worker], {}
         self._results |= self._answer(worker, "step", part)
         self._send_waiting(worker)
 
     def _answer(self, worker: int, kind: str, part: Mapping[int, Any]) -> dict[int, Any]:
-        """The answers to a request that was sent, from another process if this one died at it."""
+        """Return the answers to a request that was sent, from another process if this one died at it."""
         try:
             answers = self._workers[worker].receive()
             for row, answer in answers.items():
@@ -275,7 +276,7 @@ class WorkerSubEnvs:
         return answers
 
     def _note(self, kind: str, row: int, argument: Any, answer: Any) -> None:
-        """How far the row's episode has come."""
+        """Record the progress of the row's episode."""
         if isinstance(answer, Exception):
             self._episodes.pop(row, None)
         elif kind == "begin":
@@ -284,7 +285,7 @@ class WorkerSubEnvs:
             self._episodes[row].actions.append(argument)
 
     def _replace(self, worker: int) -> None:
-        """A new process for a worker that died, its running episodes replayed to where they were; those that cannot be
+        """Start a new process for a worker that died and replay its running episodes. Episodes that cannot be replayed
         have failed."""
         self._workers[worker] = self._start(worker)
         for row in self._rows[worker]:
@@ -299,7 +300,7 @@ class WorkerSubEnvs:
                     return
 
     def _ask_alone(self, worker: int, kind: str, row: int, argument: Any, task_id: str, when: str) -> Any:
-        """The row's answer; a WorkerDiedError if the process has died at it."""
+        """Return the row's answer; a WorkerDiedError if the process has died at it."""
         self._workers[worker].send(kind, {row: argument})
         try:
             return self._workers[worker].receive()[row]
@@ -313,8 +314,8 @@ class WorkerSubEnvs:
 
 
 def _wait_for(workers: Collection[_Worker], seconds: float) -> list[Any]:
-    """The connections of those that have answered or ended, or none after so many seconds. Warns of those that are
-    silent for long."""
+    """Return the connections of the workers that have answered or ended; none after the timeout. Warn of workers that
+    do not answer for long."""
     until = time.monotonic() + seconds
     while True:
         now, next_look = time.monotonic(), min(until, *(worker.warns_at for worker in workers))
@@ -328,14 +329,14 @@ def _wait_for(workers: Collection[_Worker], seconds: float) -> list[Any]:
 
 
 def _moves(argument: EpisodeStart | EpisodeReplay | str) -> int:
-    """How many resets and steps a row's part of a request stands for."""
+    """Return the number of resets and steps in a row's part of a request."""
     if isinstance(argument, EpisodeReplay):
         return _moves(argument.start) + len(argument.actions)
     return 1 + len(argument.prefix) if isinstance(argument, EpisodeStart) else 1
 
 
 def _serve(connection: Connection, plugins: Iterable[str], pickled_spec: bytes, rows: list[int]) -> None:
-    """A worker process: answers requests until the parent hangs up."""
+    """Answer requests in a worker process until the parent closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     try:
         load_plugins(plugins)

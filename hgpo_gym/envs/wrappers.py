@@ -1,4 +1,4 @@
-"""For agents that want numbers: indices for actions, arrays for texts.
+"""Wrappers for agents that work on numbers: indices for actions, arrays for texts.
 
     env = gymnasium.make("hgpo_gym/SignpostMaze-v0")
     env = DiscreteActions(HashedText(env, actions=8), size=8)
@@ -20,15 +20,15 @@ from hgpo_gym.envs.features import TextFeatures
 from hgpo_gym.suggest import unknown_name
 
 NO_ACTION = ""
-"""What an index without an action becomes: no environment admits it."""
+"""Action of an index without an admissible action: no environment admits it."""
 TRUNCATIONS = ("beginning", "end")
 
 Info = dict[str, Any]
 
 
 class DiscreteActions(gymnasium.Wrapper[Any, Any, Any, str], RecordConstructorArgs):
-    """An action is an index into the admissible actions of the moment. One past their end is an invalid action, which
-    changes nothing. `info["actions_left_out"]` counts the admissible actions that have no index.
+    """Action wrapper: an action is an index into the present admissible actions. An index past their end is an invalid
+    action, which changes nothing. `info["actions_left_out"]` counts the admissible actions that have no index.
 
     Args:
         env: with text actions that it lists.
@@ -45,7 +45,7 @@ class DiscreteActions(gymnasium.Wrapper[Any, Any, Any, str], RecordConstructorAr
         self._admissible: tuple[str, ...] = ()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
-        """As the environment's. Raises ValueError if it lists no admissible actions."""
+        """Reset the environment. Raises ValueError if it lists no admissible actions."""
         observation, info = self.env.reset(seed=seed, options=options)
         if not info["admissible_actions"]:
             raise ValueError(f"{self.unwrapped} lists no admissible actions: an index has nothing to point at.")
@@ -59,7 +59,8 @@ class DiscreteActions(gymnasium.Wrapper[Any, Any, Any, str], RecordConstructorAr
         return observation, reward, terminated, truncated, self._noted(info)
 
     def action_masks(self) -> np.ndarray:
-        """bool[size]: the indices of admissible actions; sb3-contrib's MaskablePPO asks for them by this name."""
+        """Return bool[size]: the indices of admissible actions. sb3-contrib's MaskablePPO calls this method by its
+        name."""
         return np.arange(self._size) < len(self._admissible)
 
     def _noted(self, info: Info) -> Info:
@@ -68,7 +69,7 @@ class DiscreteActions(gymnasium.Wrapper[Any, Any, Any, str], RecordConstructorAr
 
 
 class _TextObservation(gymnasium.Wrapper[Any, str, str, str]):
-    """Observations from the texts of the moment: the task, the last `window` steps, what is seen now."""
+    """Observations from the present texts: the task, the last `window` steps, the observation."""
 
     def __init__(self, env: gymnasium.Env[str, str], window: int):
         if not isinstance(env.action_space, Text):
@@ -93,7 +94,8 @@ class _TextObservation(gymnasium.Wrapper[Any, str, str, str]):
         return self._array(self._texts(info), info["admissible_actions"]), reward, terminated, truncated, info
 
     def _texts(self, info: Info) -> dict[str, str]:
-        """By name: the task, the steps before (`observation 2` was two steps ago, `action 2` what was done on it)."""
+        """Return texts by name: the task, the steps before (`observation 2` is two steps ago, `action 2` the action on
+        it)."""
         texts = {"task": info["task"]}
         for ago, (observation, action) in zip(range(len(self._past), 0, -1), self._past, strict=True):
             texts |= {f"observation {ago}": observation, f"action {ago}": action}
@@ -194,7 +196,7 @@ class TokenIds(_TextObservation, RecordConstructorArgs):
         if self._actions:
             lines.append(f"({', '.join(admissible_actions)})")
         ids = np.asarray(self._tokenizer("\n".join(lines)), dtype=np.int64)
-        kept = ids[-self._length :] if self._truncate == "beginning" else ids[: self._length]
+        visible_ids = ids[-self._length :] if self._truncate == "beginning" else ids[: self._length]
         array = np.full(self._length, self._padding, dtype=np.int64)
-        array[: len(kept)] = kept
+        array[: len(visible_ids)] = visible_ids
         return array

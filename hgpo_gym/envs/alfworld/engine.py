@@ -1,11 +1,11 @@
-"""What plays an ALFWorld game: the interface that every engine has."""
+"""Interface of the engines that run an ALFWorld game."""
 
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 
 class GameState(NamedTuple):
-    """What an engine reports after a reset or a command."""
+    """State that an engine reports after a reset or a command."""
 
     feedback: str
     admissible_commands: tuple[str, ...]
@@ -22,16 +22,16 @@ class GameEngine(Protocol):
         """Put the game in its initial state."""
 
     def step(self, command: str) -> GameState:
-        """Send one command; any string is accepted, one that is not admissible changes nothing."""
+        """Send one command. Any string is accepted; one that is not admissible changes nothing."""
 
     def snapshot(self) -> Any:
-        """The current state of the game as a value for `restore`."""
+        """Return the current state of the game as a value for `restore`."""
 
     def restore(self, snapshot: Any) -> None:
         """Return to a state of the loaded game."""
 
     def expert_command(self) -> str:
-        """The next command of the engine's expert in the current state."""
+        """Return the next command of the engine's expert in the current state."""
 
     def close(self) -> None:
         """Release what the engine holds."""

@@ -30,14 +30,14 @@ def _native(hand_coded: bool) -> GameEngine:  # noqa: ARG001 - its planner works
 
 
 ENGINES: dict[str, Callable[[bool], GameEngine]] = {"textworld": _textworld, "native": _native}
-"""Engines by name; a value takes whether alfworld's hand-coded expert is wanted, and imports what it needs."""
+"""Engines by name. A value takes whether alfworld's hand-coded expert is needed, and imports what it needs."""
 
 EXPERT_POLICIES = {"explorer": tuple(ENGINES), "planner": ("native",), "hand_coded": ("textworld",)}
-"""Experts by name, and the engines that they work with."""
+"""Experts by name, with the engines that support them."""
 
 
 class _State(NamedTuple):
-    """A moment of a game. `admissible` is kept because TextWorld would have to be asked again."""
+    """State of a game. It keeps `admissible` because TextWorld would have to compute it again."""
 
     game: Game
     engine: Any

@@ -1,8 +1,8 @@
-"""How far an ALFWorld task has come: what ALFRED calls its subgoals, told from the texts of the game.
+"""Progress in an ALFWorld task: ALFRED's subgoals, read from the texts of the game.
 
-In order: the thing is taken; it is cleaned, heated or cooled, if that is asked for; of two, the first is put down and
-another one taken; the task is done, which may come early where some of it was so from the start. A milestone that was
-reached stays so, whatever becomes of the thing afterwards.
+The order is: the agent takes the object; it cleans, heats or cools it, if the task asks for that; for a task of two
+objects, it puts down the first and takes another one; the task is done. The task may be done early if the start meets a
+part of it. A milestone stays reached, even if the object is moved afterwards.
 """
 
 import re
@@ -14,7 +14,7 @@ TAKE, TREAT, PUT, DONE = "take", "treat", "put", "done"
 
 
 class Milestones(NamedTuple):
-    """What a task asks for, and how many of its milestones were reached. Immutable.
+    """Milestones of a task and the number reached. Immutable.
 
     Attributes:
         errand: the task.
@@ -30,14 +30,16 @@ class Milestones(NamedTuple):
 
     @classmethod
     def of(cls, sentence: str) -> "Milestones":
-        """At the start of the task that a sentence asks for. Raises ValueError where it is none of ALFWorld's."""
+        """Return the milestones of a task sentence, none reached. Raises ValueError if the sentence is none of
+        ALFWorld's."""
         errand = read_task(sentence)
         if errand.two:
             return cls(errand, (TAKE, PUT, TAKE, DONE))
         return cls(errand, (TAKE, TREAT, DONE) if errand.treatment else (TAKE, DONE))
 
     def after(self, feedback: str, won: bool) -> "Milestones":
-        """After a command that was answered so: with the next milestone, or the last, if that was reached."""
+        """Return the milestones after an answer to a command: with the next one reached, or the last, if the answer
+        shows it."""
         if won:
             return self._replace(reached=len(self.order))
         event, thing = self._event(feedback)
@@ -46,7 +48,7 @@ class Milestones(NamedTuple):
         return self._replace(reached=self.reached + 1, put=thing if event == PUT else self.put)
 
     def _event(self, feedback: str) -> tuple[str, str]:
-        """What has happened, and to which thing; nothing to none, where it was something else."""
+        """Return the event and its object from an answer; two empty texts for any other answer."""
         errand = self.errand
         events = {
             TAKE: rf"You pick up the ({errand.thing} \d+) from ",

@@ -1,4 +1,4 @@
-"""Finds the games of a split.
+"""Find the games of a split.
 
 A split is laid out as `json_2.1.1/<split>/<task>/<trial>/{game.tw-pddl, traj_data.json}` (`hgpo-gym data alfworld`).
 Its games are those that alfworld itself plays (`AlfredTWEnv.collect_game_files`): with a `game.tw-pddl` that was found
@@ -33,12 +33,12 @@ from hgpo_gym.files import expand_home, source_digest
 from hgpo_gym.suggest import option, unknown_name
 
 _DEFAULT_DATA = Path("~/.cache/alfworld")
-"""The package alfworld, which making games imports, sets $ALFWORLD_DATA to it where that is not set."""
+"""Default folder. Generating games imports alfworld, which sets $ALFWORLD_DATA to this folder if it is not set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """One task: its id, its kind and the file that holds it."""
+    """Task: its id, its type and its file."""
 
     task_id: str
     task_type: str
@@ -70,7 +70,7 @@ def find_games(
     split: str | Sequence[str] = "train",
     task_types: Sequence[str] | None = None,
 ) -> GameCatalogue:
-    """The games of a split. Reads those that are new or changed since the last time; later calls share the answer.
+    """Return the games of a split. Read only new or changed files since the last time; later calls share the answer.
 
     A task id is made of the game's content: `<task type>-<object>-<target>-<digest>`, where the digest is the first 12
     hexadecimal digits of SHA-256 over `pddl_problem` and `grammar`. Identical copies of a game are one task.
@@ -107,13 +107,13 @@ def find_games(
 
 
 def data_root(data: str | os.PathLike[str] | None) -> Path:
-    """The folder that `data` names; where it is None, $ALFWORLD_DATA, else ~/.cache/alfworld."""
+    """Return the folder that `data` names. If it is None, return $ALFWORLD_DATA, else ~/.cache/alfworld."""
     root = Path(data if data is not None else os.environ.get("ALFWORLD_DATA") or _DEFAULT_DATA)
     return expand_home(root, f"Set {option('data')}, or ALFWORLD_DATA, to the folder of the games.").resolve()
 
 
 def game_of(file: Path) -> Game:
-    """The game of one `game.tw-pddl` file, with its `traj_data.json` beside it.
+    """Return the game of one `game.tw-pddl` file, with its `traj_data.json` beside it.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -127,14 +127,14 @@ def game_of(file: Path) -> Game:
 
 @functools.cache
 def _catalogue(split: str, folders: tuple[Path, ...], task_types: tuple[str, ...]) -> GameCatalogue:
-    every = [game for folder in folders for game in _list_games(folder)]
-    kept = [game for game in every if game.task_type in task_types]
-    if not kept:
-        present = Counter(game.task_type for game in every)
+    all_games = [game for folder in folders for game in _list_games(folder)]
+    selected = [game for game in all_games if game.task_type in task_types]
+    if not selected:
+        present = Counter(game.task_type for game in all_games)
         raise ValueError(
             f"No game of {split!r} has the task type {' or '.join(task_types)}; there are {dict(present)}."
         )
-    return GameCatalogue.of(split, kept)
+    return GameCatalogue.of(split, selected)
 
 
 @functools.cache
@@ -155,7 +155,7 @@ def _folders(root: Path, split: str) -> tuple[Path, ...]:
 
 
 def _split_folder(root: Path, split: str) -> Path:
-    """The folder of the split's games, below `root` unless they are generated; it holds at least one."""
+    """Return the folder of the split's games, below `root` unless they are generated. It holds at least one game."""
     if split in GENERATED_SPLITS:
         return generated_folder(split)
     base = root / VERSION_FOLDER if (root / VERSION_FOLDER).is_dir() else root
@@ -170,9 +170,9 @@ def _split_folder(root: Path, split: str) -> Path:
     present = sorted(entry.name for entry in base.iterdir() if _is_folder_of_games(entry)) if base.is_dir() else []
     if present and split not in SPLITS:
         raise ValueError(f"{unknown_name('split', split, present)} (The folders in {base}.)")
-    others = f" (of {base}, {', '.join(present)} can be played)" if present else ""
+    hint = f" (of {base}, {', '.join(present)} can be played)" if present else ""
     raise FileNotFoundError(
-        f"ALFWorld games not found in {root}: expected **/{GAME_FILE} under {split}{others}. "
+        f"ALFWorld games not found in {root}: expected **/{GAME_FILE} under {split}{hint}. "
         f"Run 'hgpo-gym data alfworld', or set {option('data')} or $ALFWORLD_DATA to the folder that holds "
         f"{VERSION_FOLDER}; or play generated games: "
         f"{' or '.join(f'split={name!r}' for name in GENERATED_SPLITS)}."

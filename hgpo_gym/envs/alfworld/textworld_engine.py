@@ -33,8 +33,8 @@ except ModuleNotFoundError as error:
 
 
 def _derive(symbol: Any, context: Any = None) -> list[Any]:
-    """The value of an expression of a grammar. TextWorld 1.7 puts the variables into `locals()`, where Python 3.13 does
-    not look."""
+    """Return the value of a grammar's expression. TextWorld 1.7 writes the variables to `locals()`, which Python 3.13
+    does not read."""
     context = context or symbol.context
     known = {"self": symbol, "context": context, **context["variables"]}
     return [textgen.TerminalSymbol(eval(symbol.expression, vars(textgen), known))]
@@ -51,7 +51,7 @@ _idle_environments: list[AlfredDemangler] = []
 
 
 def _alone(method: Callable[P, T]) -> Callable[P, T]:
-    """A method during which no other engine works."""
+    """Decorate a method so that no other engine works during a call."""
 
     @functools.wraps(method)
     def alone(*arguments: P.args, **options: P.kwargs) -> T:
@@ -113,7 +113,7 @@ class TextWorldEngine:
         return _game_state(state)
 
     def snapshot(self) -> tuple[str, ...]:
-        """The commands since the reset: TextWorld's own state cannot be set."""
+        """Return the commands since the reset: TextWorld's own state cannot be set."""
         return self._commands
 
     def restore(self, snapshot: tuple[str, ...]) -> None:
@@ -123,7 +123,7 @@ class TextWorldEngine:
             self.step(command)
 
     def expert_command(self) -> str:
-        """What alfworld's expert would do now; `look` where it has no admissible advice.
+        """Return the next command of alfworld's expert; `look` if it has no admissible advice.
 
         Raises:
             RuntimeError: the engine was made without `expert=True`.
@@ -144,9 +144,9 @@ class TextWorldEngine:
 
 
 class _Expert:
-    """alfworld's hand-coded expert, asked as alfworld's `AlfredExpert` asks it, except that it never raises.
+    """alfworld's hand-coded expert, called as alfworld's `AlfredExpert` calls it, except that it never raises.
 
-    The expert draws from Python's global random stream; here it gets a stream of its own, the same in every episode.
+    The expert draws from Python's global random generator. Here it gets a separate stream, the same in every episode.
     """
 
     max_steps = 200
@@ -192,7 +192,7 @@ def _game_state(state: Any) -> GameState:
 
 @contextmanager
 def _reported_as_unsound(file: Path) -> Iterator[None]:
-    """The parsers below raise whatever they stumble over, SystemExit included: name the file instead."""
+    """Raise an error that names the file. The parsers below raise many kinds of errors, SystemExit included."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -204,7 +204,7 @@ def _reported_as_unsound(file: Path) -> Iterator[None]:
 
 @contextmanager
 def _arguments_kept() -> Iterator[None]:
-    """The translator overwrites `sys.argv`."""
+    """Restore `sys.argv`, which the translator overwrites."""
     arguments = sys.argv
     try:
         yield

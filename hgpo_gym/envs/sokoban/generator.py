@@ -1,4 +1,4 @@
-"""Levels drawn at random, each of them solved before it is kept."""
+"""Generate random levels. Each level is solved before it is accepted."""
 
 from functools import lru_cache
 
@@ -15,7 +15,7 @@ _STILL = str.maketrans({BOX: FLOOR, PLAYER: FLOOR, BOX_ON_GOAL: GOAL, PLAYER_ON_
 def generate_levels(
     *, levels: int, size: int, boxes: int, inner_walls: int, min_moves: int, seed: int
 ) -> tuple[str, ...]:
-    """Different levels, as `Level.parse` reads them, none of them another one turned or mirrored.
+    """Return different levels in the format of `Level.parse`. None is another one turned or mirrored.
 
     Args:
         levels: how many.
@@ -29,22 +29,22 @@ def generate_levels(
         ValueError: such levels cannot be found.
     """
     generator = np.random.default_rng(seed)
-    kept: dict[str, str] = {}
-    in_vain = 0
-    while len(kept) < levels:
+    found: dict[str, str] = {}
+    rejected_draws = 0
+    while len(found) < levels:
         text = _draw(generator, size, boxes, inner_walls)
-        kind = canonical(text)
-        plan = None if kind in kept else _solution(text)
+        canonical_text = canonical(text)
+        plan = None if canonical_text in found else _solution(text)
         if plan is None or len(plan) < min_moves:
-            in_vain += 1
-            if in_vain == DRAWS_IN_VAIN:
+            rejected_draws += 1
+            if rejected_draws == DRAWS_IN_VAIN:
                 raise ValueError(
-                    f"levels={levels}: found {len(kept)} with size={size}, boxes={boxes}, inner_walls={inner_walls}, "
+                    f"levels={levels}: found {len(found)} with size={size}, boxes={boxes}, inner_walls={inner_walls}, "
                     f"min_moves={min_moves}. Ask for fewer, for larger ones, or for less of the others."
                 )
             continue
-        kept[kind], in_vain = text, 0
-    return tuple(kept.values())
+        found[canonical_text], rejected_draws = text, 0
+    return tuple(found.values())
 
 
 def _draw(generator: np.random.Generator, size: int, boxes: int, inner_walls: int) -> str:
@@ -61,7 +61,7 @@ def _solution(text: str) -> tuple[str, ...] | None:
 
 
 def canonical(text: str) -> str:
-    """The same text for a level and for all that it becomes by turning and mirroring."""
+    """Return the same text for a level and all its rotations and reflections."""
     rows = text.split("/")
     forms = []
     for _ in range(4):
@@ -71,6 +71,6 @@ def canonical(text: str) -> str:
 
 
 def map_of(text: str) -> str:
-    """What play does not change of a level, walls and goals: the same text for all levels that have them, turned or
+    """Return the constant part of a level, walls and goals: the same text for all levels that share it, turned or
     mirrored."""
     return canonical(text.translate(_STILL))

@@ -1,4 +1,4 @@
-"""The rules of Sokoban as pure functions on a hashable state."""
+"""Rules of Sokoban as pure functions on a hashable state."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +10,7 @@ LEGEND = "# wall, - floor, @ you, $ box, . goal, * box on a goal, + you on a goa
 
 
 class State(NamedTuple):
-    """Where the player and the boxes are; a cell is row * width + column."""
+    """Cells of the player and the boxes; a cell is row * width + column."""
 
     player: int
     boxes: frozenset[int]
@@ -18,7 +18,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Level:
-    """One level.
+    """Level of Sokoban.
 
     Attributes:
         width: columns.
@@ -36,7 +36,7 @@ class Level:
 
     @classmethod
     def parse(cls, text: str) -> "Level":
-        """The level that `text` draws: rows joined by `/`, in the signs of `LEGEND`.
+        """Return the level of a text: rows joined by `/`, in the signs of `LEGEND`.
 
         Raises:
             ValueError: rows of different length, other than one player, not as many boxes as goals.
@@ -55,11 +55,11 @@ class Level:
 
     @cached_property
     def steps(self) -> dict[str, int]:
-        """What an action adds to the player's cell."""
+        """Offset of each action, added to the player's cell."""
         return dict(zip(ACTIONS, (-self.width, self.width, -1, 1), strict=True))
 
     def moves(self, state: State) -> dict[str, State]:
-        """The actions that change something, and what they lead to. None changes a state that is solved."""
+        """Return the actions that change something, with the next states. None changes a solved state."""
         if self.is_solved(state):
             return {}
         found = {action: self._move(state, step) for action, step in self.steps.items()}
@@ -80,7 +80,7 @@ class Level:
         return state.boxes == self.goals
 
     def rows(self, state: State) -> list[str]:
-        """The map, a string a row."""
+        """Return the map, one string per row."""
         signs = "".join(self._sign(cell, state) for cell in range(self.size))
         return [signs[start : start + self.width] for start in range(0, self.size, self.width)]
 

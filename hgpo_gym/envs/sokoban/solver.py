@@ -1,4 +1,4 @@
-"""A solver for small levels: A* over moves, so that its plans are as short as can be."""
+"""Solver for small levels: A* over moves, so that its plans are shortest."""
 
 import heapq
 from itertools import count
@@ -7,7 +7,7 @@ from hgpo_gym.envs.sokoban.rules import Level, State
 
 
 class Solver:
-    """Shortest plans from any state of one level. What it has found it keeps."""
+    """Solver for shortest plans from any state of one level. It stores the plans that it has found."""
 
     def __init__(self, level: Level):
         self._level = level
@@ -15,13 +15,13 @@ class Solver:
         self._plans: dict[State, tuple[str, ...] | None] = {}
 
     def plan(self, state: State) -> tuple[str, ...] | None:
-        """The fewest moves that solve the level from `state`; None if no moves do."""
+        """Return the fewest moves that solve the level from `state`; None if no moves do."""
         if state not in self._plans:
             self._keep(state, self._search(state))
         return self._plans[state]
 
     def _keep(self, state: State, plan: tuple[str, ...] | None) -> None:
-        """Note the plan of a state, and its rest for the states that it leads through."""
+        """Store the plan of a state, and its remainder for the states on the way."""
         self._plans[state] = plan
         while plan:
             state, plan = self._level.moves(state)[plan[0]], plan[1:]
@@ -47,7 +47,7 @@ class Solver:
         return None
 
     def pushes_left(self, state: State) -> int | None:
-        """Pushes that are needed at least; None where a box stands that can never reach a goal."""
+        """Return a lower bound on the pushes; None if a box stands where it can never reach a goal."""
         total = 0
         for box in state.boxes:
             if box not in self._pushes:
@@ -65,7 +65,8 @@ def _actions_to(state: State, came_from: dict[State, tuple[State, str] | None]) 
 
 
 def _pushes_to_goal(level: Level) -> dict[int, int]:
-    """By cell, the fewest pushes that bring a lone box from there to a goal; found by pulling boxes off the goals."""
+    """Return by cell the fewest pushes that bring a single box from there to a goal, found by pulling boxes off the
+    goals."""
     pushes = dict.fromkeys(level.goals, 0)
     frontier = sorted(level.goals)
     while frontier:

@@ -42,11 +42,11 @@ QUERIES: dict[str, Callable[[str], tuple[str, ...]]] = {
     "free": lambda instruction: (SEARCH_TEMPLATE,),  # noqa: ARG005 - the same for every instruction
     "suggested": lambda instruction: tuple(f"search[{query}]" for query in suggested_queries(instruction)),
 }
-"""The admissible actions of the search page from the instruction, by name."""
+"""Admissible actions of the search page from the instruction, by name."""
 
 
 class _Snapshot(NamedTuple):
-    """A state, what an expert remembers of how it was come to, and how many phases were."""
+    """State of an episode, the expert's notes, and the number of phases reached."""
 
     state: ShopState
     notes: Notes
@@ -153,13 +153,13 @@ class WebShopEnv(TextEnv):
 
     @property
     def state(self) -> ShopState:
-        """Where the episode is."""
+        """State of the shop."""
         if self._state is None:
             raise ResetNeeded("There is no episode yet: call reset().")
         return self._state
 
     def task_type(self, task_id: str) -> str:
-        """The department of the wanted product, e.g. `beauty`."""
+        """Return the department of the goal's product, e.g. `beauty`."""
         return task_id.rsplit("-", 3)[0]
 
     def choose_task(self, options: Mapping[str, Any]) -> str:
@@ -190,7 +190,7 @@ class WebShopEnv(TextEnv):
         self._show(state.state)
 
     def _listed_goal(self, task_id: str | None = None, goal_index: int | None = None) -> int:
-        """The position of the goal that was asked for, or of one drawn uniformly from the split."""
+        """Return the position of the goal that the options name, or of one drawn uniformly from the split."""
         if goal_index is not None:
             if not isinstance(goal_index, Integral) or not 0 <= goal_index < len(self.goals):
                 raise ValueError(f"goal_index={goal_index!r}: give a whole number from 0 to {len(self.goals) - 1}.")
@@ -245,7 +245,7 @@ class WebShopEnv(TextEnv):
         return describe_clickables(state, self._page, self.catalogue)
 
     def _advice(self, state: ShopState) -> str:
-        """What the expert does next; nothing after the purchase."""
+        """Return the expert's next action; an empty text after the purchase."""
         assert self._make_errand
         self._notes = self._notes.after(state)
         return "" if state.score else advise(self._make_errand(state.goal), self._notes, state, self.catalogue)

@@ -32,7 +32,8 @@ _BUY, _REJECT = "buy now", "< prev"
 
 
 class Choices(NamedTuple):
-    """The options to choose of a product, by name, in the order of its page; and how many wanted ones it lacks."""
+    """Options to choose of a product, by name, in the order of its page; and the number of requested values that it
+    lacks."""
 
     chosen: Mapping[str, str]
     lacking: int
@@ -40,7 +41,7 @@ class Choices(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShoppingTask:
-    """What an expert looks for.
+    """Task of an expert.
 
     Attributes:
         query: what to search for.
@@ -60,7 +61,7 @@ class ShoppingTask:
 
 
 def informed_errand(goal: Goal) -> ShoppingTask:
-    """Made from what the score asks for."""
+    """Return the task from the goal that the score uses."""
 
     def choices(product: Product) -> Choices:
         return _choices(product, [value for _, value in goal.options])
@@ -70,7 +71,7 @@ def informed_errand(goal: Goal) -> ShoppingTask:
 
 
 def reader_errand(goal: Goal) -> ShoppingTask:
-    """Made from the instruction, and nothing else of the goal."""
+    """Return the task from the instruction alone."""
     limit = PRICE_LIMIT.search(goal.instruction)
     text = PRICE_LIMIT.sub("", goal.instruction).lower()
     wishes = tuple(frozenset([term]) for term in sorted(_terms(_query(goal))))
@@ -85,49 +86,50 @@ def reader_errand(goal: Goal) -> ShoppingTask:
 
 
 ERRANDS: dict[str, Callable[[Goal], ShoppingTask]] = {"reader": reader_errand, "informed": informed_errand}
-"""By the name of the expert."""
+"""Tasks from a goal, by the name of the expert."""
 
 
 def _query(goal: Goal) -> str:
     return next(iter(suggested_queries(goal.instruction)), goal.instruction)
 
 
-def _choices(product: Product, wanted: Sequence[str]) -> Choices:
+def _choices(product: Product, requested: Sequence[str]) -> Choices:
     # A value that two options have stands for the last of them, wherever it is clicked.
     name_of = {value: name for name, values in product.options.items() for value in values if value}
-    chosen = {name_of[value]: value for value in reversed(wanted) if value in name_of}
+    chosen = {name_of[value]: value for value in reversed(requested) if value in name_of}
     in_order = {name: chosen[name] for name in product.options if name in chosen}
-    return Choices(in_order, sum(value not in chosen.values() for value in wanted))
+    return Choices(in_order, sum(value not in chosen.values() for value in requested))
 
 
 def _choices_in(text: str, product: Product) -> Choices:
-    """Of the values that a text mentions: as `name: value`, else the longest that stands in it by itself."""
+    """Return the choices that a text mentions: as `name: value`, else the longest value that occurs in it as a
+    whole."""
     named = {re.split(r"\b(?:with|and) ", part)[-1] for part in text.split(": ")[:-1]}
     lacking = len(named - product.options.keys())
-    wanted = []
+    requested = []
     for name, values in product.options.items():
         before = f"{name}: " if name in named else ""
         mentioned = [value for value in values if value and _stands_in(text, before + value)]
         if mentioned:
-            wanted.append(max(mentioned, key=len))
+            requested.append(max(mentioned, key=len))
         elif _stands_in(text, name.partition(" ")[0]):
             lacking += 1
-    choices = _choices(product, wanted)
+    choices = _choices(product, requested)
     return choices._replace(lacking=choices.lacking + lacking)
 
 
 def _stands_in(text: str, words: str) -> bool:
-    """Whether a text has these words as they are: not `7` in `7.5`, nor `red` in `covered`."""
+    """Return whether a text contains these words as whole words: not `7` in `7.5`, nor `red` in `covered`."""
     return re.search(rf"(?<![\w.]){re.escape(words)}(?!\w|\.\d)", text) is not None
 
 
 class Notes(NamedTuple):
-    """What an expert remembers of an episode: the pages that it saw of each product, by the product's number."""
+    """Memory of an expert in an episode: the pages that it saw of each product, by the product's number."""
 
     seen: Mapping[int, frozenset[str]] = {}
 
     def after(self, state: ShopState) -> "Notes":
-        """With the page of this state."""
+        """Return the notes with the page of this state."""
         if state.page not in (ITEM, FEATURES, DESCRIPTION):
             return self
         return Notes({**self.seen, state.product: self.of(state.product) | {state.page}})
@@ -137,7 +139,7 @@ class Notes(NamedTuple):
 
 
 def advise(errand: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catalogue) -> str:
-    """The next action, possible in this state. `notes` are those after it."""
+    """Return the next action, possible in this state. `notes` include this state."""
     if state.page == SEARCH:
         return f"search[{errand.query}]"
     return f"click[{_click(errand, notes, state, catalogue)}]"
@@ -164,7 +166,7 @@ def _click(errand: ShoppingTask, notes: Notes, state: ShopState, catalogue: Cata
 
 
 def _judge(errand: ShoppingTask, product: Product, seen: frozenset[str]) -> str:
-    """What to click on the page of a product of which these pages were seen."""
+    """Return the link to click on the page of a product of which these pages were seen."""
     if product.prices[0] > errand.limit or errand.choices(product).lacking:
         return _REJECT
     missing = _missing(errand, product, seen)
@@ -176,7 +178,8 @@ def _judge(errand: ShoppingTask, product: Product, seen: frozenset[str]) -> str:
 
 
 def _next(errand: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catalogue) -> int:
-    """The product to open among the results shown: the first that was not rejected, or the best if patience is over."""
+    """Return the product to open among the results shown: the first that was not rejected, or the best after `patience`
+    products."""
     opened = [number for number in state.products_shown if notes.of(number)]
 
     def order(number: int) -> tuple[int, int]:
@@ -191,13 +194,13 @@ def _next(errand: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catal
 
 
 def _missing(errand: ShoppingTask, product: Product, seen: frozenset[str]) -> int:
-    """How many wishes the pages seen don't meet."""
-    told = _terms(product.title).union(
+    """Return the number of wishes that the pages seen do not meet."""
+    shown_terms = _terms(product.title).union(
         *(_terms(f"{name} {' '.join(values)}") for name, values in product.options.items()),
         _terms(" ".join(product.bullets)) if FEATURES in seen else (),
         _terms(product.description) if DESCRIPTION in seen else (),
     )
-    return sum(not wish <= told for wish in errand.wishes)
+    return sum(not wish <= shown_terms for wish in errand.wishes)
 
 
 @lru_cache(maxsize=1 << 14)

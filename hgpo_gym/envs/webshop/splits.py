@@ -1,4 +1,5 @@
-"""Which catalogue is played, and which of its goals: WebShop's own splits, and generated ones for want of data."""
+"""Splits: WebShop's own, and generated ones for machines without data. A split selects a catalogue and some of its
+goals."""
 
 import os
 import warnings
@@ -13,20 +14,20 @@ from hgpo_gym.suggest import unknown_name
 
 
 class GeneratedSplit(NamedTuple):
-    """The first `goals` goals, or all, of the generated catalogue with a seed."""
+    """Generated split: the first `goals` goals, or all, of the generated catalogue with a seed."""
 
     seed: int
     goals: int | None
 
 
 GENERATED_SPLITS = {"generated": GeneratedSplit(0, None), "generated_test": GeneratedSplit(1, 200)}
-"""For training, and held out: other products of the same kinds, and other goals."""
+"""Splits for training and for testing: other products of the same kinds, and other goals."""
 GENERATED_PRODUCTS = 400
-"""In each generated catalogue; they have four human goals each."""
+"""Number of products in each generated catalogue; they have four human goals each."""
 
 
 class Split(NamedTuple):
-    """What is played.
+    """Catalogue and goals of a split.
 
     Attributes:
         name: of several splits that were asked for, the one that was found.
@@ -44,7 +45,7 @@ class Split(NamedTuple):
 def open_split(
     data: str | os.PathLike[str] | None, split: str | Sequence[str], goals: str, catalogue_seed: int
 ) -> Split:
-    """The catalogue and the goals of a split; catalogue and goals are made on first use, and shared in the process.
+    """Return the catalogue and the goals of a split. Both are made on first use and shared in the process.
 
     Args:
         data: see `sources.find_sources`.
@@ -62,11 +63,11 @@ def open_split(
     for name in names:
         if name not in (*SPLITS, *GENERATED_SPLITS):
             raise ValueError(unknown_name("WebShop split", name, (*SPLITS, *GENERATED_SPLITS)))
-    own = [name for name in names if name in SPLITS]
+    original_splits = [name for name in names if name in SPLITS]
     generated = next((name for name in names if name in GENERATED_SPLITS), None)
-    if generated is None or (own and _has_data(data)):
-        return _open_own(data, own, goals, catalogue_seed)
-    if own:
+    if generated is None or (original_splits and _has_data(data)):
+        return _open_own(data, original_splits, goals, catalogue_seed)
+    if original_splits:
         warnings.warn(
             f"There are no WebShop products in {data_place(data)}: playing generated ones (split={generated!r}). "
             "Run 'hgpo-gym data webshop' for the real ones.",
@@ -76,7 +77,7 @@ def open_split(
 
 
 def _has_data(data: str | os.PathLike[str] | None) -> bool:
-    """Whether a place of data was given, right or wrong, or there are products at the default one."""
+    """Return whether the caller gave a place of data, right or wrong, or the default one has products."""
     return data is not None or bool(os.environ.get("WEBSHOP_DATA")) or bool(product_files(data_place(data)))
 
 

@@ -1,4 +1,4 @@
-"""What ALFWorld's released games are, and how they get here: `hgpo-gym data alfworld`."""
+"""Install and check ALFWorld's released games: `hgpo-gym data alfworld`."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -40,8 +40,8 @@ ARCHIVES = (
     ),
 )
 """The trajectories (72 MB) and the games (36 MB), which `alfworld-download` of alfworld 0.4.2 fetches too. alfworld
-publishes no digests; these are those that people who fetched the files have noted in public. The games of release
-0.4.2, json_2.1.3_tw-pddl.zip, are taken by `--from`; where their texts differ, so do their task ids."""
+publishes no digests: these are the ones that users have published. `--from` installs the games of release 0.4.2
+(json_2.1.3_tw-pddl.zip). Games whose texts differ get other task ids."""
 
 GAMES = {
     split: dict(zip(TASK_TYPES, numbers, strict=True))
@@ -52,21 +52,22 @@ GAMES = {
         "valid_train": (46, 19, 37, 25, 28, 45),
     }.items()
 }
-"""How many games can be played, by split and task type: Shridhar et al., 2021, table 1; `valid_train` was counted."""
+"""Number of playable games by split and task type: Shridhar et al., 2021, table 1; `valid_train` was counted."""
 
 _LISTED = 20
 
 
 @dataclass
 class ALFWorldSurvey:
-    """The games in a folder: those that can be played, how many by split and task type, and what is not sound."""
+    """Result of reading the games in a folder: the playable games, their number by split and task type, the damaged
+    ones."""
 
     playable: list[Path] = field(default_factory=list)
     counts: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     unsound: list[str] = field(default_factory=list)
 
     def missing(self) -> int:
-        """How many games of the release are not there."""
+        """Return how many games of the release are missing."""
         return sum((Counter(released) - self.counts[split]).total() for split, released in GAMES.items())
 
 
@@ -88,7 +89,8 @@ class ALFWorldData:
         self.progress = progress
 
     def check(self, *, complete: bool = True) -> bool:
-        """Read every game and say what is there; whether that is sound and, unless not `complete`, all of the release.
+        """Read every game and report the result. Return whether all are valid and, if `complete`, the release has no
+        gaps.
 
         Changes nothing.
         """
@@ -102,7 +104,8 @@ class ALFWorldData:
         return not ((missing and complete) or survey.unsound or damaged)
 
     def fetch(self, mirror: str | None, *, any_digest: bool = False) -> None:
-        """Fetch the release's archives into `archives` in the folder, and install what is missing or not as released.
+        """Fetch the release's archives into `archives` in the folder. Install games that are missing or differ from the
+        release.
 
         Args:
             mirror: a folder on another server, with the archives under their names.
@@ -128,7 +131,7 @@ class ALFWorldData:
         self.progress.line(f"The archives stay in {folder}, to restore games from. They may be removed.")
 
     def take(self, sources: Sequence[Path]) -> bool:
-        """Install the games of folders or archives; whether all are sound. See `install.list_sources`.
+        """Install the games of folders or archives. Return whether all are valid. See `install.list_sources`.
 
         Raises:
             FileNotFoundError: a source does not exist, or there are no games.
@@ -145,7 +148,8 @@ class ALFWorldData:
             return self._install(found)
 
     def compile(self) -> bool:
-        """Compile every game for the native engine, unless it is compiled already; whether all could be."""
+        """Compile every game for the native engine, unless it is compiled already. Return whether all could be
+        compiled."""
         games, playable = CompiledGames(default_directory()), self._survey().playable
         new, failed = 0, []
         with self.progress.stage("Compiling", lines=False) as report_progress:
@@ -155,8 +159,8 @@ class ALFWorldData:
                     new += games.ensure(file)
                 except ValueError as error:
                     failed.append(str(error))
-        there = len(playable) - new - len(failed)
-        self.progress.line(f"Compiled games in {games.directory}: new {new:,}; there already: {there:,}.")
+        existing = len(playable) - new - len(failed)
+        self.progress.line(f"Compiled games in {games.directory}: new {new:,}; there already: {existing:,}.")
         self._list("not compiled", failed)
         return not failed
 
@@ -200,7 +204,8 @@ class ALFWorldData:
 
 
 def _table(counts: defaultdict[str, Counter[str]]) -> str:
-    """`there/released` for each task type (down) and split (across); folders of one's own have no second number."""
+    """Return rows of `existing/released` by task type (down) and split (across). Custom folders have no second
+    number."""
     splits = [*GAMES, *sorted(counts.keys() - GAMES.keys())]
     rows = [["", *splits]]
     for name, task_types in [*((name, [name]) for name in TASK_TYPES), ("all", TASK_TYPES)]:
@@ -209,6 +214,6 @@ def _table(counts: defaultdict[str, Counter[str]]) -> str:
     return "\n".join("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)
 
 
-def _share(there: Counter[str], released: Mapping[str, int] | None, task_types: Sequence[str]) -> str:
-    number = f"{sum(there[name] for name in task_types):,}"
+def _share(counts: Counter[str], released: Mapping[str, int] | None, task_types: Sequence[str]) -> str:
+    number = f"{sum(counts[name] for name in task_types):,}"
     return f"{number}/{sum(released[name] for name in task_types):,}" if released else number

@@ -1,4 +1,4 @@
-"""Takes ALFWorld's games from archives or folders and puts them where they are looked for, each one read before."""
+"""Read ALFWorld's games from archives or folders, check each game, and install it where `splits` looks for games."""
 
 import contextlib
 import os
@@ -24,7 +24,8 @@ Trials = Mapping[str, Mapping[str, Trial]]
 
 @dataclass
 class Installed:
-    """What came of it: how many games are new, how many were there already, and which are not sound (and why)."""
+    """Result of an installation: the number of new games, the number of games installed before, and the damaged ones
+    with the reason."""
 
     new: int = 0
     there: int = 0
@@ -32,8 +33,8 @@ class Installed:
 
 
 def list_sources(paths: Sequence[Path]) -> list[Path]:
-    """Zip files and folders of games: those named by `paths`, or the `json_*.zip` in a folder that has no games; of
-    several versions of the games there, the newest.
+    """Return the zip files and folders of games: those in `paths`, or the `json_*.zip` of a folder without games. Of
+    several versions of the games there, return the newest.
 
     Raises:
         FileNotFoundError: a path does not exist.
@@ -50,16 +51,16 @@ def list_sources(paths: Sequence[Path]) -> list[Path]:
 
 
 def _version(archive: Path) -> tuple[int, ...]:
-    """Of the games in an archive `json_2.1.2_tw-pddl.zip`; none where it is another."""
+    """Return the version in the name of an archive `json_2.1.2_tw-pddl.zip`; an empty one for any other name."""
     found = re.fullmatch(r"json_([\d.]+)_tw-pddl\.zip", archive.name)
     return tuple(map(int, found[1].split("."))) if found else ()
 
 
 @contextlib.contextmanager
 def open_sources(sources: Sequence[Path]) -> Iterator[Trials]:
-    """The games in zip files and in folders, to be read while the context lasts.
+    """Yield the games in zip files and folders. They can be read while the context lasts.
 
-    What names a game is its path below the folder of a split. Its two files may come from different sources.
+    A game's name is its path below the folder of a split. Its two files may come from different sources.
 
     Raises:
         FileNotFoundError: there are no games.
@@ -73,9 +74,9 @@ def open_sources(sources: Sequence[Path]) -> Iterator[Trials]:
                 if (found := _place(path)) is None:
                     continue
                 split, place = found
-                other = origins.setdefault((split, place, path.name), source)
-                if other != source:
-                    raise ValueError(f"{other} and {source} both have {path}: name one of them, by --from FILE.")
+                first_source = origins.setdefault((split, place, path.name), source)
+                if first_source != source:
+                    raise ValueError(f"{first_source} and {source} both have {path}: name one of them, by --from FILE.")
                 trials[split][place][path.name] = read
         games = {
             split: {place: trial for place, trial in of_split.items() if GAME_FILE in trial}
@@ -90,9 +91,9 @@ def open_sources(sources: Sequence[Path]) -> Iterator[Trials]:
 
 
 def install(trials: Trials, base: Path, progress: Progress) -> Installed:
-    """Put the games that alfworld plays in `<base>/<split>/<task>/<trial>`. Those that are not sound are left out.
+    """Put the games that alfworld plays in `<base>/<split>/<task>/<trial>`. Leave out damaged games.
 
-    A split that is not there yet appears whole. One that is there gets the games that it lacks and those that differ.
+    A missing split appears whole. An existing split gets the missing games and those that differ.
     """
     base.mkdir(parents=True, exist_ok=True)
     result = Installed()
@@ -144,7 +145,7 @@ def _holds(file: Path, content: bytes) -> bool:
 
 
 def _files(source: Path, open_files: contextlib.ExitStack) -> Iterator[tuple[PurePath, Callable[[], bytes]]]:
-    """The files of a source with their paths."""
+    """Yield the files of a source with their paths."""
     if source.is_dir():
         for folder, _, names in os.walk(source.resolve()):
             yield from ((file, file.read_bytes) for file in (Path(folder, name) for name in names))
@@ -155,7 +156,8 @@ def _files(source: Path, open_files: contextlib.ExitStack) -> Iterator[tuple[Pur
 
 
 def _place(path: PurePath) -> tuple[str, str] | None:
-    """`(split, place)` of a file of a game, None for other files. The last folder that is named like a split is it."""
+    """Return `(split, place)` of a file of a game, None for other files. The last folder with the name of a split
+    counts."""
     if path.name not in (GAME_FILE, TRAJECTORY_FILE) or ".." in path.parts:
         return None
     folders = path.parts[:-1]

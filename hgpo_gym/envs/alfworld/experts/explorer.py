@@ -17,7 +17,7 @@ APPLIANCES = {"clean": ("sinkbasin", "bathtubbasin"), "heat": ("microwave",), "c
 """Receptacle types that treat what is held, by the command that does it."""
 
 PATIENCE = 1
-"""After so many texts from off the tour, where it was left is forgotten."""
+"""Number of texts off the tour after which the expert forgets where it left the tour."""
 
 _SENTENCES = (
     r"(?:look at|examine the) (?P<thing>\w+) (?:under|with) the (?P<lamp>\w+)",
@@ -49,7 +49,7 @@ class HouseholdTask(NamedTuple):
 
 
 def read_task(sentence: str) -> HouseholdTask:
-    """What a task sentence asks for. Raises ValueError where it is none of ALFWorld's."""
+    """Parse a task sentence. Raises ValueError if it is none of ALFWorld's."""
     for pattern in _SENTENCES:
         if found := re.fullmatch(pattern, sentence.strip().rstrip(".")):
             words = found.groupdict()
@@ -66,13 +66,13 @@ def read_task(sentence: str) -> HouseholdTask:
 
 
 class Explorer:
-    """Plays along with one game at a time: tell it what was seen (`begin`, `observe`), ask what to do (`advise`).
+    """Expert for one game at a time. `begin` and `observe` report texts; `advise` returns the next command.
 
     What it knows follows from what happened, not from what it advised: any commands may be sent in between.
     """
 
     def begin(self, opening: str, admissible: Sequence[str]) -> None:
-        """Start a game from its opening text. Raises ValueError where the task cannot be read."""
+        """Start a game from its opening text. Raises ValueError if the task cannot be read."""
         self._errand = read_task(opening.partition(TASK_MARKER)[2])
         self._receptacles: set[str] = set()
         self._seen_in: dict[str, str] = {}  # object: the receptacle where it was last seen
@@ -83,12 +83,12 @@ class Explorer:
         self._admit(admissible)
 
     def observe(self, feedback: str, admissible: Sequence[str]) -> None:
-        """Take note of what came back after any command; the text says which one it was, if it changed anything."""
+        """Read the answer to any command. The text names the command, if it changed anything."""
         self._read(feedback)
         self._admit(admissible)
 
     def advise(self) -> str:
-        """The next command, always an admissible one."""
+        """Return the next command, always an admissible one."""
         return next(self._ideas(), "look")
 
     # What to do: every method gives commands that apply now, the best first
@@ -105,21 +105,21 @@ class Explorer:
         return self._deliver()
 
     def _fetch(self) -> Iterator[str]:
-        """Take one of the things, if possible here, else where one was seen."""
-        wanted = [
+        """Take one of the objects, if possible here, else where one was seen."""
+        candidates = [
             (thing, place)
             for thing, place in self._seen_in.items()
             if _type(thing) == self._errand.thing and place != self._target_begun()
         ]
-        wanted.sort(key=lambda pair: (pair[0] not in self._treated, _by_number(pair[0])))
-        for thing, place in wanted:
+        candidates.sort(key=lambda pair: (pair[0] not in self._treated, _by_number(pair[0])))
+        for thing, place in candidates:
             yield from self._possible(f"take {thing} from {place}")
-        for _, place in wanted:
+        for _, place in candidates:
             yield from self._approach(place)
         yield from self._search()
 
     def _get_rid(self) -> Iterator[str]:
-        """Put down what is of no use, on the way."""
+        """Put down a useless object on the way."""
         yield from self._possible_with(f"move {self._held} to ")
         yield from self._search()
 
@@ -149,7 +149,7 @@ class Explorer:
             yield from self._approach(place)
 
     def _approach(self, place: str) -> Iterator[str]:
-        """What brings the content of a receptacle nearer; nothing if it lies open before the agent."""
+        """Yield the commands that reveal the content of a receptacle; none if it lies open before the agent."""
         return self._possible(f"go to {place}", f"open {place}")
 
     def _possible(self, *commands: str) -> Iterator[str]:
@@ -161,7 +161,7 @@ class Explorer:
     # What is known
 
     def _ahead(self) -> list[str]:
-        """The stops of the tour, beginning with the next: likely types first, each in the order of its numbers.
+        """Return the stops of the tour, beginning with the next: likely types first, each in the order of its numbers.
 
         A target comes last, for what lies there need not be moved, unless it lacks treatment.
         """
@@ -179,7 +179,7 @@ class Explorer:
         return stops[passed:] + stops[:passed]
 
     def _target_begun(self) -> str:
-        """The target that has one of two things already, else empty."""
+        """Return the target that has one of two objects already, else an empty text."""
         if not self._errand.two:
             return ""
         places = [
@@ -190,7 +190,7 @@ class Explorer:
         return min(places, key=lambda place: (-places.count(place), _by_number(place)), default="")
 
     def _of_types(self, types: Sequence[str]) -> list[str]:
-        """Receptacles, in the order of the types and of their numbers."""
+        """Return the receptacles, in the order of the types and of their numbers."""
         places = sorted(self._receptacles, key=_by_number)
         return [place for kind in types for place in places if _type(place) == kind]
 

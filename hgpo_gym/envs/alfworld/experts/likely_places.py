@@ -1,4 +1,4 @@
-"""Where things usually are: for each type of object, the types of receptacle to search, most promising first.
+"""Likely places of objects: for each object type, the receptacle types to search, most promising first.
 
 Counted on the 200 games of valid_train alone, valid_seen is held out. A type is ranked by the share of its receptacles
 that hold such an object, among the rooms that have one: (holding + 0.2) / (all + 4), so that a few lucky finds do not
@@ -63,11 +63,11 @@ LIKELY_PLACES: dict[str, str] = {
     "wateringcan": "coffeetable",
     "winebottle": "diningtable countertop garbagecan shelf cabinet fridge",
 }
-"""Object type: receptacle types, those where it was seen."""
+"""Object type: the receptacle types where it was seen."""
 
 EVERY_PLACE = (
     "diningtable countertop desk dresser coffeetable bed tvstand cart sofa toilet sidetable fridge "
     "sinkbasin bathtubbasin ottoman shelf armchair towelholder garbagecan handtowelholder stoveburner "
     "microwave safe coffeemachine drawer cabinet toiletpaperhanger toaster laundryhamper"
 )
-"""The other types follow in this order: by how many objects lie in or on one on average, halved likewise."""
+"""Remaining types, in the order of the mean number of objects that lie in or on one, halved likewise."""

@@ -1,4 +1,4 @@
-"""ALFWorld's game files: what they are called, what they hold, and whether it is sound.
+"""ALFWorld's game files: their names, their content and its checks.
 
 A game is a folder with `game.tw-pddl` and `traj_data.json`.
 """
@@ -20,7 +20,7 @@ TASK_TYPES = (
 )
 SPLITS = ("train", "valid_seen", "valid_unseen", "valid_train")
 TASK_MARKER = "Your task is to: "
-"""What stands before the instruction in a game's opening text, and in its grammar."""
+"""Text before the instruction in a game's opening text, and in its grammar."""
 
 GAME_FILE = "game.tw-pddl"
 TRAJECTORY_FILE = "traj_data.json"
@@ -28,7 +28,7 @@ VERSION_FOLDER = "json_2.1.1"
 
 
 class UnsoundGameError(ValueError):
-    """A game's files are not what they should be: `file` is which, `reason` is why."""
+    """Error for a game's files that are damaged or malformed. `file` names the file, `reason` the defect."""
 
     def __init__(self, file: Path, reason: str):
         super().__init__(file, reason)  # all of them, for the way back from a worker process
@@ -40,7 +40,7 @@ class UnsoundGameError(ValueError):
 
 
 def read_game(file: Path) -> dict[str, Any]:
-    """The content of a `game.tw-pddl` file: `pddl_domain`, `pddl_problem`, `grammar`, `solvable` and others.
+    """Return the content of a `game.tw-pddl` file: `pddl_domain`, `pddl_problem`, `grammar`, `solvable` and others.
 
     Raises:
         UnsoundGameError: it is not a sound game, as far as its text can tell.
@@ -58,7 +58,7 @@ def read_game(file: Path) -> dict[str, Any]:
 
 
 def read_trajectory(game_file: Path) -> dict[str, Any]:
-    """The `traj_data.json` beside a game: `task_type`, `pddl_params` (what the task is about) and others.
+    """Return the `traj_data.json` beside a game: `task_type`, `pddl_params` (the task's object types) and others.
 
     Raises:
         UnsoundGameError: it is missing or not sound.
@@ -95,12 +95,12 @@ def examine_game(file: Path, folder: Path) -> dict[str, str]:
 
 
 def game_files(folder: Path) -> list[Path]:
-    """Every `game.tw-pddl` below a folder, in the order of their paths."""
+    """Return every `game.tw-pddl` below a folder, in the order of their paths."""
     return sorted(Path(place, GAME_FILE) for place, _, names in os.walk(folder) if GAME_FILE in names)
 
 
 def task_id(content: Mapping[str, Any], trajectory: Mapping[str, Any]) -> str:
-    """The id of a game with these contents of its two files; `find_games` says what it is made of."""
+    """Return the id of a game from the content of its two files. `find_games` describes the format."""
     params = trajectory["pddl_params"]
     about = [trajectory["task_type"], params["object_target"], params["parent_target"] or params["toggle_target"]]
     text = content["pddl_problem"] + content["grammar"]

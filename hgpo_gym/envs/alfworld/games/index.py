@@ -1,7 +1,7 @@
-"""What was found in the games of a folder the last time, so that only new and changed files are read again.
+"""Index of the games of a folder from the last read, so that only new and changed files are read again.
 
-An index is a file in the cache directory. It holds, for each game below the folder, size and modification time of its
-two files and what was found in them. One that is damaged, or that other code made, counts for nothing.
+An index is a file in the cache directory. For each game below the folder, it holds the size and modification time of
+both files, and the result of reading them. A damaged index, or one of other code, is ignored.
 """
 
 import json
@@ -19,7 +19,7 @@ SMALLEST_FOLDER = 100
 def look_up(
     folder: Path, groups: Sequence[Sequence[Path]], examine: Callable[[Path], Any], *, code: str
 ) -> dict[Path, Any]:
-    """What `examine` finds in the first file of each group, whose other files it may read too.
+    """Return the result of `examine` for the first file of each group. `examine` may read the group's other files too.
 
     Args:
         folder: where the files are; it names the index.
@@ -33,8 +33,8 @@ def look_up(
     body = read_entry(entry, f"index {code}")
     before: dict[str, list[Any]] = json.loads(body) if body is not None else {}
     after: dict[str, list[Any]] = {}
-    for first, *others in groups:
-        stamp = _stamp([first, *others])
+    for first, *rest in groups:
+        stamp = _stamp([first, *rest])
         known_stamp, known = before.get(str(first), (None, None))
         # The stamp is older than what is found, so that a file that changes meanwhile is read again next time.
         after[str(first)] = [stamp, known if known_stamp == stamp else examine(first)]

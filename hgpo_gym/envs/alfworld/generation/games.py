@@ -1,4 +1,4 @@
-"""Makes ALFWorld games: rooms like ALFRED's (`rooms.py`), tasks of the six types, each solvable.
+"""Generate ALFWorld games: rooms like ALFRED's (`rooms.py`), tasks of the six types, each solvable.
 
 A game is a pure function of its seed and is written down as an ordinary `game.tw-pddl` with its `traj_data.json`, which
 TextWorld, alfworld and the native engine all play. Domain, grammar, what fits where and what can be done with what come
@@ -34,7 +34,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 LAMP = "DeskLamp"
-"""What `look_at_obj_in_light` is about: floor lamps stand on no receptacle, where the goal wants them."""
+"""Lamp type of `look_at_obj_in_light`. Floor lamps stand on no receptacle, but the goal needs one."""
 
 _KINDS = {
     "pick_and_place_simple": {"kitchen": 9, "living": 11, "bedroom": 12, "bathroom": 14},
@@ -44,7 +44,7 @@ _KINDS = {
     "pick_cool_then_place_in_recep": {"kitchen": 1},
     "pick_two_obj_and_place": {"kitchen": 1, "living": 16, "bedroom": 14, "bathroom": 14},
 }
-"""In what kind of room a task is set, by its weight in `valid_train`."""
+"""Room kinds of a task, by their weight in `valid_train`."""
 
 _SENTENCES = {
     "pick_and_place_simple": ("put a {o} in {r}", "put some {o} on {r}"),
@@ -54,23 +54,23 @@ _SENTENCES = {
     "pick_cool_then_place_in_recep": ("put a cool {o} in {r}", "cool some {o} and put it in {r}"),
     "pick_two_obj_and_place": ("put two {o} in {r}", "find two {o} and put them in {r}"),
 }
-"""How ALFWorld words a task, one as often as the other."""
+"""ALFWorld's task sentences, each equally likely."""
 
 _COPIES = {1: 55, 2: 47, 3: 31, 4: 22}
 _COPIES_OF_TWO = {2: 19, 3: 10, 4: 16}
-"""How many objects there are of the type that a task is about, by weight: of other tasks, and of those about two."""
+"""Number of objects of the task's type, by weight: of other tasks, and of tasks about two objects."""
 
 _NEVER_A_TARGET = ("BathtubBasin", "SinkBasin")
 _NEVER_TREATED = ("Bread",)
-"""No game of `valid_train` leads to a basin or is about hot or cool bread: ALFRED's are about slices of it."""
+"""Object types without a treatment. `valid_train` has no clean, hot or cool bread: ALFRED's tasks use slices of it."""
 
 _TREATED_IN = {"clean": "SinkBasin", "hot": "Microwave", "cool": "Fridge"}
-"""What gives an object the quality that a task asks for; the task then leads on to somewhere else."""
+"""Receptacle type that gives an object the quality of the task. The task then leads on to another place."""
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedGame:
-    """A game.
+    """Generated game.
 
     Attributes:
         seed: what it was made from, together with the task type.
@@ -88,7 +88,7 @@ class GeneratedGame:
 
     @property
     def folder(self) -> Path:
-        """Where it belongs in a split: `<task>/<trial>`, as ALFWorld names them."""
+        """Folder of the game in a split: `<task>/<trial>`, as ALFWorld names them."""
         about, kind = self.trajectory["pddl_params"], self.trajectory["scene"]["floor_plan"]
         target = about["parent_target"] or about["toggle_target"]
         return Path(f"{self.task_type}-{about['object_target']}-None-{target}-{kind}", f"trial_{self.seed:08}")
@@ -100,11 +100,11 @@ class _GameTask:
     kind: str
     object: str
     target: str
-    """A receptacle type, or `LAMP`."""
+    """Receptacle type, or `LAMP`."""
 
 
 def generate_game(seed: int, task_type: str | None = None) -> GeneratedGame:
-    """The game of a seed: solvable, not solved at the start, the same on every machine.
+    """Return the game of a seed: solvable, not solved at the start, the same on every machine.
 
     Args:
         seed: not negative.
@@ -138,7 +138,7 @@ def generate_game(seed: int, task_type: str | None = None) -> GeneratedGame:
 def write_games(
     folder: Path, seeds: Collection[int], on_progress: Callable[[int, int], None] | None = None
 ) -> list[GeneratedGame]:
-    """Make the games of these seeds and lay them out below `folder` as `alfworld-download` does.
+    """Generate the games of these seeds below `folder`, in the layout of `alfworld-download`.
 
     Args:
         on_progress: called with (games written, games in all) after each.
@@ -157,13 +157,13 @@ def write_games(
 
 
 def fingerprint() -> str:
-    """16 hexadecimal digits that change with whatever decides how a seed's game looks: this code and the package."""
+    """Return 16 hexadecimal digits that change with this code and the package, which decide the game of a seed."""
     code = source_digest(sys.modules[__name__], rooms, compiler, rules, planner, constants)
     return content_key([code, _domain(), _bare_grammar()])
 
 
 def _draw(rng: Random, task_type: str) -> tuple[_GameTask, list[rooms.Receptacle], list[rooms.Thing]]:
-    """A task and the room that it is set in. It may lack what the task needs."""
+    """Draw a task and its room. The room may lack what the task needs."""
     kinds = _KINDS[task_type]
     kind = rng.choices(list(kinds), list(kinds.values()))[0]
     receptacles = rooms.furnish(rng, kind)
@@ -182,7 +182,7 @@ def _draw(rng: Random, task_type: str) -> tuple[_GameTask, list[rooms.Receptacle
 
 
 def _targets(task_type: str, kind: str, receptacles: list[rooms.Receptacle]) -> dict[str, list[str]]:
-    """For every object type that the task may be about: where it may lead."""
+    """Return the possible targets of every object type that the task may be about."""
     present = dict.fromkeys(place.type for place in receptacles)
     quality, able = QUALITIES.get(task_type, ("", ""))
     found = {}
@@ -206,7 +206,7 @@ def _fits(thing: str, place: str) -> bool:
 
 
 def _problem(task: _GameTask, receptacles: list[rooms.Receptacle], things: list[rooms.Thing]) -> str:
-    """The PDDL problem of a task in a room; the agent starts away from all receptacles."""
+    """Return the PDDL problem of a task in a room. The agent starts away from all receptacles."""
     places = sorted({place.type for place in receptacles})
     objects = sorted({thing.type for thing in things})
     names = [
@@ -249,7 +249,7 @@ def _thing_facts(thing: rooms.Thing) -> Iterator[str]:
 
 
 def _trajectory(seed: int, task: _GameTask) -> dict[str, Any]:
-    """What alfworld's readers look for, under the names that ALFRED gave it."""
+    """Return the fields that alfworld's readers expect, under their names in ALFRED."""
     lamp = task.target == LAMP
     about = {
         "mrecep_target": "",
@@ -268,12 +268,12 @@ def _trajectory(seed: int, task: _GameTask) -> dict[str, Any]:
 
 @functools.cache
 def _domain() -> str:
-    """The package's domain, without comments and layout: every game carries a copy."""
+    """Return the package's domain without comments and layout: every game carries a copy."""
     return " ".join(re.sub(r";[^\n]*", "", _package_text("alfred.pddl")).split())
 
 
 def _grammar(instruction: str) -> str:
-    """The package's grammar with this instruction, without indentation."""
+    """Return the package's grammar with this instruction, without indentation."""
     return _bare_grammar().replace(f"{TASK_MARKER}UNKNOWN GOAL", TASK_MARKER + instruction)
 
 

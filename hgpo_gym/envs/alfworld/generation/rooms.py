@@ -1,8 +1,8 @@
-"""What ALFRED's four kinds of rooms hold: tables, and rooms drawn from them.
+"""Contents of ALFRED's four kinds of rooms: tables, and rooms drawn from them.
 
 The figures are counts in ALFWorld's 200 games `valid_train` (json_2.1.1: 90 kitchens, 28 living rooms, 44 bedrooms, 38
-bathrooms); the held-out splits were not looked at. Receptacles and objects that no agent can come upon (windows, what
-lies on the floor) are left out, as is what fewer than one room in twenty has.
+bathrooms). The held-out splits were not used. The tables omit receptacles and objects that no agent can reach (windows,
+objects on the floor), and those that occur in fewer than one room in twenty.
 """
 
 from functools import cache
@@ -69,8 +69,8 @@ _RECEPTACLES = {
         TowelHolder        1 1 1 1 1 1 1 2 2 2
     """,
 }
-"""How many of a type a room has: the middles of the ten tenths of the rooms, in ascending order. What
-stands beside another (`_BESIDE`) comes after it."""
+"""Number of receptacles of a type in a room: the middles of the ten tenths of the rooms, in ascending order. A
+receptacle that stands beside another (`_BESIDE`) comes after it."""
 
 _OBJECTS = {
     "kitchen": """
@@ -169,11 +169,11 @@ _OBJECTS = {
         Towel          1111111122  TowelHolder 100
     """,
 }
-"""Of an object type, how many a room has (the middles of the ten tenths of the rooms, a digit each), and how likely one
-is in which type of receptacle where the room has it, in percent."""
+"""Number of objects of a type in a room (the middles of the ten tenths of the rooms, a digit each). Then its
+probability, in percent, of being in each receptacle type that the room has."""
 
 _OPENABLE = {"Cabinet": 0.81, "Drawer": 0.85, "Fridge": 1.0, "Microwave": 1.0, "Safe": 0.64}
-"""How likely a receptacle of a type can be opened. The others stand open."""
+"""Probability that a receptacle of a type can be opened. The others stand open."""
 
 _BESIDE = {
     "Cabinet": ("Cabinet", 0.09),
@@ -183,17 +183,17 @@ _BESIDE = {
     "StoveBurner": ("StoveBurner", 0.31),
     "Toaster": ("CounterTop", 0.34),
 }
-"""How likely a receptacle is at the same location as one of which type."""
+"""Probability that a receptacle is at the same location as one of another type."""
 
 HOLDS_ONE = ("CoffeeMachine", "HandTowelHolder", "StoveBurner", "ToiletPaperHanger", "TowelHolder")
-"""Receptacle types that start with one object at most."""
+"""Receptacle types that start with at most one object."""
 
 _FIXED = ("DeskLamp", "HousePlant", "Television")
 """Object types that cannot be picked up."""
 
 
 class Receptacle(NamedTuple):
-    """A receptacle: its PDDL name, its type, the number of its location, and whether it can be opened."""
+    """Receptacle: its PDDL name, its type, the number of its location, and whether it can be opened."""
 
     name: str
     type: str
@@ -202,7 +202,7 @@ class Receptacle(NamedTuple):
 
 
 class Thing(NamedTuple):
-    """An object: its PDDL name, its type, and what it lies in or on."""
+    """Object: its PDDL name, its type, and the receptacle that it lies in or on."""
 
     name: str
     type: str
@@ -214,7 +214,7 @@ class Thing(NamedTuple):
 
 
 def furnish(rng: Random, kind: str) -> list[Receptacle]:
-    """The receptacles of a room of this kind (`kitchen`, `living`, `bedroom`, `bathroom`)."""
+    """Draw the receptacles of a room of this kind (`kitchen`, `living`, `bedroom`, `bathroom`)."""
     found: list[Receptacle] = []
     locations: dict[str, list[int]] = {}
     for type_, counts in _receptacle_counts(kind).items():
@@ -232,7 +232,7 @@ def furnish(rng: Random, kind: str) -> list[Receptacle]:
 def fill(
     rng: Random, kind: str, receptacles: list[Receptacle], numbers: dict[str, int], kept_out: tuple[str, str]
 ) -> list[Thing]:
-    """The objects of a room of this kind.
+    """Draw the objects of a room of this kind.
 
     Args:
         receptacles: what `furnish` returned.
@@ -257,7 +257,8 @@ def fill(
 
 
 def how_common(kind: str) -> dict[str, float]:
-    """The object types that can be picked up in a room of this kind, and in which share of such rooms there is one."""
+    """Return the object types that can be picked up in a room of this kind, with the share of such rooms that have
+    one."""
     tables = _object_tables(kind)
     return {type_: sum(map(bool, counts)) / len(counts) for type_, (counts, _) in tables.items() if type_ not in _FIXED}
 
@@ -270,7 +271,7 @@ def _receptacle_counts(kind: str) -> dict[str, list[int]]:
 
 @cache
 def _object_tables(kind: str) -> dict[str, tuple[list[int], dict[str, int]]]:
-    """For every object type: its counts, and the weight of every receptacle type."""
+    """Return for every object type its counts, and the weight of every receptacle type."""
     rows = (line.split(maxsplit=2) for line in _OBJECTS[kind].strip().splitlines())
     return {
         type_: (
@@ -282,6 +283,6 @@ def _object_tables(kind: str) -> dict[str, tuple[list[int], dict[str, int]]]:
 
 
 def _name(type_: str, number: int) -> str:
-    """`Mug_bar_02`; a basin is named after what it is part of, as in `Sink_bar_01_bar_SinkBasin`."""
+    """Return a PDDL name such as `Mug_bar_02`. A basin is named after its parent, as in `Sink_bar_01_bar_SinkBasin`."""
     whole = type_.removesuffix("Basin")
     return f"{whole}_bar_{number:02}" + (f"_bar_{type_}" if whole != type_ else "")

@@ -39,7 +39,7 @@ QUALITIES = {
     "pick_heat_then_place_in_recep": ("hot", "heatable"),
     "pick_cool_then_place_in_recep": ("cool", "coolable"),
 }
-"""What the object must be, and what must be possible with it."""
+"""Predicates of the object's quality: the one that must hold, and the one that makes it possible."""
 
 KNIVES = ("knifetype", "butterknifetype")
 HEATING = ("microwavetype",)
@@ -64,7 +64,7 @@ def compile_game(game: Mapping[str, Any]) -> CompiledGame:
 
 
 class _Compiler:
-    """Numbers the names of a problem and turns its facts into sets of numbers."""
+    """Compiler that numbers the names of a problem and turns its facts into sets of numbers."""
 
     def __init__(self, problem: Problem, rules: GameRules):
         self.problem = problem
@@ -117,7 +117,7 @@ class _Compiler:
         )
 
     def _names(self, kind: str) -> list[str]:
-        """Every name of a kind, by number."""
+        """Return every name of a kind, by number."""
         return [name for name in self.numbers if self.problem.types[name] == kind]
 
     def _set(self, predicate: str) -> Numbers:
@@ -130,7 +130,7 @@ class _Compiler:
         return frozenset(n for name, n in self.numbers.items() if self.object_types[name].intersection(types))
 
     def _members(self, pairs: set[tuple[str, ...]], places: list[str]) -> tuple[Numbers, ...]:
-        """For every place, the objects that (object, place) pairs put there."""
+        """Return for every place the objects that (object, place) pairs put there."""
         by_place = _index((place, name) for name, place in pairs)
         return tuple(frozenset(self.numbers[name] for name in by_place[place]) for place in places)
 
@@ -175,7 +175,7 @@ class _Compiler:
 
 
 def match_goal(goal: str) -> tuple[str, dict[str, str]]:
-    """The task type of a goal, and the types that it names: `o` (object), `r` (receptacle), `lamp`.
+    """Return the task type of a goal, and the types that it names: `o` (object), `r` (receptacle), `lamp`.
 
     Raises:
         UnknownGameRules: it is the goal of none of the six task types.
@@ -187,10 +187,10 @@ def match_goal(goal: str) -> tuple[str, dict[str, str]]:
 
 
 def text_names(names: list[str]) -> dict[str, str]:
-    """The names in the text for PDDL names in ascending order: `Cabinet_bar_...` becomes `cabinet 3`.
+    """Return the names in the text for PDDL names in ascending order: `Cabinet_bar_...` becomes `cabinet 3`.
 
     Numbers count down: of three cabinets, the first is `cabinet 3`. A name without coordinates keeps a blank in place
-    of its number. Basins are told from the sink or bathtub that they are part of.
+    of its number. Basins are named apart from the sink or bathtub that they are part of.
     """
     kinds = {}
     for name in names:
@@ -205,7 +205,7 @@ def text_names(names: list[str]) -> dict[str, str]:
 
 
 def _index(pairs) -> defaultdict[str, set[str]]:
-    """What goes with every first of (first, second) pairs."""
+    """Return the second items of (first, second) pairs by their first item."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for first, second in pairs:
         found[first].add(second)
@@ -213,7 +213,8 @@ def _index(pairs) -> defaultdict[str, set[str]]:
 
 
 def _pattern(goal: str) -> re.Pattern[str]:
-    """A regular expression for the one-line form of a goal; `{o}` stands for a type, the same wherever it occurs."""
+    """Return a regular expression for the one-line form of a goal. `{o}` stands for a type, the same at each
+    occurrence."""
     seen: set[str] = set()
 
     def part(token: str) -> str:

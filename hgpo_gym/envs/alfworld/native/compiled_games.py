@@ -21,7 +21,7 @@ COMPILER_MODULES = ("compile.py", "fingerprint.py", "game.py", "pddl.py")
 
 
 class CompiledGames:
-    """Gives out compiled games. Engines that play the same game at the same time share one.
+    """Cache of compiled games. Engines that play the same game at the same time share one.
 
     Args:
         directory: where entries are kept; created when the first one is written.
@@ -32,7 +32,7 @@ class CompiledGames:
         self._in_use: WeakValueDictionary[tuple[str, int, int], CompiledGame] = WeakValueDictionary()
 
     def get(self, game_file: Path) -> CompiledGame:
-        """The compiled game of a `game.tw-pddl`.
+        """Return the compiled game of a `game.tw-pddl`.
 
         Raises:
             OSError: the file cannot be read.
@@ -47,7 +47,7 @@ class CompiledGames:
         return game
 
     def ensure(self, game_file: Path) -> bool:
-        """Compile a game for later, unless it is already; whether it was compiled now.
+        """Compile a game for later use, unless it is compiled already. Return whether this call compiled it.
 
         Raises:
             OSError: the file cannot be read, or the directory not written.
@@ -61,7 +61,7 @@ class CompiledGames:
         return True
 
     def entry(self, content: bytes) -> Path:
-        """Where the compiled form of a game file with this content is kept."""
+        """Return the file of the compiled form of a game file with this content."""
         digest = hashlib.sha256(content).hexdigest()
         return self.directory / digest[:2] / f"{digest}.json"
 
@@ -89,12 +89,12 @@ def default_directory() -> Path:
 
 @functools.cache
 def compiled_games(directory: Path) -> CompiledGames:
-    """The `CompiledGames` of a directory that all engines of this process share."""
+    """Return the `CompiledGames` of a directory, shared by all engines of this process."""
     return CompiledGames(directory)
 
 
 def read_game_entry(entry: Path) -> CompiledGame | None:
-    """The game of an entry; None if there is no entry, or not a sound one by the code of this version."""
+    """Return the game of an entry; None if the entry is missing, damaged or of another code version."""
     body = read_entry(entry, _made_by())
     return None if body is None else CompiledGame.from_json(body.decode())
 
@@ -110,7 +110,7 @@ def _compile(content: bytes, game_file: Path) -> CompiledGame:
 
 @functools.cache
 def _made_by() -> str:
-    """Changes whenever the code does that decides what an entry says: no version number to forget."""
+    """Return a digest of the code that decides the content of an entry, so that no version number can be forgotten."""
     source = importlib.resources.files(__package__)
     digest = hashlib.sha256(b"".join((source / name).read_bytes() for name in COMPILER_MODULES)).hexdigest()[:16]
     return f"compiled game {digest}"

@@ -31,7 +31,7 @@ class NativeEngine:
 
     @property
     def game(self) -> CompiledGame:
-        """The loaded game. Raises RuntimeError where there is none."""
+        """Return the loaded game. Raises RuntimeError if no game is loaded."""
         if self._game is None:
             raise RuntimeError("No game is loaded: call load(game_file) first.")
         return self._game
@@ -66,13 +66,13 @@ class NativeEngine:
         return self._report(text.feedback(game, state, action))
 
     def expert_command(self) -> str:
-        """The first command of a shortest way to success; `look` where there is none or the task is done."""
+        """Return the first command of a shortest solution; `look` if there is none or the task is done."""
         if self._state not in self._plan:
             self._plan = self._follow(shortest_plan(self.game, self._state) or [])
         return self._plan.get(self._state, "look")
 
     def snapshot(self) -> WorldState:
-        """The current state: an immutable value that `restore` takes back, also in another engine with this game."""
+        """Return the current state: an immutable value for `restore`, also in another engine with this game."""
         return self._state
 
     def restore(self, snapshot: WorldState) -> None:
@@ -90,7 +90,7 @@ class NativeEngine:
         return GameState(feedback, self._admissible, self._won)
 
     def _follow(self, plan: list[str]) -> dict[WorldState, str]:
-        """The states that a plan passes through, and its command in each."""
+        """Yield the states that a plan passes through, and its command in each."""
         state, found = self._state, {}
         for command in plan:
             found[state] = command

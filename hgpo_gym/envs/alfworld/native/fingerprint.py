@@ -1,8 +1,8 @@
-"""Which rules a game is played by: every `game.tw-pddl` carries its own copy of the domain and of the grammar.
+"""Fingerprints of a game's rules: every `game.tw-pddl` carries its own copy of the domain and of the grammar.
 
-The native engine implements the ALFRED domain and grammar in Python, so it may only play games that carry texts which
-it was written from. They are told by fingerprints that ignore what cannot matter: comments and layout, letter case in
-the domain, and the task sentence, which is part of each game's grammar.
+The native engine implements the ALFRED domain and grammar in Python. So it may only play games with the texts that it
+was written from. The fingerprints ignore what does not matter: comments and layout, letter case in the domain, and the
+task sentence, which is part of each game's grammar.
 """
 
 import hashlib
@@ -18,12 +18,13 @@ _PLAIN_SENTENCE = re.compile(r'[^;|"<>\[\]#{}\\\s]+(?: [^;|"<>\[\]#{}\\\s]+)*')
 
 
 class UnknownGameRules(ValueError):  # noqa: N818 - names what is so, like ResetNeeded
-    """The game is not played by rules that the native engine knows; TextWorld may, see `textworld_engine`."""
+    """Error for a game with rules that the native engine does not know. TextWorld may play it, see
+    `textworld_engine`."""
 
 
 @dataclass(frozen=True)
 class GameRules:
-    """In what the known domains differ.
+    """Differences between the known domains.
 
     Attributes:
         washing_places: types of the receptacles that one can clean objects with.
@@ -49,16 +50,20 @@ GRAMMARS = (
 
 
 def identify(domain: str, grammar: str) -> GameRules:
-    """The rules of a game with this domain and grammar.
+    """Return the rules of a game with this domain and grammar.
 
     Raises:
         UnknownGameRules: one of them is not known.
     """
-    if (found := domain_fingerprint(domain)) not in DOMAINS:
-        raise UnknownGameRules(f"The game's PDDL domain is not one that the native engine knows (sha256 {found}).")
-    if (other := grammar_fingerprint(grammar)) not in GRAMMARS:
-        raise UnknownGameRules(f"The game's text grammar is not one that the native engine knows (sha256 {other}).")
-    return DOMAINS[found]
+    if (domain_digest := domain_fingerprint(domain)) not in DOMAINS:
+        raise UnknownGameRules(
+            f"The game's PDDL domain is not one that the native engine knows (sha256 {domain_digest})."
+        )
+    if (grammar_digest := grammar_fingerprint(grammar)) not in GRAMMARS:
+        raise UnknownGameRules(
+            f"The game's text grammar is not one that the native engine knows (sha256 {grammar_digest})."
+        )
+    return DOMAINS[domain_digest]
 
 
 def domain_fingerprint(domain: str) -> str:
@@ -74,7 +79,7 @@ def grammar_fingerprint(grammar: str) -> str:
 
 
 def task_sentence(grammar: str) -> str:
-    """What the game says the task is: `Your task is to: put a clean mug in shelf.`
+    """Return the task sentence of a game's grammar: `Your task is to: put a clean mug in shelf.`
 
     Raises:
         UnknownGameRules: there is none, or it holds characters that mean something in the grammar.

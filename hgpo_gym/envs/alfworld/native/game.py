@@ -1,4 +1,4 @@
-"""A compiled game (what never changes) and its state (what does), as small immutable values over integers.
+"""Compiled game (constant during play) and its state (changed by actions), as small immutable values over integers.
 
 Receptacles, objects and locations are numbered in the order of their PDDL names, which is the order in which
 TextWorld lists them.
@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 NOTHING = -1
-"""In place of an object: none."""
+"""Number in place of an object: none."""
 
 Numbers = frozenset[int]
 
 
 class WorldState(NamedTuple):
-    """Everything that actions change. A tuple: hashable, and cheap to keep, compare and return to.
+    """State that actions change. A tuple: hashable, and cheap to store, compare and restore.
 
     Attributes:
         location: where the agent stands.
@@ -42,7 +42,7 @@ class WorldState(NamedTuple):
 
 
 class GroundAction(NamedTuple):
-    """What a command stands for: an action of the domain and what it acts on."""
+    """Action of the domain that a command stands for, with its arguments."""
 
     name: str
     object: int = NOTHING
@@ -50,7 +50,7 @@ class GroundAction(NamedTuple):
 
 
 class GoalCondition(NamedTuple):
-    """What wins.
+    """Condition for success.
 
     `look_at_obj_in_light`: one of `objects` is in the hand, and one of `lamps` has been switched on and is in a
     receptacle at the agent's location. All others: `needed` of `objects` are in the same one of `receptacles`; if
@@ -103,7 +103,7 @@ class CompiledGame:
 
     @cached_property
     def receptacles_at(self) -> tuple[tuple[int, ...], ...]:
-        """For every location, the receptacles there."""
+        """Return for every location the receptacles there."""
         found: list[list[int]] = [[] for _ in self.initial.objects_at]
         for receptacle, location in enumerate(self.location_of):
             if location != NOTHING:
@@ -112,7 +112,8 @@ class CompiledGame:
 
     @cached_property
     def commands_anywhere(self) -> dict[str, GroundAction]:
-        """The commands that apply at a location without receptacles; elsewhere one cannot go where one is."""
+        """Return the commands at a location without receptacles. Elsewhere the agent cannot go to where it already
+        is."""
         return {
             "look": GroundAction("look"),
             "inventory": GroundAction("inventory"),
@@ -125,15 +126,15 @@ class CompiledGame:
         }
 
     def to_json(self) -> str:
-        """The game as JSON, sets in ascending order: equal games give equal text."""
+        """Return the game as JSON, sets in ascending order: equal games give equal text."""
         return json.dumps(asdict(self), default=sorted, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> "CompiledGame":
-        """The game that `to_json` wrote."""
+        """Return the game that `to_json` wrote."""
         data: dict[str, Any] = json.loads(text)
         task_type, objects, receptacles, lamps, quality, needed = data["goal"]
-        location, held, opened, contents, objects_at, taken, *qualities = data["initial"]
+        location, held, opened, contents, objects_at, taken_pairs, *qualities = data["initial"]
         sets = {name: frozenset(value) for name, value in data.items() if cls.__annotations__[name] is Numbers}
         return cls(
             task=data["task"],
@@ -151,7 +152,7 @@ class CompiledGame:
                 frozenset(opened),
                 tuple(map(frozenset, contents)),
                 tuple(map(frozenset, objects_at)),
-                frozenset(map(tuple, taken)),
+                frozenset(map(tuple, taken_pairs)),
                 *map(frozenset, qualities),
             ),
             **sets,

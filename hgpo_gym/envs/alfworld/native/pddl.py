@@ -1,4 +1,4 @@
-"""Reads the PDDL problem of an ALFWorld game: who exists, what is true at the start, what is to be achieved."""
+"""Parse the PDDL problem of an ALFWorld game: its objects, its initial state and its goal."""
 
 import re
 from collections import defaultdict
@@ -35,8 +35,8 @@ PREDICATES = {
     "sliceable": ("object",),
     "issliced": ("object",),
 }
-"""Predicates that an initial state may use, and the types of their arguments. Those of the domain that are missing
-(something held, something checked) are never true at the start of a game."""
+"""Predicates of an initial state, and the types of their arguments. The domain's other predicates (held, checked) are
+never true at the start of a game."""
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _COMMENT = re.compile(r";[^\n]*")
@@ -58,12 +58,12 @@ class Problem:
     goal: str
 
     def those(self, predicate: str) -> set[str]:
-        """The names for which a predicate of one argument is true."""
+        """Return the names for which a predicate of one argument is true."""
         return {name for (name,) in self.facts[predicate]}
 
 
 def tokens(text: str) -> list[str]:
-    """The tokens of a PDDL text, in lower case, without comments."""
+    """Return the tokens of a PDDL text, in lower case, without comments."""
     return _TOKEN.findall(_COMMENT.sub("", text).lower())
 
 
@@ -84,7 +84,7 @@ def parse_problem(text: str) -> Problem:
 
 
 def _read(tokens: list[str]) -> list:
-    """Nested lists from tokens. The problem is one list."""
+    """Return nested lists from tokens. The problem is one list."""
     stack: list[list] = [[]]
     for token in tokens:
         if token == "(":
@@ -106,7 +106,7 @@ def _flat(expression: str | list) -> str:
 
 
 def _typed_names(section: list) -> dict[str, str]:
-    """`a b - kind c - kind2` as a dictionary."""
+    """Return `a b - kind c - kind2` as a dictionary."""
     types: dict[str, str] = {}
     untyped: list[str] = []
     words = iter(section)

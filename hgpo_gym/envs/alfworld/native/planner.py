@@ -1,8 +1,8 @@
-"""The expert: a shortest sequence of commands that solves a task, from any state of a native game.
+"""Planner: finds a shortest sequence of commands that solves a task, from any state of a native game.
 
-A* search on the states of the game, with two things known about the six task types. Only some commands can be part of
-a shortest solution (`_useful_actions`), and the number of commands still needed can be bounded closely from below
-(`_Remaining`), because any two locations are one command apart.
+It runs A* search on the states of the game and uses two facts about the six task types. Only some commands can be part
+of a shortest solution (`_useful_actions`). The number of remaining commands has a tight lower bound (`_Remaining`),
+because any two locations are one command apart.
 """
 
 import heapq
@@ -15,7 +15,8 @@ from hgpo_gym.envs.alfworld.native.game import NOTHING, CompiledGame, GroundActi
 
 
 def shortest_plan(game: CompiledGame, state: WorldState) -> list[str] | None:
-    """Commands that lead from `state` to success, as few as possible; `[]` if it is there, None if there is no way."""
+    """Return a shortest list of commands from `state` to success; `[]` if the task is done, None if it cannot be
+    solved."""
     remaining = _Remaining(game)
     ticket = count()  # among equals, the state that was found last: it is the deepest
     queue = [(remaining(state), 0, 0, state)]
@@ -44,13 +45,13 @@ def _commands_to(
     plan = []
     while state in came_from:
         state, action = came_from[state]
-        plan.append(next(command for command, other in rules.commands(game, state).items() if other == action))
+        plan.append(next(command for command, candidate in rules.commands(game, state).items() if candidate == action))
     return plan[::-1]
 
 
 def _useful_actions(game: CompiledGame, state: WorldState) -> Iterator[GroundAction]:
-    """The actions that a shortest solution may need next: those that handle an object of the goal, make room in the
-    hand, or go or open where that is possible. Looking, closing and slicing never help."""
+    """Yield the actions that a shortest solution may need next. They handle an object of the goal, free the hand, or go
+    or open where that is possible. Looking, closing and slicing never help."""
     goal, held = game.goal, state.held
     helpful = _helpful_receptacles(game, state)
     for _, action in sorted(rules.commands(game, state).items()):  # so that equally short plans are told apart
@@ -70,11 +71,12 @@ def _useful_actions(game: CompiledGame, state: WorldState) -> Iterator[GroundAct
 
 
 def _helpful_receptacles(game: CompiledGame, state: WorldState) -> set[int]:
-    """Where a shortest solution may lead: to the goal's receptacles, objects and lamps, to where its objects are
-    cleaned, heated or cooled, and, with something else in the hand, to where that can be left."""
+    """Return the receptacles that a shortest solution may visit: those of the goal, those that hold its objects and
+    lamps, and those that clean, heat or cool its objects. If the agent holds something else, add the receptacles that
+    fit it."""
     goal = game.goal
-    sought = goal.objects | goal.lamps
-    found = {receptacle for receptacle, contents in enumerate(state.contents) if not sought.isdisjoint(contents)}
+    goal_objects = goal.objects | goal.lamps
+    found = {receptacle for receptacle, contents in enumerate(state.contents) if not goal_objects.isdisjoint(contents)}
     found |= goal.receptacles | _treating(game)
     if state.held != NOTHING and state.held not in goal.objects:
         found |= game.fits[state.held]
@@ -82,12 +84,12 @@ def _helpful_receptacles(game: CompiledGame, state: WorldState) -> set[int]:
 
 
 def _treating(game: CompiledGame) -> Numbers:
-    """The receptacles that give an object the quality that the goal asks for."""
+    """Return the receptacles that give an object the quality that the goal asks for."""
     return {"clean": game.washing, "hot": game.heating, "cool": game.cooling}.get(game.goal.quality, frozenset())
 
 
 class _Remaining:
-    """A lower bound on the commands that a state still needs: exact but for where to leave what is in the way."""
+    """Lower bound on the remaining commands of a state. It ignores only where to leave an object that is in the way."""
 
     def __init__(self, game: CompiledGame):
         self.game = game
@@ -98,7 +100,7 @@ class _Remaining:
         return self.bound(state, self._sources(state))
 
     def _look_bound(self, state: WorldState, sources: dict[int, list[int]]) -> float:
-        """Take an object to a lamp. Fetching it comes first: the other order needs another trip."""
+        """Return the bound for taking an object to a lamp. Fetching comes first: the other order needs another trip."""
         lit: set[int] = set()
         unlit: set[int] = set()
         for lamp in self.game.goal.lamps:
@@ -106,28 +108,28 @@ class _Remaining:
         best = inf
         for number in self.game.goal.objects:
             cost, stops = self._fetch(state, number, sources)
-            for switching, place in ((0, lit), (1, unlit)):
+            for toggle_cost, place in ((0, lit), (1, unlit)):
                 if place:
-                    best = min(best, cost + switching + _trips(state.location, [*stops, place]))
+                    best = min(best, cost + toggle_cost + _trips(state.location, [*stops, place]))
         return best
 
     def _place_bound(self, state: WorldState, sources: dict[int, list[int]]) -> float:
         return min((self._fill_bound(state, target, sources) for target in self.game.goal.receptacles), default=inf)
 
     def _fill_bound(self, state: WorldState, target: int, sources: dict[int, list[int]]) -> float:
-        """Bring as many objects to one receptacle as the goal asks for: one or two are missing."""
+        """Return the bound for bringing the goal's objects to one receptacle: one or two are missing."""
         goal = self.game.goal
-        good = goal.objects & getattr(state, goal.quality) if goal.quality else goal.objects
-        there = good & state.contents[target]
-        if len(there) >= goal.needed:
+        treated = goal.objects & getattr(state, goal.quality) if goal.quality else goal.objects
+        placed = treated & state.contents[target]
+        if len(placed) >= goal.needed:
             return 0
         place = self.game.location_of[target]
         if place == NOTHING:
             return inf
-        lid = int(target in self.game.openable and target not in state.opened)
-        missing = goal.objects - there
-        first = {number: self._deliver(state, number, target, lid, sources) for number in missing}
-        if goal.needed - len(there) == 1:
+        opening = int(target in self.game.openable and target not in state.opened)
+        missing = goal.objects - placed
+        first = {number: self._deliver(state, number, target, opening, sources) for number in missing}
+        if goal.needed - len(placed) == 1:
             return min(first.values(), default=inf)
         # The second trip starts at the receptacle, with an empty hand: what was held before is lying somewhere.
         after = state._replace(location=place, held=NOTHING)
@@ -136,8 +138,10 @@ class _Remaining:
             second[state.held] = 2
         return min((first[a] + second[b] for a in missing for b in missing if a != b), default=inf)
 
-    def _deliver(self, state: WorldState, number: int, target: int, lid: int, sources: dict[int, list[int]]) -> float:
-        """Fetch an object, clean, heat or cool it if need be, and put it into a receptacle."""
+    def _deliver(
+        self, state: WorldState, number: int, target: int, opening: int, sources: dict[int, list[int]]
+    ) -> float:
+        """Return the bound for one object: fetch it, clean, heat or cool it if needed, and put it into a receptacle."""
         game = self.game
         cost, stops = self._fetch(state, number, sources)
         if game.goal.quality and number not in getattr(state, game.goal.quality):
@@ -150,12 +154,12 @@ class _Remaining:
         if not (number in state.contents[target] and elsewhere):
             if target not in game.fits[number]:
                 return inf
-            cost += 1 + lid
+            cost += 1 + opening
             stops.append({game.location_of[target]})
         return cost + _trips(state.location, stops)
 
     def _fetch(self, state: WorldState, number: int, sources: dict[int, list[int]]) -> tuple[float, list[set[int]]]:
-        """The commands, other than going somewhere, that put an object in the hand, and where they must be given."""
+        """Return the number of commands, without moves, that put an object in the hand, and where to give them."""
         if state.held == number:
             return 0, []
         places = sources.get(number)
@@ -168,12 +172,12 @@ class _Remaining:
         return 1 + closed + in_the_way, [self._locations(places)]
 
     def _sources(self, state: WorldState) -> dict[int, list[int]]:
-        """The receptacles that can be reached and contain an object of the goal, by object."""
-        sought = self.game.goal.objects | self.game.goal.lamps
+        """Return the reachable receptacles that contain an object of the goal, by object."""
+        goal_objects = self.game.goal.objects | self.game.goal.lamps
         found: dict[int, list[int]] = {}
         for receptacle, contents in enumerate(state.contents):
-            if self.game.location_of[receptacle] != NOTHING and not sought.isdisjoint(contents):
-                for number in sought & contents:
+            if self.game.location_of[receptacle] != NOTHING and not goal_objects.isdisjoint(contents):
+                for number in goal_objects & contents:
                     found.setdefault(number, []).append(receptacle)
         return found
 
@@ -182,7 +186,7 @@ class _Remaining:
 
 
 def _trips(start: int, stops: list[set[int]]) -> int:
-    """How many times one must go somewhere to visit, in this order, one location of every set."""
+    """Return the number of moves that visit, in this order, one location of every set."""
     trips, here = 0, {start}
     for stop in stops:
         here = here & stop

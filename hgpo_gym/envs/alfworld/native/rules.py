@@ -1,6 +1,6 @@
-"""The actions of the ALFRED domain: when they apply, what they change, and when the task is done.
+"""Actions of the ALFRED domain: their preconditions, their effects, and the test for success.
 
-One function an action, each the counterpart of a PDDL `:action`. The agent and its location go without saying.
+Each function is the counterpart of one PDDL `:action`. The agent and its location are implicit.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ Commands = Iterator[tuple[str, GroundAction]]
 
 
 def commands(game: CompiledGame, state: WorldState) -> dict[str, GroundAction]:
-    """Every command that applies in a state, and its action. In no particular order."""
+    """Return every command that applies in a state, and its action. In no particular order."""
     found = game.commands_anywhere.copy()
     for receptacle in game.receptacles_at[state.location]:
         del found[f"go to {game.receptacles[receptacle]}"]
@@ -24,7 +24,7 @@ def commands(game: CompiledGame, state: WorldState) -> dict[str, GroundAction]:
 
 
 def _receptacle_commands(game: CompiledGame, state: WorldState, receptacle: int) -> Commands:
-    """What can be done to a receptacle here, with what is in it, and by putting into it what is held."""
+    """Yield the actions on a receptacle here, on its content, and on the held object that goes into it."""
     place, contents = game.receptacles[receptacle], state.contents[receptacle]
     yield f"examine {place}", GroundAction("examineReceptacle", receptacle=receptacle)
     for number in contents & game.toggleable:  # even if the receptacle is closed
@@ -42,7 +42,7 @@ def _receptacle_commands(game: CompiledGame, state: WorldState, receptacle: int)
 
 
 def _appliance_commands(game: CompiledGame, state: WorldState, receptacle: int) -> Commands:
-    """What a receptacle here can do to the object that is held; whether it is open plays no part."""
+    """Yield the actions of a receptacle here on the held object. Whether it is open does not matter."""
     held, thing, place = state.held, game.objects[state.held], game.receptacles[receptacle]
     if receptacle in game.washing and held in game.cleanable:
         yield f"clean {thing} with {place}", GroundAction("CleanObject", held, receptacle)
@@ -53,7 +53,7 @@ def _appliance_commands(game: CompiledGame, state: WorldState, receptacle: int) 
 
 
 def _hand_commands(game: CompiledGame, state: WorldState) -> Commands:
-    """What can be done to the object that is held, and with it to objects here."""
+    """Yield the actions on the held object, and with it on objects here."""
     thing = game.objects[state.held]
     # Only what is held can be examined: the domain means to allow what lies here as well, but writes
     # `(exists (?l - location, ?r - receptacle) ...)`, and nothing is of a type `location,`.
@@ -64,13 +64,14 @@ def _hand_commands(game: CompiledGame, state: WorldState) -> Commands:
 
 
 def apply(game: CompiledGame, state: WorldState, action: GroundAction) -> WorldState:
-    """The state after an action that applies in `state`. The same object if nothing that matters has changed."""
+    """Return the state after an action that applies in `state`. Return the same object if nothing relevant has
+    changed."""
     effect = _EFFECTS.get(action.name)
     return effect(game, state, action.object, action.receptacle) if effect else state
 
 
 def is_won(game: CompiledGame, state: WorldState) -> bool:
-    """Whether the task is done."""
+    """Return whether the task is done."""
     goal = game.goal
     if goal.task_type == "look_at_obj_in_light":
         lit = goal.lamps & state.toggled

@@ -1,4 +1,4 @@
-"""What the game says: the text grammar of ALFWorld (`alfred.twl2`), one function a rule.
+"""Texts of the game: the text grammar of ALFWorld (`alfred.twl2`), one function a rule.
 
 `state` is the state after the action that the text answers. Oddities of the original are kept; comments name them.
 """
@@ -43,7 +43,7 @@ HELP = """Available commands:
 
 
 def opening(game: CompiledGame, state: WorldState) -> str:
-    """The text that a game starts with."""
+    """Return the opening text of a game."""
     if game.receptacles_at[state.location]:
         around = look(game, state)
     else:
@@ -53,7 +53,7 @@ def opening(game: CompiledGame, state: WorldState) -> str:
 
 
 def feedback(game: CompiledGame, state: WorldState, action: GroundAction) -> str:
-    """The answer to a command that applied."""
+    """Return the answer to a command that applied."""
     match action.name:
         case "look":
             return look(game, state)
@@ -72,7 +72,7 @@ def feedback(game: CompiledGame, state: WorldState, action: GroundAction) -> str
 
 
 def look(game: CompiledGame, state: WorldState) -> str:
-    """The answer to `look`."""
+    """Return the answer to `look`."""
     here = game.receptacles_at[state.location]
     if not here:
         # Unlike the opening text, `look` asks for the receptacles at the agent's own location: there are none.
@@ -89,14 +89,14 @@ def look(game: CompiledGame, state: WorldState) -> str:
 
 
 def inventory(game: CompiledGame, state: WorldState) -> str:
-    """The answer to `inventory`."""
+    """Return the answer to `inventory`."""
     if state.held == NOTHING:
         return "You are not carrying anything."
     return f"You are carrying: a {game.objects[state.held]}."
 
 
 def examine_receptacle(game: CompiledGame, state: WorldState, receptacle: int) -> str:
-    """The answer to `examine (receptacle)`, which also follows going there and opening."""
+    """Return the answer to `examine (receptacle)`, which also follows going there and opening."""
     name = game.receptacles[receptacle]
     if receptacle not in game.openable:
         return f"On the {name}, you see {_contents(game, state, receptacle)}."
@@ -106,7 +106,7 @@ def examine_receptacle(game: CompiledGame, state: WorldState, receptacle: int) -
 
 
 def examine_object(game: CompiledGame, state: WorldState, number: int) -> str:
-    """The answer to `examine (object)`."""
+    """Return the answer to `examine (object)`."""
     name = game.objects[number]
     if number in game.insides:
         inside = _list(game.objects[inner] for inner in game.insides[number])
@@ -146,7 +146,7 @@ def _contents(game: CompiledGame, state: WorldState, receptacle: int) -> str:
 
 
 def _list(names: Iterable[str]) -> str:
-    """`a mug 1, a pen 2, and a plate 1`."""
+    """Return a list such as `a mug 1, a pen 2, and a plate 1`."""
     return _join([f"a {name}" for name in names]) or "nothing"
 
 

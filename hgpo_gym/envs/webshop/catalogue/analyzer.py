@@ -65,7 +65,7 @@ _BLI_OR_LOGI = re.compile(r"(.*)(bl|log)(?:ies|[yi](?:ed|ing)?s?)")
 
 
 def analyze(text: str) -> list[str]:
-    """The terms of a text, in order, with repetitions."""
+    """Return the terms of a text, in order, with repetitions."""
     # White space always parts words, and texts have few different pieces between white space.
     return [
         term for piece in text.split() for term in (_known_terms if len(piece) <= _LONGEST_KNOWN else _terms)(piece)
@@ -79,12 +79,12 @@ def _terms(piece: str) -> tuple[str, ...]:
 
 _known_terms = lru_cache(maxsize=1 << 18)(_terms)
 _LONGEST_KNOWN = 40
-"""Characters of a piece whose terms are remembered: an agent may send anything."""
+"""Maximal number of characters of a piece whose terms are cached: an agent may send texts of any length."""
 
 
 def stem(word: str) -> str:
-    """Porter's stem of a lower-case word, with the departures of his later C version, which Lucene follows: `bli`
-    becomes `ble` and `logi` becomes `log` in step 2; words of one or two letters are left alone."""
+    """Return Porter's stem of a lower-case word, with the changes of Porter's later C version, which Lucene follows:
+    `bli` becomes `ble` and `logi` becomes `log` in step 2; words of one or two letters do not change."""
     if len(word) <= 2:
         return word
     later = _BLI_OR_LOGI.fullmatch(word)
@@ -94,7 +94,7 @@ def stem(word: str) -> str:
 
 
 def _has_vowel_then_consonant(word: str) -> bool:
-    """Porter's "measure above 0". A y after a consonant is a vowel."""
+    """Return whether Porter's "measure" is above 0. A y after a consonant is a vowel."""
     vowel = False
     for position, letter in enumerate(word):
         before, vowel = vowel, letter in "aeiou" or (letter == "y" and position > 0 and not vowel)

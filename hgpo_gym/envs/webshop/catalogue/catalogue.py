@@ -1,7 +1,7 @@
-"""The catalogue: products and search index, built once from WebShop's files into memory-mapped files.
+"""Catalogue: products and search index, built once from WebShop's files into memory-mapped files.
 
-What is built is named after its content: the digests of the two source files and of the code and libraries that shape
-it. All environments of a process share one `Catalogue`; processes share its pages in memory.
+The name of a build is a digest of its content: the two source files and the code and libraries that shape it. All
+environments of a process share one `Catalogue`; processes share its pages in memory.
 """
 
 import json
@@ -28,13 +28,13 @@ from hgpo_gym.files import cache_dir, content_key, source_digest
 from hgpo_gym.progress import ProgressCallback, progress_bar
 
 _LARGE = 50e6
-"""Bytes of source files from which on a progress bar is shown."""
+"""Size of source files, in bytes, from which a progress bar is shown."""
 _PARSED_PRODUCTS = 4096
-"""Products that are kept parsed."""
+"""Number of parsed products in the cache."""
 
 
 class Catalogue:
-    """The products of a shop by number, in the order of their file, and the search over them. Immutable.
+    """Products of a shop by number, in the order of their file, and the search over them. Immutable.
 
     Args:
         folder: what `build_catalogue` made, and has checked.
@@ -65,32 +65,32 @@ class Catalogue:
         return len(self._records)
 
     def product(self, number: int) -> Product:
-        """The product of a number, 0 to len - 1."""
+        """Return the product of a number, 0 to len - 1."""
         return self._product(number)
 
     def number(self, asin: str) -> int | None:
-        """The number of a product; None if there is no such product."""
-        wanted = np.array(asin, dtype=self._asins.dtype)  # cut to the longest id there is
-        place = int(np.searchsorted(self._asins, wanted, sorter=self._asin_order))
-        if place == len(self) or self._asins[number := int(self._asin_order[place])] != asin:
+        """Return the number of a product; None if there is no such product."""
+        asin_key = np.array(asin, dtype=self._asins.dtype)  # cut to the longest id there is
+        position = int(np.searchsorted(self._asins, asin_key, sorter=self._asin_order))
+        if position == len(self) or self._asins[number := int(self._asin_order[position])] != asin:
             return None
         return number
 
     def search(self, query: str, limit: int = 50) -> tuple[str, ...]:
-        """The ids of the products that match a query best, best first."""
+        """Return the ids of the products that match a query best, best first."""
         return tuple(str(self._asins[number]) for number in self.rank(query, limit))
 
     def rank(self, query: str, limit: int = 50) -> tuple[int, ...]:
-        """The numbers of the products that match a query best, best first."""
+        """Return the numbers of the products that match a query best, best first."""
         return self._index.rank(query, limit)
 
     def goals_with_attribute(self) -> dict[str, int]:
-        """How many synthetic goals ask for each attribute."""
+        """Return the number of synthetic goals that ask for each attribute."""
         return json.loads((self.folder / "goals_with_attribute.json").read_text())
 
 
 def open_catalogue(data: str | os.PathLike[str] | None = None, progress: ProgressCallback | None = None) -> Catalogue:
-    """The catalogue of WebShop's files in `data`, built if this is the first time, shared in the process.
+    """Return the catalogue of WebShop's files in `data`, built if this is the first time, shared in the process.
 
     Args:
         data: see `sources.find_sources`.
@@ -115,7 +115,7 @@ def _opened(folder: Path, sources: Sources) -> Catalogue:
 
 
 def build_catalogue(sources: Sources, folder: Path, progress: ProgressCallback | None = None) -> None:
-    """Read WebShop's files and write the catalogue to `folder`, unless it is there and sound. See `open_catalogue`."""
+    """Read WebShop's files and write the catalogue to `folder`, unless it exists and is valid. See `open_catalogue`."""
     size = sum(file.stat().st_size for file in (sources.products, sources.attributes))
 
     def build(temporary: Path) -> None:
@@ -130,7 +130,7 @@ def build_catalogue(sources: Sources, folder: Path, progress: ProgressCallback |
 
 
 def keep(folder: Path, fill: Callable[[Path], None], size: float) -> None:
-    """Make a folder of the cache by `fill(folder)`, whole or not at all, unless it is there and sound.
+    """Make a folder of the cache by `fill(folder)`, completely or not at all, unless it exists and is valid.
 
     Raises:
         OSError: it cannot be written; `size`, the number of bytes that it needs, is part of the message.

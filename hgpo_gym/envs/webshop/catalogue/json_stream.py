@@ -1,6 +1,7 @@
-"""Reads large JSON files element by element: a file of gigabytes takes the memory of one element.
+"""Read large JSON files element by element, so that a file of gigabytes needs the memory of one element.
 
-Python's own decoder reads the elements, so what `json.load` takes (NaN, lone surrogates) is taken here.
+Python's JSON decoder reads the elements, so everything that `json.load` accepts (NaN, lone surrogates) is accepted
+here.
 """
 
 import io
@@ -12,7 +13,7 @@ from typing import Any
 
 _CHUNK = 1 << 22
 _LONGEST_ELEMENT = 1 << 26
-"""Characters; what cannot be read within as many is not going to be."""
+"""Maximal number of characters of an element. Longer text is treated as an error."""
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 Advance = Callable[[int], None]
@@ -24,7 +25,7 @@ def _ignore(_bytes: int) -> None:
 
 
 def stream_array(file: Path, advance: Advance = _ignore) -> Iterator[Any]:
-    """The elements of a JSON array. Raises ValueError where the file is not JSON, or ends too early."""
+    """Yield the elements of a JSON array. Raises ValueError if the file is not JSON, or ends too early."""
     with _Window(file, advance) as window:
         window.expect("[")
         closed = window.peek() == "]"
@@ -34,7 +35,7 @@ def stream_array(file: Path, advance: Advance = _ignore) -> Iterator[Any]:
 
 
 def stream_object(file: Path, advance: Advance = _ignore) -> Iterator[tuple[str, str]]:
-    """The members of a JSON object: each key, and its value as the JSON text it is written in."""
+    """Yield the members of a JSON object: each key, and its value as JSON text."""
     with _Window(file, advance) as window:
         window.expect("{")
         closed = window.peek() == "}"
@@ -47,7 +48,7 @@ def stream_object(file: Path, advance: Advance = _ignore) -> Iterator[tuple[str,
 
 
 class _Window:
-    """The part of a file that is being read. `latest` is the text of the value that was read last."""
+    """Part of a file that is being read. `latest` is the text of the last value."""
 
     def __init__(self, file: Path, advance: Advance):
         self._path, self._advance = file, advance
@@ -64,7 +65,7 @@ class _Window:
         self._characters.close()
 
     def peek(self) -> str:
-        """The next character that is not white space; empty at the end of the file."""
+        """Return the next character that is not white space; an empty text at the end of the file."""
         while True:
             self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text) or not self._read_on():

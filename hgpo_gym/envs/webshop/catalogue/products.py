@@ -1,4 +1,4 @@
-"""A product of the shop, and how the benchmark cleans what its files say of one."""
+"""Products of the shop, and the benchmark's cleaning of their entries in the files."""
 
 import json
 import re
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 _USUAL_PRICE = 100.0
-"""Of a product without a price."""
+"""Price of a product without one."""
 _LONGEST_ASIN = 10
 _NOT_OF_A_NUMBER = re.compile(r"[^\d.]")
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product as the shop shows it. All of it is read-only.
+    """Product as the shop shows it. Read-only.
 
     Attributes:
         asin: its id.
@@ -53,21 +53,21 @@ class Product:
 
     @property
     def indexed_text(self) -> str:
-        """What the search engine finds it by: title, description, the first bullet alone, options."""
+        """Text that the search engine indexes: title, description, only the first bullet, options."""
         options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in self.options.items())
         return " ".join([self.title, self.description, *self.bullets[:1], options]).lower()
 
 
 def is_listed(raw: Any) -> bool:
-    """Whether the shop has the product: its id is a text of at most ten characters, and not `nan`."""
+    """Return whether the shop has the product: its id is a text of at most ten characters, and not `nan`."""
     asin = raw.get("asin") if isinstance(raw, Mapping) else None
     return isinstance(asin, str) and 0 < len(asin) <= _LONGEST_ASIN and asin != "nan"
 
 
 def clean_product(raw: Mapping[str, Any], about: Any) -> Product:
-    """The product of an entry of `items_shuffle*.json` and its entry of `items_ins_v2*.json`, if it has one.
+    """Return the product of an entry of `items_shuffle*.json` and its entry of `items_ins_v2*.json`, if it has one.
 
-    Where the original would stop at a field that is missing or of another kind, the field is taken as empty.
+    A field that is missing or of another type is treated as empty; the original code would stop there.
     """
     prices = _prices(raw.get("pricing"))
     bullets = raw.get("small_description")
@@ -91,7 +91,7 @@ def clean_product(raw: Mapping[str, Any], about: Any) -> Product:
 
 
 def texts(value: object) -> list[str]:
-    """The texts of a list, without what else is in it; none of anything else."""
+    """Return the texts of a list, without other items; an empty list for any other object."""
     return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
@@ -100,7 +100,7 @@ def _text(value: object) -> str:
 
 
 def _prices(pricing: object) -> list[float]:
-    """`"$11.98"` is one price, `"$1,099.00 - $20"` are two."""
+    """Return the prices in a text: `"$11.98"` is one price, `"$1,099.00 - $20"` are two."""
     amounts = [_NOT_OF_A_NUMBER.sub("", part) for part in str(pricing).split("$")[1:]]
     return [float(amount) for amount in amounts if amount.count(".") <= 1 and amount.strip(".")][:2] or [_USUAL_PRICE]
 

@@ -8,12 +8,12 @@ import numpy as np
 
 
 def mapped_array(file: Path) -> np.ndarray:
-    """The array of a `.npy` file, memory-mapped, to be read."""
+    """Return the array of a `.npy` file, memory-mapped, read-only."""
     return np.asarray(np.load(file, mmap_mode="r"))  # a plain array: NumPy's memmap class makes every slice slow
 
 
 class RecordWriter:
-    """Writes `<name>.bin`, the records one after the other, and `<name>_ends.npy`, int64: where each of them ends."""
+    """Writer of `<name>.bin`, the records one after the other, and `<name>_ends.npy`, int64: the end of each record."""
 
     def __init__(self, folder: Path, name: str):
         self._file = (folder / f"{name}.bin").open("wb")
@@ -34,7 +34,7 @@ class RecordWriter:
 
 
 class Records:
-    """What a `RecordWriter` wrote, by number."""
+    """Records of a `RecordWriter`, by number."""
 
     def __init__(self, folder: Path, name: str):
         self._ends = memoryview(mapped_array(folder / f"{name}_ends.npy"))  # type: ignore[arg-type] # ints, and fast

@@ -26,11 +26,11 @@ from hgpo_gym.envs.webshop.catalogue.records import Records, RecordWriter, mappe
 K1, B = np.float32(0.9), np.float32(0.4)
 _MOST_COUNTED = 2**16 - 1
 _CHUNK = 1 << 21
-"""Postings that are held in memory while the index is built."""
+"""Number of postings in memory while the index is built."""
 
 
 def _length_of_byte(code: int) -> int:
-    """The text length that Lucene's one-byte code stands for: exact below 40, then four significant bits."""
+    """Return the text length that Lucene's one-byte code stands for: exact below 40, then four significant bits."""
     if code < 24:
         return code
     exponent, mantissa = divmod(code - 24, 8)
@@ -41,9 +41,9 @@ _LENGTHS = [_length_of_byte(code) for code in range(256)]
 
 
 class IndexWriter:
-    """Builds a `SearchIndex` in `folder` from texts that come one by one; keeps only the vocabulary in memory.
+    """Writer of a `SearchIndex` in `folder` from a sequence of texts. It holds only the vocabulary in memory.
 
-    A context manager: what it has on disk meanwhile goes when it ends.
+    Use it as a context manager: its temporary files are removed at the end.
     """
 
     def __init__(self, folder: Path):
@@ -97,7 +97,8 @@ class IndexWriter:
             del buffer[:]
 
     def _invert(self, row_of: np.ndarray) -> None:
-        """From the terms of each product to the products of each term, a chunk of postings at a time."""
+        """Invert the index from the terms of each product to the products of each term, a chunk of postings at a
+        time."""
         ends = np.cumsum(np.frombuffer(self._distinct, dtype=np.int32), dtype=np.int64)
         size = int(ends[-1]) if len(ends) else 0
         chunks = [(begin, min(begin + _CHUNK, size)) for begin in range(0, size, _CHUNK)]
@@ -131,7 +132,7 @@ def _read(file, dtype, begin: int, end: int) -> np.ndarray:
 
 
 class SearchIndex:
-    """What an `IndexWriter` wrote, memory-mapped.
+    """Search index of an `IndexWriter`, memory-mapped.
 
     Args:
         folder: where it was written.
@@ -152,7 +153,8 @@ class SearchIndex:
         self._inverse_norm = np.float32(1) / (K1 * ((np.float32(1) - B) + B * lengths / average))
 
     def rank(self, query: str, limit: int) -> tuple[int, ...]:
-        """The numbers of the products that match the query best, best first; none for a query without known terms."""
+        """Return the numbers of the products that match the query best, best first; none for a query without known
+        terms."""
         scores = np.zeros(len(self._lengths))
         for term, repetitions in Counter(analyze(query)).items():
             self._add_scores(scores, term.encode("utf-8", "surrogatepass"), repetitions)

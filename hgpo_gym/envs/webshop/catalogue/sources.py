@@ -1,4 +1,4 @@
-"""Finds WebShop's own files: the products, what the benchmark knows of each, the goals that people wrote."""
+"""Find WebShop's files: the products, the benchmark's attributes of each, and the goals that people wrote."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ _REMEDY = f"Run 'hgpo-gym data webshop', or set {option('data')} or $WEBSHOP_DAT
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The files of one catalogue.
+    """Files of one catalogue.
 
     Attributes:
         products: `items_shuffle.json` or `items_shuffle_1000.json`.
@@ -28,13 +28,13 @@ class Sources:
     human: Path
 
     def digests(self) -> list[str]:
-        """What the catalogue depends on: the content of the first two."""
+        """Digests of the first two files, which decide the catalogue."""
         return [file_digest(self.products), file_digest(self.attributes)]
 
 
 def find_sources(data: str | os.PathLike[str] | None = None) -> Sources:
-    """The files in `data`: a folder, or the file of products to use if the folder has several. None: $WEBSHOP_DATA,
-    else ~/.cache/webshop.
+    """Return the files in `data`: a folder, or the file of products to use if the folder has several. None:
+    $WEBSHOP_DATA, else ~/.cache/webshop.
 
     Raises:
         FileNotFoundError: the products or their attributes are not there.
@@ -51,18 +51,19 @@ def find_sources(data: str | os.PathLike[str] | None = None) -> Sources:
 
 
 def data_place(data: str | os.PathLike[str] | None) -> Path:
-    """The folder or file that `data` names; where it is None, $WEBSHOP_DATA, else ~/.cache/webshop."""
+    """Return the folder or file that `data` names. If it is None, return $WEBSHOP_DATA, else ~/.cache/webshop."""
     place = Path(data if data is not None else os.environ.get("WEBSHOP_DATA") or "~/.cache/webshop")
     return expand_home(place, f"{_REMEDY} to the folder of its files.").resolve()
 
 
 def product_files(folder: Path) -> list[Path]:
-    """The files of products in a folder, in order; none where there is no such folder."""
+    """Return the files of products in a folder, in order; none if there is no such folder."""
     return sorted(folder.glob(f"{PRODUCTS}*.json"))
 
 
 def file_digest(file: Path) -> str:
-    """SHA-256 of a file's content, in hexadecimal. Kept in the cache directory: reading gigabytes takes a while."""
+    """Return the SHA-256 of a file's content, in hexadecimal. It is stored in the cache directory, because reading
+    gigabytes is slow."""
     stat = file.stat()
     note = cache_dir() / "webshop" / "digests" / content_key([str(file), stat.st_size, stat.st_mtime_ns])
     known = read_entry(note, "sha256")

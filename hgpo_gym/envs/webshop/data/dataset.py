@@ -1,4 +1,4 @@
-"""What WebShop's files are, and how they get here: `hgpo-gym data webshop`."""
+"""Install and check WebShop's files: `hgpo-gym data webshop`."""
 
 import filecmp
 import shutil
@@ -16,7 +16,7 @@ from hgpo_gym.progress import Progress, ProgressCallback
 from hgpo_gym.suggest import option
 
 MIRROR = "https://huggingface.co/datasets/YWZBrandon/webshop-data/resolve/ce990fff5aee388db2706f07820c578ab68e0453"
-"""WebShop's authors publish the files on Google Drive, without plain addresses; this is a copy that others keep."""
+"""Copy of the files by a third party. WebShop's authors publish them on Google Drive, without plain addresses."""
 SETUP = "https://github.com/princeton-nlp/WebShop/blob/master/setup.sh"
 
 _MB = 10**6
@@ -24,19 +24,20 @@ _MB = 10**6
 
 @dataclass
 class WebShopSurvey:
-    """The sound files of a folder by name, with what `published.examine` found in them, and why others are not."""
+    """Result of reading a folder: `published.examine`'s result for each valid file, and the reasons for the invalid
+    ones."""
 
     sound: dict[str, Counter[str]] = field(default_factory=dict)
     unsound: list[str] = field(default_factory=list)
 
     def missing(self, catalogue: CatalogueFiles) -> list[str]:
-        """The files that lack for playing a catalogue's goals, human and synthetic."""
+        """Return the missing files of a catalogue's human and synthetic goals."""
         return [name for name in (catalogue.products, catalogue.attributes, HUMAN) if name not in self.sound]
 
 
 class WebShopData:
-    """WebShop's files in a folder. They are verified by reading them whole. Files that are not those that are known to
-    be published are fetched only if told so, and taken from a folder, with a line that says so.
+    """WebShop's files in a folder. Each file is verified by reading it completely. A file with an unknown digest is
+    fetched only if the caller allows it. It is copied from a folder with a warning line.
 
     Args:
         folder: None: $WEBSHOP_DATA, else ~/.cache/webshop.
@@ -49,7 +50,8 @@ class WebShopData:
         self.progress = progress
 
     def check(self, *, complete: bool = True) -> bool:
-        """Read every file and say what is there; whether that is sound and, unless not `complete`, all of a catalogue.
+        """Read every file and report the result. Return whether all are valid and, if `complete`, no file of a
+        catalogue is missing.
 
         Changes nothing.
         """
@@ -58,19 +60,19 @@ class WebShopData:
         self.progress.line("\n  ".join(lines))
         for reason in survey.unsound:
             self.progress.line(f"Not sound: {reason}")
-        wanted = self._wanted()
-        missing = [catalogue for catalogue in wanted if survey.missing(catalogue)]
+        catalogues = self._wanted()
+        missing = [catalogue for catalogue in catalogues if survey.missing(catalogue)]
         for catalogue in missing:
             names = ", ".join(survey.missing(catalogue))
             self.progress.line(f"Missing of the {catalogue.size} catalogue: {names}.")
-        if len(wanted) > 1:
+        if len(catalogues) > 1:
             self.progress.line(
                 f"Two catalogues: set {option('data')} to {self.root / SMALL.products} or {self.root / FULL.products}."
             )
         return not ((missing and complete) or survey.unsound)
 
     def fetch(self, mirror: str | None, *, any_digest: bool = False) -> None:
-        """Fetch what is missing or not sound of the catalogues that are begun, of the small one where none is.
+        """Fetch the missing or invalid files of the catalogues that exist in part; of the small one if none exists.
 
         Args:
             mirror: a folder on another server, with the files under their names.
@@ -94,7 +96,7 @@ class WebShopData:
                     ) from error
 
     def take(self, sources: Sequence[Path]) -> bool:
-        """Copy WebShop's files, from folders or as named; whether all are sound. The others are left out.
+        """Copy WebShop's files from folders, or the named files. Leave out invalid files. Return whether all are valid.
 
         Raises:
             FileNotFoundError: a source does not exist, or there is no such file.
@@ -102,11 +104,11 @@ class WebShopData:
         """
         files = list_files(sources)
         with self._alone():
-            taken = [name for name, file in files.items() if self._take_file(name, file)]
-        return len(taken) == len(files)
+            copied = [name for name, file in files.items() if self._take_file(name, file)]
+        return len(copied) == len(files)
 
     def compile(self) -> bool:
-        """Build the catalogues that are there in the cache, unless they are; whether all could be."""
+        """Build the existing catalogues in the cache, unless they are built. Return whether all could be built."""
         files = [self.root / catalogue.products for catalogue in self._wanted()]
         built = [self._compile_file(file) for file in files if file.is_file()]
         if not built:
@@ -118,7 +120,7 @@ class WebShopData:
         return only_process(self.root)
 
     def _wanted(self) -> list[CatalogueFiles]:
-        """The catalogues of which a file is there; the small one where there is none."""
+        """Return the catalogues that have at least one file; the small one if there is none."""
         names = (SMALL, FULL)
         begun = [c for c in names if (self.root / c.products).exists() or (self.root / c.attributes).exists()]
         return begun or [SMALL]
@@ -140,15 +142,17 @@ class WebShopData:
     def _describe(self, name: str, survey: WebShopSurvey) -> str:
         found = survey.sound[name]
         if name == HUMAN:
-            what = f"{found.total():,} human goals"
+            summary = f"{found.total():,} human goals"
             for catalogue in (SMALL, FULL):
                 if products := survey.sound.get(catalogue.products):
-                    own = sum(number for asin, number in found.items() if asin in products)
-                    what += f", {own:,} about products of the {catalogue.size} catalogue"
+                    number_of_goals = sum(number for asin, number in found.items() if asin in products)
+                    summary += f", {number_of_goals:,} about products of the {catalogue.size} catalogue"
         else:
-            what = f"{len(found):,} products" if name in (SMALL.products, FULL.products) else f"{len(found):,} entries"
+            summary = (
+                f"{len(found):,} products" if name in (SMALL.products, FULL.products) else f"{len(found):,} entries"
+            )
         known = "" if file_digest(self.root / name) == SHA256[name] else " (sound, but not the file known by that name)"
-        return f"{name}: {what}{known}"
+        return f"{name}: {summary}{known}"
 
     def _fetch_file(self, name: str, folder: str, any_digest: bool) -> None:
         with self.progress.stage(f"Fetching {name}") as report_progress:
@@ -187,7 +191,7 @@ class WebShopData:
 
 
 def list_files(sources: Sequence[Path]) -> dict[str, Path]:
-    """WebShop's files by name: those in folders, and those named.
+    """Return WebShop's files by name: those in folders, and those named.
 
     Raises:
         FileNotFoundError: a source does not exist, or there is no such file.
@@ -199,9 +203,9 @@ def list_files(sources: Sequence[Path]) -> dict[str, Path]:
             raise FileNotFoundError(f"{source} does not exist.")
         for file in [source] if source.is_file() else [source / name for name in SHA256]:
             if file.name in SHA256 and file.is_file():
-                other = found.setdefault(file.name, file)
-                if other != file:
-                    raise ValueError(f"{other} and {file} are both there: name one of them, by --from FILE.")
+                first_file = found.setdefault(file.name, file)
+                if first_file != file:
+                    raise ValueError(f"{first_file} and {file} are both there: name one of them, by --from FILE.")
     if not found:
         raise FileNotFoundError(
             f"No file of WebShop's in {', '.join(map(str, sources))}: expected {', '.join(SHA256)}, not in an archive."
@@ -210,7 +214,7 @@ def list_files(sources: Sequence[Path]) -> dict[str, Path]:
 
 
 class _Bytes:
-    """Adds up the bytes that were read of a file, for a bar."""
+    """Counter of the bytes that were read of a file, for a progress bar."""
 
     def __init__(self, file: Path, report_progress: ProgressCallback):
         self._done, self._size, self._report_progress = 0, file.stat().st_size, _in_mb(report_progress)

@@ -1,4 +1,4 @@
-"""WebShop's published files, and how each is read from end to end to see that it is sound."""
+"""WebShop's published files, and the check that reads each from end to end."""
 
 import json
 from collections import Counter
@@ -17,13 +17,13 @@ SHA256 = {
     f"{ATTRIBUTES}.json": "1d36af476bdb8f82a5da62bd8acdabe54cd8de2fa84010d37da5c4890feb447e",
     HUMAN: "cf78667548a71786e1d9049c24b802e48e1084ad4bb021cae56ce1f6d96954a3",
 }
-"""The files by name, 4.5 MB, 147 kB, 5.5 GB, 186 MB and 5.1 MB. WebShop publishes no digests; these are those that
-people who fetched the files have noted in public."""
+"""SHA-256 of each file by name. The sizes are 4.5 MB, 147 kB, 5.5 GB, 186 MB and 5.1 MB. WebShop publishes no digests:
+these are the ones that users have published."""
 
 
 @dataclass(frozen=True)
 class CatalogueFiles:
-    """The names of the two files of a catalogue."""
+    """Names of the two files of a catalogue."""
 
     size: str
     products: str
@@ -35,7 +35,7 @@ FULL = CatalogueFiles("full", f"{PRODUCTS}.json", f"{ATTRIBUTES}.json")
 
 
 def examine(file: Path, name: str, advance: Advance) -> Counter[str]:
-    """What a file has, by product: itself or its attributes (1), or how many human goals.
+    """Return the content of a file by product: 1 for the product or its attributes, or its number of human goals.
 
     Args:
         file: is read whole.

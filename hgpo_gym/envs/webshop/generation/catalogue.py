@@ -1,9 +1,10 @@
-"""Makes a shop for a machine without any download: products and shopping goals, in the files of the WebShop benchmark.
+"""Generate a shop for a machine without any download: products and shopping goals, in the files of the WebShop
+benchmark.
 
-Products come in families (`families.py`): one kind of thing, sold under a few brands, in variants that differ in one
-attribute, in the price or in the options on offer. Most of what tells them apart stands on a product's own pages
-(`pages.py`), so that search alone does not find the right one; what goals ask for (`instructions.py`) does tell them
-apart. The words are in `vocabulary.toml`.
+Products come in families (`families.py`). A family is one kind of product, sold under a few brands, in variants that
+differ in one attribute, in the price or in the options on offer. Most of these differences are only on a product's own
+pages (`pages.py`), so search alone does not find the right product. The goals (`instructions.py`) do distinguish the
+variants. The words are in `vocabulary.toml`.
 """
 
 import json
@@ -21,11 +22,11 @@ from hgpo_gym.files import cache_dir, content_key, make_whole, source_digest
 
 PRODUCTS_FILE, ATTRIBUTES_FILE, GOALS_FILE = "items_shuffle.json", "items_ins_v2.json", "items_human_ins.json"
 PRODUCTS_WITH_GOALS = 3_000
-"""About how many products have goals in a larger catalogue: as in the benchmark, which has 12,087 on 1.18 million."""
+"""Approximate number of products with goals in a larger catalogue: the benchmark has 12,087 on 1.18 million."""
 
 
 class GeneratedProduct(NamedTuple):
-    """A product as the three files have it.
+    """Product in the form of the three files.
 
     Attributes:
         record: its element of the product list.
@@ -39,7 +40,8 @@ class GeneratedProduct(NamedTuple):
 
 
 def generated_folder(seed: int = 0, products: int = 400) -> Path:
-    """The folder of a generated catalogue, made on first use and kept in the cache. Changed code makes a new one."""
+    """Return the folder of a generated catalogue, made on first use and stored in the cache. Changed code makes a new
+    one."""
     made_by = source_digest(families, instructions, pages, vocabulary, sys.modules[__name__])
     key = content_key([seed, products, made_by, vocabulary.VOCABULARY_FILE.read_text(encoding="utf-8")])
     folder = cache_dir() / "webshop" / "generated" / key
@@ -47,7 +49,8 @@ def generated_folder(seed: int = 0, products: int = 400) -> Path:
 
 
 def write_catalogue(folder: Path, seed: int, products: int) -> Path:
-    """Write the three files into the new `folder`, which appears whole or not at all; memory does not grow with size.
+    """Write the three files into the new `folder`, which appears completely or not at all. Memory does not grow with
+    size.
 
     Raises:
         FileExistsError: `folder` is there already.
@@ -74,7 +77,7 @@ def _write_files(folder: Path, seed: int, products: int) -> None:
 
 @contextmanager
 def _json_lines(file: Path, brackets: str) -> Iterator[Callable[[str], None]]:
-    """A function that adds an element to a JSON list or object, a line each."""
+    """Yield a function that adds an element to a JSON list or object, a line each."""
     with file.open("w", encoding="utf-8") as opened:
         separator = brackets[0] + "\n"
 
@@ -88,7 +91,7 @@ def _json_lines(file: Path, brackets: str) -> Iterator[Callable[[str], None]]:
 
 
 def generate_catalogue(seed: int, products: int) -> Iterator[GeneratedProduct]:
-    """The products of the catalogue of this seed, family by family; the same on every machine.
+    """Yield the products of the catalogue of this seed, family by family; the same on every machine.
 
     Raises:
         ValueError: `products` is not positive.
@@ -116,7 +119,7 @@ def _all_products(seed: int, share_with_goals: float) -> Iterator[GeneratedProdu
 
 
 def _asin(seed: int, number: int) -> str:
-    """Ten characters, different for each number."""
+    """Return ten characters, different for each number."""
     code = (number * 48_427_561_391 + seed * 7_046_029_254_386_353) % 36**7  # the first factor is prime to 36
     digits = ""
     for _ in range(7):

@@ -1,8 +1,8 @@
-"""Families of near-duplicates: what their members are, have, offer and cost, before any of it is put into words.
+"""Families of near-duplicate products: their attributes, options and prices, before any text is written.
 
-A family has two attributes that all members share. Each member has two more, and no two members the same two, but for
-two pairs of twins: of the one pair, a twin costs more than a price limit for the other can be; of both pairs, the twins
-offer different values of the first option.
+A family has two attributes that all members share. Each member has two more. No two members have the same two, except
+for two pairs of near-duplicates (twins). In one pair, one product costs more than any price limit for the other. In
+both pairs, the two products offer different values of the first option.
 """
 
 import math
@@ -19,7 +19,7 @@ _CENTS = (0.0, 0.49, 0.89, 0.95, 0.99)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """A member of a family, before it is put into words.
+    """Member of a family, before it is put into words.
 
     Attributes:
         attributes: the two that the family shares, then its own two.
@@ -37,7 +37,7 @@ class Member:
 
 
 def make_family(rng: Random, kind: Kind) -> list[Member]:
-    """Six to eight members in random order."""
+    """Return six to eight members in random order."""
     *shared, a, b, c, d, e = rng.sample(kind.attributes, 7)
     pairs = rng.sample(list(combinations((a, b, c, d, e), 2)), rng.randint(4, 6))
     price = rng.uniform(*kind.price)
@@ -45,19 +45,20 @@ def make_family(rng: Random, kind: Kind) -> list[Member]:
     members = [
         Member(
             attributes=(*shared, *pair),
-            telling=(pair, *((one,) for one in pair if sum(one in other for other in pairs) == 1)),
+            telling=(pair, *((item,) for item in pair if sum(item in other for other in pairs) == 1)),
             options={name: _some(rng, values, max(3, len(values) - 1)) for name, values in options.items()},
             price=_price(rng, price * rng.uniform(0.85, 1.15)),
         )
         for pair in pairs
     ]
-    cheap, plain, *others = members
-    twins = (*_price_twins(rng, cheap, options), *_choice_twins(rng, plain, options))
-    return rng.sample([*twins, *others], len(members) + 2)
+    cheap, plain, *remaining = members
+    near_duplicates = (*_price_twins(rng, cheap, options), *_choice_twins(rng, plain, options))
+    return rng.sample([*near_duplicates, *remaining], len(members) + 2)
 
 
 def _price_twins(rng: Random, member: Member, options: Options) -> tuple[Member, Member]:
-    """The member, and one that costs too much for whoever wants the member, but has a value to be wanted for."""
+    """Return the member, and a near-duplicate that is too expensive for the member's goals but offers another option
+    value."""
     too_much = _ABOVE_ANY_LIMIT + (member.price[1] if member.price else _PRICE_MISSING)
     amount = _amount(rng, too_much + rng.uniform(1, 20))
     member, twin = _choice_twins(rng, member, options)
@@ -66,12 +67,12 @@ def _price_twins(rng: Random, member: Member, options: Options) -> tuple[Member,
 
 
 def _choice_twins(rng: Random, member: Member, options: Options) -> tuple[Member, Member]:
-    """The member and its equal, each with a value of the first option that the other lacks."""
+    """Return the member twice, each copy with a value of the first option that the other lacks."""
     name, values = next(iter(options.items()))
-    mine, other = rng.sample(values, 2)
+    first_value, second_value = rng.sample(values, 2)
     return (
-        replace(member, options=member.options | {name: _without(values, other)}, telling_values=(mine,)),
-        replace(member, options=member.options | {name: _without(values, mine)}, telling_values=(other,)),
+        replace(member, options=member.options | {name: _without(values, second_value)}, telling_values=(first_value,)),
+        replace(member, options=member.options | {name: _without(values, first_value)}, telling_values=(second_value,)),
     )
 
 
@@ -80,13 +81,13 @@ def _without(values: tuple[str, ...], left_out: str) -> tuple[str, ...]:
 
 
 def _some(rng: Random, values: tuple[str, ...], most: int) -> tuple[str, ...]:
-    """`most` of the values, or all if there are no more, in their order."""
+    """Return `most` of the values, or all if there are no more, in their order."""
     chosen = rng.sample(values, min(len(values), most))
     return tuple(value for value in values if value in chosen)
 
 
 def _price(rng: Random, about: float) -> tuple[float, float] | None:
-    """Lowest and highest price; one product in ten has two, one in forty has none."""
+    """Return lowest and highest price; one product in ten has two, one in forty has none."""
     low = _amount(rng, about)
     lot = rng.random()
     if lot < 0.025:
@@ -95,5 +96,5 @@ def _price(rng: Random, about: float) -> tuple[float, float] | None:
 
 
 def _amount(rng: Random, about: float) -> float:
-    """A price as shops like it, not below `about`."""
+    """Return a price with usual cents, not below `about`."""
     return round(math.ceil(about) + rng.choice(_CENTS), 2)

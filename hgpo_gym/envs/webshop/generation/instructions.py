@@ -1,4 +1,4 @@
-"""What shoppers ask for, in the two forms of the benchmark: as people write it, and as a program does."""
+"""Instructions of shoppers, in the two forms of the benchmark: written by people, and written by a program."""
 
 from collections.abc import Mapping
 from random import Random
@@ -27,32 +27,33 @@ _OPTION_WORDS = {
     "Size": ("size", "in size {}"),
     "Style": ("style", "in the style {}"),
 }
-"""How a shopper speaks of an option: its name, and a value of it."""
+"""Words for an option: its name, and a value of it."""
 
 
 def human_goals(rng: Random, kind: Kind, member: Member, asin: str) -> list[dict[str, Any]]:
-    """`GOALS_PER_PRODUCT` different instructions, each of which no other member of the family fulfils."""
+    """Return `GOALS_PER_PRODUCT` different instructions, each of which no other member of the family fulfils."""
     goals: dict[str, dict[str, Any]] = {}
     while len(goals) < GOALS_PER_PRODUCT:
-        wanted = list(rng.choice(member.telling))
+        requested = list(rng.choice(member.telling))
         if rng.random() < 0.3:
-            wanted.append(member.attributes[0])
-        rng.shuffle(wanted)
+            requested.append(member.attributes[0])
+        rng.shuffle(requested)
         chosen = _chosen_options(rng, member)
-        instruction = _instruction(rng, kind, wanted, chosen)
+        instruction = _instruction(rng, kind, requested, chosen)
         goals[instruction] = {
             "asin": asin,
             "instruction": instruction,
             "attributes": [attribute.phrase for attribute in member.attributes],
             "options": [f"{name.lower()}: {value}" for name, value in chosen.items()],
-            "instruction_attributes": [attribute.phrase for attribute in wanted],
+            "instruction_attributes": [attribute.phrase for attribute in requested],
             "instruction_options": list(chosen.values()),
         }
     return list(goals.values())
 
 
 def _chosen_options(rng: Random, member: Member) -> dict[str, str]:
-    """A lower-case value for some of the options; for the first one, where that is what rules out a twin."""
+    """Return a lower-case value for some of the options; for the first one, if only that separates the member from its
+    twin."""
     chosen = {}
     telling = member.telling_values
     for name, values in member.options.items():
@@ -62,10 +63,10 @@ def _chosen_options(rng: Random, member: Member) -> dict[str, str]:
     return chosen
 
 
-def _instruction(rng: Random, kind: Kind, wanted: list[Attribute], chosen: Mapping[str, str]) -> str:
-    """What a shopper writes: attributes in the words of the page or others, options in the sentence or after it."""
-    reworded = [attribute for attribute in wanted if rng.random() < 0.35]
-    plain = [attribute for attribute in wanted if attribute not in reworded]
+def _instruction(rng: Random, kind: Kind, requested: list[Attribute], chosen: Mapping[str, str]) -> str:
+    """Return an instruction: attributes in the words of the page or others, options in the sentence or after it."""
+    reworded = [attribute for attribute in requested if rng.random() < 0.35]
+    plain = [attribute for attribute in requested if attribute not in reworded]
     before = ", ".join(attribute.phrase for attribute in plain if attribute.lead == "is")
     article = ("an" if before[0] in "aeiou" else "a") if before and kind.article in ("a", "an") else kind.article
     words = [rng.choice(_OPENINGS), article, before, kind.noun]
@@ -73,18 +74,18 @@ def _instruction(rng: Random, kind: Kind, wanted: list[Attribute], chosen: Mappi
     words += [" and ".join(attribute.asked for attribute in reworded)]
     sentence = " ".join(word for word in words if word)
     if chosen and rng.random() < 0.3:
-        said = " and ".join(f"the {_OPTION_WORDS[name][0]} should be {value}" for name, value in chosen.items())
-        return f"{sentence}. {said}"
+        option_text = " and ".join(f"the {_OPTION_WORDS[name][0]} should be {value}" for name, value in chosen.items())
+        return f"{sentence}. {option_text}"
     return ", ".join([sentence, *(_OPTION_WORDS[name][1].format(value) for name, value in chosen.items())])
 
 
 def synthetic_entry(rng: Random, kind: Kind, member: Member) -> dict[str, Any]:
-    """The attributes, for four products in ten with an instruction that a program wrote."""
+    """Return the attributes, for four products in ten with an instruction that a program wrote."""
     entry: dict[str, Any] = {"attributes": [attribute.phrase for attribute in member.attributes]}
     if rng.random() < 0.4:
-        wanted = rng.sample(member.attributes, rng.randint(2, 3))
+        requested = rng.sample(member.attributes, rng.randint(2, 3))
         joined = {
-            lead: ", ".join(attribute.phrase for attribute in wanted if attribute.lead == lead)
+            lead: ", ".join(attribute.phrase for attribute in requested if attribute.lead == lead)
             for lead in ("is", "with", "for")
         }
         words = [
@@ -94,5 +95,5 @@ def synthetic_entry(rng: Random, kind: Kind, member: Member) -> dict[str, Any]:
             *(f"{lead} {joined[lead]}" for lead in ("with", "for") if joined[lead]),
         ]
         entry["instruction"] = " ".join(word for word in words if word)
-        entry["instruction_attributes"] = [attribute.phrase for attribute in wanted]
+        entry["instruction_attributes"] = [attribute.phrase for attribute in requested]
     return entry

@@ -1,4 +1,4 @@
-"""A member of a family as a record of the benchmark's file of products: what its pages say."""
+"""Write a member of a family as a record of the benchmark's file of products: the texts of its pages."""
 
 from random import Random
 from string import capwords
@@ -11,7 +11,7 @@ _PLACES, _PLACE_WEIGHTS = ("title", "bullet", "description"), (25, 85, 100)  # t
 
 
 def product_record(rng: Random, kind: Kind, member: Member, asin: str, brand: str) -> dict[str, Any]:
-    """The product's element in the list of products: what it says of each attribute stands in one place."""
+    """Return the product's element in the list of products. Each attribute occurs in one place."""
     places: dict[str, list[Attribute]] = {"title": [], "bullet": [], "description": []}
     for attribute in member.attributes:
         places[rng.choices(_PLACES, cum_weights=_PLACE_WEIGHTS)[0]].append(attribute)
@@ -45,15 +45,15 @@ def _title(rng: Random, kind: Kind, brand: str, attributes: list[Attribute]) -> 
 
 
 def _description(rng: Random, kind: Kind, brand: str, attributes: list[Attribute]) -> str:
-    """Empty for a part of the products that have nothing to tell in it."""
+    """Return a description; an empty text for a part of the products without attributes in it."""
     if not attributes and rng.random() < 0.4:
         return ""
-    told = [f"{attribute.phrase.capitalize()}: {attribute.says}." for attribute in attributes]
-    return " ".join([kind.about, *told, f"{brand}: {rng.choice(kind.fillers)}."])
+    facts = [f"{attribute.phrase.capitalize()}: {attribute.says}." for attribute in attributes]
+    return " ".join([kind.about, *facts, f"{brand}: {rng.choice(kind.fillers)}."])
 
 
 def _bullets(rng: Random, kind: Kind, attributes: list[Attribute]) -> list[str]:
-    """The search engine reads the first bullet only, so that one says nothing."""
+    """Return the bullets. The search engine reads only the first one, so that one has no information."""
     style = rng.randrange(3)
     first, later = rng.sample(kind.fillers, 2)
     return [first, *(_bullet(style, attribute) for attribute in attributes), later]
@@ -75,7 +75,8 @@ def _price_text(price: tuple[float, float] | None) -> str:
 
 
 def _option_records(member: Member) -> dict[str, list[dict[str, Any]]]:
-    """Values as the benchmark writes them. Where a product has several prices, those of its last option differ."""
+    """Return values as the benchmark writes them. If a product has several prices, the values of its last option have
+    them."""
     low, high = member.price or (0.0, 0.0)
     last = list(member.options)[-1]
     records = {}

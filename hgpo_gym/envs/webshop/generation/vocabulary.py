@@ -1,4 +1,4 @@
-"""The words of the generated shop, as `vocabulary.toml` has them."""
+"""Vocabulary of the generated shop, from `vocabulary.toml`."""
 
 import functools
 import tomllib
@@ -13,7 +13,7 @@ Options = dict[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attribute:
-    """Something that a product can be ("is"), have ("with") or be good for ("for").
+    """Attribute of a product: it can be ("is"), have ("with") or be good for ("for") something.
 
     Attributes:
         lead: one of the three; it decides how the phrase is joined to a noun.
@@ -29,7 +29,8 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """What families are made of: a table `[[kinds]]` of the vocabulary, with its attributes and option values in it."""
+    """Kind of product of a family: a table `[[kinds]]` of the vocabulary, with its attributes and option values in
+    it."""
 
     category: str
     query: str
@@ -46,7 +47,7 @@ class Kind:
 
 @functools.cache
 def read_vocabulary() -> tuple[tuple[Kind, ...], tuple[str, ...]]:
-    """The kinds of product, and the names of brands."""
+    """Return the kinds of product, and the names of brands."""
     words = tomllib.loads(VOCABULARY_FILE.read_text(encoding="utf-8"))
     attributes = {
         phrase: Attribute(phrase, lead, says, asked)

@@ -1,8 +1,8 @@
-"""Draws the products' prices and the goals' price limits, and shuffles the goals.
+"""Draw the products' prices and the goals' price limits, and shuffle the goals.
 
 One random stream, seeded with the catalogue's seed, gives first the price of every product, then the price limit of
-every goal. A second one, always the same, shuffles the goals. (In the original both are the process's own generator, so
-that limits change from run to run.) What was drawn is kept beside the catalogue, so that every process has the same.
+every goal. A second one, always the same, shuffles the goals. (In the original both are the process's global generator,
+so that limits change from run to run.) The results are stored beside the catalogue, so that every process has the same.
 """
 
 import json
@@ -25,7 +25,7 @@ _SHUFFLE_SEED = 233
 
 
 def draw_goals(catalogue: Catalogue, human: Path | None, seed: int, folder: Path) -> None:
-    """Write what a `goal_list.GoalList` reads.
+    """Write the files that a `goal_list.GoalList` reads.
 
     A row is a drawn price limit: that of one human instruction, or of all synthetic goals of a product. Before they are
     shuffled, goals stand in the order of rows. The files:
@@ -72,14 +72,15 @@ def draw_goals(catalogue: Catalogue, human: Path | None, seed: int, folder: Path
 
 
 def draw_price_limit(rng: random.Random, price: float) -> float:
-    """The larger of two of the next four multiples of 10 above the price; none for products of 980 dollars or more."""
+    """Return the larger of two of the next four multiples of 10 above the price; none for products of 980 dollars or
+    more."""
     lowest = 10 * (math.floor(price / 10) + 1)
     candidates = [float(limit) for limit in range(lowest, min(lowest + 40, _HIGHEST_LIMIT + 1), 10)]
     return max(rng.sample(candidates, 2)) if len(candidates) >= 2 else NO_LIMIT
 
 
 def _write_human_rows(catalogue: Catalogue, human: Path, folder: Path) -> np.ndarray:
-    """Write instruction, attributes and options of each human goal; return the products that they are about."""
+    """Write instruction, attributes and options of each human goal. Return the products that they are about."""
     by_product: dict[int, str] = {}
     for asin, entries in stream_object(human):
         number = catalogue.number(asin)

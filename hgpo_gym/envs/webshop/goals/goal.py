@@ -1,4 +1,4 @@
-"""A goal: what a customer wants to buy."""
+"""Goal: the product that a customer wants to buy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _GOAL_KEYS = (*_FROM_PRODUCT, "asin", "instruction_text", "attributes", "goal_op
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What to buy.
+    """Goal of an episode.
 
     Attributes:
         asin, category, query, name, product_category: of the product that the goal was made from.
@@ -37,7 +37,7 @@ class Goal:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Goal":
-        """A goal in the benchmark's own form; `goal_options` is a list, or a dictionary by name."""
+        """Return a goal from the benchmark's format; `goal_options` is a list, or a dictionary by name."""
         options = record["goal_options"]
         return cls(
             asin=record["asin"],
@@ -53,14 +53,14 @@ class Goal:
 
     @property
     def digest(self) -> str:
-        """8 hexadecimal digits that stand for what is wanted."""
+        """Digest of the goal's content: 8 hexadecimal digits."""
         return content_key([self.instruction, self.attributes, self.options, self.price_limit])[:8]
 
 
 def complete_goal(record: Mapping[str, Any], catalogue: Catalogue) -> Goal:
-    """A goal of the user's own, in the benchmark's form: `instruction_text`, and, as far as wanted, `attributes` (a
-    list), `goal_options` (a dictionary by name, or a list of values) and `price_upper`. What kind of product it is
-    about is said by `asin`, a product of the catalogue, or by `category`, `query`, `name` and `product_category`.
+    """Return a user-defined goal, in the benchmark's format: `instruction_text` and, all optional, `attributes` (a
+    list), `goal_options` (a dictionary by name, or a list of values) and `price_upper`. The kind of product comes from
+    `asin`, a product of the catalogue, or from `category`, `query`, `name` and `product_category`.
 
     Raises:
         ValueError: something is missing or unknown.

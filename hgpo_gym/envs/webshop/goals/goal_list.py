@@ -20,14 +20,14 @@ from hgpo_gym.suggest import option, unknown_name
 
 KINDS = ("human", "synthetic")
 SPLITS = ("train", "validation", "eval", "test", "all")
-"""Which of them there are depends on the catalogue, see `split_positions`."""
+"""Names of the splits. The catalogue decides which of them exist, see `split_positions`."""
 _SMALL_CATALOGUE = 1000
 _FULL_SPLITS = {"test": (0, 500), "eval": (500, 1500), "train": (1500, None)}
 
 
 class GoalList:
-    """All goals of a catalogue, of one kind, in the benchmark's shuffled order. Immutable; a goal is made when asked
-    for, so that the millions of a large catalogue take no memory.
+    """All goals of a catalogue, of one kind, in the benchmark's shuffled order. Immutable. Each goal is made on access,
+    so that the millions of a large catalogue need no memory.
 
     Args:
         catalogue: whose products the goals are made from.
@@ -74,14 +74,14 @@ class GoalList:
         )
 
     def goal_id(self, position: int) -> str:
-        """`<category>-<product>-<number among the product's goals>-<digest of the goal's content>`."""
+        """Return `<category>-<product>-<number among the product's goals>-<digest of the goal's content>`."""
         goal = self[position]
         unshuffled = int(self._order[position])
         first_row = int(np.searchsorted(self._row_products, self._row_products[self._row(unshuffled)]))
         return f"{goal.category}-{goal.asin}-{unshuffled - self._start(first_row)}-{goal.digest}"
 
     def find(self, goal_id: str) -> int | None:
-        """The position of the goal with an id; None if there is no such goal."""
+        """Return the position of the goal with an id; None if there is no such goal."""
         *_, asin, nth, _ = ["", "", "", *goal_id.rsplit("-", 3)]
         product = self._catalogue.number(asin)
         if product is None or not nth.isdecimal():
@@ -94,8 +94,8 @@ class GoalList:
         return position if self.goal_id(position) == goal_id else None
 
     def weight(self, position: int) -> float:
-        """By which the original draws a goal: 1 for human goals; for synthetic ones the mean, over what the goal asks
-        for, of 1 / how many goals ask for it."""
+        """Return the weight by which the original draws a goal: 1 for human goals; for synthetic ones the mean, over
+        the goal's attributes, of 1 / the number of goals that ask for the attribute."""
         if self._human is not None:
             return 1
         shares = [1 / self._goals_with_attribute[attribute] for attribute in self[position].attributes]
@@ -112,7 +112,7 @@ class GoalList:
         return int(self._row_ends[row - 1]) if row else 0
 
     def _wanted(self, product: Product, row: int, number: int) -> tuple[str, Sequence[str], list[Any]]:
-        """Instruction without price, attributes and options of a goal."""
+        """Return instruction without price, attributes and options of a goal."""
         if self._human is not None:
             instruction, attributes, values = json.loads(self._human[row])
             return instruction, attributes, [(None, value) for value in values]
@@ -123,7 +123,8 @@ class GoalList:
 
 
 def _combination(product: Product, number: int) -> list[tuple[str, str]]:
-    """The combination of options with a number; names in alphabetical order, the last one's values change fastest."""
+    """Return the combination of options with a number; names in alphabetical order, the last one's values change
+    fastest."""
     chosen = []
     for name in sorted(product.options, reverse=True):
         number, place = divmod(number, len(product.options[name]))
@@ -132,7 +133,7 @@ def _combination(product: Product, number: int) -> list[tuple[str, str]]:
 
 
 class GoalIds(Sequence[str]):
-    """The ids of some goals, made when asked for.
+    """Ids of some goals, made on access.
 
     Args:
         goals: all goals.
@@ -155,7 +156,7 @@ class GoalIds(Sequence[str]):
 
 
 def open_goals(catalogue: Catalogue, kind: str, seed: int) -> GoalList:
-    """The goals of a catalogue, drawn if this is the first time, shared in the process.
+    """Return the goals of a catalogue, drawn if this is the first time, shared in the process.
 
     Args:
         catalogue: the products.
@@ -188,7 +189,7 @@ def _opened(catalogue: Catalogue, folder: Path) -> GoalList:
 
 
 def split_positions(goals: GoalList, catalogue: Catalogue, split: str) -> range:
-    """The positions of a split's goals in the whole list.
+    """Return the positions of a split's goals in the whole list.
 
     Of the full catalogue `test` is 0 to 499, `eval` 500 to 1499 and `train` the rest. Of a catalogue of at most 1,000
     products, the benchmark's small setting, `validation` is 0 to 499 and `train` the rest; where there are fewer than
@@ -207,7 +208,7 @@ def split_positions(goals: GoalList, catalogue: Catalogue, split: str) -> range:
 
 
 def own_splits(goals: GoalList, catalogue: Catalogue) -> dict[str, tuple[int, int | None]]:
-    """Where the splits that a catalogue has begin and end."""
+    """Return begin and end of each split that a catalogue has."""
     if len(catalogue) > _SMALL_CATALOGUE:
         return {**_FULL_SPLITS, "all": (0, None)}
     middle = min(500, len(goals) // 2)

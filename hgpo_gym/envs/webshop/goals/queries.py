@@ -3,7 +3,7 @@
 import re
 
 PRICE_LIMIT = re.compile(r",? and price lower than (\d+(?:\.\d+)?) dollars")
-"""How an instruction states the highest price."""
+"""Pattern of the highest price in an instruction."""
 
 _FILLERS = (
     "a about also am an and any are as at be buy by can color could do does find flavor for from get has have hello "
@@ -15,9 +15,9 @@ _SAYS_NOTHING = frozenset(_FILLERS.split())
 
 
 def suggested_queries(instruction: str) -> tuple[str, ...]:
-    """What an instruction asks for, the likeliest query first: its key words; those of its first clause; its own words.
+    """Return queries from an instruction, the likeliest first: its key words; those of its first clause; its own words.
 
-    None of them has the price, which the search knows nothing of.
+    None of them has the price, which the search does not index.
     """
     # Brackets would part an action elsewhere.
     words = " ".join(re.sub(r"[][]", " ", PRICE_LIMIT.sub("", instruction)).lower().split())
@@ -26,6 +26,6 @@ def suggested_queries(instruction: str) -> tuple[str, ...]:
 
 
 def key_words(text: str) -> str:
-    """A lower-case text without fillers, nor the punctuation at the ends of words."""
+    """Return a lower-case text without fillers, nor the punctuation at the ends of words."""
     words = (word.strip(",.;:!?") for word in text.split())
     return " ".join(word for word in words if word and word not in _SAYS_NOTHING)

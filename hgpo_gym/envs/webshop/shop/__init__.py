@@ -1,2 +1,2 @@
-"""The shop itself: `rules` (where an action leads), `pages` (what is seen there), `scoring` (what a purchase is worth),
-by the `nouns` of its title."""
+"""The shop: `rules` (the transitions), `pages` (the observations), `scoring` (the reward of a purchase), and the
+`nouns` of a title, which the score uses."""

@@ -1,7 +1,7 @@
-"""The nouns of a product's title, by which a reward tells whether the right kind of thing was bought.
+"""Nouns of a product's title, by which a reward decides whether the right kind of product was bought.
 
-The benchmark asks spaCy's tagger (`en_core_web_sm`). Without it, any word counts that is not in a list of words that
-are no nouns; the numbers of this project's tests were recorded with that.
+The benchmark uses spaCy's tagger (`en_core_web_sm`). Without it, any word counts that is not in a list of words that
+are no nouns. The numbers of this project's tests were recorded with that list.
 """
 
 import re
@@ -20,24 +20,24 @@ _FUNCTION_WORDS = (
 )
 _NO_NOUNS = frozenset(_FUNCTION_WORDS.split())
 _REMEMBERED = 4096
-"""Titles whose nouns are kept."""
+"""Number of titles whose nouns are cached."""
 _SPACY_MODEL = "en_core_web_sm"
 _SPACY_NOUNS = ("NOUN", "PROPN")
 
 Nouns = Callable[[str], tuple[str, ...]]
-"""From a text to its nouns, lower-case, in order, with repetitions."""
+"""Function from a text to its nouns, lower-case, in order, with repetitions."""
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def nouns_by_words(text: str) -> tuple[str, ...]:
-    """Every alphabetic word of three letters or more that is not one of about a hundred function words."""
+    """Return every alphabetic word of three letters or more that is not one of about a hundred function words."""
     words = (word.lower() for word in _WORD.findall(text))
     return tuple(word for word in words if word.isalpha() and len(word) > 2 and word not in _NO_NOUNS)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def nouns_by_spacy(text: str) -> tuple[str, ...]:
-    """What spaCy's small English model takes for nouns and proper nouns."""
+    """Return the nouns and proper nouns that spaCy's small English model finds."""
     return tuple(token.text.lower() for token in _spacy_tagger()(text) if token.pos_ in _SPACY_NOUNS)
 
 
@@ -55,4 +55,4 @@ def _spacy_tagger() -> Any:
 
 
 NOUNS: dict[str, Nouns] = {"words": nouns_by_words, "spacy": nouns_by_spacy}
-"""What finds nouns, by name."""
+"""Noun finders by name."""

@@ -1,4 +1,4 @@
-"""The shop's pages: what a state looks like, and what can be clicked there."""
+"""Pages of the shop: the text of a state, and its links and buttons."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ SUB_PAGES = ("description", "features", "reviews", "attributes")
 
 
 class ShopState(NamedTuple):
-    """A moment of an episode: all that the page and the score depend on, besides the catalogue.
+    """State of an episode: all that the page and the score depend on, besides the catalogue.
 
     Attributes:
         goal: what is wanted.
@@ -41,19 +41,20 @@ class ShopState(NamedTuple):
 
     @property
     def products_shown(self) -> tuple[int, ...]:
-        """The products of the present page of results."""
+        """Numbers of the products on the present page of results."""
         return self.results[(self.results_page - 1) * PAGE_SIZE : self.results_page * PAGE_SIZE]
 
     @property
     def phase(self) -> int:
-        """0 before a search, 1 at results, 2 at a product, 3 with an option of it chosen, 4 after the purchase."""
+        """Phase: 0 before a search, 1 at results, 2 at a product, 3 with an option of it chosen, 4 after the
+        purchase."""
         if self.page in (SEARCH, RESULTS, DONE):
             return {SEARCH: 0, RESULTS: 1, DONE: 4}[self.page]
         return 3 if self.options else 2
 
 
 class ShopPage(NamedTuple):
-    """What a state looks like: its text, and what can be clicked, lower-case, in order, without repetitions."""
+    """Page of a state: its text, and its clickables, lower-case, in order, without repetitions."""
 
     text: str
     clickables: tuple[str, ...]
@@ -63,8 +64,8 @@ TEXT, BUTTON, OPTION, LINK = "text", "button", "option", "link"
 
 
 class Piece(NamedTuple):
-    """A text on a page. `kind` is one of `TEXT`, `BUTTON`, `OPTION` and `LINK` (to a product); `clicked`: an option
-    that is chosen, a product that was visited."""
+    """Text on a page. `kind` is one of `TEXT`, `BUTTON`, `OPTION` and `LINK` (to a product). `clicked` marks a chosen
+    option or a visited product."""
 
     text: str
     kind: str
@@ -72,7 +73,7 @@ class Piece(NamedTuple):
 
 
 def draw_page(state: ShopState, catalogue: Catalogue, *, show_attributes: bool, observation_mode: str) -> ShopPage:
-    """The page of a state.
+    """Return the page of a state.
 
     Args:
         state: where the episode is.
@@ -88,7 +89,8 @@ def draw_page(state: ShopState, catalogue: Catalogue, *, show_attributes: bool, 
 
 
 def describe_clickables(state: ShopState, page: ShopPage, catalogue: Catalogue) -> tuple[str, ...]:
-    """What each clickable of a page stands for: title and price of a product, the kind of an option; else empty."""
+    """Return a description of each clickable of a page: title and price of a product, the kind of an option; else an
+    empty text."""
     described: dict[str, str] = {}
     if state.page == RESULTS:
         products = [catalogue.product(number) for number in state.products_shown]
@@ -101,7 +103,7 @@ def describe_clickables(state: ShopState, page: ShopPage, catalogue: Catalogue) 
 
 
 def page_pieces(state: ShopState, catalogue: Catalogue, *, show_attributes: bool) -> list[Piece]:
-    """What the page of a state consists of, in order."""
+    """Return the pieces of a state's page, in order."""
     if state.page == DONE:
         return _receipt(state, catalogue)
     if state.page == SEARCH:
@@ -145,8 +147,9 @@ def _item(state: ShopState, catalogue: Catalogue, show_attributes: bool) -> list
 
 
 def _options(state: ShopState, product: Product) -> list[Piece]:
-    """Options show as chosen where the original finds them, between quotation marks, in the address of the page. There
-    values are JSON, so one with quotation marks or letters beyond ASCII never does."""
+    """Return the options. As in the original, an option is shown as chosen if its value occurs between quotation marks
+    in the address of the page. The address has the values as JSON, so a value with quotation marks or letters beyond
+    ASCII is never shown as chosen."""
     address = f"{state.query.replace(' ', '+')}/{state.results_page}/{json.dumps(dict(state.options))}"
     pieces = []
     for name, values in product.options.items():
@@ -168,7 +171,7 @@ def _receipt(state: ShopState, catalogue: Catalogue) -> list[Piece]:
 
 
 def _options_as_html(options: Mapping[str, str]) -> str:
-    """JSON that is safe within HTML."""
+    """Return JSON that is safe within HTML."""
     text = json.dumps(options, sort_keys=True)
     for character in "<>&'":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -195,4 +198,4 @@ def _rich(piece: Piece) -> str:
 
 
 OBSERVATION_MODES: dict[str, Callable[[list[Piece]], str]] = {"text": _as_text, "text_rich": _as_rich_text}
-"""How a page is written, by name."""
+"""Renderers of a page, by name."""

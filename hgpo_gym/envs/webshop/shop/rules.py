@@ -1,4 +1,4 @@
-"""The rules of the shop: which state an action leads to."""
+"""Rules of the shop: the next state of an action."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from hgpo_gym.envs.webshop.shop.pages import DONE, ITEM, RESULTS, SEARCH, SUB_PA
 from hgpo_gym.envs.webshop.shop.scoring import WantedOption, score_purchase
 
 SEARCH_TEMPLATE = "search[<your query>]"
-"""How the one action of the search page is listed."""
+"""Entry of the search action in the admissible actions of the search page."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shop:
-    """Immutable; all environments with the same options share one.
+    """Rules with their options. Immutable; all environments with the same options share one.
 
     Attributes:
         catalogue: the products.
@@ -30,7 +30,7 @@ class Shop:
     wanted_option: WantedOption
 
     def act(self, state: ShopState, page: ShopPage, action: str) -> ShopState | None:
-        """Where an action leads from a state with this page; None if it is not understood, or not possible there."""
+        """Return the next state of an action on this page; None if it is not understood, or not possible there."""
         if action.startswith("click[") and action.endswith("]") and action[6:-1] in page.clickables:
             name, argument = "click", action[6:-1]  # as listed, even if there are brackets in it
         else:
@@ -79,10 +79,10 @@ class Shop:
 
 
 def parse_action(action: str) -> tuple[str, str]:
-    """The name and the lower-case argument of `name[argument]`; two empty texts if it is nothing of the kind.
+    """Return the name and the lower-case argument of `name[argument]`; two empty texts for any other text.
 
-    As in the original the name begins with the action and goes to the last bracket that opens an argument, the argument
-    to the last bracket that closes one, both on the first line; what follows is ignored.
+    As in the original, the name goes from the start to the last bracket that opens an argument. The argument goes to
+    the last bracket that closes one. Both are on the first line; the text after them is ignored.
     """
     line = action.partition("\n")[0]
     closing = line.rfind("]")

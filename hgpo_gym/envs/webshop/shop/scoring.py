@@ -1,4 +1,4 @@
-"""How well a purchase meets a goal: the benchmark's score, 0 to 1.
+"""Score of a purchase: the benchmark's match with the goal, 0 to 1.
 
 score = type * (attributes met + options met + [price <= limit]) / (attributes + options + 1)
 """
@@ -32,7 +32,7 @@ _LATIN_1 = dict.fromkeys(range(128, 256))
 
 
 class Score(NamedTuple):
-    """`value` is 0 to 1; `parts` has the benchmark's own names."""
+    """Score of a purchase. `value` is 0 to 1; `parts` has the benchmark's own names."""
 
     value: float
     parts: Mapping[str, Any]
@@ -41,7 +41,7 @@ class Score(NamedTuple):
 def score_purchase(
     product: Product, price: float, chosen: Mapping[str, str], goal: Goal, nouns: Nouns, wanted_option: "WantedOption"
 ) -> Score:
-    """The score of buying a product with the chosen options.
+    """Return the score of buying a product with the chosen options.
 
     Args:
         product: what was bought.
@@ -68,12 +68,12 @@ def score_purchase(
 
 
 def _kind_parts(product: Product, goal: Goal, nouns: Nouns) -> dict[str, Any]:
-    """Whether it is the right kind of product: found by the same search, in the same part of the shop, or with a
-    title that shares enough nouns with the wanted one."""
+    """Return the score for the right kind of product: found by the same search, in the same part of the shop, or with a
+    title that shares enough nouns with the goal's."""
     query_match = product.query == goal.query
     category_match = len(_category_parts(product.product_category) & _category_parts(goal.product_category)) >= 2
-    wanted = nouns(goal.name)
-    title_score = len(set(nouns(product.title)) & set(wanted)) / len(wanted) if wanted else 0.2
+    goal_nouns = nouns(goal.name)
+    title_score = len(set(nouns(product.title)) & set(goal_nouns)) / len(goal_nouns) if goal_nouns else 0.2
     if title_score == 0:
         kind = 0.0
     elif title_score < 0.1:
@@ -92,50 +92,50 @@ def _category_parts(product_category: str) -> set[str]:
     return {part.strip() for part in product_category.split("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")}
 
 
-def _has_attribute(product: Product, wanted: str) -> bool:
+def _has_attribute(product: Product, goal_attribute: str) -> bool:
     texts = (product.title, " ".join(product.bullets), product.description)
-    return any(alike(attribute, wanted) for attribute in product.attributes) or any(
-        wanted in text.lower() for text in texts
+    return any(alike(attribute, goal_attribute) for attribute in product.attributes) or any(
+        goal_attribute in text.lower() for text in texts
     )
 
 
-def _has_option(chosen: Mapping[str, str], wanted: str) -> bool:
-    return any(alike(colour_of(value), wanted) for value in chosen.values())
+def _has_option(chosen: Mapping[str, str], goal_option: str) -> bool:
+    return any(alike(colour_of(value), goal_option) for value in chosen.values())
 
 
 WantedOption = Callable[[str | None, str], str]
-"""The text that a wanted option, given by name and value, is compared by."""
+"""Function from the name and value of a goal's option to the text for comparison."""
 
 
 def wanted_as_in_original(name: str | None, value: str) -> str:
-    """Of a goal with named options the original compares the pair of name and value, written as Python writes a tuple,
-    with what was chosen. So its colour is recognised only where the value is that colour's name and nothing else:
-    wanted `deep-red` is compared as it is, chosen `deep-red` as `red`, and 458 of the 6,910 synthetic goals for the
-    1,000 products cannot be met in full."""
+    """Return the text for comparison of a goal's option, as the original does. For a goal with named options it
+    compares the pair of name and value, written as a Python tuple, with the chosen value. So it recognises a colour
+    only if the value is exactly that colour's name: wanted `deep-red` is compared as it is, chosen `deep-red` as `red`.
+    Because of this, 458 of the 6,910 synthetic goals for the 1,000 products cannot be met in full."""
     if name is None:
         return colour_of(value)
     return min({name, value} & _COLOUR_SET, default=str((name, value)))  # the first of the list, which is in order
 
 
 def wanted_corrected(name: str | None, value: str) -> str:  # noqa: ARG001 - the signature of WantedOption
-    """The value alone, its colour found as in what was chosen."""
+    """Return the value alone, with its colour found in the same way as for a chosen value."""
     return colour_of(value)
 
 
 OPTION_MATCHING: dict[str, WantedOption] = {"original": wanted_as_in_original, "corrected": wanted_corrected}
-"""How wanted options are compared, by name."""
+"""Functions for the comparison of goal options, by name."""
 
 
 def colour_of(value: str) -> str:
-    """The first colour of the list that is part of the value; the value itself if none is."""
+    """Return the first colour of the list that is part of the value; the value itself if none is."""
     return next((colour for colour in _COLOURS if colour in value), value)
 
 
 @lru_cache(maxsize=1 << 16)
-def alike(one: str, other: str) -> bool:
-    """Whether two texts share enough words: a token set ratio above 85, letters and digits alone compared."""
-    one, other = _plain(one), _plain(other)
-    return bool(one and other) and round(token_set_ratio(one, other)) > _ALIKE
+def alike(first: str, second: str) -> bool:
+    """Return whether two texts share enough words: a token set ratio above 85, on letters and digits alone."""
+    first, second = _plain(first), _plain(second)
+    return bool(first and second) and round(token_set_ratio(first, second)) > _ALIKE
 
 
 @lru_cache(maxsize=1 << 14)

@@ -1,7 +1,7 @@
-"""The shop for a person in a browser: the pages of the environment as HTML, each session with a goal of its own.
+"""Web server of the shop for people: the pages of the environment as HTML, each session with its own goal.
 
-It serves this machine alone, asks nothing of any other, and needs no scripts. Every button is an action of the
-environment, so that a person has the same shop, the same steps and the same reward as an agent.
+It serves only this machine, sends no requests, and needs no scripts. Every button is an action of the environment, so
+that a person has the same shop, the same steps and the same reward as an agent.
 """
 
 import secrets
@@ -31,7 +31,7 @@ _FILES = {SEARCH: "search.html", RESULTS: "results.html", ITEM: "item.html", DON
 
 
 class Part(NamedTuple):
-    """A part of the score: what was wanted, the share of it that was met, and what that counts."""
+    """Part of a score: the goal, the share of it that was met, and its weight."""
 
     name: str
     wanted: str
@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
 
 class ShoppingSession:
-    """A person's episode, and those after it.
+    """Session of a person: an episode, and those after it.
 
     Args:
         env: a `WebShopEnv`, with or without wrappers; nobody else may use it.
@@ -62,7 +62,7 @@ class ShoppingSession:
         self._steps, self._reward, self._over, self._notice = 0, 0.0, False, ""
 
     def act(self, action: str) -> None:
-        """Take a step, if the episode goes on."""
+        """Take a step, if the episode is running."""
         if self._over:
             return
         _, reward, terminated, truncated, self._info = self._env.step(action)
@@ -71,7 +71,7 @@ class ShoppingSession:
         self._notice = "" if self._info["action_valid"] else "That is not possible on this page."
 
     def page(self) -> str:
-        """What the person sees, as HTML."""
+        """Return the present page as HTML."""
         state, spec = self._shop.state, self._env.spec
         file = "end.html" if self._over else _FILES.get(state.page, "reading.html")
         actions = self._info["admissible_actions"]
@@ -101,8 +101,8 @@ def _parts(state: ShopState) -> list[Part]:
     if goal.attributes:
         rows.append(Part("attributes", ", ".join(goal.attributes), parts["r_att"], f"{parts['w_att']:.3f}"))
     if goal.options:
-        wanted = ", ".join(f"{name}: {value}" if name else value for name, value in goal.options)
-        rows.append(Part("options", wanted, parts["r_option"], f"{parts['w_option']:.3f}"))
+        goal_options = ", ".join(f"{name}: {value}" if name else value for name, value in goal.options)
+        rows.append(Part("options", goal_options, parts["r_option"], f"{parts['w_option']:.3f}"))
     rows.append(Part("price", f"at most ${goal.price_limit:.2f}", float(parts["r_price"]), f"{parts['w_price']:.3f}"))
     return rows
 
@@ -119,7 +119,8 @@ def _templates() -> Environment:
 
 
 class ShopServer(ThreadingHTTPServer):
-    """Serves the shop on 127.0.0.1. Each browser has a session, known by a cookie; the oldest of many are forgotten.
+    """Server of the shop on 127.0.0.1. A cookie identifies the session of a browser. If there are many, the oldest are
+    forgotten.
 
     Args:
         make_env: makes the environment of a session.
@@ -152,7 +153,7 @@ class ShopServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/"
 
     def session(self, token: str) -> tuple[str, ShoppingSession]:
-        """The session with a token, or a new one with its own."""
+        """Return the session with a token, or a new one with its token."""
         with self._lock:
             if token not in self._sessions:
                 token = secrets.token_urlsafe(16)
@@ -205,7 +206,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus.SEE_OTHER, "", "text/plain", token)
 
     def _is_local(self) -> bool:
-        """Other sites cannot reach the shop by a name of theirs that leads to this machine."""
+        """Return whether the request's host name is local, and refuse it if not: other sites may have a name that leads
+        to this machine."""
         host = self.headers.get("Host", "").partition(":")[0]
         if host in ("127.0.0.1", "localhost"):
             return True
@@ -240,11 +242,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Requests are nobody's concern."""
+        """Log nothing."""
 
 
 def _action(form: Mapping[str, str]) -> str:
-    """A button that was pressed, or what was typed, without the brackets that would part the action elsewhere."""
+    """Return the action of a pressed button or of typed text, without the brackets that would split the action
+    elsewhere."""
     if "action" in form:
         return form["action"]
     query = " ".join(form.get("query", "").translate({ord("["): " ", ord("]"): " "}).split())
