@@ -44,9 +44,9 @@ class AskExpertEnv(TextEnv):
 
     Args:
         of: the id of the inner environment; it has to have an expert.
-        of_options: its options by name, but for those that have a place of their own here; None: its defaults.
+        of_options: its options by name, except those that are set here; None: its defaults.
         split: of the inner environment; None: what `of_options` says, or its default.
-        action: what asking is called.
+        action: name of the asking action.
         expert: put the inner expert's next action into `info["expert_action"]`. It never asks.
         render_mode: `ansi` or None.
 

@@ -1,6 +1,6 @@
 """TextEnv: the contract of a multi-turn text environment.
 
-An environment of your own is one class with two methods and one property:
+A new environment is one class with two methods and one property:
 
     class Echo(TextEnv):
         task_ids = ("cat", "dog")
@@ -14,9 +14,9 @@ An environment of your own is one class with two methods and one property:
 `TextEnv` turns these into Gymnasium's `reset` and `step`, chooses tasks, fills `info` and rejects unknown options, so
 that every environment keeps the same promises. `hgpo_gym.envs.checker.check_text_env` tests them.
 
-An environment whose state can be kept and brought back adds `save_state` and `load_state`; `snapshot` and `restore` are
-then there for those who branch from a state: search, or exact values by many continuations. `copy.deepcopy` and
-`pickle` use them too: a copy is made with the same options, whose data it shares, and restored from a snapshot.
+An environment that can save its state also implements `save_state` and `load_state`. Then `snapshot` and `restore`
+work, for methods that branch from a state: search, or exact values by many continuations. `copy.deepcopy` and `pickle`
+use them too: they make a copy with the same options, whose data it shares, and restore it from a snapshot.
 """
 
 import copy
@@ -150,10 +150,12 @@ class TextEnv(gymnasium.Env[str, str]):
     def __new__(cls, *_arguments: Any, **options: Any) -> Self:
         """Raise TypeError for an option that the class does not have; the message names the nearest that it has."""
         known = inspect.signature(cls.__init__).parameters
+        # A class that takes **options checks their names itself.
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
             for name in options.keys() - known.keys():
                 raise TypeError(unknown_name(f"option of {cls.__name__}", name, list(known)[1:]))
         env = super().__new__(cls)
+        # Copies and pickles are made anew with these arguments, see `_Recipe`.
         env._init_arguments = (_arguments, options)
         return env
 
@@ -283,6 +285,7 @@ class TextEnv(gymnasium.Env[str, str]):
         self.load_state(snapshot.state)
         self.task_id, self._task = snapshot.task_id, snapshot.task
         self._last_turn, self._running = snapshot.turn, snapshot.running
+        # A new generator: the old one may be shared with another environment, which must not change.
         self.np_random = np.random.default_rng(0)
         self.np_random.bit_generator.state = snapshot.random_state
         return self._last_turn.observation, self._info()

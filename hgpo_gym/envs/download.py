@@ -101,6 +101,7 @@ def fetch(url: str, target: Path, verify: Callable[[Path], None], report_progres
     """
     part = target.with_name(f"{target.name}.part")
     part.parent.mkdir(parents=True, exist_ok=True)
+    # Append mode: an interrupted download continues at its end.
     with part.open("ab") as file:
         while True:
             size_before, reason = file.tell(), "the connection broke off"
@@ -180,6 +181,7 @@ def only_process(folder: Path) -> Iterator[None]:
     Raises:
         BlockingIOError: another process has it.
     """
+    # The kernel releases a lock on the folder when the process dies: no stale lock file remains.
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -194,6 +196,7 @@ def only_process(folder: Path) -> Iterator[None]:
 def _receive(url: str, file: BinaryIO, report_progress: ProgressCallback) -> bool:
     """Append the missing part of a file. Return whether the file is complete, by the size that the server reports."""
     start = file.tell()
+    # Without compression, so that ranges and lengths count bytes of the file itself.
     request = urllib.request.Request(url, headers={"User-Agent": "hgpo_gym", "Accept-Encoding": "identity"})
     if start:
         request.add_header("Range", f"bytes={start}-")
@@ -217,6 +220,7 @@ def _receive(url: str, file: BinaryIO, report_progress: ProgressCallback) -> boo
         while chunk := response.read(CHUNK):
             file.write(chunk)
             report_progress(-(-file.tell() // MIB), -(-(total or file.tell()) // MIB), "MiB")
+        # Without a Content-Length, only the end of the stream can tell that the file is complete.
         return total is None or file.tell() == total
 
 

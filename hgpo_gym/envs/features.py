@@ -72,6 +72,7 @@ def hashed_counts(texts: Mapping[str, str], size: int, longest: int) -> np.ndarr
     codes = np.array([_hash(f"{name}\0{ngram}") for name, text in texts.items() for ngram in ngrams(text, longest)])
     if not len(codes):
         return np.zeros(size, dtype=np.int8)
+    # The lowest bit gives the sign and the other bits the index, so that the two are independent.
     counts = np.bincount(codes // 2 % size, weights=1.0 - 2.0 * (codes % 2), minlength=size)
     return counts.clip(-LARGEST_COUNT, LARGEST_COUNT).astype(np.int8)
 
@@ -88,6 +89,7 @@ def ngrams(text: str, longest: int) -> list[str]:
 
 @lru_cache(maxsize=1 << 16)
 def _hash(ngram: str) -> int:
+    # 7 bytes fit a signed int64. Texts may hold lone surrogates, which plain UTF-8 refuses.
     digest = hashlib.blake2b(ngram.encode("utf-8", "surrogatepass"), digest_size=7).digest()
     return int.from_bytes(digest, "little")
 
@@ -98,4 +100,5 @@ def _action_counts(action: str, size: int, longest: int) -> np.ndarray:
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
+    # The lower bound avoids 0 / 0 for a text without words.
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-9)

@@ -48,7 +48,7 @@ class TextFromDiscrete(TextEnv):
         actions: what the actions 0, 1, ... are called.
         describe: the text of an observation, given it and the unwrapped environment.
         task: the instruction.
-        tasks: by task id, what it is to the environment.
+        tasks: the `DiscreteTask` of each task id.
         won: whether an episode that ended with this reward is won; by default, if the reward is positive.
         render_mode: `ansi` or None.
 
@@ -137,6 +137,7 @@ class TextFromDiscrete(TextEnv):
     @staticmethod
     def _copied(moment: _Snapshot) -> _Snapshot:
         table = getattr(moment.env.unwrapped, "P", None)
+        # The memo makes all copies share the transition table, which never changes.
         return copy.deepcopy(moment, {id(table): table})
 
     def close(self) -> None:

@@ -83,6 +83,7 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
             raise ValueError(unknown_name(f"option of {id}", name, known))
     kinds: dict[str, Any] = {name: parameter.annotation for name, parameter in parameters.items()}
     kinds["max_episode_steps"] = int | None
+    # NumPy scalars become Python's, so that the type check below accepts them.
     options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
     for name, value in options.items():
         if not _fits(value, kind := kinds.get(name)):

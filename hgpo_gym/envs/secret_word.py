@@ -53,6 +53,7 @@ class Language:
 
 def marks(secret: str, guess: str) -> tuple[str, ...]:
     """Return the feedback on each letter of a guess: `correct`, `misplaced` or `absent`."""
+    # Letters at their right place come out first, so that they justify no `misplaced`.
     unmatched = Counter(hidden for hidden, letter in zip(secret, guess, strict=True) if hidden != letter)
     feedback = []
     for hidden, letter in zip(secret, guess, strict=True):

@@ -97,6 +97,7 @@ class SignpostMaze:
         if self.slip:
             actions = self.admissible_actions(place)
             for destination in (self.next_place(place, replacement) for replacement in actions):
+                # Several actions may lead to the same destination: add their probabilities.
                 probabilities[destination] = probabilities.get(destination, 0.0) + self.slip / len(actions)
         return probabilities
 

@@ -107,6 +107,7 @@ def _(space: UnicodeText, index: int, value: str, shared_memory: Any) -> None:
             f"A text of {len(value)} characters is longer than {space}: set max_text_length of the environment higher, "
             "or give the wrapper that makes the text a longer space."
         )
+    # Agents may send lone surrogates, which plain UTF-32 refuses.
     code_points = np.frombuffer(value.encode("utf-32-le", "surrogatepass"), dtype=np.int32)
     row = _rows(space, shared_memory)[index]
     row[0] = len(code_points)

@@ -20,9 +20,10 @@ class EpisodeStart(NamedTuple):
     Attributes:
         task_id: the task.
         group_seed: of the reset.
-        member: whose chance rules from the reset on: `np_random` is `chance_of(group_seed, member)`.
-        prefix: actions that are played before the member's own, if it starts in the middle of an episode.
-        chances: from which step of it on chance is another member's: (step, member), in order.
+        member: number of the member. From the reset on, `np_random` is `chance_of(group_seed, member)`.
+        prefix: actions before the member's own, if the episode branches off another one.
+        chances: changes of the random generator within the prefix, in order: (step, member). From that step on,
+            `np_random` is that member's.
     """
 
     task_id: str

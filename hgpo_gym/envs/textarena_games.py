@@ -55,10 +55,11 @@ UNFIT = {
 class TextArenaEnv(TextEnv):
     """`hgpo_gym/TextArena-v0`: a single-player game of textarena. Actions are free text, as the task asks for it.
 
-    A task id is the game and a seed; of seeds under which a game begins alike, hidden state included, the first one is
-    a task. An action without brackets gets them. A move that is refused changes nothing, however often, nor does one
-    that the game fails at, or that is longer than `LONGEST_MOVE`; a mine that is hit loses. (In textarena itself the
-    second refusal loses any game.) The reward is the game's own, at its end: 1 if it is solved, less for a part.
+    A task id is the game and a seed. If a game begins alike under several seeds, hidden state included, the first one
+    is the task. An action without brackets gets them. A refused move changes nothing, however often. The same holds for
+    a move that raises an error in the game, or that is longer than `LONGEST_MOVE`. A mine that is hit loses. (In
+    textarena itself the second refusal loses any game.) The reward is the game's own, at its end: 1 if it is solved,
+    less for a part.
 
     Args:
         game: an id of textarena, such as `Mastermind-v0`.

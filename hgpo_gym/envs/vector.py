@@ -24,22 +24,22 @@ RESET_OPTIONS = ("task_ids", "group_seeds", "reset_mask")
 class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
     """`num_tasks * group_size` copies of a registered text environment; rows of a group are neighbours.
 
-    The members of a group get the same task and the same initial state; what happens by chance afterwards is drawn
-    apart for each member. There is no autoreset: a sub-environment that has ended ignores its action, repeats its last
-    observation with reward 0, and `active` says which still run: count episodes by it, since Gymnasium's vector wrapper
-    `RecordEpisodeStatistics` takes each repetition for one. With `workers > 0` the sub-environments live in that many
-    processes; a worker that dies is replaced and its episodes are replayed to where they were.
+    The members of a group get the same task and the same initial state. After the start, each member has its own random
+    generator. There is no autoreset: a sub-environment that has ended ignores its action and repeats its last
+    observation with reward 0. Count episodes by `active`, which marks the running ones, since Gymnasium's vector
+    wrapper `RecordEpisodeStatistics` counts each repetition as an episode. With `workers > 0` the sub-environments run
+    in that many processes. A worker that dies is replaced and its episodes are replayed.
 
     Args:
         id: a registered id.
         num_tasks: groups, each with a task of its own.
         group_size: members of a group.
         workers: worker processes; 0 runs everything in this one.
-        contain_failures: a sub-environment that raises an error (twice: it is made anew and asked once more), or whose
-            worker dies or hangs twice, ends its own episode and no other: truncated, with reward 0, its info's
-            `failure` in words, and the error in `failures`. Without it that episode ends too, and the error is raised.
-        worker_timeout: seconds that a reset or a step may take in a worker before it counts as hung; a worker that has
-            several to do gets as many times that. None: as long as it takes.
+        contain_failures: limit a failure to its own episode. A failure is an error that occurs again in a new
+            environment, or a worker that dies or hangs twice. The episode is truncated with reward 0; its info has a
+            text `failure`, and `failures` has the error. If False, that episode ends too, and the error is raised.
+        worker_timeout: seconds for a reset or a step in a worker; a slower worker counts as hung. A worker with several
+            calls gets as many times that. None: no limit.
         options: keyword options of the environment, `max_episode_steps` included.
     """
 
@@ -142,21 +142,23 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         for group, task_id, group_seed in zip(groups, task_ids, group_seeds, strict=True):
             for member in range(self.group_size):
                 starts[group * self.group_size + member] = EpisodeStart(task_id, int(group_seed), member)
+        # Before anything changes, so that an unknown task leaves the episodes as they are.
         self._check_tasks(starts)
         self.stepping.clear()
         self._begin(starts)
         return tuple(self._observations), self._collect_infos()
 
     def begin_at(self, starts: Mapping[int, tuple[EpisodeStart, Sequence[str], int]]) -> dict[int, ResetResult]:
-        """Begin episodes of single sub-environments in the middle of others: a branch of what was played before.
+        """Begin episodes of single sub-environments as branches of earlier episodes.
 
         Args:
-            starts: by row, (start, actions, member): the start of the episode to branch from, as `self.starts` had it;
-                that episode's actions up to the branch, from its reset on; and the number of the new member, from whom
-                chance is from there on. Without actions, an ordinary episode of this member begins.
+            starts: by row, (start, actions, member). `start` is the start of the episode to branch from, as
+                `self.starts` had it. `actions` are that episode's actions from its reset to the branch. `member` is the
+                number of the new member, whose random generator is used from there on. Without actions, an ordinary
+                episode of this member begins.
 
-        Returns what was observed on the way to where the row's own steps begin, by row; rows of
-        `failures` are left out. The step limit counts that way.
+        Returns the reset and the replayed steps of each row; rows of `failures` are left out. The replayed steps count
+        for the step limit.
 
         Raises:
             ValueError: an unknown task, an episode that ends before the branch, or results that were not received yet.
@@ -296,6 +298,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
     def _draw_tasks(self, count: int) -> list[str]:
         drawn: list[str] = []
         while len(drawn) < count:
+            # One permutation after another: no task repeats before all were drawn.
             drawn.extend(self.task_ids[index] for index in self.np_random.permutation(len(self.task_ids)))
         return drawn[:count]
 

@@ -65,6 +65,7 @@ class _Worker:
             target=_serve, args=(child_end, loaded_plugins(), spec, list(rows)), daemon=True, name="hgpo_gym-env"
         )
         self.process.start()
+        # Without this the parent would hold the pipe open, and not see that the worker has died.
         child_end.close()
         self._timeout = math.inf if timeout is None else timeout
         self._seconds = math.inf
@@ -196,6 +197,7 @@ class WorkerSubEnvs:
             connections = {self._workers[worker].connection: worker for worker in busy}
             enough = len(results) >= at_least
             left = min(self._workers[worker].seconds_left for worker in busy)
+            # With enough results, collect only those that have arrived already.
             ready = _wait_for([self._workers[worker] for worker in busy], 0 if enough else left)
             if enough and not ready:
                 break

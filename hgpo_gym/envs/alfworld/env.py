@@ -49,24 +49,24 @@ class _State(NamedTuple):
 class ALFWorldEnv(TextEnv):
     """One household, one task: find things, clean, heat, cool or light them, put them somewhere.
 
-    Observations are the engine's, unchanged. The reward is 10 on success, which ends the episode, else 0. An action
-    that is not among the admissible ones, up to white space around it, is answered with "Nothing happens.".
-    `reset(options={"game_file": path})` plays a game of your own, whatever the split.
+    Observations are the engine's, unchanged. The reward is 10 on success, which ends the episode, else 0. White space
+    around an action is ignored. An action that is not admissible gives "Nothing happens.". `reset(options={"game_file":
+    path})` plays a game of your own, in any split.
 
     Args:
         data: the folder of the games; see `splits.find_games`. None: $ALFWORLD_DATA, else ~/.cache/alfworld.
         split: `train`, `valid_seen`, `valid_unseen`, `valid_train` or another folder beside them; `generated` or
             `generated_test`, which need no data; or several joined by `+`. Of a list, the first that has games.
         task_types: names of the task types to play (`files.TASK_TYPES`); None plays all six.
-        engine: what plays the games: `native`, or alfworld's own `textworld`, which says the same thousands of times
-            more slowly. A game by rules that `native` does not know is for `textworld` alone, which runs expressions
-            of a game's grammar as Python code: choose it for games that you would run as a program.
+        engine: `native`, or alfworld's own `textworld`, which gives the same texts thousands of times more slowly. Only
+            `textworld` plays a game with rules that `native` does not know. It runs expressions of a game's grammar as
+            Python code: choose it only for games that you would run as a program.
         expert: put the next action of an expert in `info["expert_action"]`.
-        expert_policy: which expert. `explorer` knows only what it has seen, as an agent does (`explorer.Explorer`);
-            `planner` takes the shortest way to success, since it knows where everything is, with the engine `native`;
-            `hand_coded` is alfworld's own, with the engine `textworld`.
-        milestones: put into `info["milestone"]` whether the action brought the task to its next subgoal, such as taking
-            what is wanted; see `milestones.Milestones`.
+        expert_policy: `explorer` knows only what it has seen, as an agent does (`explorer.Explorer`). `planner` knows
+            the whole state and follows a shortest solution, with the engine `native`. `hand_coded` is alfworld's own,
+            with the engine `textworld`.
+        milestones: put into `info["milestone"]` whether the action reached the next subgoal of the task, such as taking
+            the object; see `milestones.Milestones`.
         render_mode: None or `ansi`.
 
     Raises:

@@ -38,6 +38,7 @@ class Solver:
             _, _, moves, state = heapq.heappop(waiting)
             if self._level.is_solved(state):
                 return _actions_to(state, came_from)
+            # A shorter way was found after this entry was pushed: heapq cannot lower a key.
             if moves > fewest[state]:
                 continue
             for action, after in self._level.moves(state).items():
@@ -48,6 +49,7 @@ class Solver:
 
     def pushes_left(self, state: State) -> int | None:
         """Return a lower bound on the pushes; None if a box stands where it can never reach a goal."""
+        # Each box counts its nearest goal, even if two share it, so the bound never overestimates.
         total = 0
         for box in state.boxes:
             if box not in self._pushes:
@@ -73,6 +75,7 @@ def _pushes_to_goal(level: Level) -> dict[int, int]:
         pulled = []
         for cell in frontier:
             for step in level.steps.values():
+                # To push a box from `source` to `cell`, the player stands one cell behind it.
                 source, player = cell - step, cell - 2 * step
                 if source not in pushes and source not in level.walls and player not in level.walls:
                     pushes[source] = pushes[cell] + 1

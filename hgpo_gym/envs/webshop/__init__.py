@@ -1,7 +1,7 @@
 """WebShop (Yao et al., NeurIPS 2022) without Java: the shop, its search engine and its rewards in one process.
 
-- `env`: the environment; `splits`: which catalogue it plays, and which of its goals.
-- `shop`: the rules, the pages and the score; `goals`: what is to be bought; `catalogue`: the products and their search.
-- `experts`: who plays it well; `generation`: products for a machine without data.
-- `data`: how WebShop's own files get here; `web`: the shop in a browser.
+- `env`: the environment; `splits`: the catalogue and the goals of each split.
+- `shop`: the rules, the pages and the score; `goals`: the shopping goals; `catalogue`: the products and their search.
+- `experts`: experts for imitation; `generation`: products for a machine without data.
+- `data`: installation of WebShop's files; `web`: the shop in a browser.
 """

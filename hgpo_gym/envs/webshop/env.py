@@ -56,14 +56,14 @@ class _Snapshot(NamedTuple):
 class WebShopEnv(TextEnv):
     """A shop of a thousand to a million real products, an instruction, and one purchase.
 
-    Actions are `search[words]`, possible everywhere, and `click[...]` on what the page has: a product, an option, a
-    button. Buying ends the episode; `info` then has `score`, 0 to 1, `score_parts`, and `nouns`, what found the nouns
-    that the score depends on. Pages, actions, goals, search results and scores are those of WebShop's own text
-    environment. An action that is not understood, or not possible on the page, changes nothing: the page is shown again
-    and `info["action_valid"]` is False.
+    Actions are `search[words]`, possible on every page, and `click[...]` on a product, an option or a button of the
+    page. Buying ends the episode. `info` then has `score`, 0 to 1, `score_parts`, and `nouns`, the noun finder that the
+    score depends on. Pages, actions, goals, search results and scores are those of WebShop's own text environment. An
+    action that is not understood, or not possible on the page, changes nothing: the page is shown again and
+    `info["action_valid"]` is False.
 
-    `reset(options=)` takes `task_id`; or `goal_index`, the position of a goal in the whole list, whatever the split; or
-    `goal`, one of your own in the benchmark's form, see `goal.complete_goal`.
+    `reset(options=)` accepts `task_id`; or `goal_index`, the position of a goal in the whole list, in any split; or
+    `goal`, a user-defined goal in the benchmark's format, see `goal.complete_goal`.
 
     Args:
         data: the folder of WebShop's files; see `sources.find_sources`. None: $WEBSHOP_DATA, else ~/.cache/webshop.
@@ -76,15 +76,15 @@ class WebShopEnv(TextEnv):
         show_attributes: whether a product has a page with the attributes that decide on the score.
         reward: `success`, 10 if the score is 1, else 0; or `score`, the score itself.
         option_matching: `original`, or `corrected`; see `scoring.wanted_as_in_original`.
-        queries: what the search page lists: `free`, the template `search[<your query>]`; or `suggested`, a few searches
-            made from the instruction, for models that can only choose. Any search is possible with both.
-        describe_actions: say in `info["action_descriptions"]` what each admissible action stands for: title and price
-            of a product, the kind of an option; empty for others.
+        queries: admissible actions of the search page: `free`, the template `search[<your query>]`; or `suggested`, a
+            few searches made from the instruction, for models that can only choose. Any search is possible with both.
+        describe_actions: put a description of each admissible action into `info["action_descriptions"]`: title and
+            price of a product, the kind of an option; empty for others.
         expert: put the next action of an expert in `info["expert_action"]`; see `expert`.
-        expert_policy: which expert: `informed` by the goal's attributes and options, or `reader`, which knows the
-            instruction alone. Neither knows the product.
-        milestones: put into `info["milestone"]` whether the action brought the episode to a later phase than it had
-            been in: results, a product, a chosen option, the purchase, right or wrong.
+        expert_policy: `informed` knows the goal's attributes and options; `reader` knows only the instruction. Neither
+            knows the product.
+        milestones: put into `info["milestone"]` whether the action reached a new phase of the episode: results, a
+            product, a chosen option, the purchase, right or wrong.
         nouns: what finds nouns in titles: `words`, or `spacy`, which needs spaCy and its model en_core_web_sm.
         render_mode: None or `ansi`.
 

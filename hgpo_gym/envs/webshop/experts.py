@@ -3,14 +3,14 @@
 An expert knows what the pages have shown it: titles and prices in the results, the options of a product that it opened,
 the lines of the pages "Features" and "Description" that it read. It works from a `ShoppingTask`, of one of two kinds:
 
-- `reader`: made from the instruction's text alone. It doesn't see through paraphrases, so it buys what has most of the
-  instruction's words.
-- `informed`: made from the goal's attributes and options, as the score asks for them. It still has to find a product
-  that has them: it doesn't know which one the goal was made from.
+- `reader`: made from the instruction's text alone. It does not understand paraphrases, so it buys the product with most
+  of the instruction's words.
+- `informed`: made from the goal's attributes and options, which the score uses. It still has to find a product that has
+  them: it does not know the goal's product.
 
-They are made to be imitated by models with a short memory. Results are opened in their order, but for those that cost
-too much; whatever was read is acted on at once; features are read before the description; options are chosen in the
-page's order. Only after some products in vain does an expert look back: it then settles for the best of them.
+They are made for imitation by models with a short memory. They open results in their order, except those that cost too
+much. They act at once on each page read. They read features before the description, and choose options in the page's
+order. Only after several rejected products does an expert look back and buy the best of them.
 """
 
 import math

@@ -74,12 +74,12 @@ class ALFWorldSurvey:
 class ALFWorldData:
     """ALFWorld's games in a folder.
 
-    What is verified: of a fetched archive, see `download.fetch_archive`; of a game, wherever it came from, that it is
-    read without objection (`files.examine_game`); of the whole, the number of games by split and task type.
+    Checks: `download.fetch_archive` verifies a fetched archive. `files.examine_game` verifies each game, from any
+    source. The number of games by split and task type verifies the whole.
 
     Args:
         folder: as `data` of `splits.find_games`; None: $ALFWORLD_DATA, else ~/.cache/alfworld.
-        progress: where to say what goes on.
+        progress: receives progress lines.
     """
 
     def __init__(self, folder: Path | None, progress: Progress):

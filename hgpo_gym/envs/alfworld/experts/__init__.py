@@ -1,1 +1,2 @@
-"""Who plays ALFWorld well: the `explorer`, who knows what was seen, and where things usually are (`likely_places`)."""
+"""Experts for ALFWorld: the `explorer`, which knows only what it has seen, and the usual places of objects
+(`likely_places`)."""

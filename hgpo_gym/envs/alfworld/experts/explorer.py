@@ -1,9 +1,10 @@
-"""An expert that knows only what it has seen: it reads the texts of a game, as an agent does, and never its state.
+"""Explorer: an expert that knows only what it has seen. It reads the texts of a game, as an agent does, and never its
+state.
 
-Made to be imitated by models with a short memory: what it does next can nearly always be told from the task and the
-last few texts. It searches along a fixed tour of the room, the same in every game with this room and this task. Led
-astray for one text, it goes on where it left the tour; led astray for longer, it starts the tour again. It never looks
-around or takes stock. Of the past it keeps where it saw things, what it did to them, and what it carries.
+It is made for imitation by models with a short memory: the task and the last few texts nearly always determine its next
+action. It searches along a fixed tour of the room, the same in every game with this room and this task. If it leaves
+the tour for one text, it continues where it left. If it leaves for longer, it starts the tour again. It never looks
+around or lists its inventory. It remembers where it saw objects, what it did to them, and what it carries.
 """
 
 import re

@@ -73,7 +73,7 @@ class GeneratedGame:
     """Generated game.
 
     Attributes:
-        seed: what it was made from, together with the task type.
+        seed: together with the task type, it decides the game.
         task_id: as `splits.find_games` gives it.
         task_type: one of `files.TASK_TYPES`.
         game: the content of `game.tw-pddl`; `walkthrough` is a shortest solution.

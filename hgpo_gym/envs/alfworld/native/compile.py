@@ -70,6 +70,7 @@ class _Compiler:
         self.problem = problem
         self.rules = rules
         facts = problem.facts
+        # TextWorld lists names in the order of their PDDL names; the numbers follow it.
         present = sorted({name for arguments in facts.values() for fact in arguments for name in fact})
         self.text_names = text_names(present)
         self.numbers: dict[str, int] = {}
@@ -195,10 +196,12 @@ def text_names(names: list[str]) -> dict[str, str]:
     kinds = {}
     for name in names:
         kind, bar, _ = name.partition("_bar_")
+        # `Sink_bar_..._bar_SinkBasin` becomes `sinkbasin`, apart from `sink`.
         kinds[name] = (kind + "basin" if "basin" in name else kind) if bar else ""
     left = Counter(kinds.values())
     found = {}
     for name, kind in kinds.items():
+        # The blank is part of the original's names: commands must match to the letter.
         found[name] = f"{kind} {left[kind]}" if kind else f"{name} "
         left[kind] -= 1
     return found

@@ -40,6 +40,7 @@ class CompiledGames:
             UnknownGameRules: it is a game by rules that the native engine does not know.
         """
         stat = Path(game_file).stat()
+        # A replaced file has another time or size, so it is compiled again.
         key = (str(game_file), stat.st_mtime_ns, stat.st_size)
         game = self._in_use.get(key)
         if game is None:
@@ -72,6 +73,7 @@ class CompiledGames:
         if game is None:
             game = _compile(content, game_file)
             try:
+                # The cache only saves time: without it the game still plays.
                 write_entry(entry, _made_by(), game.to_json().encode())
             except OSError as error:
                 warnings.warn(

@@ -135,6 +135,7 @@ class CompiledGame:
         data: dict[str, Any] = json.loads(text)
         task_type, objects, receptacles, lamps, quality, needed = data["goal"]
         location, held, opened, contents, objects_at, taken_pairs, *qualities = data["initial"]
+        # Fields of the type `Numbers` are sets, which JSON holds as lists.
         sets = {name: frozenset(value) for name, value in data.items() if cls.__annotations__[name] is Numbers}
         return cls(
             task=data["task"],

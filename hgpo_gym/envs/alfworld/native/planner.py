@@ -24,8 +24,10 @@ def shortest_plan(game: CompiledGame, state: WorldState) -> list[str] | None:
     came_from: dict[WorldState, tuple[WorldState, GroundAction]] = {}
     while queue:
         bound, _, steps, state = heapq.heappop(queue)
+        # The queue is in the order of bounds: if the lowest is infinite, no state leads to success.
         if bound == inf:
             return None
+        # A shorter path was found after this entry was pushed: heapq cannot lower a key.
         if steps > cost[state]:
             continue
         if rules.is_won(game, state):
@@ -135,6 +137,7 @@ class _Remaining:
         after = state._replace(location=place, held=NOTHING)
         second = {number: self._deliver(after, number, target, 0, sources) for number in missing - {state.held}}
         if state.held in missing:
+            # The object in the hand is put down first, and needs at least take and move again.
             second[state.held] = 2
         return min((first[a] + second[b] for a in missing for b in missing if a != b), default=inf)
 
@@ -189,6 +192,7 @@ def _trips(start: int, stops: list[set[int]]) -> int:
     """Return the number of moves that visit, in this order, one location of every set."""
     trips, here = 0, {start}
     for stop in stops:
+        # Any two locations are one move apart, so it is best to stay as long as the sets overlap.
         here = here & stop
         if not here:
             trips, here = trips + 1, stop

@@ -159,6 +159,7 @@ class _Builder:
         with IndexWriter(self._folder) as index:
             with RecordWriter(self._folder, "products") as lines:
                 for raw in json_stream.stream_array(sources.products, self._advance):
+                    # Of several products with the same id, the first counts.
                     if is_listed(raw) and raw["asin"] not in self._asins:
                         product = clean_product(raw, json.loads(about.pop(raw["asin"], "{}")))
                         lines.add(product.to_json())
@@ -194,6 +195,7 @@ class _Builder:
         asins = np.array(list(self._asins))
         order = np.argsort(asins, kind="stable").astype(np.int32)
         rank = np.empty_like(order)
+        # Inverse permutation: the place of each product in the order of ids.
         rank[order] = np.arange(len(order))
         arrays = {
             "asins": asins,

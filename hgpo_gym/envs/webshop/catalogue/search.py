@@ -114,6 +114,7 @@ class IndexWriter:
             rows = row_of[self._read_terms(begin, end)]
             by_row = np.argsort(rows, kind="stable")
             rows = rows[by_row]
+            # `rows` is sorted, so the difference counts the postings of the same term within this chunk.
             place = free[rows] + np.arange(len(rows)) - np.searchsorted(rows, rows)
             products[place] = np.searchsorted(ends, np.arange(begin, end), side="right")[by_row]
             counts[place] = _read(self._counts_file, np.uint16, begin, end)[by_row]
@@ -158,9 +159,11 @@ class SearchIndex:
         scores = np.zeros(len(self._lengths))
         for term, repetitions in Counter(analyze(query)).items():
             self._add_scores(scores, term.encode("utf-8", "surrogatepass"), repetitions)
+        # Lucene compares scores in single precision: scores that are equal there are ties.
         scores = scores.astype(np.float32)
         found = np.flatnonzero(scores)
         if len(found) > limit:
+            # Keep all ties with the last place: `tie_order` decides among them.
             least = np.partition(scores[found], -limit)[-limit]
             found = found[scores[found] >= least]
         order = np.lexsort((self._tie_order[found], -scores[found]))[:limit]

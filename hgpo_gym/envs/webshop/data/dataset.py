@@ -41,7 +41,7 @@ class WebShopData:
 
     Args:
         folder: None: $WEBSHOP_DATA, else ~/.cache/webshop.
-        progress: where to say what goes on.
+        progress: receives progress lines.
     """
 
     def __init__(self, folder: Path | None, progress: Progress):

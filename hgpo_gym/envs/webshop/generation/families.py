@@ -26,7 +26,7 @@ class Member:
         telling: sets of attributes that no other member has, but for a twin.
         options: the values on offer.
         price: lowest and highest; None where it is missing.
-        telling_values: those of the first option that a goal must choose from, as only they rule out the twin.
+        telling_values: values of the first option for goals, if only they exclude the twin.
     """
 
     attributes: tuple[Attribute, ...]

@@ -45,6 +45,7 @@ def draw_goals(catalogue: Catalogue, human: Path | None, seed: int, folder: Path
         ValueError: there is no goal for these products; the file of human goals is not sound.
     """
     rng = random.Random(seed)
+    # The order of the draws matters: all prices first, then all limits, as in the original.
     prices = np.array(catalogue.price_low)
     for product in np.flatnonzero(~np.isnan(catalogue.price_high)).tolist():
         prices[product] = rng.uniform(prices[product], catalogue.price_high[product])

@@ -127,6 +127,7 @@ def _combination(product: Product, number: int) -> list[tuple[str, str]]:
     fastest."""
     chosen = []
     for name in sorted(product.options, reverse=True):
+        # Mixed radix, the last name first: its values change fastest.
         number, place = divmod(number, len(product.options[name]))
         chosen.append((name, product.options[name][place]))
     return chosen[::-1]

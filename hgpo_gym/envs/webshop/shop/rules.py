@@ -21,7 +21,7 @@ class Shop:
         catalogue: the products.
         prices: float64[products], what they cost.
         nouns: finds the nouns of a title.
-        wanted_option: how wanted options are compared with chosen ones.
+        wanted_option: text of a goal's option for the comparison with chosen ones.
     """
 
     catalogue: Catalogue
