@@ -157,8 +157,8 @@ class AskExpertEnv(TextEnv):
 def _inner_options(of: str, options: Mapping[str, Any], split: str | Sequence[str] | None) -> dict[str, Any]:
     """Return the options of the inner environment, without its step limit. Raises ValueError, as the class."""
     if of not in ENVIRONMENTS:
-        meant = next((record.id for record in ENVIRONMENTS.values() if record.name == of), None)
-        raise ValueError(unknown_name("environment of", of, sorted(ENVIRONMENTS), meant=meant))
+        suggestion = next((record.id for record in ENVIRONMENTS.values() if record.name == of), None)
+        raise ValueError(unknown_name("environment of", of, sorted(ENVIRONMENTS), meant=suggestion))
     if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
         raise ValueError(f"of_options={options!r}: give options of {of} by name, such as {{'split': 'test'}}.")
     if "expert" not in option_defaults(of):

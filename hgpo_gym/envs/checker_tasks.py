@@ -42,9 +42,11 @@ def check_split(env: TextEnv) -> None:
     parameter = inspect.signature(type(env)).parameters.get("split")
     if parameter is None or env.spec is None:
         return
-    asked = env.spec.kwargs.get("split", parameter.default)
-    if isinstance(asked, str):
-        assert env.split == asked, f"split={asked!r} was asked for and env.split is {env.split!r}: set self.split."
+    requested = env.spec.kwargs.get("split", parameter.default)
+    if isinstance(requested, str):
+        assert env.split == requested, (
+            f"split={requested!r} was asked for and env.split is {env.split!r}: set self.split."
+        )
 
 
 def check_options(env: TextEnv) -> None:

@@ -74,13 +74,13 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
         raise ValueError(unknown_name("environment", id, sorted(ENVIRONMENTS)))
     parameters = option_parameters(id)
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        known = [*parameters, "max_episode_steps"]
-        for name in options.keys() - set(known):
+        option_names = [*parameters, "max_episode_steps"]
+        for name in options.keys() - set(option_names):
             if name in LACKED:
                 raise ValueError(
                     f"{id} {LACKED[name]}. An environment of your own has it if its class takes the option {name}."
                 )
-            raise ValueError(unknown_name(f"option of {id}", name, known))
+            raise ValueError(unknown_name(f"option of {id}", name, option_names))
     kinds: dict[str, Any] = {name: parameter.annotation for name, parameter in parameters.items()}
     kinds["max_episode_steps"] = int | None
     # NumPy scalars become Python's, so that the type check below accepts them.

@@ -124,13 +124,13 @@ class TextWorldEnv(TextEnv):
 
     def _turn(self, text: str, **turn_fields: Any) -> Turn:
         state = self._state
-        over = bool(state.won or state.lost)
+        is_over = bool(state.won or state.lost)
         if self._file is not None and self._file.suffix == ".json":
             text = facts_around(state.facts)
         return Turn(
             text,
-            admissible_actions=() if over else tuple(state.admissible_commands),
-            terminated=over,
+            admissible_actions=() if is_over else tuple(state.admissible_commands),
+            terminated=is_over,
             won=bool(state.won),
             extras={"expert_action": next(iter(state.policy_commands), "")} if self._expert else {},
             **turn_fields,

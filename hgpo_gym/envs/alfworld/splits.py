@@ -130,9 +130,9 @@ def _catalogue(split: str, folders: tuple[Path, ...], task_types: tuple[str, ...
     all_games = [game for folder in folders for game in _list_games(folder)]
     selected = [game for game in all_games if game.task_type in task_types]
     if not selected:
-        present = Counter(game.task_type for game in all_games)
+        type_counts = Counter(game.task_type for game in all_games)
         raise ValueError(
-            f"No game of {split!r} has the task type {' or '.join(task_types)}; there are {dict(present)}."
+            f"No game of {split!r} has the task type {' or '.join(task_types)}; there are {dict(type_counts)}."
         )
     return GameCatalogue.of(split, selected)
 
@@ -167,10 +167,12 @@ def _split_folder(root: Path, split: str) -> Path:
         if root.name in SPLITS and root.name != split:
             raise ValueError(f"{root} holds the split {root.name!r}, not {split!r}: set {option('split')}, or data.")
         return root
-    present = sorted(entry.name for entry in base.iterdir() if _is_folder_of_games(entry)) if base.is_dir() else []
-    if present and split not in SPLITS:
-        raise ValueError(f"{unknown_name('split', split, present)} (The folders in {base}.)")
-    hint = f" (of {base}, {', '.join(present)} can be played)" if present else ""
+    playable_splits = (
+        sorted(entry.name for entry in base.iterdir() if _is_folder_of_games(entry)) if base.is_dir() else []
+    )
+    if playable_splits and split not in SPLITS:
+        raise ValueError(f"{unknown_name('split', split, playable_splits)} (The folders in {base}.)")
+    hint = f" (of {base}, {', '.join(playable_splits)} can be played)" if playable_splits else ""
     raise FileNotFoundError(
         f"ALFWorld games not found in {root}: expected **/{GAME_FILE} under {split}{hint}. "
         f"Run 'hgpo-gym data alfworld', or set {option('data')} or $ALFWORLD_DATA to the folder that holds "

@@ -36,8 +36,8 @@ def _derive(symbol: Any, context: Any = None) -> list[Any]:
     """Return the value of a grammar's expression. TextWorld 1.7 writes the variables to `locals()`, which Python 3.13
     does not read."""
     context = context or symbol.context
-    known = {"self": symbol, "context": context, **context["variables"]}
-    return [textgen.TerminalSymbol(eval(symbol.expression, vars(textgen), known))]
+    variables = {"self": symbol, "context": context, **context["variables"]}
+    return [textgen.TerminalSymbol(eval(symbol.expression, vars(textgen), variables))]
 
 
 textgen.EvalSymbol.derive = _derive

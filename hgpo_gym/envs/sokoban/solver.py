@@ -30,12 +30,12 @@ class Solver:
     def _search(self, start: State) -> tuple[str, ...] | None:
         if (estimate := self.pushes_left(start)) is None:
             return None
-        order = count()  # of two states that look alike, the one that was found first
-        waiting = [(estimate, next(order), 0, start)]
+        tie_breaker = count()  # of two states that look alike, the one that was found first
+        queue = [(estimate, next(tie_breaker), 0, start)]
         came_from: dict[State, tuple[State, str] | None] = {start: None}
         fewest = {start: 0}
-        while waiting:
-            _, _, moves, state = heapq.heappop(waiting)
+        while queue:
+            _, _, moves, state = heapq.heappop(queue)
             if self._level.is_solved(state):
                 return _actions_to(state, came_from)
             # A shorter way was found after this entry was pushed: heapq cannot lower a key.
@@ -44,7 +44,7 @@ class Solver:
             for action, after in self._level.moves(state).items():
                 if moves + 1 < fewest.get(after, moves + 2) and (estimate := self.pushes_left(after)) is not None:
                     fewest[after], came_from[after] = moves + 1, (state, action)
-                    heapq.heappush(waiting, (moves + 1 + estimate, next(order), moves + 1, after))
+                    heapq.heappush(queue, (moves + 1 + estimate, next(tie_breaker), moves + 1, after))
         return None
 
     def pushes_left(self, state: State) -> int | None:

@@ -66,7 +66,7 @@ def open_split(
     original_splits = [name for name in names if name in SPLITS]
     generated = next((name for name in names if name in GENERATED_SPLITS), None)
     if generated is None or (original_splits and _has_data(data)):
-        return _open_own(data, original_splits, goals, catalogue_seed)
+        return _open_original(data, original_splits, goals, catalogue_seed)
     if original_splits:
         warnings.warn(
             f"There are no WebShop products in {data_place(data)}: playing generated ones (split={generated!r}). "
@@ -81,7 +81,7 @@ def _has_data(data: str | os.PathLike[str] | None) -> bool:
     return data is not None or bool(os.environ.get("WEBSHOP_DATA")) or bool(product_files(data_place(data)))
 
 
-def _open_own(data: str | os.PathLike[str] | None, names: Sequence[str], kind: str, seed: int) -> Split:
+def _open_original(data: str | os.PathLike[str] | None, names: Sequence[str], kind: str, seed: int) -> Split:
     catalogue = open_catalogue(data)
     goals = open_goals(catalogue, kind, seed)
     present = own_splits(goals, catalogue)

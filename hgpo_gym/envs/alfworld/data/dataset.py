@@ -183,13 +183,13 @@ class ALFWorldData:
             for done, (folder, file) in enumerate(files, 1):
                 report_progress(done, len(files), folder.name)
                 try:
-                    about = examine_game(file, folder)
+                    result = examine_game(file, folder)
                 except UnsoundGameError as error:
                     survey.unsound.append(str(error))
                 else:
-                    if "skipped" not in about:
+                    if "skipped" not in result:
                         survey.playable.append(file)
-                        survey.counts[folder.name][about["task_type"]] += 1
+                        survey.counts[folder.name][result["task_type"]] += 1
         return survey
 
     def _damaged_archives(self) -> list[str]:

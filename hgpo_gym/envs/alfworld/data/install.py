@@ -45,8 +45,8 @@ def list_sources(paths: Sequence[Path]) -> list[Path]:
             raise FileNotFoundError(f"{path} does not exist.")
         has_games = any(GAME_FILE in names for _, _, names in os.walk(path))
         archives = [] if has_games else sorted(path.glob(ARCHIVES_PATTERN))
-        older = sorted(filter(_version, archives), key=_version)[:-1]
-        sources += [archive for archive in archives if archive not in older] or [path]
+        older_versions = sorted(filter(_version, archives), key=_version)[:-1]
+        sources += [archive for archive in archives if archive not in older_versions] or [path]
     return sources
 
 

@@ -82,8 +82,8 @@ def examine_game(file: Path, folder: Path) -> dict[str, str]:
     Raises:
         UnsoundGameError: the game is not sound.
     """
-    place = str(file.parent.relative_to(folder))
-    if "movable" in place or "Sliced" in place:
+    relative_path = str(file.parent.relative_to(folder))
+    if "movable" in relative_path or "Sliced" in relative_path:
         return {"skipped": "movable receptacles or sliced objects"}
     trajectory = read_trajectory(file)
     if trajectory["task_type"] not in TASK_TYPES:
@@ -102,11 +102,11 @@ def game_files(folder: Path) -> list[Path]:
 def task_id(content: Mapping[str, Any], trajectory: Mapping[str, Any]) -> str:
     """Return the id of a game from the content of its two files. `find_games` describes the format."""
     params = trajectory["pddl_params"]
-    about = [trajectory["task_type"], params["object_target"], params["parent_target"] or params["toggle_target"]]
+    name_parts = [trajectory["task_type"], params["object_target"], params["parent_target"] or params["toggle_target"]]
     text = content["pddl_problem"] + content["grammar"]
     # JSON may hold lone surrogates, which plain UTF-8 refuses.
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return "-".join([*about, digest])
+    return "-".join([*name_parts, digest])
 
 
 def _read_json(file: Path) -> dict[str, Any]:

@@ -184,10 +184,10 @@ def _draw(rng: Random, task_type: str) -> tuple[_GameTask, list[rooms.Receptacle
 def _targets(task_type: str, kind: str, receptacles: list[rooms.Receptacle]) -> dict[str, list[str]]:
     """Return the possible targets of every object type that the task may be about."""
     present = dict.fromkeys(place.type for place in receptacles)
-    quality, able = QUALITIES.get(task_type, ("", ""))
+    quality, ability = QUALITIES.get(task_type, ("", ""))
     found = {}
     for name in rooms.how_common(kind):
-        if able and (name in _NEVER_TREATED or name not in constants.VAL_ACTION_OBJECTS[able.capitalize()]):
+        if ability and (name in _NEVER_TREATED or name not in constants.VAL_ACTION_OBJECTS[ability.capitalize()]):
             continue
         if task_type == "look_at_obj_in_light":
             found[name] = [LAMP]
@@ -251,7 +251,7 @@ def _thing_facts(thing: rooms.Thing) -> Iterator[str]:
 def _trajectory(seed: int, task: _GameTask) -> dict[str, Any]:
     """Return the fields that alfworld's readers expect, under their names in ALFRED."""
     lamp = task.target == LAMP
-    about = {
+    pddl_params = {
         "mrecep_target": "",
         "object_sliced": False,
         "object_target": task.object,
@@ -261,7 +261,7 @@ def _trajectory(seed: int, task: _GameTask) -> dict[str, Any]:
     return {
         "task_id": f"trial_{seed:08}",
         "task_type": task.type,
-        "pddl_params": about,
+        "pddl_params": pddl_params,
         "scene": {"floor_plan": task.kind},
     }
 

@@ -165,10 +165,10 @@ class _Compiler:
         if task_type == "look_at_obj_in_light":
             lamps = self._objects_of((types["lamp"],)) & self._set("toggleable")
             return GoalCondition(task_type, objects, lamps=lamps)
-        quality, able = QUALITIES.get(task_type, ("", ""))
+        quality, ability = QUALITIES.get(task_type, ("", ""))
         return GoalCondition(
             task_type,
-            objects & self._set(able) if able else objects,
+            objects & self._set(ability) if ability else objects,
             receptacles=self._receptacles_of((types["r"],)),
             quality=quality,
             needed=2 if task_type == "pick_two_obj_and_place" else 1,
@@ -198,13 +198,13 @@ def text_names(names: list[str]) -> dict[str, str]:
         kind, bar, _ = name.partition("_bar_")
         # `Sink_bar_..._bar_SinkBasin` becomes `sinkbasin`, apart from `sink`.
         kinds[name] = (kind + "basin" if "basin" in name else kind) if bar else ""
-    left = Counter(kinds.values())
-    found = {}
+    remaining = Counter(kinds.values())
+    result = {}
     for name, kind in kinds.items():
         # The blank is part of the original's names: commands must match to the letter.
-        found[name] = f"{kind} {left[kind]}" if kind else f"{name} "
-        left[kind] -= 1
-    return found
+        result[name] = f"{kind} {remaining[kind]}" if kind else f"{name} "
+        remaining[kind] -= 1
+    return result
 
 
 def _index(pairs) -> defaultdict[str, set[str]]:
@@ -224,9 +224,9 @@ def _pattern(goal: str) -> re.Pattern[str]:
         if not token.startswith("{"):
             return re.escape(token)
         name = token.strip("{}")
-        again = name in seen
+        is_repeated = name in seen
         seen.add(name)
-        return f"(?P={name})" if again else rf"(?P<{name}>\S+)"
+        return f"(?P={name})" if is_repeated else rf"(?P<{name}>\S+)"
 
     return re.compile(" ".join(map(part, tokens(goal))))
 

@@ -18,7 +18,7 @@ def shortest_plan(game: CompiledGame, state: WorldState) -> list[str] | None:
     """Return a shortest list of commands from `state` to success; `[]` if the task is done, None if it cannot be
     solved."""
     remaining = _Remaining(game)
-    ticket = count()  # among equals, the state that was found last: it is the deepest
+    tie_breaker = count()  # among equals, the state that was found last: it is the deepest
     queue = [(remaining(state), 0, 0, state)]
     cost = {state: 0}
     came_from: dict[WorldState, tuple[WorldState, GroundAction]] = {}
@@ -37,7 +37,7 @@ def shortest_plan(game: CompiledGame, state: WorldState) -> list[str] | None:
             if steps + 1 < cost.get(after, inf):
                 cost[after] = steps + 1
                 came_from[after] = (state, action)
-                heapq.heappush(queue, (steps + 1 + remaining(after), -next(ticket), steps + 1, after))
+                heapq.heappush(queue, (steps + 1 + remaining(after), -next(tie_breaker), steps + 1, after))
     return None
 
 
@@ -190,10 +190,10 @@ class _Remaining:
 
 def _trips(start: int, stops: list[set[int]]) -> int:
     """Return the number of moves that visit, in this order, one location of every set."""
-    trips, here = 0, {start}
+    trips, reachable = 0, {start}
     for stop in stops:
         # Any two locations are one move apart, so it is best to stay as long as the sets overlap.
-        here = here & stop
-        if not here:
-            trips, here = trips + 1, stop
+        reachable = reachable & stop
+        if not reachable:
+            trips, reachable = trips + 1, stop
     return trips

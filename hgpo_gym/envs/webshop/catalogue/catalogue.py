@@ -155,13 +155,13 @@ class _Builder:
         self._goals_with_attribute: Counter[str] = Counter()
 
     def build(self, sources: Sources) -> None:
-        about = dict(json_stream.stream_object(sources.attributes, self._advance))
+        attribute_entries = dict(json_stream.stream_object(sources.attributes, self._advance))
         with IndexWriter(self._folder) as index:
             with RecordWriter(self._folder, "products") as lines:
                 for raw in json_stream.stream_array(sources.products, self._advance):
                     # Of several products with the same id, the first counts.
                     if is_listed(raw) and raw["asin"] not in self._asins:
-                        product = clean_product(raw, json.loads(about.pop(raw["asin"], "{}")))
+                        product = clean_product(raw, json.loads(attribute_entries.pop(raw["asin"], "{}")))
                         lines.add(product.to_json())
                         index.add(product.indexed_text)
                         self._note(product)

@@ -64,15 +64,15 @@ def is_listed(raw: Any) -> bool:
     return isinstance(asin, str) and 0 < len(asin) <= _LONGEST_ASIN and asin != "nan"
 
 
-def clean_product(raw: Mapping[str, Any], about: Any) -> Product:
+def clean_product(raw: Mapping[str, Any], attribute_entry: Any) -> Product:
     """Return the product of an entry of `items_shuffle*.json` and its entry of `items_ins_v2*.json`, if it has one.
 
     A field that is missing or of another type is treated as empty; the original code would stop there.
     """
     prices = _prices(raw.get("pricing"))
     bullets = raw.get("small_description")
-    about = about if isinstance(about, Mapping) else {}
-    attributes, instruction = about.get("attributes"), about.get("instruction")
+    attribute_entry = attribute_entry if isinstance(attribute_entry, Mapping) else {}
+    attributes, instruction = attribute_entry.get("attributes"), attribute_entry.get("instruction")
     return Product(
         asin=raw["asin"],
         title=_text(raw.get("name")),
@@ -86,7 +86,7 @@ def clean_product(raw: Mapping[str, Any], about: Any) -> Product:
         query=_text(raw.get("query")).lower().strip(),
         product_category=_text(raw.get("product_category")),
         instruction=instruction if isinstance(instruction, str) else None,
-        instruction_attributes=texts(about.get("instruction_attributes")),
+        instruction_attributes=texts(attribute_entry.get("instruction_attributes")),
     )
 
 

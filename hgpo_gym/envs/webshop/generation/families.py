@@ -59,11 +59,11 @@ def make_family(rng: Random, kind: Kind) -> list[Member]:
 def _price_twins(rng: Random, member: Member, options: Options) -> tuple[Member, Member]:
     """Return the member, and a near-duplicate that is too expensive for the member's goals but offers another option
     value."""
-    too_much = _ABOVE_ANY_LIMIT + (member.price[1] if member.price else _PRICE_MISSING)
-    amount = _amount(rng, too_much + rng.uniform(1, 20))
+    minimum_price = _ABOVE_ANY_LIMIT + (member.price[1] if member.price else _PRICE_MISSING)
+    amount = _amount(rng, minimum_price + rng.uniform(1, 20))
     member, twin = _choice_twins(rng, member, options)
-    dear = replace(twin, price=None if too_much < _PRICE_MISSING else (amount, amount))
-    return replace(member, telling_values=()), dear
+    expensive_twin = replace(twin, price=None if minimum_price < _PRICE_MISSING else (amount, amount))
+    return replace(member, telling_values=()), expensive_twin
 
 
 def _choice_twins(rng: Random, member: Member, options: Options) -> tuple[Member, Member]:
@@ -86,15 +86,15 @@ def _some(rng: Random, values: tuple[str, ...], most: int) -> tuple[str, ...]:
     return tuple(value for value in values if value in chosen)
 
 
-def _price(rng: Random, about: float) -> tuple[float, float] | None:
+def _price(rng: Random, target_price: float) -> tuple[float, float] | None:
     """Return lowest and highest price; one product in ten has two, one in forty has none."""
-    low = _amount(rng, about)
-    lot = rng.random()
-    if lot < 0.025:
+    low = _amount(rng, target_price)
+    draw = rng.random()
+    if draw < 0.025:
         return None
-    return (low, _amount(rng, low * rng.uniform(1.2, 1.6))) if lot < 0.125 else (low, low)
+    return (low, _amount(rng, low * rng.uniform(1.2, 1.6))) if draw < 0.125 else (low, low)
 
 
-def _amount(rng: Random, about: float) -> float:
-    """Return a price with usual cents, not below `about`."""
-    return round(math.ceil(about) + rng.choice(_CENTS), 2)
+def _amount(rng: Random, minimum: float) -> float:
+    """Return a price with usual cents, not below `minimum`."""
+    return round(math.ceil(minimum) + rng.choice(_CENTS), 2)

@@ -90,12 +90,12 @@ def _write_human_rows(catalogue: Catalogue, human: Path, folder: Path) -> np.nda
     products = array("i")
     with RecordWriter(folder, "human") as lines:
         for number, entries in sorted(by_product.items()):
-            listed = json.loads(entries)
-            for entry in listed if isinstance(listed, list) else []:
-                about = entry if isinstance(entry, Mapping) else {}
-                attributes, instruction = texts(about.get("instruction_attributes")), about.get("instruction")
+            records = json.loads(entries)
+            for entry in records if isinstance(records, list) else []:
+                record = entry if isinstance(entry, Mapping) else {}
+                attributes, instruction = texts(record.get("instruction_attributes")), record.get("instruction")
                 if attributes and isinstance(instruction, str):
                     products.append(number)
-                    row = [instruction.strip("."), attributes, texts(about.get("instruction_options"))]
+                    row = [instruction.strip("."), attributes, texts(record.get("instruction_options"))]
                     lines.add(json.dumps(row).encode())
     return np.array(products)

@@ -54,7 +54,7 @@ def score_purchase(
     size = len(goal.attributes) + len(goal.options) + 1
     attributes = sum(_has_attribute(product, attribute) for attribute in goal.attributes)
     options = sum(_has_option(chosen, wanted_option(name, value)) for name, value in goal.options)
-    cheap = price <= goal.price_limit
+    within_limit = price <= goal.price_limit
     parts = _kind_parts(product, goal, nouns)
     if goal.attributes:
         parts["r_att"] = attributes / len(goal.attributes)
@@ -62,9 +62,9 @@ def score_purchase(
     if goal.options:
         parts["r_option"] = options / len(goal.options)
         parts["w_option"] = len(goal.options) / size
-    parts["r_price"] = cheap
+    parts["r_price"] = within_limit
     parts["w_price"] = 1 / size
-    return Score((attributes + options + cheap) / size * parts["r_type"], parts)
+    return Score((attributes + options + within_limit) / size * parts["r_type"], parts)
 
 
 def _kind_parts(product: Product, goal: Goal, nouns: Nouns) -> dict[str, Any]:
