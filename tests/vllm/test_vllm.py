@@ -388,6 +388,6 @@ def test_a_rollout_that_is_played_ahead_stops_with_the_run(tmp_path, monkeypatch
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     options = ["rollout.staleness=1", "rollout.overlap=true", "rollout.group_size=64"]
     with Run(small_runs.settings(tmp_path / "run", *options, base=SMALL), Progress()) as run:
-        run.learner.ahead.begin(0, [], run.learner.past)
+        run.learner.async_rollout.submit(0, [], run.learner.past)
     with pytest.raises(NotWantedError):
         run.learner.collect(0)
