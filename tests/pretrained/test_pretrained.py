@@ -139,10 +139,12 @@ def runs(smollm2, tmp_path_factory):
 def test_a_user_sees_what_is_loaded_and_no_noise_of_frameworks(runs, smollm2):
     _, done = runs
     assert done.stderr == ""
-    first, second, third, *_ = done.stdout.splitlines()
+    first, second, third, fourth, *_ = done.stdout.splitlines()
     assert first == f"Loading {smollm2}"
     assert second == "136,957,248 parameters on cpu, 2,442,240 of which train"
-    assert third == "Evaluating 1 episode of test before training"
+    assert third.startswith("Memory: about ")
+    assert "; this machine has " in third
+    assert fourth == "Evaluating 1 episode of test before training"
 
 
 @pytest.mark.promise("A pretrained model learns with an adapter, and resumes to the same numbers.")
