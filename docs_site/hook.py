@@ -16,13 +16,14 @@ from docs_site.links import BENCHMARKS, ROOT, linked_files, rewritten, site_path
 from docs_site.methods import methods
 from docs_site.metrics import metrics, warnings
 from docs_site.pictures import GAMES, picture
-from docs_site.reference import commands, configuration
+from docs_site.reference import commands, configuration, estimators
 from hgpo_gym.analysis.groups_picture import PANELS
 
 PARTS: dict[str, Callable[[str], str]] = {
     "commands": commands,
     "configuration": configuration,
     "environments": environments,
+    "estimators": estimators,
     "facts": facts,
     "methods": lambda _: methods("estimators"),
     "metrics": metrics,

@@ -1,7 +1,7 @@
 """Registries: named choices and the options of each.
 
-Each estimator, objective, sampler, shaping, learner and team is a function or class in its own file, with a line in a
-registry. Its options are its parameters, whose defaults are written only there.
+Each estimator, objective, sampler, shaping, learner and team is a function or class in its own file. Its options are
+its parameters, whose defaults are written only there.
 """
 
 import inspect
@@ -9,6 +9,7 @@ import pkgutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter
 from types import MappingProxyType, NoneType, UnionType
@@ -146,6 +147,13 @@ class Registry(Mapping[str, Callable[..., Any]]):
             else:
                 self._entries[entry.name] = entry
         return self._entries
+
+
+def one_a_file(package: str) -> dict[str, str]:
+    """Return the built-in choices of a package whose files each define the choice of the file's name. No file is
+    imported before its choice is used."""
+    names = sorted(module.name for module in pkgutil.iter_modules(import_module(package).__path__))
+    return {name: f"{package}.{name}:{name}" for name in names}
 
 
 _WORDS = {

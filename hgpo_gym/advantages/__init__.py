@@ -1,8 +1,8 @@
 """Credit assignment: `estimate(name, batch, **options)`. It uses NumPy, and imports neither torch nor Gymnasium.
 
 An estimator is a pure function `(StepBatch, *, options) -> advantages float64[N]`. With further outputs it returns
-`Advantages`. To add one, write its file and add its name to `estimators.py`. From another package, call
-`register_estimator` or use an entry point of the group `hgpo_gym.estimators`.
+`Advantages`. To add one, write its file in `published`. From another package, call `register_estimator` or use an
+entry point of the group `hgpo_gym.estimators`.
 """
 
 from hgpo_gym.advantages.batch import StepBatch

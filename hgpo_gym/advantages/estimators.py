@@ -8,31 +8,15 @@ import numpy as np
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import needed_by
 from hgpo_gym.advantages.result import Advantages, as_advantages
-from hgpo_gym.registry import Choice, Registry
+from hgpo_gym.registry import Choice, Registry, one_a_file
 
-_NAMES = (
-    # Published with this project's headline, and its own.
-    *("grpo", "gigpo", "hgpo", "hgpo_gae", "nested_bellman"),
-    # The episode against others of its task.
-    *("rloo", "dr_grpo", "reinforce_pp", "reinforce_pp_baseline", "pass_at_k", "gbpo"),
-    # Visits of a state, and actions there.
-    *("rtmc", "salt"),
-    # Generalized advantages over tables and critics.
-    *("gagpo", "gae", "hiper_hae"),
-    # The task group as one process or graph.
-    *("crbc", "graft", "graphgpo", "g2po"),
-    # Novelty and milestones.
-    *("progpo", "beacon"),
-    # Several rewards, several roles.
-    *("dvao", "gdpo", "dr_mas"),
-    # One more number a turn.
-    *("turn_rewards", "rlvmr", "empg"),
-    # What the sampler has to play for.
-    *("vineppo", "siblings", "tree_grpo", "best_plan"),
-)
+_CORE = ("grpo", "gigpo", "hgpo", "hgpo_gae", "nested_bellman")
+"""The baselines of this project's comparison, its headline, and its own methods. Every other one is a file in
+`published`."""
+
 ESTIMATORS = Registry(
     "estimator",
-    {name: f"hgpo_gym.advantages.{name}:{name}" for name in _NAMES},
+    {name: f"hgpo_gym.advantages.{name}:{name}" for name in _CORE} | one_a_file("hgpo_gym.advantages.published"),
     arguments=1,
     entry_points="hgpo_gym.estimators",
 )

@@ -147,7 +147,7 @@ def test_the_batch_is_left_as_it_was(subtests):
 
 
 def test_its_file_has_every_option_with_the_default_of_the_function(subtests):
-    for name in ESTIMATORS:
+    for name in {path.stem for path in CONFIGS.glob("*.yaml")} & set(ESTIMATORS):
         with subtests.test(name):
             text = (CONFIGS / f"{name}.yaml").read_text()
             defaults = {option: parameter.default for option, parameter in ESTIMATORS.options(name).items()}

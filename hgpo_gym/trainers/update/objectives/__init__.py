@@ -1,13 +1,14 @@
 """Objectives: a token's loss, given its probabilities and its advantage.
 
-An objective is a pure function `(Tokens, *, options) -> Surrogate`, written like its formula. To add one, write its
-file and add its name to `OBJECTIVES`. From elsewhere, call `register_objective` or name it as an entry point of the
-group `hgpo_gym.objectives`. `objective=<name>` then chooses it, and `objective.<option>` are its keyword arguments.
+An objective is a pure function `(Tokens, *, options) -> Surrogate`, written like its formula. `ppo_clip` is the
+default. To add one, write its file in `published`. From elsewhere, call `register_objective` or name it as an entry
+point of the group `hgpo_gym.objectives`. `objective=<name>` then chooses it, and `objective.<option>` are its keyword
+arguments.
 
 Reading this package needs no torch. An objective is imported at its first use.
 """
 
-from hgpo_gym.registry import Registry
+from hgpo_gym.registry import Registry, one_a_file
 from hgpo_gym.trainers.update.objectives.marks import Prepared, needs_old, prefers, prepared_by
 from hgpo_gym.trainers.update.objectives.terms import (
     answer_mean,
@@ -21,30 +22,11 @@ from hgpo_gym.trainers.update.objectives.terms import (
 )
 from hgpo_gym.trainers.update.objectives.tokens import Surrogate, Tokens
 
-OWN = (
-    "ppo_clip",
-    "gspo",
-    "cispo",
-    "sapo",
-    "gmpo",
-    "bpo",
-    "gbpo",
-    "kpo",
-    "hispo",
-    "fiberpo",
-    "dppo",
-    "capo",
-    "hapo",
-    "clip_cov",
-    "kl_cov",
-)
-"""Objectives of this package, each a function in the file of its name."""
-
 DEFAULT_AGGREGATION = "token_mean"
 
 OBJECTIVES = Registry(
     "objective",
-    {name: f"{__name__}.{name}:{name}" for name in OWN},
+    {"ppo_clip": f"{__name__}.ppo_clip:ppo_clip", **one_a_file(f"{__name__}.published")},
     arguments=1,
     entry_points="hgpo_gym.objectives",
 )
