@@ -1,6 +1,7 @@
 """Real servers for tests: `hgpo-gym serve` in a process of its own, with environments that do what they are told to."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 
@@ -40,8 +42,7 @@ class Told(TextEnv):
             raise SystemExit(action)
         if action == "wait":
             Path(f"{self._gate}.waited-for").touch()
-            while not Path(self._gate).exists():
-                time.sleep(0.01)
+            wait_for_file(Path(self._gate))
         if action == "roll":
             return Turn(str(self.np_random.integers(10**9)))
         if action == "win":
@@ -83,6 +84,19 @@ register(TEST, Told, max_episode_steps=10, description="for tests")
 register(MANY, Many, max_episode_steps=10, description="for tests")
 
 
+def wait_for_file(path):
+    """Wait until another process has written this file."""
+    while not path.exists():
+        time.sleep(0.01)
+
+
+def stop_clock(late):
+    """Stop the clock of the server in this process: limits of time are over only while the file `late` exists."""
+    from hgpo_gym.server import sessions, threads
+
+    sessions.time = threads.time = SimpleNamespace(monotonic=lambda: 1e9 * Path(late).exists())
+
+
 class ServerProcess:
     """`hgpo-gym serve` with these arguments on a free port; `before` is run in its process first.
 
@@ -104,25 +118,29 @@ class ServerProcess:
             cwd=ROOT,
             env=os.environ | environment,
         )
-        self.lines = []
-        for line in self.process.stdout:
-            self.lines.append(line)
-            if " Serving " in line:
-                break
-        else:
-            raise RuntimeError("".join(self.lines))
-        self.url = line.split(" on ")[1].split(" ")[0]
+        self._output, self._ended, self._marks = "", False, 0
+        self._printed = threading.Condition()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
+        self.wait_for_output(" Serving ")
+        self.url = re.search(r" Serving .* on (\S+)", self._output)[1]
 
     @property
     def port(self):
         return int(self.url.rpartition(":")[2])
 
-    @property
-    def output(self):
-        """All that it has printed so far."""
-        return "".join(self.lines)
+    def wait_for_output(self, text, count=1):
+        """Wait until it has printed this text, so many times. A request may be answered before that."""
+        with self._printed:
+            self._printed.wait_for(lambda: self._output.count(text) >= count or self._ended)
+            assert self._output.count(text) >= count, self._output
+
+    def log(self):
+        """Return what it has printed until now, with the log of all requests that were answered. Needs --access-log."""
+        self._marks += 1
+        httpx.head(f"{self.url}/no-such-route")
+        self.wait_for_output(" INFO HEAD ? ", self._marks)
+        return self._output
 
     def get(self, path, **options):
         return httpx.get(self.url + path, **options)
@@ -142,19 +160,24 @@ class ServerProcess:
     def until_open(self, count):
         """Ask until so many sessions are open."""
         while self.open_sessions() != count:
-            pass
+            time.sleep(0.01)
 
     def stop(self, signal_number=signal.SIGTERM):
-        """Its exit status."""
+        """Return its exit status and all that it printed."""
         self.process.send_signal(signal_number)
         status = self.process.wait()
         self._reader.join()
         self.process.stdout.close()
-        return status
+        return status, self._output
 
     def _read(self):
         for line in self.process.stdout:
-            self.lines.append(line)
+            with self._printed:
+                self._output += line
+                self._printed.notify_all()
+        with self._printed:
+            self._ended = True
+            self._printed.notify_all()
 
     def __enter__(self):
         return self

@@ -7,7 +7,7 @@ import json
 import signal
 import socket
 import threading
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import gymnasium
 import httpx
@@ -25,7 +25,7 @@ from hgpo_gym.server import models, serve
 from hgpo_gym.server.guard import Guard
 from hgpo_gym.server.offers import EnvironmentOffer, make_offers
 from tests.checks.malformed import SECRET, Target, malformed_requests, send
-from tests.support.serving import MANY, TEST, ServerProcess
+from tests.support.serving import MANY, TEST, ServerProcess, wait_for_file
 
 MAZE, REMOTE = "hgpo_gym/SignpostMaze-v0", "hgpo_gym/Remote-v0"
 TOKENS = ("the-token-of-client-one", "the-token-of-client-two")
@@ -35,7 +35,7 @@ BODY_LIMIT = 1 << 16
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """With tokens; everything in its log."""
+    """With tokens; every request in its log."""
     tokens = tmp_path_factory.mktemp("tokens") / "tokens.txt"
     tokens.write_text("\n".join(TOKENS))
     offers = [["--env", MAZE, "split=[train,test]"], ["--env", TEST], ["--env", MANY]]
@@ -293,6 +293,7 @@ def test_sessions_are_bounded_for_each_client_and_in_all(server):
     ("action", "kind"), [(f"raise {SECRET}", "KeyError"), (f"exit {SECRET}", "SystemExit"), ("nan", "ValueError")]
 )
 def test_an_error_in_an_environment_ends_that_session_alone(action, kind, server, session):
+    before = len(server.log())
     server.post(f"{session}/reset", **ONE)
     broken = server.new_session(**ONE)
     server.post(f"{broken}/reset", **ONE)
@@ -301,9 +302,10 @@ def test_an_error_in_an_environment_ends_that_session_alone(action, kind, server
     assert failed.json()["detail"] == f"{TEST} failed with {kind}. This session is over."
     assert server.post(f"{broken}/step", {"action": "go"}, **ONE).status_code == 404
     assert server.post(f"{session}/step", {"action": "go"}, **ONE).json()["observation"] == "1: go"
-    (line,) = [line for line in server.lines if f" ended: {kind} in " in line]
+    log = server.log()[before:]
+    (line,) = [line for line in log.splitlines() if f" ended: {kind} in " in line]
     assert "ERROR Session " in line
-    assert SECRET not in server.output
+    assert SECRET not in log
 
 
 def test_what_an_environment_cannot_say_in_json_is_named(server, session):
@@ -339,10 +341,11 @@ def test_malformed_requests_get_4xx_and_nothing_of_them_is_logged(server, sessio
         assert 400 <= status < 500, f"{kind}: {status} to {request[:2000]!r}"
     assert server.get("/health").json()["status"] == "ok"
     assert server.get(session, **ONE).json()["turn"] == 0
-    assert len([line for line in server.lines if " 422 " in line]) > 20
+    log = server.log()
+    assert log.count(" 422 ") > 20
     for secret in (SECRET, *TOKENS, target.session):
-        assert secret not in server.output
-    assert "Traceback" not in server.output
+        assert secret not in log
+    assert "Traceback" not in log
 
 
 def test_the_documentation_and_health_need_no_token_the_rest_does(server):
@@ -358,12 +361,25 @@ def test_the_documentation_and_health_need_no_token_the_rest_does(server):
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory):
-    """Without tokens; sessions that are idle and environments that are slow are soon given up."""
+    """Without tokens; with `its_time_over` sessions that are idle and environments that are slow are given up."""
     folder = tmp_path_factory.mktemp("told")
     told = ["--env", TEST, f"gate={folder / 'gate'}", f"closed={folder / 'closed'}"]
-    with ServerProcess(*told, "--idle-timeout", "1", "--time-limit", "1", "--threads", "2") as server:
+    stop_clock = f"tests.support.serving.stop_clock({str(folder / 'late')!r})"
+    limits = ["--idle-timeout", "0.5", "--time-limit", "0.5", "--threads", "4"]
+    with ServerProcess(*told, *limits, before=stop_clock) as server:
         server.folder = folder
         yield server
+
+
+@contextmanager
+def its_time_over(impatient):
+    """All sessions have been idle for too long meanwhile, and all environments at work are too slow."""
+    late = impatient.folder / "late"
+    late.touch()
+    try:
+        yield
+    finally:
+        late.unlink()
 
 
 def test_a_client_that_vanishes_frees_its_session(impatient):
@@ -376,9 +392,10 @@ def test_a_client_that_vanishes_frees_its_session(impatient):
     with socket.create_connection(("127.0.0.1", impatient.port)) as connection:
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:5])
     assert impatient.open_sessions() == 1
-    impatient.until_open(0)
+    with its_time_over(impatient):
+        impatient.until_open(0)
     assert impatient.get(path).json()["type"] == "unknown-session"
-    assert "was idle: closed." in impatient.output
+    impatient.wait_for_output("was idle: closed.")
     assert closed.read_text() == before + "closed\n"
 
 
@@ -391,16 +408,20 @@ def test_a_slow_environment_holds_up_nobody_and_keeps_its_place_until_it_returns
         target=lambda: answers.append(impatient.post(f"{slow}/step", {"action": "wait"}, timeout=60))
     )
     waiting.start()
+    wait_for_file(impatient.folder / "gate.waited-for")
     assert impatient.get("/health").json()["status"] == "ok"
-    waiting.join()
+    assert impatient.post(f"{quick}/step", {"action": "go"}).json()["observation"] == "1: go"
+    httpx.delete(impatient.url + quick)
+    with its_time_over(impatient):
+        waiting.join()
     assert (answers[0].status_code, answers[0].json()["type"]) == (504, "environment-timed-out")
     assert impatient.post(f"{slow}/step", {"action": "go"}).status_code == 404
-    httpx.delete(impatient.url + quick)
     assert impatient.open_sessions() == 1
     (impatient.folder / "gate").touch()
     impatient.until_open(0)
     fresh = impatient.new_session()
     assert impatient.post(f"{fresh}/reset").status_code == 200
+    httpx.delete(impatient.url + fresh)
 
 
 def test_an_environment_that_can_no_longer_be_made_takes_no_place(impatient):
@@ -408,7 +429,7 @@ def test_an_environment_that_can_no_longer_be_made_takes_no_place(impatient):
     broken.touch()
     refused = impatient.post("/sessions", {"environment": TEST})
     assert (refused.status_code, refused.json()["type"]) == (503, "environment-unavailable")
-    assert "cannot be made: Broken for the test." in impatient.output
+    impatient.wait_for_output("cannot be made: Broken for the test.")
     assert "Broken for" not in refused.text
     broken.unlink()
     path = impatient.new_session()
@@ -428,10 +449,11 @@ def test_signals_close_the_sessions(signal_number, status, tmp_path):
         made = len((tmp_path / "closed").read_text().splitlines())  # and closed again, to see that it can be made
         for _ in range(3):
             server.new_session()
-        assert server.stop(signal_number) == status
+        ended, output = server.stop(signal_number)
+        assert ended == status
         assert len((tmp_path / "closed").read_text().splitlines()) == made + 3
-        assert "Closing 3 sessions." in server.output
-        assert "Traceback" not in server.output
+        assert "Closing 3 sessions." in output
+        assert "Traceback" not in output
 
 
 def test_what_is_being_played_is_answered_before_the_server_ends(tmp_path):
@@ -442,8 +464,7 @@ def test_what_is_being_played_is_answered_before_the_server_ends(tmp_path):
         answers = []
         playing = threading.Thread(target=lambda: answers.append(server.post(f"{path}/step", {"action": "wait"})))
         playing.start()
-        while not gate.with_name("gate.waited-for").exists():
-            pass
+        wait_for_file(gate.with_name("gate.waited-for"))
         server.process.send_signal(signal.SIGTERM)
         gate.touch()
         playing.join()
@@ -507,11 +528,11 @@ def test_a_connection_cut_in_a_body_plays_nothing(server, session):
     """A reset whose body does not arrive was once played as an empty one."""
     server.post(f"{session}/reset", {"turn": 1, "seed": 5}, **ONE)
     head = f"HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKENS[0]}\r\nContent-Type: application/json\r\n"
+    before = server.log().count(" 400 ")
     for path, body in ((f"{session}/reset", b""), (f"{session}/step", b'{"action": "go"}')):
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(f"POST {path} {head}Content-Length: 100\r\n\r\n".encode() + body)
-    while server.output.count(" 400 ") < 2:  # until both were heard of
-        server.get("/health")
+    server.wait_for_output(" 400 ", before + 2)
     assert server.get(session, **ONE).json()["turn"] == 1
 
 
@@ -578,10 +599,11 @@ def test_tokens_that_are_none_are_refused_without_being_shown(text, capsys, tmp_
 def test_a_server_that_is_none_is_named():
     with pytest.raises(ValueError, match="write http://host:port"):
         RemoteTextEnv("localhost:8000", MAZE)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(ConnectionError, match=f"No answer from http://127.0.0.1:{port} .* Is 'hgpo-gym serve' there"):
-        RemoteTextEnv(f"http://127.0.0.1:{port}", MAZE)
+    with socket.socket() as not_listening:
+        not_listening.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{not_listening.getsockname()[1]}"
+        with pytest.raises(ConnectionError, match=f"No answer from {url} .* Is 'hgpo-gym serve' there"):
+            RemoteTextEnv(url, MAZE)
 
 
 def test_client_and_server_read_the_token_from_the_same_variable():
@@ -589,7 +611,7 @@ def test_client_and_server_read_the_token_from_the_same_variable():
 
 
 def test_idle_and_slow_connections_are_bounded_in_number_and_time():
-    start = "import hgpo_gym.server.connections as c; c.HEAD_TIMEOUT = 0.5"
+    start = "import hgpo_gym.server.connections as c; c.HEAD_TIMEOUT = 2"
     with ServerProcess("--env", TEST, "--connections", "20", before=start) as server, ExitStack() as stack:
         address = ("127.0.0.1", server.port)
         idle = [stack.enter_context(socket.create_connection(address)) for _ in range(60)]
@@ -599,7 +621,7 @@ def test_idle_and_slow_connections_are_bounded_in_number_and_time():
             with suppress(ConnectionError):
                 assert connection.recv(1) == b""
         assert server.get("/health").status_code == 200
-        assert len(server.output) < 2000
+        assert len(server.stop()[1]) < 2000
 
 
 def test_an_episode_without_a_step_limit_is_bounded_in_what_is_said():
