@@ -3,9 +3,7 @@
 Methods import transformers at their first use: this module checks every run's settings, also those of a table policy.
 """
 
-import re
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -14,16 +12,14 @@ import numpy as np
 import torch
 from pydantic import PositiveInt
 
-from hgpo_gym.policies.answer_ends import AnswerEnds, check_stops
 from hgpo_gym.policies.base import CannotAnswerError, Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.policies.batching import by_adapter
-from hgpo_gym.policies.chat_template import appended_tokens, at_date, check_prompts, parse_date, render
-from hgpo_gym.policies.control_tokens import ControlTokens
 from hgpo_gym.policies.likelihood import computing_in, likelihood
 from hgpo_gym.policies.lora import named_adapters, use_adapter
 from hgpo_gym.policies.positions import check_length
 from hgpo_gym.policies.sampling import uniform_numbers
 from hgpo_gym.policies.states import hidden_states, state_size
+from hgpo_gym.policies.text_tokens import TextTokens
 from hgpo_gym.policies.trie import TokenTrie
 from hgpo_gym.suggest import unknown_name
 
@@ -35,14 +31,10 @@ if TYPE_CHECKING:
 
 Constraint = Literal["none", "admissible"]
 Precision = Literal["float32", "bfloat16"]
-_Text = tuple[str, str]
-"""A prompt, and its template's text, see `Request.literal_text`."""
-_PROMPT = "prompt 7391"
-"""A prompt that no chat template contains."""
 CONSTRAINTS, PRECISIONS = get_args(Constraint), get_args(Precision)
 
 
-class LanguageModelPolicy:
+class LanguageModelPolicy(TextTokens):
     """Generates with a causal language model, see `generation`.
 
     Args:
@@ -60,15 +52,10 @@ class LanguageModelPolicy:
         stop_token_ids: further tokens that end a free response.
 
     Attributes:
-        ends: the tokens that end a free response: the one that the chat template puts after it, the tokenizer's,
-            those of the model's `generation_config`, and `stop_token_ids`.
-        end_of_text: the token that ends the responses of `encode_answer`: the chat template's, or else the tokenizer's.
-        opened: the thought with which the chat template begins a response, see `Response`; responses continue it.
+        ends, end_of_text, opened: see `TextTokens`.
 
     Raises:
-        ValueError: an unknown constraint or precision; a tokenizer without an end-of-text token; a chat template that
-            changes prompts, see `chat_template`; arguments for a template that does not exist; an invalid text or token
-            to stop at.
+        ValueError: an unknown constraint or precision, or as `TextTokens` does.
     """
 
     def __init__(
@@ -92,44 +79,18 @@ class LanguageModelPolicy:
             raise ValueError(unknown_name("constrain", constrain, CONSTRAINTS))
         if precision not in PRECISIONS:
             raise ValueError(unknown_name("precision", precision, PRECISIONS))
-        check_stops(stop, stop_token_ids, len(tokenizer))
-        if tokenizer.eos_token_id is None:
-            raise ValueError(f"The tokenizer of {tokenizer.name_or_path!r} has no end-of-text token (eos_token).")
-        self.model, self.tokenizer, self.constrain = model, tokenizer, constrain
-        self.max_prompt_tokens, self.precision = max_prompt_tokens, precision
-        self.end_of_text: int = tokenizer.eos_token_id
-        self.chat_template_kwargs = dict(chat_template_kwargs or {})
-        self.opened, self._appended = "", 0 if tokenizer.chat_template else appended_tokens(tokenizer)
-        parse_date(template_date)  # refuses a wrong date even without a template
-        if tokenizer.chat_template is not None:
-            self.chat_template_kwargs = at_date(tokenizer, self.chat_template_kwargs, template_date)
-            self.opened = _opened(self._as_turn(_PROMPT))
-        elif self.chat_template_kwargs:
-            raise ValueError(
-                f"engine.chat_template_kwargs={self.chat_template_kwargs}: the tokenizer of "
-                f"{tokenizer.name_or_path!r} has no chat template."
-            )
-        self._controls = ControlTokens(tokenizer, self.chat_template_kwargs)
-        if self._controls.end_of_turn is not None:
-            self.end_of_text = self._controls.end_of_turn
-        self.ends = frozenset([self.end_of_text, tokenizer.eos_token_id, *_generation_ends(model), *stop_token_ids])
-        self._ends = AnswerEnds(self.ends, tuple(stop), self._decode)
-        if tokenizer.chat_template is not None:
-            ends = self.ends.difference(stop_token_ids)
-            check_prompts(tokenizer, self._as_turn, lambda prompt: self._put([prompt])[0], ends)
-        self._around = self._controls_around_prompts()
+        super().__init__(
+            tokenizer,
+            max_prompt_tokens=max_prompt_tokens,
+            chat_template_kwargs=chat_template_kwargs,
+            template_date=template_date,
+            stop=stop,
+            stop_token_ids=stop_token_ids,
+            generation_ends=_generation_ends(model),
+        )
+        self.model, self.constrain, self.precision = model, constrain, precision
         self._generator = SequenceGenerator(model, max_batch_tokens=max_batch_tokens, max_cache_tokens=max_cache_tokens)
-        self._answer_ids = lru_cache(maxsize=100_000)(self._encode_answer)
         self._trie = lru_cache(maxsize=10_000)(self._build_trie)
-
-    def encode_prompts(self, prompts: Sequence[str]) -> list[np.ndarray]:
-        """Return the prompts' tokens, int64[P] each, as the user's turn if the tokenizer has a chat template. Prompts
-        that are too long lose their beginning."""
-        return [ids for ids, _ in self._read([Request(prompt) for prompt in prompts])]
-
-    def encode_answer(self, answer: str, literal_text: str = "") -> np.ndarray:
-        """Return the response's tokens with the end-of-text token, int64[R]; `literal_text`: see `Request`."""
-        return np.array((*self._answer_ids(answer, literal_text), self.end_of_text), dtype=np.int64)
 
     def records(self, requests: Sequence[Request], answers: Sequence[str]) -> list[TokenRecord]:
         """Return the records of given responses, under this policy's constraint; log-probabilities are 0.
@@ -138,7 +99,7 @@ class LanguageModelPolicy:
             KeyError: a response that the constraint does not allow.
         """
         records = []
-        for (prompt, cut), request, answer in zip(self._read(requests), requests, answers, strict=True):
+        for (prompt, cut), request, answer in zip(self.read_prompts(requests), requests, answers, strict=True):
             ids, trie = self.encode_answer(answer, request.literal_text), self._trie_of(request)
             allowed = None if trie is None else trie.along(ids.tolist())
             records.append(TokenRecord(prompt, ids, np.zeros(len(ids), dtype=np.float32), allowed, prompt_cut=cut))
@@ -173,18 +134,18 @@ class LanguageModelPolicy:
                 prompt,
                 trie,
                 uniform_numbers(request.seed, max(sampling.max_new_tokens, trie.depth if trie else 0)),
-                self._ends,
+                self.answer_ends,
                 self._adapter_of(request),
                 prompt_cut=cut,
             )
-            for request, trie, (prompt, cut) in zip(requests, tries, self._read(requests), strict=True)
+            for request, trie, (prompt, cut) in zip(requests, tries, self.read_prompts(requests), strict=True)
         ]
 
     def responses(self, sequences: "Sequence[GeneratedSequence]") -> list[Response]:
         """Return the responses. One that was chosen from a trie is the request's text, verbatim."""
         return [
             Response(
-                self._ends.text(sequence.token_ids) if sequence.chosen is None else sequence.chosen,
+                self.answer_ends.text(sequence.token_ids) if sequence.chosen is None else sequence.chosen,
                 sequence.record(),
                 sequence.cut_off,
                 self.opened,
@@ -196,7 +157,7 @@ class LanguageModelPolicy:
     def stopped(self) -> "Stopped | None":
         """The check whether a free response's tokens have reached a text that ends it; None if only tokens can end one,
         which the engine stops at by itself."""
-        return self._ends.reached if self._ends.strings else None
+        return self.answer_ends.reached if self.answer_ends.strings else None
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
         """Return the likelihood under the constraint of the records, see `TrainablePolicy`.
@@ -251,10 +212,6 @@ class LanguageModelPolicy:
 
         save_model(self.model, self.tokenizer, folder, weights)
 
-    def _decode(self, token_ids: list[int]) -> str:
-        """Return the text of all tokens: tags may be special tokens, and spaces belong to the response."""
-        return str(self.tokenizer.decode(token_ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
-
     def _adapter_of(self, request: Request) -> str | None:
         adapters = named_adapters(self.model)
         if adapters and request.role not in adapters:
@@ -263,70 +220,6 @@ class LanguageModelPolicy:
                 "team that it was trained as."
             )
         return request.role if adapters else None
-
-    def _encode(self, texts: Iterable[_Text]) -> dict[_Text, np.ndarray]:
-        """Return the tokens int64[P] of each distinct prompt, without a limit of length."""
-        distinct = list(dict.fromkeys(texts))
-        encoded = self._put([prompt for prompt, _ in distinct])
-        before, after = self._around
-        return {
-            text: np.array(self._controls.spelled_out(ids, text[1], before=before, after=after), dtype=np.int64)
-            for text, ids in zip(distinct, encoded, strict=True)
-        }
-
-    def _put(self, prompts: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of prompts, as turns of the user if there is a chat template."""
-        templated = self.tokenizer.chat_template is not None
-        texts = [self._as_turn(prompt) for prompt in prompts] if templated else list(prompts)
-        encoded = self.tokenizer(texts, add_special_tokens=not templated, return_attention_mask=False)["input_ids"]
-        return [ids[: len(ids) - self._appended] for ids in encoded]
-
-    def _controls_around_prompts(self) -> tuple[int, int]:
-        """Return the numbers of control tokens before and after a prompt."""
-        (ids,) = self._put([_PROMPT])
-        places = self._controls.places(ids)
-        # Without a template, only the tokenizer adds control tokens, such as begin-of-text.
-        before = int((places == np.arange(len(places))).sum())
-        if self.tokenizer.chat_template is not None:
-            beginning = self._as_turn(_PROMPT).partition(_PROMPT)[0]
-            before = len(self._controls.places(self.tokenizer(beginning, add_special_tokens=False)["input_ids"]))
-        return before, len(places) - before
-
-    def _read(self, requests: Sequence[Request]) -> list[tuple[np.ndarray, bool]]:
-        """Return each prompt's tokens, int64[at most max_prompt_tokens], and True if it had to be cut."""
-        texts = [(request.prompt, request.literal_text) for request in requests]
-        ids = self._encode(texts)
-        cut = {
-            text: self._cut(request)
-            for text, request in zip(texts, requests, strict=True)
-            if len(ids[text]) > self.max_prompt_tokens
-        }
-        return [(cut.get(text, ids[text]), text in cut) for text in texts]
-
-    def _cut(self, request: Request) -> np.ndarray:
-        """Return int64[at most max_prompt_tokens]: the prompt with as many of its latest past steps as fit. If it is
-        too long without any, the part between its task and its end is cut."""
-
-        def encoded(prompt: str) -> np.ndarray:
-            return self._encode([(prompt, request.literal_text)])[prompt, request.literal_text]
-
-        def fits(prompt: str) -> bool:
-            return len(encoded(prompt)) <= self.max_prompt_tokens
-
-        # The prompts of `shorter` get ever shorter, so that a binary search finds the first that fits.
-        if (index := bisect_left(request.shorter, True, key=fits)) < len(request.shorter):
-            return encoded(request.shorter[index])
-        prompt = request.shorter[-1] if request.shorter else request.prompt
-        shown = request.task and request.task in prompt  # without the task, only the end of the prompt is kept
-        up_to_task = prompt[: prompt.index(request.task) + len(request.task)] if shown else ""
-        whole = encoded(prompt)
-        # The text up to the task may end in other tokens than within the whole prompt: keep the common ones.
-        head = _common_beginning(whole, encoded(up_to_task), self.max_prompt_tokens // 2)
-        return np.concatenate((whole[:head], whole[head - self.max_prompt_tokens :]))
-
-    def _as_turn(self, prompt: str) -> str:
-        turn = [{"role": "user", "content": prompt}]
-        return render(self.tokenizer, turn, self.chat_template_kwargs, add_generation_prompt=True)
 
     def _trie_of(self, request: Request) -> TokenTrie | None:
         if self.constrain == "none":
@@ -342,22 +235,6 @@ class LanguageModelPolicy:
     def _build_trie(self, answers: tuple[str, ...], literal_text: str) -> TokenTrie:
         sequences = [self._answer_ids(answer, literal_text) for answer in answers]
         return TokenTrie(sequences, self.end_of_text, [answer.removeprefix(self.opened) for answer in answers])
-
-    def _encode_answer(self, answer: str, literal_text: str) -> tuple[int, ...]:
-        ids = self.tokenizer(answer.removeprefix(self.opened), add_special_tokens=False)["input_ids"]
-        return tuple(self._controls.spelled_out(ids, literal_text))
-
-
-def _common_beginning(ids: np.ndarray, other_ids: np.ndarray, most: int) -> int:
-    """Return the number of equal first tokens, at most `most`."""
-    length = min(len(ids), len(other_ids), most)
-    return int(np.argmin([*(ids[:length] == other_ids[:length]), False]))
-
-
-def _opened(prompt: str) -> str:
-    """Return the thought with which a rendered prompt begins the response, without spaces; "" if there is none."""
-    end = re.search(r"<think>\s*(</think>)?\s*$", prompt)
-    return "" if end is None else "<think>" + (end.group(1) or "")
 
 
 def _generation_ends(model: Any) -> list[int]:

@@ -1,0 +1,179 @@
+"""Prompts and responses as tokens of a language model: chat template, control tokens, and the longest prompt."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import PositiveInt
+
+from hgpo_gym.policies.answer_ends import AnswerEnds, check_stops
+from hgpo_gym.policies.base import Request
+from hgpo_gym.policies.chat_template import appended_tokens, at_date, check_prompts, parse_date, render
+from hgpo_gym.policies.control_tokens import ControlTokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_Text = tuple[str, str]
+"""A prompt, and its template's text, see `Request.literal_text`."""
+_PROMPT = "prompt 7391"
+"""A prompt that no chat template contains."""
+
+
+class TextTokens:
+    """The tokens of prompts, and the ends of responses. It needs no model: engines of others use it too.
+
+    Args:
+        tokenizer: with a chat template, a prompt becomes the user's turn.
+        max_prompt_tokens: the most tokens of a prompt; of a longer one, `Request.shorter` is read.
+        chat_template_kwargs: further arguments of the chat template, such as {"enable_thinking": False} of Qwen3.
+        template_date: the day for a chat template that shows the date, like 2026-11-28; None is today.
+        stop: a free response ends when it contains one of these texts, which it keeps.
+        stop_token_ids: further tokens that end a free response.
+        generation_ends: the end tokens of the model's `generation_config`.
+
+    Attributes:
+        ends: the tokens that end a free response: the one that the chat template puts after it, the tokenizer's,
+            `generation_ends` and `stop_token_ids`.
+        answer_ends: these, and the texts of `stop`.
+        end_of_text: the token that ends the responses of `encode_answer`: the chat template's, or else the tokenizer's.
+        opened: the thought with which the chat template begins a response, see `Response`; responses continue it.
+
+    Raises:
+        ValueError: a tokenizer without an end-of-text token; a chat template that changes prompts, see
+            `chat_template`; arguments for a template that does not exist; an invalid text or token to stop at.
+    """
+
+    def __init__(
+        self,
+        tokenizer: "PreTrainedTokenizerBase",
+        *,
+        max_prompt_tokens: PositiveInt = 4096,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        template_date: str | None = None,
+        stop: Sequence[str] = (),
+        stop_token_ids: Sequence[int] = (),
+        generation_ends: Sequence[int] = (),
+    ):
+        check_stops(stop, stop_token_ids, len(tokenizer))
+        if tokenizer.eos_token_id is None:
+            raise ValueError(f"The tokenizer of {tokenizer.name_or_path!r} has no end-of-text token (eos_token).")
+        self.tokenizer, self.max_prompt_tokens = tokenizer, max_prompt_tokens
+        self.end_of_text: int = tokenizer.eos_token_id
+        self.chat_template_kwargs = dict(chat_template_kwargs or {})
+        self.opened, self._appended = "", 0 if tokenizer.chat_template else appended_tokens(tokenizer)
+        parse_date(template_date)  # refuses a wrong date even without a template
+        if tokenizer.chat_template is not None:
+            self.chat_template_kwargs = at_date(tokenizer, self.chat_template_kwargs, template_date)
+            self.opened = _opened(self._as_turn(_PROMPT))
+        elif self.chat_template_kwargs:
+            raise ValueError(
+                f"engine.chat_template_kwargs={self.chat_template_kwargs}: the tokenizer of "
+                f"{tokenizer.name_or_path!r} has no chat template."
+            )
+        self._controls = ControlTokens(tokenizer, self.chat_template_kwargs)
+        if self._controls.end_of_turn is not None:
+            self.end_of_text = self._controls.end_of_turn
+        self.ends = frozenset([self.end_of_text, tokenizer.eos_token_id, *generation_ends, *stop_token_ids])
+        self.answer_ends = AnswerEnds(self.ends, tuple(stop), self._decode)
+        if tokenizer.chat_template is not None:
+            ends = self.ends.difference(stop_token_ids)
+            check_prompts(tokenizer, self._as_turn, lambda prompt: self._put([prompt])[0], ends)
+        self._around = self._controls_around_prompts()
+        self._answer_ids = lru_cache(maxsize=100_000)(self._encode_answer)
+
+    def encode_prompts(self, prompts: Sequence[str]) -> list[np.ndarray]:
+        """Return the prompts' tokens, int64[P] each, as the user's turn if the tokenizer has a chat template. Prompts
+        that are too long lose their beginning."""
+        return [ids for ids, _ in self.read_prompts([Request(prompt) for prompt in prompts])]
+
+    def encode_answer(self, answer: str, literal_text: str = "") -> np.ndarray:
+        """Return the response's tokens with the end-of-text token, int64[R]; `literal_text`: see `Request`."""
+        return np.array((*self._answer_ids(answer, literal_text), self.end_of_text), dtype=np.int64)
+
+    def _decode(self, token_ids: list[int]) -> str:
+        """Return the text of all tokens: tags may be special tokens, and spaces belong to the response."""
+        return str(self.tokenizer.decode(token_ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def _encode(self, texts: Iterable[_Text]) -> dict[_Text, np.ndarray]:
+        """Return the tokens int64[P] of each distinct prompt, without a limit of length."""
+        distinct = list(dict.fromkeys(texts))
+        encoded = self._put([prompt for prompt, _ in distinct])
+        before, after = self._around
+        return {
+            text: np.array(self._controls.spelled_out(ids, text[1], before=before, after=after), dtype=np.int64)
+            for text, ids in zip(distinct, encoded, strict=True)
+        }
+
+    def _put(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of prompts, as turns of the user if there is a chat template."""
+        templated = self.tokenizer.chat_template is not None
+        texts = [self._as_turn(prompt) for prompt in prompts] if templated else list(prompts)
+        encoded = self.tokenizer(texts, add_special_tokens=not templated, return_attention_mask=False)["input_ids"]
+        return [ids[: len(ids) - self._appended] for ids in encoded]
+
+    def _controls_around_prompts(self) -> tuple[int, int]:
+        """Return the numbers of control tokens before and after a prompt."""
+        (ids,) = self._put([_PROMPT])
+        places = self._controls.places(ids)
+        # Without a template, only the tokenizer adds control tokens, such as begin-of-text.
+        before = int((places == np.arange(len(places))).sum())
+        if self.tokenizer.chat_template is not None:
+            beginning = self._as_turn(_PROMPT).partition(_PROMPT)[0]
+            before = len(self._controls.places(self.tokenizer(beginning, add_special_tokens=False)["input_ids"]))
+        return before, len(places) - before
+
+    def read_prompts(self, requests: Sequence[Request]) -> list[tuple[np.ndarray, bool]]:
+        """Return each prompt's tokens, int64[at most max_prompt_tokens], and True if it had to be cut."""
+        texts = [(request.prompt, request.literal_text) for request in requests]
+        ids = self._encode(texts)
+        cut = {
+            text: self._cut(request)
+            for text, request in zip(texts, requests, strict=True)
+            if len(ids[text]) > self.max_prompt_tokens
+        }
+        return [(cut.get(text, ids[text]), text in cut) for text in texts]
+
+    def _cut(self, request: Request) -> np.ndarray:
+        """Return int64[at most max_prompt_tokens]: the prompt with as many of its latest past steps as fit. If it is
+        too long without any, the part between its task and its end is cut."""
+
+        def encoded(prompt: str) -> np.ndarray:
+            return self._encode([(prompt, request.literal_text)])[prompt, request.literal_text]
+
+        def fits(prompt: str) -> bool:
+            return len(encoded(prompt)) <= self.max_prompt_tokens
+
+        # The prompts of `shorter` get ever shorter, so that a binary search finds the first that fits.
+        if (index := bisect_left(request.shorter, True, key=fits)) < len(request.shorter):
+            return encoded(request.shorter[index])
+        prompt = request.shorter[-1] if request.shorter else request.prompt
+        shown = request.task and request.task in prompt  # without the task, only the end of the prompt is kept
+        up_to_task = prompt[: prompt.index(request.task) + len(request.task)] if shown else ""
+        whole = encoded(prompt)
+        # The text up to the task may end in other tokens than within the whole prompt: keep the common ones.
+        head = _common_beginning(whole, encoded(up_to_task), self.max_prompt_tokens // 2)
+        return np.concatenate((whole[:head], whole[head - self.max_prompt_tokens :]))
+
+    def _as_turn(self, prompt: str) -> str:
+        turn = [{"role": "user", "content": prompt}]
+        return render(self.tokenizer, turn, self.chat_template_kwargs, add_generation_prompt=True)
+
+    def _encode_answer(self, answer: str, literal_text: str) -> tuple[int, ...]:
+        ids = self.tokenizer(answer.removeprefix(self.opened), add_special_tokens=False)["input_ids"]
+        return tuple(self._controls.spelled_out(ids, literal_text))
+
+
+def _common_beginning(ids: np.ndarray, other_ids: np.ndarray, most: int) -> int:
+    """Return the number of equal first tokens, at most `most`."""
+    length = min(len(ids), len(other_ids), most)
+    return int(np.argmin([*(ids[:length] == other_ids[:length]), False]))
+
+
+def _opened(prompt: str) -> str:
+    """Return the thought with which a rendered prompt begins the response, without spaces; "" if there is none."""
+    end = re.search(r"<think>\s*(</think>)?\s*$", prompt)
+    return "" if end is None else "<think>" + (end.group(1) or "")
