@@ -9,6 +9,7 @@ from hgpo_gym.config import choices
 from hgpo_gym.config.compose import ConfigError, check_given, load_config, load_partly, parse_overrides
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.runs.directory import NOT_SET, flatten, read_config
+from hgpo_gym.trainers.model_kinds import is_language_model
 from hgpo_gym.trainers.settings import RunSettings
 
 REPLACED_BY_CHOICE = {"env": ("env", "env_name", "evaluation.split"), "algo": ("algo", "learner")}
@@ -125,7 +126,7 @@ def _choices_of(trained: Mapping[str, Any], by_key: Mapping[str, Any]) -> list[s
     # The algorithm's file sets the learner.
     names = {group: flat.get(f"{group}.name") for group in choices.REGISTRIES if group != "learner"}
     names |= {"env": record and record.name, "engine": flat.get("engine.kind"), "model": flat.get("model.kind")}
-    if names["model"] == "language_model":
+    if is_language_model(names["model"]):
         names["model"] = "tiny" if "model.hidden_size" in flat else "pretrained"
     return [f"{group}={name}" for group, name in names.items() if group not in by_key and name in all_choices[group]]
 

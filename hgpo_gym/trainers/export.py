@@ -9,6 +9,7 @@ from hgpo_gym.policies.lora import DEFAULT, adapters_in, base_of, load_adapters,
 from hgpo_gym.runs.checkpoints import Checkpoints
 from hgpo_gym.runs.directory import read_config
 from hgpo_gym.runs.run_files import damage_named
+from hgpo_gym.trainers.model_kinds import is_language_model
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -42,7 +43,7 @@ def export(run: Path, to: Path, iteration: int | None = None, dtype: str | None 
     if chosen is None:
         raise FileNotFoundError(f"{run} has no checkpoint: expected {checkpoints.folder}/iteration_*.")
     checkpoint = checkpoints.sound(chosen)
-    if model_settings["kind"] != "language_model":
+    if not is_language_model(model_settings["kind"]):
         raise ValueError(f"{run} has model.kind={model_settings['kind']}: only a language model can be exported.")
     formats = model_settings["dtype"], model_settings["quantization"]
     adapters = adapters_in(checkpoint / "model")
@@ -64,9 +65,8 @@ def _model_settings(run: Path) -> dict[str, Any]:
     config = run / "config.yaml"
     with damage_named(config):
         settings = dict(read_config(run)["model"])
-        if settings["kind"] == "language_model":
-            return {name: settings[name] for name in ("kind", "dtype", "quantization")}
-        return settings
+        names = ("kind", "dtype", "quantization") if is_language_model(settings["kind"]) else ("kind",)
+        return {name: settings[name] for name in names}
 
 
 def _merged(adapter: Path, dtype: str, quantization: str | None) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":

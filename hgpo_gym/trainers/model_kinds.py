@@ -1,7 +1,7 @@
 """Kinds of models: their settings, how to make the initial policy, and how to load a saved one."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from hgpo_gym.registry import Registry
 
@@ -15,10 +15,17 @@ class Model(Protocol):
     """The settings of a kind of model, which also make its policies. `run` is the `RunSettings` that contains them.
 
     Attributes:
+        is_language_model: True if its weights are those of a language model, with a tokenizer.
+        writes_text: True if its responses are texts of tokens; False if it chooses among admissible actions.
+        has_states: True if a critic can read its states.
         threads: CPU threads of torch; None leaves the choice to torch.
         imitates: True if `warmstart.source=auto` means that the model imitates episodes before training. Weights made
             from scratch do; given weights do not.
     """
+
+    is_language_model: ClassVar[bool]
+    writes_text: ClassVar[bool]
+    has_states: ClassVar[bool]
 
     threads: int | None
 
@@ -48,3 +55,8 @@ MODELS = Registry(
 )
 """Classes by `model.kind`. Their options are the settings of the group `model`."""
 register_model = MODELS.register
+
+
+def is_language_model(kind: Any) -> bool:
+    """Return True if this value of `model.kind` is a kind of language model."""
+    return kind in MODELS and bool(getattr(MODELS[kind], "is_language_model", False))

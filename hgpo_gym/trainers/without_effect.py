@@ -6,7 +6,7 @@ from typing import NamedTuple
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.rollouts.recording import REWARD_VECTOR
 from hgpo_gym.trainers.columns import needed_columns
-from hgpo_gym.trainers.learners.validate import WITHOUT_TEXT, validate_estimator
+from hgpo_gym.trainers.learners.validate import validate_estimator
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.objectives import preferred_aggregation
 
@@ -19,10 +19,6 @@ class _Rule(NamedTuple):
     why: Callable[[RunSettings], str]
 
 
-def _kind(run: RunSettings) -> str:
-    return run.resolved["model"]["kind"]
-
-
 def _sums(run: RunSettings) -> bool:
     """Return True if the loss is divided by a constant."""
     return (run.trainer.loss_aggregation or preferred_aggregation(run.objective.name)) == "sequence_sum"
@@ -30,6 +26,10 @@ def _sums(run: RunSettings) -> bool:
 
 def _imitates(run: RunSettings) -> bool:
     return run.warmstart.source != "none"
+
+
+def _from_scratch(run: RunSettings) -> bool:
+    return run.model.is_language_model and not run.resolved["model"].get("path")
 
 
 def _by_sb3(run: RunSettings) -> bool:
@@ -59,7 +59,7 @@ RULES = (
     ),
     _Rule(
         ("warmstart.episodes",),  # a model made from scratch also builds its vocabulary from these episodes
-        lambda run: not _imitates(run) and (_kind(run) != "language_model" or bool(run.resolved["model"].get("path"))),
+        lambda run: not _imitates(run) and not _from_scratch(run),
         lambda _: "warmstart.source=none imitates nothing",
     ),
     _Rule(
@@ -69,13 +69,13 @@ RULES = (
     ),
     _Rule(
         ("tiny.hidden_size", "tiny.layers", "tiny.heads", "tiny.vocabulary_size"),
-        lambda run: _kind(run) != "language_model" or bool(run.resolved["model"].get("path")),
+        lambda run: not _from_scratch(run),
         lambda _: "no model is made from scratch by model=tiny",
     ),
     _Rule(
         ("rollout.max_new_tokens",),
-        lambda run: _kind(run) in WITHOUT_TEXT and not _sums(run),
-        lambda run: f"model={_kind(run)} writes no text",
+        lambda run: not run.model.writes_text and not _sums(run),
+        lambda run: f"model={run.resolved['model']['kind']} writes no text",
     ),
     _Rule(("trainer.loss_constant",), lambda run: not _sums(run), lambda _: "it is of loss_aggregation=sequence_sum"),
     _Rule(

@@ -25,8 +25,6 @@ RECORDED = ("agent", "turn", "truncated")
 """Extra columns of every rollout."""
 PREDICTED = ("value", "value_low", "value_high")
 """Columns that a critic predicts if the estimator returns targets for them."""
-WITHOUT_TEXT, WITHOUT_STATE = ("tabular", "features", "cnn"), ("features", "cnn")
-"""Kinds of models that choose actions without writing text, and kinds without a state for a critic."""
 
 
 def check_sampler(run: RunSettings) -> None:
@@ -57,10 +55,10 @@ def check_values(run: RunSettings) -> None:
 
 def check_critic(run: RunSettings, columns: Collection[str]) -> None:
     """Raise ValueError if these columns need a critic and the model has no state for it."""
-    if columns and (kind := run.resolved["model"]["kind"]) in WITHOUT_STATE:
+    if columns and not run.model.has_states:
         raise ValueError(
-            f"model={kind} gives a critic no state to read, and algo={run.algo.name} needs one for "
-            f"{', '.join(columns)}. Choose a language model or a table."
+            f"model={run.resolved['model']['kind']} gives a critic no state to read, and algo={run.algo.name} needs "
+            f"one for {', '.join(columns)}. Choose a language model or a table."
         )
 
 
@@ -103,8 +101,11 @@ def check_plans(run: RunSettings) -> None:
         return
     if run.team.name != "solo":
         raise ValueError(f"team={run.team.name}: prompt.subgoals are for an agent by itself. Choose team=solo.")
-    if (kind := run.resolved["model"]["kind"]) in WITHOUT_TEXT:
-        raise ValueError(f"model={kind} writes no text for the plans of prompt.subgoals. Choose a language model.")
+    if not run.model.writes_text:
+        raise ValueError(
+            f"model={run.resolved['model']['kind']} writes no text for the plans of prompt.subgoals. Choose a language "
+            "model."
+        )
     if not run.prompt.subgoals and run.engine.options.get("constrain") == "admissible":
         raise ValueError(
             "prompt.subgoals=[]: with engine.constrain=admissible there is nothing to choose among. Set "

@@ -6,7 +6,7 @@ need not wait for transformers.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hgpo_gym.memory.prompts import UNEXPLAINED
 from hgpo_gym.policies.lora import DEFAULT, adapters_in, add_adapters, base_of, load_adapters
@@ -28,6 +28,10 @@ has neighbours at a distance of 1.2e-4 in bfloat16, and a step below half of tha
 
 class LanguageModel(LanguageModelSettings):
     """Language-model settings that make policies."""
+
+    is_language_model: ClassVar[bool] = True
+    writes_text: ClassVar[bool] = True
+    has_states: ClassVar[bool] = True
 
     @property
     def imitates(self) -> bool:

@@ -35,6 +35,9 @@ class ScoringModel(SettingsSection):
         made_by: the modules that make its policies, apart from those that all kinds share.
     """
 
+    is_language_model: ClassVar[bool] = False
+    writes_text: ClassVar[bool] = False
+    has_states: ClassVar[bool] = False
     policy: ClassVar[type[ScoringPolicy]]
     made_by: ClassVar[Sequence[ModuleType]]
 

@@ -1,7 +1,7 @@
 """`model=tabular`: a table of logits, for environments that name their admissible actions."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 class TableModel(SettingsSection):
     """See `configs/model/tabular.yaml`."""
+
+    is_language_model: ClassVar[bool] = False
+    writes_text: ClassVar[bool] = False
+    has_states: ClassVar[bool] = True
 
     level: NonNegativeInt | None
     capacity: PositiveInt
