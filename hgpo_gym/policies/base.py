@@ -228,18 +228,36 @@ class Likelihood(NamedTuple):
         logprobs: float32[T], differentiable.
         entropy: float32[T], nats, of the distribution that the token was drawn from; differentiable.
         sequence_index: int64[T], which record the token belongs to.
-        norm_squared: float32[T], |x|^2 of the input of the output layer, the last hidden state divided by the
-            temperature; None unless requested.
-        sum_squared: float32[T], the sum of p^2 over the tokens that it was drawn from; None unless requested.
-        sum_cubed: float32[T], the sum of p^3; None unless requested.
     """
 
     logprobs: "torch.Tensor"
     entropy: "torch.Tensor"
     sequence_index: "torch.Tensor"
-    norm_squared: "torch.Tensor | None" = None
-    sum_squared: "torch.Tensor | None" = None
-    sum_cubed: "torch.Tensor | None" = None
+
+
+class Distributions(NamedTuple):
+    """The distributions that tokens with a choice were drawn from.
+
+    Attributes:
+        logits: float32[T, A], divided by the temperature; -inf for tokens that were not allowed.
+        drawn: int64[T], the column of the drawn token.
+        states: float[T, D], the output layer's input: logits are linear in states / temperature.
+        temperature: of the sampling.
+    """
+
+    logits: "torch.Tensor"
+    drawn: "torch.Tensor"
+    states: "torch.Tensor"
+    temperature: float
+
+
+TokenReading = Callable[[Distributions], "torch.Tensor"]
+"""Computes float32[T], a number for each token. Its name is the name of the column."""
+
+
+def column_of(read: "str | TokenReading") -> str:
+    """Return the name of the column that `read` names or computes."""
+    return read if isinstance(read, str) else read.__name__
 
 
 class LikelihoodModel(Protocol):
@@ -249,9 +267,24 @@ class LikelihoodModel(Protocol):
     def model(self) -> "torch.nn.Module":
         """The module that the optimiser changes. In evaluation mode, requests leave no trace in it."""
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
         """Return the likelihood of responses that were drawn at this temperature, all with the same adapter. Each
-        record must have a choice. `sums` adds the optional fields of `Likelihood`."""
+        record must have a choice."""
+
+
+@runtime_checkable
+class DistributionReader(Protocol):
+    """A model that lets an objective compute its own numbers from the distributions of the tokens."""
+
+    def read_distributions(
+        self,
+        records: Sequence[TokenRecord],
+        read: "Callable[[Distributions], tuple[torch.Tensor, ...]]",
+        *,
+        temperature: float,
+    ) -> "Sequence[torch.Tensor]":
+        """Return the results of `read`, float32[T] each, for the records that `likelihood` would get. `read` may be
+        called for some of the tokens at a time."""
 
 
 class TrainablePolicy(Policy, LikelihoodModel, Protocol):

@@ -3,7 +3,7 @@
 Methods import transformers at their first use: this module checks every run's settings, also those of a table policy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -12,9 +12,17 @@ import numpy as np
 import torch
 from pydantic import PositiveInt
 
-from hgpo_gym.policies.base import CannotAnswerError, Likelihood, Request, Response, Sampling, TokenRecord
+from hgpo_gym.policies.base import (
+    CannotAnswerError,
+    Distributions,
+    Likelihood,
+    Request,
+    Response,
+    Sampling,
+    TokenRecord,
+)
 from hgpo_gym.policies.batching import by_adapter
-from hgpo_gym.policies.likelihood import computing_in, likelihood
+from hgpo_gym.policies.likelihood import computing_in, likelihood, read_distributions
 from hgpo_gym.policies.lora import named_adapters, use_adapter
 from hgpo_gym.policies.positions import check_length
 from hgpo_gym.policies.sampling import uniform_numbers
@@ -159,18 +167,33 @@ class LanguageModelPolicy(TextTokens):
         which the engine stops at by itself."""
         return self.answer_ends.reached if self.answer_ends.strings else None
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
         """Return the likelihood under the constraint of the records, see `TrainablePolicy`.
 
         Raises:
             ValueError: records of several adapters.
         """
+        self._activate_adapter(records)
+        return likelihood(self.model, records, temperature=temperature)
+
+    def read_distributions(
+        self,
+        records: Sequence[TokenRecord],
+        read: Callable[[Distributions], tuple[torch.Tensor, ...]],
+        *,
+        temperature: float,
+    ) -> list[torch.Tensor]:
+        """See `DistributionReader`. Raises ValueError as `likelihood` does."""
+        self._activate_adapter(records)
+        return read_distributions(self.model, records, read, temperature=temperature)
+
+    def _activate_adapter(self, records: Sequence[TokenRecord]) -> None:
+        """Activate the adapter of the records. Raises ValueError if they have several."""
         adapter, *more_adapters = {record.adapter for record in records}
         if more_adapters:
             raise ValueError("likelihood: records of several adapters; ask for those of one at a time, see by_adapter.")
         if adapter is not None:
             use_adapter(self.model, adapter)
-        return likelihood(self.model, records, temperature=temperature, sums=sums)
 
     @property
     def state_size(self) -> int:

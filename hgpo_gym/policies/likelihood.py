@@ -9,9 +9,17 @@ import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from hgpo_gym.policies.base import Likelihood, LikelihoodModel, TokenRecord
+from hgpo_gym.policies.base import (
+    DistributionReader,
+    Distributions,
+    Likelihood,
+    LikelihoodModel,
+    TokenReading,
+    TokenRecord,
+    column_of,
+)
 from hgpo_gym.policies.batching import by_adapter, length_sorted_batches
-from hgpo_gym.policies.sampling import likelihood_of_drawn, power_sums, restrict
+from hgpo_gym.policies.sampling import likelihood_of_drawn, read_likelihood, restrict
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -19,25 +27,30 @@ if TYPE_CHECKING:
 LOGITS_AT_ONCE = 2**25
 """The most logits at a time (128 MiB in float32, and a few times that up to the loss); more are computed in pieces.
 With a large vocabulary, the logits of a batch can take more memory than all else."""
-SUMS = {"norm_squared", "sum_squared", "sum_cubed"}
-"""The fields of a likelihood that are computed only on request."""
 
 
-def likelihood(
+def likelihood(model: "PreTrainedModel", records: Sequence[TokenRecord], *, temperature: float = 1.0) -> Likelihood:
+    """Return the likelihood of the recorded responses under a language model, see `read_distributions`."""
+    logprobs, entropy = read_distributions(model, records, read_likelihood, temperature=temperature)
+    rows = np.repeat(np.arange(len(records)), [len(record.choices) for record in records])
+    return Likelihood(logprobs, entropy, torch.from_numpy(rows).to(model.device))
+
+
+def read_distributions(
     model: "PreTrainedModel",
     records: Sequence[TokenRecord],
+    read: Callable[[Distributions], tuple[torch.Tensor, ...]],
     *,
-    temperature: float = 1.0,
-    sums: bool = False,
-) -> Likelihood:
-    """Return the likelihood of the recorded responses under a language model, in one forward pass. If a record lists
-    allowed tokens, the probabilities are renormalised over them.
+    temperature: float,
+) -> list[torch.Tensor]:
+    """Return what `read` computes from the distributions of the recorded responses under a language model, in one
+    forward pass. If a record lists allowed tokens, the probabilities are renormalised over them.
 
     Args:
         model: a causal language model.
         records: prompts and responses; each must have at least one choice.
+        read: called with the distributions of some of the tokens at a time.
         temperature: the temperature with which the responses were drawn.
-        sums: also compute `norm_squared`, `sum_squared` and `sum_cubed`.
     """
     device = model.device
     ids = np.zeros((len(records), max(map(len, records))), dtype=np.int64)
@@ -65,15 +78,10 @@ def likelihood(
         if ids_of_columns is not None:
             # Padding has the id 0 too, but stands after the allowed tokens; argmax returns the first match.
             drawn = (ids_of_columns == drawn[:, None]).int().argmax(1)
-        result = likelihood_of_drawn(logits, drawn)
-        if not sums:
-            return result
-        # Logits are linear in states / temperature.
-        return (*result, states.float().square().sum(-1) / temperature**2, *power_sums(logits))
+        return read(Distributions(logits, drawn, states, temperature))
 
     size = max(1, LOGITS_AT_ONCE // model.config.get_text_config().vocab_size)
-    logprobs, entropy, *more = _in_pieces(of_drawn, size, (hidden[rows, columns - 1], tokens, allowed))
-    return Likelihood(logprobs, entropy, torch.from_numpy(rows).to(device), *more)
+    return _in_pieces(of_drawn, size, (hidden[rows, columns - 1], tokens, allowed))
 
 
 def head_logits(model: "PreTrainedModel", states: torch.Tensor) -> torch.Tensor:
@@ -118,15 +126,21 @@ def computing_in(precision: str, model: torch.nn.Module) -> AbstractContextManag
 def measure(
     policy: LikelihoodModel,
     records: Sequence[TokenRecord],
-    names: Sequence[str],
+    reads: Sequence[str | TokenReading],
     *,
     temperature: float,
     max_batch_tokens: int,
     precision: str = "float32",
 ) -> list[dict[str, np.ndarray]]:
-    """Return the named fields of `Likelihood` for each record: float32[C] of its choices, without gradients."""
+    """Return columns by name for each record: float32[C] of its choices, without gradients.
+
+    Args:
+        reads: `logprobs`, `entropy`, or functions that compute a column from the distributions.
+
+    Raises:
+        TypeError: the policy does not give the distributions that a function reads.
+    """
     policy.model.eval()
-    sums = bool(SUMS & set(names))
     measured: list[dict[str, np.ndarray]] = [{}] * len(records)
     batches = [
         [group[position] for position in batch]
@@ -135,12 +149,34 @@ def measure(
     ]
     for batch in batches:
         with computing_in(precision, policy.model):
-            result = policy.likelihood([records[index] for index in batch], temperature=temperature, sums=sums)
+            result = _read(policy, [records[index] for index in batch], reads, temperature)
         counts = [len(records[index].choices) for index in batch]
-        columns = [torch.split(getattr(result, name).cpu(), counts) for name in names]
-        for index, values in zip(batch, zip(*columns, strict=True), strict=True):
-            measured[index] = {name: value.numpy() for name, value in zip(names, values, strict=True)}
+        columns = {name: torch.split(values.cpu(), counts) for name, values in result.items()}
+        for position, index in enumerate(batch):
+            measured[index] = {name: parts[position].numpy() for name, parts in columns.items()}
     return measured
+
+
+def _read(
+    policy: LikelihoodModel, records: Sequence[TokenRecord], reads: Sequence[str | TokenReading], temperature: float
+) -> dict[str, torch.Tensor]:
+    """Return the columns float32[T] that `reads` asks for, by name."""
+    names = list(map(column_of, reads))
+    if all(isinstance(read, str) for read in reads):
+        result = policy.likelihood(records, temperature=temperature)
+        return {name: getattr(result, name) for name in names}
+    if not isinstance(policy, DistributionReader):
+        raise TypeError(
+            f"{type(policy).__name__} has no read_distributions(), which the columns {', '.join(names)} are computed "
+            "by. Choose another objective, or add the method."
+        )
+
+    def read_all(distributions: Distributions) -> tuple[torch.Tensor, ...]:
+        drawn = likelihood_of_drawn(distributions.logits, distributions.drawn)
+        return tuple(getattr(drawn, read) if isinstance(read, str) else read(distributions) for read in reads)
+
+    columns = policy.read_distributions(records, read_all, temperature=temperature)
+    return dict(zip(names, columns, strict=True))
 
 
 def score(

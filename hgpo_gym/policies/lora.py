@@ -201,11 +201,11 @@ class WithoutAdapter:
     def model(self) -> torch.nn.Module:
         return self._policy.model
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
-        """See `Scorer`."""
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
+        """See `LikelihoodModel`."""
         model: Any = self._policy.model
         with model.disable_adapter():
-            return self._policy.likelihood(records, temperature=temperature, sums=sums)
+            return self._policy.likelihood(records, temperature=temperature)
 
 
 def _import_peft() -> Any:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from hgpo_gym.policies.base import CannotAnswerError, Sampling
+from hgpo_gym.policies.base import CannotAnswerError, Distributions, Sampling
 
 NOT_NUMBERS = (
     "The policy's probabilities are not numbers: its weights have diverged or are damaged. Go on from an earlier "
@@ -74,11 +74,9 @@ def likelihood_of_drawn(logits: torch.Tensor, tokens: torch.Tensor) -> Drawn:
     return Drawn(logprobs.gather(1, tokens[:, None])[:, 0], -(logprobs.exp() * finite).sum(-1))
 
 
-def power_sums(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the sums of p^2 and of p^3 over the tokens of logits [T, vocabulary], float32[T] each."""
-    probabilities = torch.softmax(logits, dim=-1)
-    squares = probabilities.square()
-    return squares.sum(-1), (squares * probabilities).sum(-1)
+def read_likelihood(distributions: Distributions) -> Drawn:
+    """Return the likelihood of the drawn tokens under their distributions."""
+    return likelihood_of_drawn(distributions.logits, distributions.drawn)
 
 
 def uniform_numbers(seed: tuple[int, ...], count: int) -> np.ndarray:

@@ -4,7 +4,7 @@ A response is one token, whose id is the hash of its text. The network's feature
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.policies.base import (
     CannotAnswerError,
+    Distributions,
     Likelihood,
     Request,
     Response,
@@ -25,7 +26,7 @@ from hgpo_gym.policies.base import (
     TokenRecord,
     check_has_choices,
 )
-from hgpo_gym.policies.sampling import draw, likelihood_of_drawn, power_sums, uniform_numbers
+from hgpo_gym.policies.sampling import draw, read_likelihood, uniform_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +91,23 @@ class ScoringPolicy(ABC):
         (features,) = self.look([request])
         return _record(request, features, request.choices.index(choice), np.zeros(1, dtype=np.float32))
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
         """See `TrainablePolicy`."""
+        logprobs, entropy = self.read_distributions(records, read_likelihood, temperature=temperature)
+        return Likelihood(logprobs, entropy, torch.arange(len(records)))
+
+    def read_distributions(
+        self,
+        records: Sequence[TokenRecord],
+        read: Callable[[Distributions], tuple[torch.Tensor, ...]],
+        *,
+        temperature: float,
+    ) -> tuple[torch.Tensor, ...]:
+        """See `DistributionReader`."""
         chosen_records = [record for record in records if isinstance(record, ChosenRecord)]
         logits = self.logits([record.features for record in chosen_records]) / temperature
-        drawn = likelihood_of_drawn(logits, torch.tensor([record.chosen for record in chosen_records]))
-        more = (torch.full((len(records),), temperature**-2), *power_sums(logits)) if sums else ()
-        return Likelihood(*drawn, torch.arange(len(records)), *more)
+        chosen = torch.tensor([record.chosen for record in chosen_records])
+        return read(Distributions(logits, chosen, torch.ones(len(records), 1), temperature))
 
     def updated(self) -> None:  # noqa: B027 - of TrainablePolicy
         """Do nothing: the policy generates with the model itself."""

@@ -5,7 +5,7 @@ response is one token, whose id is the hash of its text. The prompt is one token
 checkpoints therefore work on it as on any policy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,8 +14,16 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hgpo_gym.memory.keys import hash_text, link
-from hgpo_gym.policies.base import Likelihood, Request, Response, Sampling, TokenRecord, check_has_choices
-from hgpo_gym.policies.sampling import draw, likelihood_of_drawn, pad, power_sums, uniform_numbers
+from hgpo_gym.policies.base import (
+    Distributions,
+    Likelihood,
+    Request,
+    Response,
+    Sampling,
+    TokenRecord,
+    check_has_choices,
+)
+from hgpo_gym.policies.sampling import draw, pad, read_likelihood, uniform_numbers
 
 _FILE = "table.safetensors"
 
@@ -129,17 +137,25 @@ class TabularPolicy:
             for row, (texts, ids) in enumerate(answers)
         ]
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
         """Return the likelihood, see `TrainablePolicy`. In training mode, new contexts get their logits."""
+        logprobs, entropy = self.read_distributions(records, read_likelihood, temperature=temperature)
+        return Likelihood(logprobs, entropy, torch.arange(len(records)))
+
+    def read_distributions(
+        self,
+        records: Sequence[TokenRecord],
+        read: Callable[[Distributions], tuple[torch.Tensor, ...]],
+        *,
+        temperature: float,
+    ) -> tuple[torch.Tensor, ...]:
+        """See `DistributionReader`."""
         contexts = np.concatenate([record.prompt_ids for record in records])
         tokens = np.concatenate([record.token_ids for record in records])
         logits, allowed = self._logits(contexts, [record.allowed[0] for record in records if record.allowed])
         columns = torch.from_numpy((allowed == tokens[:, None]).argmax(axis=1))
-        drawn = likelihood_of_drawn(logits / temperature, columns)
-        # Each logit is one parameter, so that |x|^2 is 1 before the division by the temperature.
-        norm = torch.full((len(records),), temperature**-2)
-        more = (norm, *power_sums(logits / temperature)) if sums else ()
-        return Likelihood(*drawn, torch.arange(len(records)), *more)
+        # Each logit is one parameter: linear in 1.
+        return read(Distributions(logits / temperature, columns, torch.ones(len(records), 1), temperature))
 
     state_size = None
 

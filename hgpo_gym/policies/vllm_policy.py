@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import PositiveInt
 
-from hgpo_gym.policies.base import Likelihood, Request, Response, Sampling, TokenRecord
+from hgpo_gym.policies.base import Distributions, Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.policies.engine_check import CHECKED_LOADS, check_engine, text_to_score, trainers_logprobs
 from hgpo_gym.policies.engine_weights import engine_weights, tied_head
 from hgpo_gym.policies.generation import GeneratedSequence
@@ -196,9 +196,19 @@ class VllmPolicy:
             save_adapter(self.model, Path(folder))
             engine.load_adapter(Path(folder))
 
-    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float, sums: bool = False) -> Likelihood:
+    def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
         """See `TrainablePolicy`; by the trainer's model, not by vLLM."""
-        return self._language_model.likelihood(records, temperature=temperature, sums=sums)
+        return self._language_model.likelihood(records, temperature=temperature)
+
+    def read_distributions(
+        self,
+        records: Sequence[TokenRecord],
+        read: "Callable[[Distributions], tuple[torch.Tensor, ...]]",
+        *,
+        temperature: float,
+    ) -> "list[torch.Tensor]":
+        """See `DistributionReader`; by the trainer's model, not by vLLM."""
+        return self._language_model.read_distributions(records, read, temperature=temperature)
 
     @property
     def state_size(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hgpo_gym.policies.base import TokenRecord
+from hgpo_gym.policies.base import TokenReading, TokenRecord
 from hgpo_gym.policies.likelihood import measure
 from hgpo_gym.processes import Processes
 from hgpo_gym.trainers.update.samples import TrainingSample
@@ -17,7 +17,7 @@ from hgpo_gym.trainers.update.weights import Weights
 def with_old(
     rows: Sequence[TrainingSample],
     policy: Weights,
-    reads: Sequence[str],
+    reads: Sequence[str | TokenReading],
     settings: TrainerSettings,
     temperature: float,
     processes: Processes,
@@ -61,7 +61,7 @@ def mean_entropies(
 def _measured(
     records: Sequence[TokenRecord],
     weights: Weights,
-    names: Sequence[str],
+    reads: Sequence[str | TokenReading],
     settings: TrainerSettings,
     temperature: float,
     processes: Processes,
@@ -71,7 +71,7 @@ def _measured(
         local_values = measure(
             weights.policy,
             processes.share(records),
-            names,
+            reads,
             temperature=temperature,
             max_batch_tokens=settings.max_batch_tokens,
             precision=settings.precision,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from hgpo_gym.policies.base import TokenRecord
+from hgpo_gym.policies.base import TokenReading, TokenRecord, column_of
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, Prepared, Surrogate, Tokens, preferred_aggregation
 from hgpo_gym.trainers.update.objectives.marks import Preparation
@@ -29,7 +29,7 @@ class Objective(NamedTuple):
     aggregation: str
     needs_old: bool
     prepare: Callable[[Sequence[TrainingSample], np.random.Generator], Prepared] | None
-    reads: tuple[str, ...]
+    reads: tuple[str | TokenReading, ...]
 
 
 def bind_objective(choice: Choice, extras: Collection[str] | None = None) -> Objective:
@@ -91,7 +91,7 @@ def _try(name: str, objective: Objective, names: Collection[str] | None) -> None
             trajectory=index,
             group=0,
             old_logprobs=-ones,
-            before=dict.fromkeys(objective.reads, ones),
+            before=dict.fromkeys(map(column_of, objective.reads), ones),
         )
         for index, ones in enumerate(answers)
     ]

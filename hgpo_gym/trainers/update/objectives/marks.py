@@ -3,9 +3,12 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from hgpo_gym.policies.base import TokenReading
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -26,7 +29,7 @@ class Preparation(NamedTuple):
     """The pre-pass of an objective, see `prepared_by`."""
 
     function: Callable[..., Prepared]
-    reads: tuple[str, ...]
+    reads: "tuple[str | TokenReading, ...]"
     objective_options: frozenset[str]
     own_options: frozenset[str]
 
@@ -54,7 +57,9 @@ def needs_old(objective: Function) -> Function:
     return objective
 
 
-def prepared_by(prepare: Callable[..., Prepared], reads: Sequence[str] = ()) -> Callable[[Function], Function]:
+def prepared_by(
+    prepare: Callable[..., Prepared], reads: "Sequence[str | TokenReading]" = ()
+) -> Callable[[Function], Function]:
     """Mark an objective that needs statistics over several responses. `prepare` runs once before the update, over
     all rows that will be trained on, and equally in every process.
 
@@ -66,7 +71,7 @@ def prepared_by(prepare: Callable[..., Prepared], reads: Sequence[str] = ()) -> 
             `Tokens.extras`. Rows have `advantages`, `behaviour`, `old_logprobs` and, under `before`, the columns that
             `reads` names. All are float32[C], by the weights before the update. A column `loss_mask` of 0 and 1
             removes tokens from all means. Its options become options of the objective; a shared name goes to both.
-        reads: some of `entropy`, `norm_squared`, `sum_squared` and `sum_cubed`, see `Likelihood`.
+        reads: columns of `before`: `entropy`, or functions that compute a column of their name, see `TokenReading`.
 
     Raises:
         ValueError: objective and pre-pass share an option with different defaults.

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from hgpo_gym.policies import Request, Sampling
 from hgpo_gym.policies.base import TokenRecord
-from hgpo_gym.policies.likelihood import likelihood
+from hgpo_gym.policies.likelihood import measure, read_distributions
+from hgpo_gym.policies.sampling import read_likelihood
 from hgpo_gym.policies.tabular import LogitTable, TabularPolicy
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, Surrogate
+from hgpo_gym.trainers.update.objectives.published.capo import norm_squared, sum_squared
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from tests.support.objective_updates import ADVANTAGES, COUNT, ONE_LEFT, drawn, update_by
 from tests.support.small_models import make_policy, one_step_episodes, settings, updated, weights
@@ -168,15 +171,26 @@ def test_what_capo_reads_is_the_squared_gradient_of_the_last_layer(temperature):
     shape = {"vocab_size": 12, "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1}
     model = LlamaForCausalLM(LlamaConfig(**shape, num_attention_heads=2, tie_word_embeddings=False)).eval()
     record = TokenRecord(np.array([1, 2, 3]), np.array([5]), np.array([-1.0], dtype=np.float32))
-    found = likelihood(model, [record], temperature=temperature, sums=True)
-    found.logprobs.sum().backward()
-    of_logits = 1 - 2 * found.logprobs.exp() + found.sum_squared
+
+    def read(distributions):
+        return read_likelihood(distributions).logprobs, norm_squared(distributions), sum_squared(distributions)
+
+    logprobs, norm, squares = read_distributions(model, [record], read, temperature=temperature)
+    logprobs.sum().backward()
+    of_logits = 1 - 2 * logprobs.exp() + squares
     expected = model.lm_head.weight.grad.square().sum()
-    torch.testing.assert_close((found.norm_squared * of_logits)[0].detach(), expected, rtol=1e-4, atol=0)
+    torch.testing.assert_close((norm * of_logits)[0].detach(), expected, rtol=1e-4, atol=0)
+
+
+def test_a_policy_that_hides_its_distributions_is_refused_by_what_capo_reads():
+    policy = SimpleNamespace(model=torch.nn.Linear(1, 1), likelihood=None)
+    record = TokenRecord(np.array([1]), np.array([5]), np.array([-1.0], dtype=np.float32))
+    with pytest.raises(TypeError, match=r"SimpleNamespace has no read_distributions.*logprobs, sum_squared"):
+        measure(policy, [record], ("logprobs", sum_squared), temperature=1.0, max_batch_tokens=10)
 
 
 def test_nor_does_the_temperature_change_what_a_table_is():
     policy = TabularPolicy(LogitTable(capacity=1), level=0)
     (response,) = policy.generate([Request("", ("left", "right"), seed=(0,), context_keys=(1,))], Sampling())
-    found = policy.likelihood([response.tokens], temperature=0.5, sums=True)
-    assert found.norm_squared.tolist() == [4.0]  # of its one logit, divided by the temperature
+    (norm,) = policy.read_distributions([response.tokens], lambda read: (norm_squared(read),), temperature=0.5)
+    assert norm.tolist() == [4.0]  # of its one logit, divided by the temperature

@@ -16,6 +16,9 @@ from hgpo_gym.trainers.update.objectives import (
 )
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hgpo_gym.policies.base import Distributions
     from hgpo_gym.trainers.update.samples import TrainingSample
 
 
@@ -25,6 +28,22 @@ class Moments(NamedTuple):
 
     fisher: np.ndarray
     hessian: np.ndarray
+
+
+def norm_squared(distributions: "Distributions") -> "Tensor":
+    """Return |x|^2 of what the logits are linear in."""
+    return distributions.states.float().square().sum(-1) / distributions.temperature**2
+
+
+def sum_squared(distributions: "Distributions") -> "Tensor":
+    """Return the sum of p^2 over the tokens of the distribution."""
+    return distributions.logits.softmax(-1).square().sum(-1)
+
+
+def sum_cubed(distributions: "Distributions") -> "Tensor":
+    """Return the sum of p^3."""
+    probabilities = distributions.logits.softmax(-1)
+    return (probabilities.square() * probabilities).sum(-1)
 
 
 def moments(row: "TrainingSample", learning_rate: float) -> Moments:
@@ -71,7 +90,7 @@ def prepare(
 
 
 @prefers("sequence_mean")
-@prepared_by(prepare, reads=("norm_squared", "sum_squared", "sum_cubed"))
+@prepared_by(prepare, reads=(norm_squared, sum_squared, sum_cubed))
 def capo(tokens: Tokens, *, clip_low: float = 0.2, clip_high: float = 0.2) -> Surrogate:
     """Curvature-Aware Policy Optimization (2025, arXiv:2510.00819), its form for plain SGD. The moments are those of
     the code, their closed form is this project's.
