@@ -82,7 +82,7 @@ def other_columns() -> dict[str, Any]:
         "value_high": generator.random(count),
         "switch_tokens": np.full(count, 8),
         "plan_tokens": np.full(count, 16),
-        "answer_tokens": np.full(count, 24),
+        "response_tokens": np.full(count, 24),
         "value_low": generator.random(count),
     }
 

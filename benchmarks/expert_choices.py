@@ -57,12 +57,18 @@ class Beside:
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
         right = self._expert.generate(requests, sampling)
         choices = [
-            (request, one.text) for request, one in zip(requests, right, strict=True) if len(request.answers) > 1
+            (request, one.text)
+            for request, one in zip(requests, right, strict=True)
+            if len(request.allowed_responses) > 1
         ]
-        answers = self._policy.generate([request for request, _ in choices], GREEDY)
+        responses = self._policy.generate([request for request, _ in choices], GREEDY)
         self.asked += [
-            (kind(request.choices[request.answers.index(expected)]), answer.text == expected, 1 / len(request.answers))
-            for (request, expected), answer in zip(choices, answers, strict=True)
+            (
+                kind(request.choices[request.allowed_responses.index(expected)]),
+                response.text == expected,
+                1 / len(request.allowed_responses),
+            )
+            for (request, expected), response in zip(choices, responses, strict=True)
         ]
         return right
 

@@ -287,7 +287,7 @@ def preset(device: str, tiny: bool, folder: Path, engine: str = "transformers") 
     save_model(model, tokenizer, weights)
     del model
     gc.collect()
-    tokens, answer = (2048, 8) if tiny else (32768, 128)
+    tokens, response = (2048, 8) if tiny else (32768, 128)
     settings = [
         "experiment=alfworld_qwen2.5_1.5b_hgpo",
         f"engine={engine}",
@@ -297,7 +297,7 @@ def preset(device: str, tiny: bool, folder: Path, engine: str = "transformers") 
         "env.split=generated",
         "evaluation.split=generated_test",
         "env.max_episode_steps=2",
-        f"rollout.max_new_tokens={answer}",
+        f"rollout.max_new_tokens={response}",
         f"trainer.max_batch_tokens={tokens}",
         "trainer.learning_rate=1e-9",  # what is random stays random
         *(["rollout.num_tasks=2", "rollout.group_size=2", "engine.max_prompt_tokens=512"] if tiny else []),
@@ -318,7 +318,7 @@ def preset(device: str, tiny: bool, folder: Path, engine: str = "transformers") 
     read = sum(len(record) for record in records)
     share = sum(len(record.token_ids) for record in records) / read
     setting = Setting(
-        **shape, tokens=min(tokens, read), length=read // len(records), answer=share,
+        **shape, tokens=min(tokens, read), length=read // len(records), response=share,
         precision="bfloat16", checkpointing=True,
     )  # fmt: skip
     predicted = {"update": formula(setting).total + 4 * parameters}  # and the reference policy

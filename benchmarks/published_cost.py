@@ -19,8 +19,8 @@ PEAK, SHARE = 989e12, 0.3
 BANDWIDTH = 3.35e12 * 0.6
 """Bytes a second that an H100 is taken to read its memory with."""
 STEP_SECONDS = {"vLLM": 0.006, "transformers": 0.075}
-"""One token of all answers, beside reading weights and cache: launches, scheduling, sampling. From the same runs."""
-ANSWER_TOKENS, SPREAD, LONGEST_ANSWER = 150, 100, 512
+"""One token of all responses, beside reading weights and cache: launches, scheduling, sampling. From the same runs."""
+RESPONSE_TOKENS, SPREAD, LONGEST_RESPONSE = 150, 100, 512
 """Taken for the mean answer and its standard deviation; the longest that there may be, which is what the longest of a
 batch of dozens comes to."""
 VLLM_SHARE = 0.3
@@ -121,37 +121,36 @@ def setup(size: ModelSize, gpus: int, engine: str) -> Setup:
     )
 
 
-def waited_tokens(setting: Setting, answers: int, engine: str) -> float:
-    """Tokens that the longest episode is written in, one after the other, when a GPU writes so many answers at a time.
+def waited_tokens(setting: Setting, responses: int, engine: str) -> float:
+    """Return the tokens of the longest episode, one after the other, when a GPU writes so many responses at once.
 
-    With transformers all episodes step together, so that each step takes its longest answer, and as many times that as
-    the cache has to be filled. With vLLM no episode waits for another: the longest is the largest of so many sums of
-    answers.
+    With transformers all episodes step together: a step takes as long as its longest response, once for every time that
+    the cache is filled. With vLLM no episode waits for another: the longest is the largest of so many sums.
     """
     steps = setting.longest_episode
     if engine == "transformers":
-        rounds = math.ceil(answers * (setting.prompt_tokens + LONGEST_ANSWER) / CACHE_TOKENS)
-        return steps * LONGEST_ANSWER * rounds
-    return steps * ANSWER_TOKENS + math.sqrt(2 * math.log(answers) * steps) * SPREAD
+        rounds = math.ceil(responses * (setting.prompt_tokens + LONGEST_RESPONSE) / CACHE_TOKENS)
+        return steps * LONGEST_RESPONSE * rounds
+    return steps * RESPONSE_TOKENS + math.sqrt(2 * math.log(responses) * steps) * SPREAD
 
 
 def hours(model: Model, setting: Setting, engine: str) -> float:
     """Of all iterations with their evaluations, without the environment's own time."""
-    answers = EPISODES * setting.episode_length
-    tokens = setting.prompt_tokens + ANSWER_TOKENS
+    responses = EPISODES * setting.episode_length
+    tokens = setting.prompt_tokens + RESPONSE_TOKENS
     rate = model.gpus * PEAK * SHARE
     # Update: forward 2, again for checkpointed layers 2, backward 4. Reference: 2.
-    training = 10 * model.parameters * answers * tokens / rate
-    prefill = 2 * model.parameters * answers * tokens / rate
+    training = 10 * model.parameters * responses * tokens / rate
+    prefill = 2 * model.parameters * responses * tokens / rate
     evaluations = math.ceil(setting.evaluation_tasks / setting.evaluation_envs) / EVALUATE_EVERY
     return ITERATIONS * (training + (1 + evaluations) * (prefill + decode(model, setting, engine))) / 3600
 
 
 def decode(model: Model, setting: Setting, engine: str) -> float:
-    """Seconds to write the answers of an iteration: each GPU writes its part, and reads all weights for every token."""
-    answers = EPISODES // model.gpus
-    read = 2 * model.parameters + answers * (setting.prompt_tokens + LONGEST_ANSWER) * model.cache_bytes
-    return waited_tokens(setting, answers, engine) * (read / BANDWIDTH + STEP_SECONDS[engine])
+    """Return the seconds to write the responses of an iteration: each GPU reads all weights for every token."""
+    responses = EPISODES // model.gpus
+    read = 2 * model.parameters + responses * (setting.prompt_tokens + LONGEST_RESPONSE) * model.cache_bytes
+    return waited_tokens(setting, responses, engine) * (read / BANDWIDTH + STEP_SECONDS[engine])
 
 
 def main() -> None:

@@ -144,7 +144,7 @@ def play_many(numbers: list[int], **settings: object) -> list[tuple[Latencies, l
 
 def under_load(server: Server, pool: Pool, clients: int, seconds: float, think: float) -> list[str]:
     """Play, print, and return the errors."""
-    print(f"{clients} clients for {seconds:g} s, {1000 * think:g} ms between an answer and the next action")
+    print(f"{clients} clients for {seconds:g} s, {1000 * think:g} ms between a response and the next action")
     began, used = time.time(), server.processor_seconds()
     shares = [list(range(first, clients, PROCESSES)) for first in range(min(PROCESSES, clients))]
     playing = pool.map_async(

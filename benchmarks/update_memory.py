@@ -38,9 +38,9 @@ MEASURED = [
     replace(BASE, layers=8),
     replace(BASE, layers=8, checkpointing=True),
     replace(BASE, intermediate=512),
-    replace(BASE, intermediate=2048, answer=0.03, checkpointing=True),
-    *(replace(BASE, vocabulary=32768, layers=2, answer=share) for share in (0.125, 0.5)),
-    replace(BASE, vocabulary=32768, layers=2, answer=0.5, checkpointing=True),
+    replace(BASE, intermediate=2048, response=0.03, checkpointing=True),
+    *(replace(BASE, vocabulary=32768, layers=2, response=share) for share in (0.125, 0.5)),
+    replace(BASE, vocabulary=32768, layers=2, response=0.5, checkpointing=True),
     *(replace(BASE, hidden=512, layers=8, tokens=512, optimizer=name) for name in ("adamw", "adamw_8bit")),
     *(replace(BASE, hidden=512, layers=8, tokens=512, precision="bfloat16", checkpointing=s) for s in (False, True)),
     replace(BASE, hidden=512, layers=8, tokens=512, dtype="bfloat16"),
@@ -93,9 +93,9 @@ def _update(setting: Setting) -> None:
     with torch.device(device):
         model = make_model(setting)
     policy = LanguageModelPolicy(model, train_tokenizer(["a b c"], 300))
-    answer = max(1, int(setting.length * setting.answer))
+    response = max(1, int(setting.length * setting.response))
     ids = np.random.default_rng(0).integers(setting.vocabulary, size=setting.length)
-    record = TokenRecord(ids[:-answer], ids[-answer:], np.full(answer, -9.0, dtype=np.float32))
+    record = TokenRecord(ids[:-response], ids[-response:], np.full(response, -9.0, dtype=np.float32))
     records = [record] * (2 * setting.tokens // setting.length)
     changes = {
         "mini_batch_size": len(records),
@@ -141,7 +141,7 @@ def print_examples() -> None:
     print(f"| {' | '.join(names)} |\n|{' --- |' * len(names)}")
     for model, size in QWEN.items():
         for how, changes in WAYS.items():
-            setting = replace(BASE, **{**size, **changes}, tokens=32768, length=4608, answer=0.11)
+            setting = replace(BASE, **{**size, **changes}, tokens=32768, length=4608, response=0.11)
             parts = formula(setting)
             columns = [parts.weights, parts.gradients, parts.optimizer, parts.passes, parts.total]
             shown = [f"{value / 2**30:.1f}" for value in columns]

@@ -25,7 +25,7 @@ GROUPS = {
     "team": "Who answers, and which answer is the action.",
     "recipe": "A published method: algorithm, objective, sampler and shaping together.",
     "prompt": "How a step is put to the model.",
-    "engine": "What generates the answers.",
+    "engine": "What generates the responses.",
     "trainer": "The policy update.",
     "model": "What is trained.",
     "experiment": "Values for several groups at once. A file below `published` is what presets have in common.",

@@ -13,7 +13,7 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from hgpo_gym.adapters.single_episode import SingleEpisode
-from hgpo_gym.adapters.tool_calls import answers, tools
+from hgpo_gym.adapters.tool_calls import responses, tools
 
 ENV = "hgpo_gym/SignpostMaze-v0"
 
@@ -38,7 +38,7 @@ def play(base_url: str, model: str, task_id: str, max_turns: int = 40) -> Single
         if episode.over:
             break
         message = ask(base_url, model, messages, tools(episode))
-        replies = answers(episode, message)
+        replies = responses(episode, message)
         messages += [message, *replies]
         for call, reply in zip(message.get("tool_calls") or [], replies, strict=False):
             print(f"> {call['function']['arguments']}\n{reply['content']}")
@@ -57,12 +57,12 @@ class ScriptedAgent(BaseHTTPRequestHandler):
         function = {"name": body["tools"][0]["function"]["name"], "arguments": arguments}
         call = {"id": f"call-{len(said)}", "type": "function", "function": function}
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        answer = json.dumps({"choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]}).encode()
+        response = json.dumps({"choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(answer)))
+        self.send_header("Content-Length", str(len(response)))
         self.end_headers()
-        self.wfile.write(answer)
+        self.wfile.write(response)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

@@ -1,6 +1,6 @@
 """HGPO by verl's advantage registry, on the CPU, with a model made from scratch: `python examples/verl_advantages.py`.
 
-The tiny model plays groups of episodes, one prompt and answer a step, as verl's agent loops hand them over; verl's
+The tiny model plays groups of episodes, one prompt and response a step, as verl's agent loops hand them over; verl's
 `compute_advantage` finds our estimator by name, and verl's policy loss makes an update of it. In a run of verl's
 trainer it is `algorithm.adv_estimator=hgpo trainer.v1.trainer_mode=steps_sync`. Needs the extras `verl` and `train`.
 """
@@ -41,12 +41,12 @@ def play(num_tasks=2, group_size=6):
 def as_verl_batch(rollout):
     """A row a step: what verl's trainer holds when it computes advantages, and which step each row is."""
     batch = rollout.batch
-    answers = [torch.as_tensor(record.token_ids) for record in rollout.tokens]
+    responses = [torch.as_tensor(record.token_ids) for record in rollout.tokens]
     logprobs = [torch.as_tensor(record.logprobs) for record in rollout.tokens]
-    mask = pad_sequence([torch.ones(len(answer)) for answer in answers], batch_first=True)
+    mask = pad_sequence([torch.ones(len(response)) for response in responses], batch_first=True)
     data = DataProto.from_dict(
         tensors={
-            "responses": pad_sequence(answers, batch_first=True),
+            "responses": pad_sequence(responses, batch_first=True),
             "response_mask": mask,
             "old_log_probs": pad_sequence(logprobs, batch_first=True),
             "token_level_rewards": torch.zeros_like(mask),
@@ -58,7 +58,7 @@ def as_verl_batch(rollout):
 
 
 def log_probs(policy, rollout, like):
-    """What the model gives the answers now, in the shape of `like`; 0 where only one token was admissible."""
+    """What the model gives the responses now, in the shape of `like`; 0 where only one token was admissible."""
     values = torch.zeros_like(like)
     chosen = [row for row, record in enumerate(rollout.tokens) if len(record.choices)]
     of_choices = policy.likelihood([rollout.tokens[row] for row in chosen], temperature=1.0).logprobs

@@ -16,8 +16,8 @@ from hgpo_gym.envs.alfworld.native.compiled_games import CompiledGames
 from hgpo_gym.envs.webshop.catalogue import catalogue, open_catalogue
 from hgpo_gym.envs.webshop.generation import generated_folder
 from hgpo_gym.envs.webshop.goals import goal_list
-from hgpo_gym.policies.base import Answer, Request, Sampling
-from hgpo_gym.policies.kept_answers import KeptAnswers
+from hgpo_gym.policies.base import MeteredResponse, Request, Sampling
+from hgpo_gym.policies.response_cache import ResponseCache
 
 TINY_RUN = [
     "env.sections=2",
@@ -85,14 +85,17 @@ def warm_start() -> Any:
     return _content(Path(initial_weights(settings, settings.model, Progress(_silent()))))  # type: ignore[arg-type]
 
 
-def kept_answers() -> Any:
-    """The answers of an endpoint, asked for again where they are lost."""
-    kept = KeptAnswers(Path(os.environ["HGPO_GYM_CACHE"]) / "answers.jsonl")
+def response_cache() -> Any:
+    """The responses of an endpoint, asked for again where they are lost."""
+    kept = ResponseCache(Path(os.environ["HGPO_GYM_CACHE"]) / "answers.jsonl")
     found = []
     for number in range(5):
-        request, answer = Request(prompt=f"prompt {number}", seed=(number,)), Answer(f"go {number}", number, 2)
+        request, response = (
+            Request(prompt=f"prompt {number}", seed=(number,)),
+            MeteredResponse(f"go {number}", number, 2),
+        )
         if kept.recall(request, Sampling()) is None:
-            kept.keep(request, Sampling(), answer)
+            kept.keep(request, Sampling(), response)
         found.append(kept.recall(request, Sampling()))
     return found
 
@@ -104,7 +107,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "WebShop catalogue and goals": webshop_catalogue,
     "transcripts": transcripts,
     "warm-start weights": warm_start,
-    "kept answers": kept_answers,
+    "kept answers": response_cache,
 }
 
 

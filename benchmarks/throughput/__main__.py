@@ -5,8 +5,8 @@
     python -m benchmarks.throughput update
 
 One thread. The prompts are those of ALFWorld episodes (generated games, 8 tasks x 8 members, six in ten won) at every
-step; the model is made from scratch, or the one that --model names. Rates are tokens of answers to running
-environments, or tokens of prompts and answers that are trained on, a second of the processor: neighbours change them
+step; the model is made from scratch, or the one that --model names. Rates are tokens of responses to running
+environments, or tokens of prompts and responses that are trained on, a second of the processor: neighbours change them
 less than those of the clock.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.throughput.generation import Engine, LockStep, Ours, Spent, answer_all, spend
+from benchmarks.throughput.generation import Engine, LockStep, Ours, Spent, respond_all, spend
 from benchmarks.throughput.update import OurUpdate, TrlUpdate, gradients_apart, update_settings
 from benchmarks.throughput.workload import TASKS, Step, make_model, record_steps
 from hgpo_gym.config.compose import load_config
@@ -96,7 +96,7 @@ def describe(policy: LanguageModelPolicy, steps: Sequence[Step], sampling: Sampl
     running = np.mean([step.running.mean() for step in steps])
     lengths = {
         "prompts": np.array([len(record.prompt_ids) for record in records]),
-        "answers": np.array([len(record.token_ids) for record in records]),
+        "responses": np.array([len(record.token_ids) for record in records]),
     }
     print(f"{len(steps)} steps, {running:.0%} of the environments running; tokens: mean, median, longest")
     for name, counts in lengths.items():
@@ -122,8 +122,8 @@ def print_rates(best: dict[str, Spent], ours: str = "ours") -> None:
 
 def compare_engines(engines: dict[str, Engine], steps: Sequence[Step], repeats: int) -> None:
     for engine in engines.values():
-        answer_all(engine, steps[:1])  # vLLM compiles kernels
-    print_rates(best_of({name: partial(answer_all, engine, steps) for name, engine in engines.items()}, repeats))
+        respond_all(engine, steps[:1])  # vLLM compiles kernels
+    print_rates(best_of({name: partial(respond_all, engine, steps) for name, engine in engines.items()}, repeats))
 
 
 def compare_updates(

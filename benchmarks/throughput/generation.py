@@ -23,8 +23,8 @@ class Engine(Protocol):
     def begin(self) -> None:
         """The first step comes next."""
 
-    def answer(self, step: Step) -> list[int]:
-        """The tokens of each answer that a running environment got, end-of-text token included."""
+    def response(self, step: Step) -> list[int]:
+        """The tokens of each response that a running environment got, end-of-text token included."""
 
 
 class Spent(NamedTuple):
@@ -47,21 +47,21 @@ def spend(work: Callable[[], int]) -> Spent:
     return Spent(tokens, time.process_time() - processor, time.perf_counter() - clock)
 
 
-def answer_all(engine: Engine, steps: Sequence[Step]) -> int:
+def respond_all(engine: Engine, steps: Sequence[Step]) -> int:
     """Useful tokens of all steps."""
     engine.begin()
-    return sum(sum(engine.answer(step)) for step in steps)
+    return sum(sum(engine.response(step)) for step in steps)
 
 
 class LockStep:
     """`model.generate` for all sub-environments at once, as published training loops do it: one batch, padded to the
-    longest prompt, until the longest answer ends.
+    longest prompt, until the longest response ends.
 
     It gives no log-probabilities; such loops compute them in another pass, which is not counted here.
 
     Args:
         policy: whose model, tokenizer and precision it takes; in bfloat16 it has a copy of the model with such weights.
-        constrained: the answers are admissible ones, by transformers' own `prefix_allowed_tokens_fn`.
+        constrained: the responses are admissible ones, by transformers' own `prefix_allowed_tokens_fn`.
         ended: environments that have ended are asked too, for the batch to keep its shape.
     """
 
@@ -84,14 +84,14 @@ class LockStep:
         torch.manual_seed(0)
 
     @torch.inference_mode()
-    def answer(self, step: Step) -> list[int]:
+    def response(self, step: Step) -> list[int]:
         requests = step.requests if self._ended else step.asked
         prompts = [self._put(request.prompt) for request in requests]
         inputs = self._tokenizer(
             prompts, padding=True, padding_side="left", return_tensors="pt", add_special_tokens=False
         )
         width = inputs["input_ids"].shape[1]
-        tries = [self._trie(request.answers) for request in requests]
+        tries = [self._trie(request.allowed_responses) for request in requests]
 
         def allowed(row: int, ids: torch.Tensor) -> list[int]:
             node = 0
@@ -113,10 +113,10 @@ class LockStep:
             pad_token_id=self._end_of_text,
             prefix_allowed_tokens_fn=allowed if self._constrained else None,
         )
-        answers = ids[:, width:]
-        self._tokenizer.batch_decode(answers, skip_special_tokens=True)
-        ends = (answers == self._end_of_text).int()
-        lengths = torch.where(ends.any(1), ends.argmax(1) + 1, answers.shape[1]).numpy()
+        responses = ids[:, width:]
+        self._tokenizer.batch_decode(responses, skip_special_tokens=True)
+        ends = (responses == self._end_of_text).int()
+        lengths = torch.where(ends.any(1), ends.argmax(1) + 1, responses.shape[1]).numpy()
         return (lengths[step.running] if self._ended else lengths).tolist()
 
     def _put(self, prompt: str) -> str:
@@ -126,8 +126,8 @@ class LockStep:
         turn = [{"role": "user", "content": prompt}]
         return str(self._tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False))
 
-    def _build_trie(self, answers: tuple[str, ...]) -> TokenTrie:
-        sequences = [self._tokenizer(answer, add_special_tokens=False)["input_ids"] for answer in answers]
+    def _build_trie(self, responses: tuple[str, ...]) -> TokenTrie:
+        sequences = [self._tokenizer(response, add_special_tokens=False)["input_ids"] for response in responses]
         return TokenTrie(sequences, self._end_of_text)
 
 
@@ -142,13 +142,13 @@ class Ours:
     def begin(self) -> None:
         self._stream = open_stream(self._policy, self._sampling)
 
-    def answer(self, step: Step) -> list[int]:
+    def response(self, step: Step) -> list[int]:
         assert self._stream is not None
         self._stream.ask({int(row): step.requests[row] for row in np.flatnonzero(step.running)})
         lengths = []
-        while self._stream.unanswered:
-            answers = self._stream.work().values()
+        while self._stream.pending:
+            responses = self._stream.work().values()
             lengths += [
-                len(response.tokens) - len(response.tokens.prompt_ids) for response in answers if response.tokens
+                len(response.tokens) - len(response.tokens.prompt_ids) for response in responses if response.tokens
             ]
         return lengths

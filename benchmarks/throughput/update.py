@@ -1,4 +1,4 @@
-"""The same optimiser steps on the same answers by TRL's GRPOTrainer and by ours."""
+"""The same optimiser steps on the same responses by TRL's GRPOTrainer and by ours."""
 
 import copy
 import tempfile
@@ -131,13 +131,13 @@ class TrlUpdate:
         from trl.trainer.utils import pad
 
         prompts = [torch.from_numpy(record.prompt_ids) for record in records]
-        answers = [torch.from_numpy(record.token_ids) for record in records]
+        responses = [torch.from_numpy(record.token_ids) for record in records]
         logprobs = [torch.from_numpy(record.logprobs) for record in records]
         return {
             "prompt_ids": pad(prompts, padding_value=self._pad_id, padding_side="left"),
             "prompt_mask": pad([torch.ones_like(ids) for ids in prompts], padding_value=0, padding_side="left"),
-            "completion_ids": pad(answers, padding_value=self._pad_id, padding_side="right"),
-            "completion_mask": pad([torch.ones_like(ids) for ids in answers], padding_value=0, padding_side="right"),
+            "completion_ids": pad(responses, padding_value=self._pad_id, padding_side="right"),
+            "completion_mask": pad([torch.ones_like(ids) for ids in responses], padding_value=0, padding_side="right"),
             "old_per_token_logps": pad(logprobs, padding_value=0.0, padding_side="right"),
             "advantages": torch.from_numpy(advantages).float(),
         }

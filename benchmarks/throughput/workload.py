@@ -80,16 +80,16 @@ def record_steps(tasks: int = TASKS, seed: int = 0) -> list[Step]:
 
 
 def make_model(steps: Sequence[Step], seed: int = 0) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-    """A model of 0.3 million parameters that has learnt to end its answers after any number of words."""
+    """A model of 0.3 million parameters that has learnt to end its responses after any number of words."""
     requests = [request for step in steps for request in step.asked]
     tokenizer = train_tokenizer([request.prompt for request in requests], 1024)
     model = make_tiny_model(tokenizer, hidden_size=96, layers=2, heads=3, seed=seed, device="cpu")
     policy, generator = LanguageModelPolicy(model, tokenizer), np.random.default_rng(seed)
-    answers = []
+    responses = []
     for request in requests:
         words = generator.choice(request.prompt.split(), generator.geometric(1 / MEAN_WORDS))
-        answers.append(" ".join(words) + " " + generator.choice(request.answers))
-    records = policy.records(requests, answers)
+        responses.append(" ".join(words) + " " + generator.choice(request.allowed_responses))
+    records = policy.records(requests, responses)
     settings = WarmStartSettings(
         source="random",
         new_model="none",

@@ -34,7 +34,7 @@ def tools(episode: SingleEpisode, *, closed: bool = False) -> list[dict[str, Any
     return [{"type": "function", "function": {"name": TOOL, "description": description, "parameters": parameters}}]
 
 
-def answers(episode: SingleEpisode, message: Mapping[str, Any]) -> list[dict[str, Any]]:
+def responses(episode: SingleEpisode, message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Execute the actions of an assistant's message, and return the reply messages.
 
     Each call gets a tool message, in order. A wrong call changes nothing in the environment, its tool message names the
@@ -46,7 +46,7 @@ def answers(episode: SingleEpisode, message: Mapping[str, Any]) -> list[dict[str
         {
             "role": "tool",
             "tool_call_id": call.get("id", ""),
-            "content": _answer(episode, _mapping(call.get("function"))),
+            "content": _response(episode, _mapping(call.get("function"))),
         }
         for call in calls
     ]
@@ -61,7 +61,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _answer(episode: SingleEpisode, function: Mapping[str, Any]) -> str:
+def _response(episode: SingleEpisode, function: Mapping[str, Any]) -> str:
     try:
         action = _action(function)
     except ValueError as error:

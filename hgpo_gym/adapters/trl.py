@@ -13,8 +13,8 @@ import torch
 
 from hgpo_gym.adapters.single_episode import SingleEpisode, on_tokens, step_batch, turns_of_tokens
 from hgpo_gym.advantages import ESTIMATORS, estimate
-from hgpo_gym.policies.answer_ends import AnswerEnds, check_stops
 from hgpo_gym.policies.control_tokens import ControlTokens
+from hgpo_gym.policies.response_ends import ResponseEnds, check_stops
 
 try:
     from accelerate.utils import gather_object
@@ -115,7 +115,7 @@ class StepAdvantageTrainer(GRPOTrainer):
         self.invalid_action_penalty = invalid_action_penalty
         ESTIMATORS.check_options(advantage, self.advantage_options)
         super().__init__(*args, **kwargs)
-        self._end_answers_by(stop, stop_token_ids)
+        self._end_responses_by(stop, stop_token_ids)
         pools = (self._environment_pool if self.environment_factories else {None: [None]}).values()
         if not all(isinstance(environment, ToolEnvironment) for pool in pools for environment in pool):
             raise ValueError(
@@ -131,13 +131,13 @@ class StepAdvantageTrainer(GRPOTrainer):
                 f"reward_funcs={self.reward_func_names[:-1]}: leave them out, the environment rewards the steps."
             )
 
-    def _end_answers_by(self, stop: Sequence[str], stop_token_ids: Sequence[int]) -> None:
+    def _end_responses_by(self, stop: Sequence[str], stop_token_ids: Sequence[int]) -> None:
         """Make responses end as those of `LanguageModelPolicy` do."""
         check_stops(stop, stop_token_ids, len(self._tokenizer))
         end_of_turn = ControlTokens(self._tokenizer, self.chat_template_kwargs).end_of_turn
         ends = {*self.eos_token_ids, *stop_token_ids, *([] if end_of_turn is None else [end_of_turn])}
         self.eos_token_ids = sorted(ends)
-        self._ends = AnswerEnds(frozenset(ends), tuple(stop), self._decode)
+        self._ends = ResponseEnds(frozenset(ends), tuple(stop), self._decode)
         if self.use_vllm:
             generation_kwargs = self.vllm_generation.generation_kwargs
             generation_kwargs["stop_token_ids"] = sorted(ends.union(generation_kwargs.get("stop_token_ids") or ()))

@@ -19,8 +19,8 @@ import torch
 from hgpo_gym.adapters.single_episode import EpisodeStep, on_tokens, turns_of_tokens
 from hgpo_gym.advantages import ESTIMATORS, estimate
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.policies.answer_ends import check_stops
 from hgpo_gym.policies.control_tokens import ControlTokens
+from hgpo_gym.policies.response_ends import check_stops
 
 try:
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, register_adv_est
@@ -63,7 +63,7 @@ def describe_steps(trajectory: str, steps: Sequence[EpisodeStep], *, invalid_act
     ]
 
 
-def with_answer_ends(
+def with_response_ends(
     sampling_params: Mapping[str, Any],
     tokenizer: Any,
     *,

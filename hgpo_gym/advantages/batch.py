@@ -108,10 +108,10 @@ class StepBatch:
         The first array, int64[M], has one row of each distinct step. The second, int64[N], has the index in the first
         array of the step that each row copies.
         """
-        if "answer" not in self.extras:
+        if "response" not in self.extras:
             return None
-        _, answer = np.unique(self.extras["answer"], return_inverse=True)
-        step = self.group_labels * (answer.max(initial=-1) + 1) + answer
+        _, response = np.unique(self.extras["response"], return_inverse=True)
+        step = self.group_labels * (response.max(initial=-1) + 1) + response
         _, first, copies = np.unique(step, return_index=True, return_inverse=True)
         return (first, copies) if len(first) < len(self) else None
 

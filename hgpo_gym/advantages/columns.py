@@ -37,14 +37,14 @@ COLUMNS = {
         "[N, K + 1]",
     ),
     "trained": Column(TRUTH, "whether the row is learned from; None is all"),
-    "answer": Column(
+    "response": Column(
         LABEL,
         "equal for the copies of a step that several episodes of the group share: the samplers `tree` and `best_plan` "
         "record it",
     ),
     "agent": Column(LABEL, "the role that acted: rollouts of a team record it"),
     "branch": Column(LABEL, "of the episode, the snapshot that it continues: the sampler `tree` records it"),
-    "answer_tokens": Column(WHOLE, "the tokens of the answer: a prompt with subgoals (prompt=plan) records it"),
+    "response_tokens": Column(WHOLE, "the tokens of the response: a prompt with subgoals (prompt=plan) records it"),
     "boundary": Column(TRUTH, "the first step of a subgoal: a prompt with subgoals (prompt=plan) records it"),
     "entropy": Column(NUMBER, "nats, the mean token entropy of the response: training measures it before the update"),
     "execution": Column(
@@ -55,7 +55,7 @@ COLUMNS = {
     "plan": Column(LABEL, "of the episode, its plan in the task group: the sampler `best_plan` records it"),
     "plan_tokens": Column(
         WHOLE,
-        "the tokens of the answer up to the end of its subgoal, 0 where it names none: a prompt with subgoals "
+        "the tokens of the response up to the end of its subgoal, 0 where it names none: a prompt with subgoals "
         "(prompt=plan) records it",
     ),
     "reward_vector": Column(
@@ -65,7 +65,7 @@ COLUMNS = {
     ),
     "switch_tokens": Column(
         WHOLE,
-        "the tokens of the answer up to the end of its <switch>: a prompt with subgoals (prompt=plan) records it",
+        "the tokens of the response up to the end of its <switch>: a prompt with subgoals (prompt=plan) records it",
     ),
     "tag": Column(LABEL, "what kind of step it is: environments put `tag` in info"),
     "tag_reward": Column(NUMBER, "the reward of the step's tag: environments put `tag_reward` in info"),

@@ -44,7 +44,7 @@ def episodes(conversations: Sequence[Conversation]) -> Section:
             "won" if episode.won else "not won",
             len(episode.exchanges),
             sum(not exchange.action for exchange in episode.exchanges),
-            sum(exchange.cut_off for exchange in episode.exchanges),
+            sum(exchange.truncated for exchange in episode.exchanges),
         )
         for number, episode in enumerate(conversations, start=1)
     ]
@@ -52,7 +52,7 @@ def episodes(conversations: Sequence[Conversation]) -> Section:
         Column("episode", "whole"),
         Column("task"),
         Column("result"),
-        Column("answers", "whole"),
+        Column("responses", "whole"),
         Column("without an action", "whole"),
         Column("cut off", "whole"),
     )
@@ -94,7 +94,7 @@ def failed_episodes(failures: Sequence[tuple[int, str, ToldFailure]]) -> Section
         Column("in"),
         Column("iteration", "whole"),
         Column("attempt", "whole"),
-        Column("answers", "whole"),
+        Column("responses", "whole"),
     )
     caption = "Given up: the task's group was left out, or the episode of an evaluation counted as not won."
     return Section("Episodes whose environment failed", [Table("failures", caption, columns, tuple(rows))])
@@ -111,10 +111,10 @@ def failed_episode(iteration: int, phase: str, failure: ToldFailure, number: int
 def exchanged(exchange: Exchange, name: str) -> list[Block]:
     """Return a prompt, its response, and the action and reward that followed."""
     parsed_action = f"action: {exchange.action}" if exchange.action else NO_ACTION
-    notes = [parsed_action, *(["cut off"] if exchange.cut_off else []), f"reward {exchange.reward:g}"]
+    notes = [parsed_action, *(["cut off"] if exchange.truncated else []), f"reward {exchange.reward:g}"]
     return [
         Paragraph(f"{name} was asked:"),
         Code(exchange.prompt),
         Paragraph(f"{name} answered ({'; '.join(notes)}):"),
-        Code(exchange.answer),
+        Code(exchange.response),
     ]

@@ -14,7 +14,7 @@ from hgpo_gym.experiments.evaluation import evaluate_policy, evaluated_policy
 from hgpo_gym.files import check_can_be_written
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.plain_text import counted
-from hgpo_gym.policies.base import CannotAnswerError, MeteredPolicy, NoAnswerError, Policy
+from hgpo_gym.policies.base import CannotRespondError, MeteredPolicy, NoResponseError, Policy
 from hgpo_gym.progress import Progress
 from hgpo_gym.rollouts.evaluation import Evaluation
 from hgpo_gym.rollouts.failures import EpisodesFailedError
@@ -97,14 +97,14 @@ def _played(
     """
     try:
         return evaluate_policy(env, policy, settings, progress, title, keep=keep)
-    except (NoAnswerError, EpisodesFailedError) as error:
+    except (NoResponseError, EpisodesFailedError) as error:
         raise CommandFailed(str(error), 1) from None
-    except CannotAnswerError as error:
+    except CannotRespondError as error:
         raise CommandFailed(str(error), 2) from None
     except KeyboardInterrupt:
         if not isinstance(policy, MeteredPolicy):
             raise
-        raise CommandFailed("interrupted. The same command goes on with the answers so far.", 130) from None
+        raise CommandFailed("interrupted. The same command goes on with the responses so far.", 130) from None
 
 
 def _shown(value: Any) -> str:

@@ -9,7 +9,7 @@ from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
 from hgpo_gym.files import NotWrittenError
 from hgpo_gym.interrupts import StoppedAtOnceError
 from hgpo_gym.plugins import load_plugins
-from hgpo_gym.policies.base import CannotAnswerError
+from hgpo_gym.policies.base import CannotRespondError
 from hgpo_gym.policies.tabular import TableFullError
 from hgpo_gym.processes import LAUNCHED
 from hgpo_gym.progress import Progress
@@ -68,7 +68,7 @@ def train_run(settings: RunSettings) -> bool:
             f"goes on from {run.checkpoints.newest()}.",
             1,
         ) from None
-    except (TableFullError, NotRecordedError, CannotAnswerError) as error:
+    except (TableFullError, NotRecordedError, CannotRespondError) as error:
         raise CommandFailed(str(error), 2) from None
     except StoppedAtOnceError:
         raise CommandFailed(

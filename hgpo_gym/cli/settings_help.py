@@ -39,7 +39,7 @@ OWN_SETTINGS = {
     },
     "eval": {
         "policy=model": "what plays: model, expert, random, or openai, a model behind an endpoint",
-        "transcripts=FOLDER": "where prompts and raw answers are written: transcripts.jsonl, and a page",
+        "transcripts=FOLDER": "where prompts and raw responses are written: transcripts.jsonl, and a page",
         "run=RUN": "the run whose checkpoint plays, with the run's settings",
         "iteration=newest": "its checkpoint: newest, best, or a number",
         "out=FILE": "a JSON file for the result",

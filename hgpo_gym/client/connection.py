@@ -42,7 +42,7 @@ class Connection:
     Args:
         url: of the server.
         token: None for a server without one.
-        timeout: seconds to wait for an answer.
+        timeout: seconds to wait for a response.
 
     Raises:
         ValueError: not a URL of HTTP.
@@ -62,10 +62,10 @@ class Connection:
     def request(
         self, method: str, path: str, content: Mapping[str, Any] | None = None, *, repeatable: bool = True, **query: Any
     ) -> Any:
-        """Send a request and return the answer.
+        """Send a request and return the response.
 
         Raises:
-            ConnectionError: no answer, or not from such a server.
+            ConnectionError: no response, or not from such a server.
             ValueError: an environment, option or task that the server does not know, or a malformed request.
             gymnasium.error.ResetNeeded: a step without an episode.
             RemoteError: the server refuses for another reason.
@@ -82,7 +82,7 @@ class Connection:
                 sent = not isinstance(error, httpx.ConnectError)
                 if attempt == _ATTEMPTS or (sent and not repeatable):
                     raise ConnectionError(
-                        f"No answer from {self._url} ({type(error).__name__}: {error}). Is 'hgpo-gym serve' there?"
+                        f"No response from {self._url} ({type(error).__name__}: {error}). Is 'hgpo-gym serve' there?"
                     ) from error
                 time.sleep(0.05 * 2**attempt)
         kind = media_type(response.headers.get("content-type"))

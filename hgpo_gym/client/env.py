@@ -20,8 +20,8 @@ _PAGES_KEPT = 16
 class RemoteTextEnv(TextEnv):
     """An environment on a server: it gives the same texts for the same seeds as a local one.
 
-    A request without an answer is sent again, and the server does not play it twice. If the session is lost (the server
-    restarted, or the session was idle too long), `reset(seed=...)` opens another. If another generator is set as
+    A request without a response is sent again, and the server does not play it twice. If the session is lost (the
+    server restarted, or the session was idle too long), `reset(seed=...)` opens another. If another generator is set as
     `np_random`, as for members of a group, it seeds the server's random events from then on.
 
     `info` holds what the server's environment reports. Its tuples are lists, except `admissible_actions` and
@@ -32,12 +32,12 @@ class RemoteTextEnv(TextEnv):
         env: an id that it offers.
         token: None takes $HGPO_GYM_SERVER_TOKEN, if set.
         step_limit: steps until an episode is truncated; None: the environment's own, 0: never.
-        timeout: seconds to wait for an answer.
+        timeout: seconds to wait for a response.
         render_mode: None or `ansi`.
         options: of the environment, if the server lets clients choose them.
 
     Raises:
-        ConnectionError: no answer, or not from such a server.
+        ConnectionError: no response, or not from such a server.
         ValueError: an id or option that the server does not offer.
         RemoteError: the server refuses for another reason, e.g. the token.
     """
@@ -140,21 +140,21 @@ class RemoteTextEnv(TextEnv):
         given = {name: value for name, value in fields.items() if value is not None}
         try:
             # By the turn number the server recognises a request that is sent again.
-            answer = self._connection.request("POST", f"{self._path}/{operation}", {"turn": self._turn + 1, **given})
+            response = self._connection.request("POST", f"{self._path}/{operation}", {"turn": self._turn + 1, **given})
         except ConnectionError:
             self._out_of_step = True  # the server may have played it or not
             raise
-        self._turn, self._truncated = answer["turn"], answer["truncated"]
-        info = dict(answer["info"])
+        self._turn, self._truncated = response["turn"], response["truncated"]
+        info = dict(response["info"])
         self.task_id, self._task_type = info.pop("task_id"), info.pop("task_type")
         if "action_descriptions" in info:
             info["action_descriptions"] = tuple(info["action_descriptions"])
         return Turn(
-            answer["observation"],
+            response["observation"],
             task=info.pop("task"),
             admissible_actions=tuple(info.pop("admissible_actions")),
-            reward=answer["reward"],
-            terminated=answer["terminated"],
+            reward=response["reward"],
+            terminated=response["terminated"],
             won=info.pop("won"),
             action_valid=info.pop("action_valid", True),
             extras=info,

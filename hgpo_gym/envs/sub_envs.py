@@ -11,7 +11,7 @@ import numpy as np
 
 ResetPair = tuple[str, dict[str, Any]]
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
-_Answer = TypeVar("_Answer")
+_Response = TypeVar("_Response")
 
 
 class EpisodeStart(NamedTuple):
@@ -108,15 +108,15 @@ class LocalSubEnvs:
 
     def replay(self, episodes: Mapping[int, EpisodeReplay]) -> dict[int, Exception | None]:
         """Replay the episodes of rows up to their present state."""
-        answers: dict[int, Exception | None] = {}
+        responses: dict[int, Exception | None] = {}
         for row, episode in episodes.items():
             self._episodes[row] = episode
             try:
                 self._bring_back(row)
-                answers[row] = None
+                responses[row] = None
             except Exception as error:  # noqa: BLE001 - whatever an environment raises is its answer
-                answers[row] = error
-        return answers
+                responses[row] = error
+        return responses
 
     def _begin(self, row: int, start: EpisodeStart) -> ResetResult | Exception:
         self._episodes[row] = EpisodeReplay(start)
@@ -140,7 +140,7 @@ class LocalSubEnvs:
         self._episodes[row].actions.append(action)
         return result
 
-    def _once_more(self, row: int, ask: Callable[[], _Answer]) -> _Answer | Exception:
+    def _once_more(self, row: int, ask: Callable[[], _Response]) -> _Response | Exception:
         """Return the result of a call in a new environment, or its exception."""
         try:
             with suppress(Exception):  # it is broken already

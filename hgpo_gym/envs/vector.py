@@ -180,8 +180,8 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
     def _begin(self, starts: Mapping[int, EpisodeStart]) -> dict[int, ResetResult]:
         self._check_open("begin an episode")
         reset_results: dict[int, ResetResult] = {}
-        answers = self._sub_envs.begin(starts)
-        for row, reset_result in answers.items():
+        responses = self._sub_envs.begin(starts)
+        for row, reset_result in responses.items():
             self.starts[row] = starts[row]
             self.failures.pop(row, None)
             if isinstance(reset_result, Exception):
@@ -193,7 +193,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
             last = steps[-1] if steps else reset
             self._observations[row], self._env_infos[row] = last[0], last[-1]
             self._terminations[row] = self._truncations[row] = False
-        self._raise_first(answers)
+        self._raise_first(responses)
         return reset_results
 
     def _fail(self, row: int, error: Exception) -> StepResult:
@@ -204,11 +204,11 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         self._terminations[row], self._truncations[row] = False, True
         return self._observations[row], 0.0, False, True, self._env_infos[row]
 
-    def _raise_first(self, answers: Mapping[int, object]) -> None:
+    def _raise_first(self, responses: Mapping[int, object]) -> None:
         """Raise the first error among the answers, all of which were processed, unless failures are contained."""
-        for answer in answers.values():
-            if isinstance(answer, Exception) and not self._contain_failures:
-                raise answer
+        for response in responses.values():
+            if isinstance(response, Exception) and not self._contain_failures:
+                raise response
 
     def _check_open(self, what: str) -> None:
         if self.closed:
@@ -271,15 +271,15 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
 
         Waits for the results of at least `at_least` rows, or all that are stepping, and returns all available results.
         """
-        answers = self._sub_envs.receive(min(at_least, len(self.stepping)))
-        self.stepping -= answers.keys()
+        responses = self._sub_envs.receive(min(at_least, len(self.stepping)))
+        self.stepping -= responses.keys()
         results: dict[int, StepResult] = {}
-        for row, answer in answers.items():
-            results[row] = self._fail(row, answer) if isinstance(answer, Exception) else answer
+        for row, response in responses.items():
+            results[row] = self._fail(row, response) if isinstance(response, Exception) else response
             observation, _, terminated, truncated, info = results[row]
             self._observations[row], self._env_infos[row] = observation, info
             self._terminations[row], self._truncations[row] = terminated, truncated
-        self._raise_first(answers)
+        self._raise_first(responses)
         return results
 
     def close_extras(self, **kwargs: Any) -> None:  # noqa: ARG002 - Gymnasium's signature

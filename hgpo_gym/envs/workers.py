@@ -183,7 +183,9 @@ class WorkerSubEnvs:
         for worker, part in parts.items():
             self._workers[worker].send("begin", part)
         return {
-            row: answer for worker, part in parts.items() for row, answer in self._answer(worker, "begin", part).items()
+            row: response
+            for worker, part in parts.items()
+            for row, response in self._response(worker, "begin", part).items()
         }
 
     def send(self, actions: Mapping[int, str]) -> None:
@@ -244,42 +246,42 @@ class WorkerSubEnvs:
     def _step_results(self, worker: int) -> None:
         """Receive the results of a worker that has finished its steps or died."""
         part, self._stepping[worker] = self._stepping[worker], {}
-        self._results |= self._answer(worker, "step", part)
+        self._results |= self._response(worker, "step", part)
         self._send_waiting(worker)
 
-    def _answer(self, worker: int, kind: str, part: Mapping[int, Any]) -> dict[int, Any]:
+    def _response(self, worker: int, kind: str, part: Mapping[int, Any]) -> dict[int, Any]:
         """Return the answers to a request that was sent, from another process if this one died at it."""
         try:
-            answers = self._workers[worker].receive()
-            for row, answer in answers.items():
-                self._note(kind, row, part[row], answer)
-            return answers
+            responses = self._workers[worker].receive()
+            for row, response in responses.items():
+                self._note(kind, row, part[row], response)
+            return responses
         except _LostError:
             self._replace(worker)
-        answers = {}
+        responses = {}
         for row, argument in part.items():  # one by one, to see which it is
             if row in self._failed:
-                answers[row] = self._failed.pop(row)
+                responses[row] = self._failed.pop(row)
                 continue
             task_id = argument.task_id if kind == "begin" else self._episodes[row].start.task_id
             # Among others it may not have been reached before, and has two tries of its own.
             for last in (False, True) if len(part) > 1 else (True,):
-                answer = self._ask_alone(worker, kind, row, argument, task_id, f"twice at the same {kind}")
-                if not isinstance(answer, WorkerDiedError):
+                response = self._ask_alone(worker, kind, row, argument, task_id, f"twice at the same {kind}")
+                if not isinstance(response, WorkerDiedError):
                     break
                 if last:
                     self._episodes.pop(row, None)
                 self._replace(worker)
                 if row in self._failed:  # it could not be brought back
-                    answer = self._failed.pop(row)
+                    response = self._failed.pop(row)
                     break
-            self._note(kind, row, argument, answer)
-            answers[row] = answer
-        return answers
+            self._note(kind, row, argument, response)
+            responses[row] = response
+        return responses
 
-    def _note(self, kind: str, row: int, argument: Any, answer: Any) -> None:
+    def _note(self, kind: str, row: int, argument: Any, response: Any) -> None:
         """Record the progress of the row's episode."""
-        if isinstance(answer, Exception):
+        if isinstance(response, Exception):
             self._episodes.pop(row, None)
         elif kind == "begin":
             self._episodes[row] = EpisodeReplay(argument)
@@ -293,11 +295,11 @@ class WorkerSubEnvs:
         for row in self._rows[worker]:
             if (episode := self._episodes.get(row)) is not None:
                 task_id = episode.start.task_id
-                answer = self._ask_alone(worker, "replay", row, episode, task_id, "during its replay")
-                if isinstance(answer, Exception):
+                response = self._ask_alone(worker, "replay", row, episode, task_id, "during its replay")
+                if isinstance(response, Exception):
                     del self._episodes[row]
-                    self._failed[row] = answer
-                if isinstance(answer, WorkerDiedError):
+                    self._failed[row] = response
+                if isinstance(response, WorkerDiedError):
                     self._replace(worker)
                     return
 
@@ -352,8 +354,11 @@ def _serve(connection: Connection, plugins: Iterable[str], pickled_spec: bytes, 
         connection.send("made")
         while True:
             kind, part = connection.recv()
-            answers = getattr(members, kind)(part).items()
+            responses = getattr(members, kind)(part).items()
             connection.send(
-                {row: picklable(answer) if isinstance(answer, Exception) else answer for row, answer in answers}
+                {
+                    row: picklable(response) if isinstance(response, Exception) else response
+                    for row, response in responses
+                }
             )
     members.close()

@@ -12,7 +12,7 @@ from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.plain_text import counted
 from hgpo_gym.policies.base import MeteredPolicy, Policy
 from hgpo_gym.policies.endpoint_settings import EndpointSettings
-from hgpo_gym.policies.kept_answers import KeptAnswers
+from hgpo_gym.policies.response_cache import ResponseCache
 from hgpo_gym.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.progress import Progress
 from hgpo_gym.rollouts.evaluation import Evaluation, evaluate
@@ -111,9 +111,11 @@ def _endpoint_policy(config: Mapping[str, Any], settings: RunSettings, progress:
     if settings.prompt.unexplained:
         progress.line(UNEXPLAINED)
     request_key = [endpoint.base_url, endpoint.model, endpoint.chat, endpoint.extra, prompt, settings.resolved["env"]]
-    cached_answers = KeptAnswers(
-        cache_dir() / "answers" / f"{content_key([*request_key, settings.evaluation.split])}.jsonl"
+    cached_responses = ResponseCache(
+        cache_dir() / "responses" / f"{content_key([*request_key, settings.evaluation.split])}.jsonl"
     )
-    if cached_answers:
-        progress.line(f"Going on with {len(cached_answers):,} answers in {cached_answers.path}; remove it to ask anew.")
-    return EndpointPolicy(endpoint, cached_answers)
+    if cached_responses:
+        progress.line(
+            f"Going on with {len(cached_responses):,} answers in {cached_responses.path}; remove it to ask anew."
+        )
+    return EndpointPolicy(endpoint, cached_responses)

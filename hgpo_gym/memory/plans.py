@@ -33,7 +33,7 @@ def write_plan(subgoal: str, *, switches: bool) -> str:
     return f"<switch>{SWITCH if switches else KEEP}</switch>\n<subgoal>{subgoal}</subgoal>\n"
 
 
-def read_plan(answer: str, current: str) -> Plan:
+def read_plan(response: str, current: str) -> Plan:
     """Read the plan of a response, in linear time.
 
     A subgoal begins if the response says SWITCH, or if it names the first subgoal. A response that says KEEP, or that
@@ -41,12 +41,12 @@ def read_plan(answer: str, current: str) -> Plan:
     """
     spans, start = [], 0
     for tag in _TAGS:
-        position = answer.find(tag, start)
+        position = response.find(tag, start)
         if position < 0:
             return Plan(current, switches=False, switch_end=0, end=0, in_form=False)
         spans.append((position, start := position + len(tag)))
-    decision = answer[spans[0][1] : spans[1][0]].strip()
-    name = answer[spans[2][1] : spans[3][0]].strip()
+    decision = response[spans[0][1] : spans[1][0]].strip()
+    name = response[spans[2][1] : spans[3][0]].strip()
     if decision not in (KEEP, SWITCH) or not name:
         return Plan(current, switches=False, switch_end=0, end=0, in_form=False)
     switches = decision == SWITCH or not current

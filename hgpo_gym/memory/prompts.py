@@ -20,10 +20,10 @@ PLACEHOLDERS = {
     "first": {"task", "observation", *ACTION_LISTS, "step"},
     "later": {"task", "observation", *ACTION_LISTS, "step", "history", "history_steps"},
     "past_step": {"observation", "action", "step"},
-    "answer": {"action", "number"},
+    "response": {"action", "number"},
     "subgoal_line": {"subgoal"},
 }
-NEEDED = {"first": ("observation",), "later": ("observation",), "answer": ("action", "number")}
+NEEDED = {"first": ("observation",), "later": ("observation",), "response": ("action", "number")}
 """For each text, placeholders of which it needs at least one."""
 
 UNEXPLAINED = "This prompt does not tell how to answer: prompt=instruct suits models that were not trained on it."
@@ -40,12 +40,12 @@ class PromptTemplate:
         later: the prompt with history; also {history} and {history_steps} (past steps shown).
         past_step: one past step of {history}; may use {observation}, {action} and {step} (1 is the first).
         admissible_separator: joins the actions in these lists.
-        answer: the shortest response that means {action}, or the action with this {number}. Scripted policies, warm
+        response: the shortest response that means {action}, or the action with this {number}. Scripted policies, warm
             starts and constrained generation write it.
         action_pattern: a regular expression whose only group is the action, or its number, in the response (dot
             matches line ends). A response that does not match is the empty action, which is never admissible. None for
             responses of the form `<think>...</think><action>...</action>`.
-        answer_reading: the parser of that form, `strict` or `published`, see `readings`.
+        response_reading: the parser of that form, `strict` or `published`, see `readings`.
         subgoals: None if responses have no plan. Otherwise each response begins with one, see `plans`. Scripted
             policies, warm starts and constrained generation choose among these subgoals. An empty list allows any
             text; they then use the action as the subgoal.
@@ -53,16 +53,16 @@ class PromptTemplate:
 
     Raises:
         ValueError: an unknown placeholder, a pattern that does not have exactly one group, an unknown
-            `answer_reading`, or one set beside an `action_pattern`.
+            `response_reading`, or one set beside an `action_pattern`.
     """
 
     first: str
     later: str
     past_step: str
     admissible_separator: str
-    answer: str
+    response: str
     action_pattern: str | None
-    answer_reading: str = "strict"
+    response_reading: str = "strict"
     subgoals: list[str] | None = None
     subgoal_line: str = ""
 
@@ -71,14 +71,14 @@ class PromptTemplate:
             for placeholder in self._placeholders(name):
                 if placeholder is not None and placeholder not in known:
                     raise ValueError(unknown_name(f"placeholder in prompt.{name}", placeholder, sorted(known)))
-        if self.answer_reading not in READINGS:
-            raise ValueError(unknown_name("prompt.answer_reading", self.answer_reading, READINGS))
+        if self.response_reading not in READINGS:
+            raise ValueError(unknown_name("prompt.response_reading", self.response_reading, READINGS))
         if self.action_pattern is None:
             return
-        if self.answer_reading != "strict":
+        if self.response_reading != "strict":
             raise ValueError(
-                f"prompt.answer_reading={self.answer_reading} reads <think> and <action>, and this prompt has a form "
-                "of its own, prompt.action_pattern: leave one of them out. prompt=instruct has none."
+                f"prompt.response_reading={self.response_reading} reads <think> and <action>, and this prompt has a "
+                "form of its own, prompt.action_pattern: leave one of them out. prompt=instruct has none."
             )
         try:
             groups = re.compile(self.action_pattern).groups
@@ -159,13 +159,13 @@ class PromptTemplate:
     @cached_property
     def numbered(self) -> bool:
         """Return whether responses name the number of an action."""
-        return "number" in self._placeholders("answer")
+        return "number" in self._placeholders("response")
 
-    def write_answer(self, action: str, subgoal: str = "", actions: Sequence[str] = ()) -> str:
-        """Return the shortest response that means this action; with a plan, the first of `write_answers`."""
-        return self.write_answers(action, subgoal, actions)[0]
+    def write_response(self, action: str, subgoal: str = "", actions: Sequence[str] = ()) -> str:
+        """Return the shortest response that means this action; with a plan, the first of `write_responses`."""
+        return self.write_responses(action, subgoal, actions)[0]
 
-    def write_answers(self, action: str, subgoal: str = "", actions: Sequence[str] = ()) -> list[str]:
+    def write_responses(self, action: str, subgoal: str = "", actions: Sequence[str] = ()) -> list[str]:
         """Return the shortest responses that mean this action.
 
         With plans, the first keeps the current subgoal, if any; the others switch to each of `subgoals`.
@@ -179,27 +179,29 @@ class PromptTemplate:
             ValueError: responses name numbers, and this action has none.
         """
         if self.numbered and action not in actions:
-            raise ValueError(f"prompt.answer={self.answer!r}: {action!r} is not among the actions that have a number.")
-        action_text = self.answer.format(action=action, number=actions.index(action) + 1 if self.numbered else 0)
+            raise ValueError(
+                f"prompt.response={self.response!r}: {action!r} is not among the actions that have a number."
+            )
+        action_text = self.response.format(action=action, number=actions.index(action) + 1 if self.numbered else 0)
         if self.subgoals is None:
             return [action_text]
         keeping = [write_plan(subgoal, switches=False)] if subgoal else []
         switching = [write_plan(new, switches=True) for new in self.subgoals or [action]]
         return [plan + action_text for plan in keeping + switching]
 
-    def read(self, answer: str, actions: Sequence[str] = (), opened: str = "") -> Reading:
+    def read(self, response: str, actions: Sequence[str] = (), opened: str = "") -> Reading:
         """Parse the action in the policy's response, and check the response's form.
 
         Args:
-            answer: the response.
+            response: it.
             actions: all actions in order, for responses with numbers.
             opened: the start of a thought that the chat template wrote, see `Response`; for responses of the form
                 `<think>...</think><action>...</action>`.
         """
         if self.action_pattern is None:
-            reading = READINGS[self.answer_reading](opened + answer)
+            reading = READINGS[self.response_reading](opened + response)
         else:
-            match = re.search(self.action_pattern, answer, flags=re.DOTALL)
+            match = re.search(self.action_pattern, response, flags=re.DOTALL)
             reading = Reading(match.group(1).strip(), in_form=True) if match else Reading("", in_form=False)
         if not self.numbered:
             return reading
@@ -207,9 +209,9 @@ class PromptTemplate:
         number = int(reading.action) if re.fullmatch("[0-9]{1,9}", reading.action) else 0
         return reading._replace(action=actions[number - 1]) if 1 <= number <= len(actions) else Reading("", False)
 
-    def parse_action(self, answer: str, actions: Sequence[str] = ()) -> str:
+    def parse_action(self, response: str, actions: Sequence[str] = ()) -> str:
         """Return the action in the policy's response, stripped; empty if there is none. See `read`."""
-        return self.read(answer, actions).action
+        return self.read(response, actions).action
 
 
 class ShorterPrompts(Sequence[str]):

@@ -24,31 +24,31 @@ class Reading(NamedTuple):
     in_form: bool
 
 
-def strict(answer: str) -> Reading:
+def strict(response: str) -> Reading:
     """Return the last closed `<action>` after a closed `<think>`; any other response has no action."""
     # Search from the end: an <action> without a later </action> is no action.
-    start = answer.rfind(_ACTION, 0, max(0, answer.rfind(_ACTED)))
-    think = answer.find(_THINK)
-    thought = answer.find(_THOUGHT, think + len(_THINK)) if think >= 0 else -1
+    start = response.rfind(_ACTION, 0, max(0, response.rfind(_ACTED)))
+    think = response.find(_THINK)
+    thought = response.find(_THOUGHT, think + len(_THINK)) if think >= 0 else -1
     if not 0 <= thought <= start - len(_THOUGHT):
         return Reading("", in_form=False)
     start += len(_ACTION)
-    return Reading(answer[start : answer.find(_ACTED, start)].strip(), in_form=True)
+    return Reading(response[start : response.find(_ACTED, start)].strip(), in_form=True)
 
 
-def published(answer: str) -> Reading:
+def published(response: str) -> Reading:
     """Read a response as the published code of GiGPO and HGPO does on ALFWorld and WebShop.
 
     The action is the text between the first `<action>` and the first `</action>`, in lower case. It is executed in any
     case. The response is in form only with both tags of a thought anywhere, and without Chinese characters.
     """
-    lower = answer.lower()
+    lower = response.lower()
     start, end = lower.find(_ACTION), lower.find(_ACTED)
     if start < 0 or end < 0:
         return Reading("", in_form=False)
-    in_form = _THINK in answer and _THOUGHT in answer and not _CHINESE.search(answer)
+    in_form = _THINK in response and _THOUGHT in response and not _CHINESE.search(response)
     return Reading(lower[start + len(_ACTION) : end].strip(), in_form)
 
 
 READINGS: dict[str, Callable[[str], Reading]] = {"strict": strict, "published": published}
-"""The parsers by the name in `prompt.answer_reading`."""
+"""The parsers by the name in `prompt.response_reading`."""

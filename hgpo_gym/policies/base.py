@@ -39,13 +39,13 @@ class Request:
 
     Attributes:
         prompt: the text.
-        answers: the admissible responses, in the form the prompt asks for; empty if actions are open-ended.
-        expert_answer: the response of the environment's expert, if the environment was made with one.
+        allowed_responses: the admissible responses, in the form the prompt asks for; empty if actions are open-ended.
+        expert_response: the response of the environment's expert, if the environment was made with one.
         seed: the seed of the response's randomness, independent of the batch.
         task: the instruction.
         context_keys: the context as numbers, see `hgpo_gym.memory.keys`; for policies that read no text.
         role: the role in a team; empty without one.
-        choices: the meaning of each of `answers`: admissible actions, or the messages that a role can choose.
+        choices: the meaning of each of `allowed_responses`: admissible actions, or the messages that a role can choose.
         step_context: the step in parts, independent of what the prompt shows.
         said: the messages of the turn so far, in a team.
         literal_text: the text of the prompt template itself. Control tokens in it, such as tags of the response's
@@ -55,8 +55,8 @@ class Request:
     """
 
     prompt: str
-    answers: tuple[str, ...] = ()
-    expert_answer: str | None = None
+    allowed_responses: tuple[str, ...] = ()
+    expert_response: str | None = None
     seed: tuple[int, ...] = (0,)
     task: str = ""
     context_keys: tuple[int, ...] = ()
@@ -88,7 +88,7 @@ class Sampling:
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p={self.top_p}: choose a probability in (0, 1].")
         if self.max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens={self.max_new_tokens}: an answer needs at least one token.")
+            raise ValueError(f"max_new_tokens={self.max_new_tokens}: a response needs at least one token.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +127,13 @@ class Response:
     """A response; `tokens` if the policy can be trained on it.
 
     Attributes:
-        cut_off: it was truncated at the longest length.
+        truncated: it was truncated at the longest length.
         opened: the thought with which the chat template began it: `<think>`, or `<think></think>`.
     """
 
     text: str
     tokens: TokenRecord | None = None
-    cut_off: bool = False
+    truncated: bool = False
     opened: str = ""
 
 
@@ -144,17 +144,17 @@ class Policy(Protocol):
         """Return one response for each request, in order."""
 
 
-class Answer(NamedTuple):
-    """The response of a metered policy, and the tokens that it charges for, None if it does not report them. `cut_off`:
-    see `Response`."""
+class MeteredResponse(NamedTuple):
+    """The response of a metered policy, and the tokens that it charges for, None if it does not report them.
+    `truncated`: see `Response`."""
 
     text: str
     input_tokens: int | None
     output_tokens: int | None
-    cut_off: bool = False
+    truncated: bool = False
 
 
-class CannotAnswerError(ValueError):
+class CannotRespondError(ValueError):
     """This kind of policy cannot answer the request, or its weights give no probabilities."""
 
 
@@ -166,15 +166,15 @@ def check_has_choices(
     if choices:
         return
     if role:
-        raise CannotAnswerError(
+        raise CannotRespondError(
             f"A {kind} chooses among answers, and the role {role!r} lists none: give it some, as team.plans or "
             "team.hints, or set model=tiny engine.constrain=none."
         )
-    raise CannotAnswerError(f"A {kind} chooses among admissible actions, and this environment names none: {remedy}.")
+    raise CannotRespondError(f"A {kind} chooses among admissible actions, and this environment names none: {remedy}.")
 
 
-class NoAnswerError(RuntimeError):
-    """A policy got no answer, and cannot continue without one."""
+class NoResponseError(RuntimeError):
+    """A policy got no response, and cannot continue without one."""
 
 
 @runtime_checkable
@@ -201,7 +201,7 @@ class Stream(Protocol):
     in_step: bool
 
     @property
-    def unanswered(self) -> int:
+    def pending(self) -> int:
         """The number of prompts without a response."""
 
     def ask(self, requests: Mapping[int, Request]) -> None:

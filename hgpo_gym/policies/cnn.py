@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from hgpo_gym.policies.base import CannotAnswerError, Request
+from hgpo_gym.policies.base import CannotRespondError, Request
 from hgpo_gym.policies.scoring import ScoringPolicy, choice_ids, step_context_of
 
 SIGNS = 128
@@ -42,7 +42,7 @@ def read_map(text: str) -> np.ndarray:
     blocks = [list(same) for width, same in groupby(rows, key=len) if width > 1]
     largest = max(blocks, key=lambda block: len(block) * len(block[0]), default=[])
     if len(largest) < 2:
-        raise CannotAnswerError(
+        raise CannotRespondError(
             f"model=cnn reads a map, lines of as many cells below one another, and there is none in {text!r}: set "
             "model=features or model=tiny."
         )

@@ -10,7 +10,7 @@ from hgpo_gym.policies.chat_template import render
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_ANSWER = "answer 7391"
+_RESPONSE = "answer 7391"
 
 
 class ControlTokens:
@@ -26,7 +26,7 @@ class ControlTokens:
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", chat_template_kwargs: Mapping[str, Any] | None = None):
         self._tokenizer, self._chat_template_kwargs = tokenizer, dict(chat_template_kwargs or {})
-        answered = self._rendered({"role": "assistant", "content": _ANSWER})
+        answered = self._rendered({"role": "assistant", "content": _RESPONSE})
         rendered = answered + self._rendered(add_generation_prompt=True)
         # Gemma has whitespace as added tokens, but templates write it as text.
         self._texts = {
@@ -38,7 +38,7 @@ class ControlTokens:
         self._ids = np.array(sorted(self._texts), dtype=np.int64)
         # Encode now: split_special_tokens is a state of the tokenizer, which other threads may use later.
         self._as_text = {number: self._encoded_as_text(number, text) for number, text in self._texts.items()}
-        after = tokenizer(answered.partition(_ANSWER)[2], add_special_tokens=False)["input_ids"]
+        after = tokenizer(answered.partition(_RESPONSE)[2], add_special_tokens=False)["input_ids"]
         self.end_of_turn: int | None = next((after[position] for position in self.places(after)), None)
 
     def places(self, ids: Sequence[int]) -> np.ndarray:
@@ -61,12 +61,12 @@ class ControlTokens:
                 written[position : position + 1] = self._as_text[token]
         return written
 
-    def _rendered(self, *answers: dict[str, str], **options: Any) -> str:
+    def _rendered(self, *responses: dict[str, str], **options: Any) -> str:
         """Return a conversation rendered by the chat template; empty without a template, and if it refuses assistant
         turns."""
         if self._tokenizer.chat_template is None:
             return ""
-        turns = [{"role": "user", "content": "prompt 7391"}, *answers]
+        turns = [{"role": "user", "content": "prompt 7391"}, *responses]
         try:
             return render(self._tokenizer, turns, self._chat_template_kwargs, **options)
         except ValueError:

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from hgpo_gym.policies.base import Answer, NoAnswerError, Request, Response, Sampling
+from hgpo_gym.policies.base import MeteredResponse, NoResponseError, Request, Response, Sampling
 from hgpo_gym.policies.endpoint_client import UNREACHABLE, EndpointClient, FailedError
 from hgpo_gym.policies.endpoint_settings import EndpointSettings
-from hgpo_gym.policies.kept_answers import KeptAnswers
+from hgpo_gym.policies.response_cache import ResponseCache
 
 ALWAYS_STOP = (UNREACHABLE, 401, 403, 404)
 """The status of failures that every later request would meet too."""
@@ -23,7 +23,7 @@ class Counts:
         requests: all responses, including those kept from before.
         recalled: the responses kept from before.
         failures: requests that failed for good.
-        input_tokens, output_tokens: of all answers.
+        input_tokens, output_tokens: of all responses.
         unmetered: responses without token counts from the endpoint.
     """
 
@@ -34,13 +34,13 @@ class Counts:
     output_tokens: int = 0
     unmetered: int = 0
 
-    def add(self, answer: Answer) -> None:
+    def add(self, response: MeteredResponse) -> None:
         self.requests += 1
-        if answer.input_tokens is None or answer.output_tokens is None:
+        if response.input_tokens is None or response.output_tokens is None:
             self.unmetered += 1
         else:
-            self.input_tokens += answer.input_tokens
-            self.output_tokens += answer.output_tokens
+            self.input_tokens += response.input_tokens
+            self.output_tokens += response.output_tokens
 
 
 class EndpointPolicy:
@@ -48,12 +48,12 @@ class EndpointPolicy:
 
     Args:
         settings: the endpoint, and how it is asked.
-        saved_answers: a file of responses, for an evaluation that is interrupted.
+        saved_responses: a file of responses, for an evaluation that is interrupted.
     """
 
-    def __init__(self, settings: EndpointSettings, saved_answers: KeptAnswers):
+    def __init__(self, settings: EndpointSettings, saved_responses: ResponseCache):
         self.settings = settings
-        self._kept = saved_answers
+        self._kept = saved_responses
         self._client = EndpointClient(settings)
         self._counts = Counts()
         self._broken: FailedError | None = None
@@ -77,10 +77,10 @@ class EndpointPolicy:
         """Return one response for each request, in order. Raises NoAnswerError as `EndpointStream.work` does."""
         stream = self.stream(sampling)
         stream.ask(dict(enumerate(requests)))
-        answers: dict[int, Response] = {}
-        while stream.unanswered:
-            answers |= stream.work()
-        return [answers[number] for number in range(len(requests))]
+        responses: dict[int, Response] = {}
+        while stream.pending:
+            responses |= stream.work()
+        return [responses[number] for number in range(len(requests))]
 
     def stream(self, sampling: Sampling) -> "EndpointStream":
         """Return a stream: requests can be added while others are in progress."""
@@ -112,7 +112,7 @@ class EndpointPolicy:
 
     def start(self, request: Request, sampling: Sampling) -> "asyncio.Task[Response]":
         """Create the task of a request. It does not run before `wait`."""
-        return self._runner.get_loop().create_task(self._answer(request, sampling))
+        return self._runner.get_loop().create_task(self._response(request, sampling))
 
     def wait(self, tasks: "Sequence[asyncio.Task[Response]]") -> "set[asyncio.Task[Response]]":
         """Return the finished tasks, as soon as there is one. Raises NoAnswerError as `EndpointStream.work` does."""
@@ -123,12 +123,12 @@ class EndpointPolicy:
         if pending:
             self._runner.run(_wait(pending, asyncio.ALL_COMPLETED))
         note = f" {len(self._kept):,} answers are kept: the same command goes on from there." if self._kept else ""
-        raise NoAnswerError(f"{self._broken}{note}")
+        raise NoResponseError(f"{self._broken}{note}")
 
-    async def _answer(self, request: Request, sampling: Sampling) -> Response:
+    async def _response(self, request: Request, sampling: Sampling) -> Response:
         """Return the response, kept or new; empty after a failure."""
-        answer = self._kept.recall(request, sampling)
-        if answer is not None:
+        response = self._kept.recall(request, sampling)
+        if response is not None:
             self._counts.recalled += 1
         else:
             # The check follows the wait for a slot, since another request may have failed meanwhile.
@@ -136,15 +136,15 @@ class EndpointPolicy:
                 if self._broken is not None:
                     return Response("")
                 try:
-                    answer = await self._client.ask(request, sampling)
+                    response = await self._client.ask(request, sampling)
                 except FailedError as failed:
                     self._counts.failures += 1
                     if self.settings.on_failure == "stop" or failed.status in ALWAYS_STOP:
                         self._broken = self._broken or failed
                     return Response("")
-            self._kept.keep(request, sampling, answer)
-        self._counts.add(answer)
-        return Response(answer.text, cut_off=answer.cut_off)
+            self._kept.keep(request, sampling, response)
+        self._counts.add(response)
+        return Response(response.text, truncated=response.truncated)
 
     async def _close(self) -> None:
         unfinished = asyncio.all_tasks() - {asyncio.current_task()}
@@ -168,7 +168,7 @@ class EndpointStream:
         self._tasks: dict[asyncio.Task[Response], int] = {}
 
     @property
-    def unanswered(self) -> int:
+    def pending(self) -> int:
         """The number of requests without a response."""
         return len(self._tasks)
 

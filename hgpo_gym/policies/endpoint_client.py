@@ -1,4 +1,4 @@
-"""A client of endpoints with OpenAI's protocol: it returns an answer, or raises an error with a remedy."""
+"""A client of endpoints with OpenAI's protocol: it returns a response, or raises an error with a remedy."""
 
 import json
 import os
@@ -14,7 +14,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from hgpo_gym.network import goes_by_proxy
-from hgpo_gym.policies.base import Answer, Request, Sampling
+from hgpo_gym.policies.base import MeteredResponse, Request, Sampling
 from hgpo_gym.policies.endpoint_settings import EndpointSettings
 
 UNREACHABLE, TIMED_OUT = 0, 408
@@ -61,8 +61,8 @@ class EndpointClient:
             http_client=openai.DefaultAsyncHttpxClient(trust_env=goes_by_proxy(settings.base_url)),
         )
 
-    async def ask(self, request: Request, sampling: Sampling) -> Answer:
-        """Return the answer to a request. Raises FailedError."""
+    async def ask(self, request: Request, sampling: Sampling) -> MeteredResponse:
+        """Return the response to a request. Raises FailedError."""
         try:
             response = await self._send(request, sampling)
         except openai.APIError as error:
@@ -74,7 +74,7 @@ class EndpointClient:
             return self._read(json.loads(response.text))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             remedy = "Check openai.base_url and openai.chat."
-            raise self._failed(response.status_code, "not an answer", response.text, remedy) from error
+            raise self._failed(response.status_code, "not a response", response.text, remedy) from error
 
     async def close(self) -> None:
         """Close the connections."""
@@ -96,20 +96,20 @@ class EndpointClient:
             return await self._client.chat.completions.with_raw_response.create(**options)
         return await self._client.completions.with_raw_response.create(prompt=request.prompt, **options)
 
-    def _read(self, body: dict[str, Any]) -> Answer:
+    def _read(self, body: dict[str, Any]) -> MeteredResponse:
         choice, usage = body["choices"][0], body.get("usage") or {}
         text = choice["message"]["content"] if self.settings.chat else choice["text"]
-        cut_off = choice.get("finish_reason") == "length"
+        truncated = choice.get("finish_reason") == "length"
         if isinstance(text, list):  # some endpoints return a list of parts
             text = "".join(part["text"] for part in text if part.get("type") == "text")
         # JSON can hold lone surrogates, which cannot be written to a file.
         text = (text or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return Answer(text, usage.get("prompt_tokens"), usage.get("completion_tokens"), cut_off)
+        return MeteredResponse(text, usage.get("prompt_tokens"), usage.get("completion_tokens"), truncated)
 
     def _explained(self, error: openai.APIError) -> FailedError:
         if isinstance(error, openai.APITimeoutError):
             seconds = f"{self.settings.timeout:g} s"
-            return self._failed(TIMED_OUT, "no answer", seconds, "Raise openai.timeout, or lower openai.concurrency.")
+            return self._failed(TIMED_OUT, "no response", seconds, "Raise openai.timeout, or lower openai.concurrency.")
         if not isinstance(error, openai.APIStatusError):
             remedy = "See whether the server is up, and openai.base_url right."
             return self._failed(UNREACHABLE, "no connection", error.__cause__, remedy)

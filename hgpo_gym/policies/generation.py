@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from transformers.cache_utils import Cache
 
-from hgpo_gym.policies.answer_ends import AnswerEnds
 from hgpo_gym.policies.base import Sampling, TokenRecord
 from hgpo_gym.policies.batching import length_sorted_batches
 from hgpo_gym.policies.kv_cache import ReadLayer, Rows, join
 from hgpo_gym.policies.likelihood import head_logits
+from hgpo_gym.policies.response_ends import ResponseEnds
 from hgpo_gym.policies.sampling import draw, restrict
 from hgpo_gym.policies.trie import TokenTrie
 
@@ -44,7 +44,7 @@ class GeneratedSequence:
         prompt_ids: np.ndarray,
         trie: TokenTrie | None,
         uniforms: np.ndarray,
-        ends: AnswerEnds,
+        ends: ResponseEnds,
         adapter: str | None = None,
         *,
         prompt_cut: bool = False,
@@ -88,7 +88,7 @@ class GeneratedSequence:
         return self.trie.text(self._node) if self.trie else None
 
     @property
-    def cut_off(self) -> bool:
+    def truncated(self) -> bool:
         """True if it is done without a token or text that ends it."""
         return self.done and not self._ended
 

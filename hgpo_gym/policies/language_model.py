@@ -13,7 +13,7 @@ import torch
 from pydantic import PositiveInt
 
 from hgpo_gym.policies.base import (
-    CannotAnswerError,
+    CannotRespondError,
     Distributions,
     Likelihood,
     Request,
@@ -100,15 +100,15 @@ class LanguageModelPolicy(TextTokens):
         self._generator = SequenceGenerator(model, max_batch_tokens=max_batch_tokens, max_cache_tokens=max_cache_tokens)
         self._trie = lru_cache(maxsize=10_000)(self._build_trie)
 
-    def records(self, requests: Sequence[Request], answers: Sequence[str]) -> list[TokenRecord]:
+    def records(self, requests: Sequence[Request], responses: Sequence[str]) -> list[TokenRecord]:
         """Return the records of given responses, under this policy's constraint; log-probabilities are 0.
 
         Raises:
             KeyError: a response that the constraint does not allow.
         """
         records = []
-        for (prompt, cut), request, answer in zip(self.read_prompts(requests), requests, answers, strict=True):
-            ids, trie = self.encode_answer(answer, request.literal_text), self._trie_of(request)
+        for (prompt, cut), request, response in zip(self.read_prompts(requests), requests, responses, strict=True):
+            ids, trie = self.encode_response(response, request.literal_text), self._trie_of(request)
             allowed = None if trie is None else trie.along(ids.tolist())
             records.append(TokenRecord(prompt, ids, np.zeros(len(ids), dtype=np.float32), allowed, prompt_cut=cut))
         return records
@@ -142,7 +142,7 @@ class LanguageModelPolicy(TextTokens):
                 prompt,
                 trie,
                 uniform_numbers(request.seed, max(sampling.max_new_tokens, trie.depth if trie else 0)),
-                self.answer_ends,
+                self.response_ends,
                 self._adapter_of(request),
                 prompt_cut=cut,
             )
@@ -153,9 +153,9 @@ class LanguageModelPolicy(TextTokens):
         """Return the responses. One that was chosen from a trie is the request's text, verbatim."""
         return [
             Response(
-                self.answer_ends.text(sequence.token_ids) if sequence.chosen is None else sequence.chosen,
+                self.response_ends.text(sequence.token_ids) if sequence.chosen is None else sequence.chosen,
                 sequence.record(),
-                sequence.cut_off,
+                sequence.truncated,
                 self.opened,
             )
             for sequence in sequences
@@ -165,7 +165,7 @@ class LanguageModelPolicy(TextTokens):
     def stopped(self) -> "Stopped | None":
         """The check whether a free response's tokens have reached a text that ends it; None if only tokens can end one,
         which the engine stops at by itself."""
-        return self.answer_ends.reached if self.answer_ends.strings else None
+        return self.response_ends.reached if self.response_ends.strings else None
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
         """Return the likelihood under the constraint of the records, see `TrainablePolicy`.
@@ -238,7 +238,7 @@ class LanguageModelPolicy(TextTokens):
     def _adapter_of(self, request: Request) -> str | None:
         adapters = named_adapters(self.model)
         if adapters and request.role not in adapters:
-            raise CannotAnswerError(
+            raise CannotRespondError(
                 f"The role {request.role!r} has no adapter: this model has those of {', '.join(adapters)}. Choose the "
                 "team that it was trained as."
             )
@@ -247,17 +247,17 @@ class LanguageModelPolicy(TextTokens):
     def _trie_of(self, request: Request) -> TokenTrie | None:
         if self.constrain == "none":
             return None
-        if not request.answers:
-            raise CannotAnswerError(
+        if not request.allowed_responses:
+            raise CannotRespondError(
                 "engine.constrain=admissible needs answers to choose among, and "
                 f"{f'the role {request.role!r}' if request.role else 'this environment'} lists none: set "
                 "engine.constrain=none."
             )
-        return self._trie(request.answers, request.literal_text)
+        return self._trie(request.allowed_responses, request.literal_text)
 
-    def _build_trie(self, answers: tuple[str, ...], literal_text: str) -> TokenTrie:
-        sequences = [self._answer_ids(answer, literal_text) for answer in answers]
-        return TokenTrie(sequences, self.end_of_text, [answer.removeprefix(self.opened) for answer in answers])
+    def _build_trie(self, responses: tuple[str, ...], literal_text: str) -> TokenTrie:
+        sequences = [self._response_ids(response, literal_text) for response in responses]
+        return TokenTrie(sequences, self.end_of_text, [response.removeprefix(self.opened) for response in responses])
 
 
 def _generation_ends(model: Any) -> list[int]:

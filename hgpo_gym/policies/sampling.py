@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from hgpo_gym.policies.base import CannotAnswerError, Distributions, Sampling
+from hgpo_gym.policies.base import CannotRespondError, Distributions, Sampling
 
 NOT_NUMBERS = (
     "The policy's probabilities are not numbers: its weights have diverged or are damaged. Go on from an earlier "
@@ -54,7 +54,7 @@ def draw(logits: torch.Tensor, sampling: Sampling, uniforms: np.ndarray) -> tupl
         tokens = _inverse_cdf(_nucleus(logprobs, sampling.top_p), targets)
     drawn = logprobs.gather(1, tokens.clamp_max(logits.shape[1] - 1)[:, None])[:, 0]
     if torch.isnan(drawn).any():
-        raise CannotAnswerError(NOT_NUMBERS)
+        raise CannotRespondError(NOT_NUMBERS)
     return tokens, drawn
 
 

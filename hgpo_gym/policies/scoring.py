@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.policies.base import (
-    CannotAnswerError,
+    CannotRespondError,
     Distributions,
     Likelihood,
     Request,
@@ -82,7 +82,7 @@ class ScoringPolicy(ABC):
         chosen, logprobs = draw(self.logits(features), sampling, numbers)
         drawn = zip(requests, features, chosen.tolist(), logprobs.numpy()[:, None], strict=True)
         return [
-            Response(request.answers[index], _record(request, request_features, index, logprob))
+            Response(request.allowed_responses[index], _record(request, request_features, index, logprob))
             for request, request_features, index, logprob in drawn
         ]
 
@@ -140,7 +140,7 @@ def step_context_of(request: Request, kind: str) -> StepContext:
     """
     check_has_choices(request.choices, request.role, kind)
     if request.step_context is None:
-        raise CannotAnswerError(f"A {kind} acts on the moments of an episode: ask it by a rollout.")
+        raise CannotRespondError(f"A {kind} acts on the moments of an episode: ask it by a rollout.")
     return request.step_context
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hgpo_gym.policies.base import CannotAnswerError, Request, Response, Sampling
+from hgpo_gym.policies.base import CannotRespondError, Request, Response, Sampling
 
 
 class RandomPolicy:
@@ -15,9 +15,9 @@ class RandomPolicy:
 
     @staticmethod
     def _draw(request: Request) -> str:
-        if not request.answers:
+        if not request.allowed_responses:
             return ""
-        return request.answers[np.random.default_rng(request.seed).integers(len(request.answers))]
+        return request.allowed_responses[np.random.default_rng(request.seed).integers(len(request.allowed_responses))]
 
 
 class ExpertPolicy:
@@ -34,14 +34,14 @@ class ExpertPolicy:
         return [Response(self._follow(request)) for request in requests]
 
     def _follow(self, request: Request) -> str:
-        if request.expert_answer is None:
+        if request.expert_response is None:
             of_role = ""
             if request.role:
                 of_role = f" Or the role {request.role!r} does not act, and has no expert: choose team=solo."
-            raise CannotAnswerError(
+            raise CannotRespondError(
                 f"The environment gives no expert_action: it has no expert, or env.expert is not true.{of_role}"
             )
         generator = np.random.default_rng(request.seed)
-        if request.answers and generator.random() < self._random_actions:
-            return request.answers[generator.integers(len(request.answers))]
-        return request.expert_answer
+        if request.allowed_responses and generator.random() < self._random_actions:
+            return request.allowed_responses[generator.integers(len(request.allowed_responses))]
+        return request.expert_response

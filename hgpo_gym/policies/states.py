@@ -26,17 +26,17 @@ class StateReader(Protocol):
     def state_size(self) -> int | None: ...
 
     def states(
-        self, records: Sequence[TokenRecord], answered: Sequence[int], *, max_batch_tokens: int, precision: str
+        self, records: Sequence[TokenRecord], response_lengths: Sequence[int], *, max_batch_tokens: int, precision: str
     ) -> np.ndarray:
         """Return float32[N, state_size], or int64[N] of ids: for each record the state after its prompt and the first
-        `answered` tokens of its response."""
+        `response_lengths` tokens of its response."""
 
 
 @torch.inference_mode()
 def hidden_states(
     model: "PreTrainedModel",
     records: Sequence[TokenRecord],
-    answered: Sequence[int],
+    response_lengths: Sequence[int],
     *,
     max_batch_tokens: int,
     precision: str = "float32",
@@ -46,14 +46,14 @@ def hidden_states(
     Args:
         model: a causal language model.
         records: prompts and responses.
-        answered: the number of tokens of each response that are read too.
+        response_lengths: the number of tokens of each response that are read too.
         max_batch_tokens: padded tokens in one forward pass.
         precision: the format of the computation, `float32` (as the weights are) or `bfloat16`.
     """
     model.eval()
     texts = [
         np.concatenate((record.prompt_ids, record.token_ids[:count]))
-        for record, count in zip(records, answered, strict=True)
+        for record, count in zip(records, response_lengths, strict=True)
     ]
     states = np.zeros((len(texts), state_size(model)), dtype=np.float32)
     for batch in length_sorted_batches([len(text) for text in texts], max_batch_tokens):

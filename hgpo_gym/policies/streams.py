@@ -20,7 +20,7 @@ class Batches:
         self._asked: dict[int, Request] = {}
 
     @property
-    def unanswered(self) -> int:
+    def pending(self) -> int:
         return len(self._asked)
 
     def ask(self, requests: Mapping[int, Request]) -> None:

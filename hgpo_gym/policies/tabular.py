@@ -117,15 +117,15 @@ class TabularPolicy:
             ValueError: a request without context keys.
         """
         for request in requests:
-            check_has_choices(request.answers, request.role, "tabular policy")
+            check_has_choices(request.allowed_responses, request.role, "tabular policy")
         contexts = np.array([self._context(request) for request in requests], dtype=np.int64)
-        answers = [_answers(request.answers) for request in requests]
+        responses = [_responses(request.allowed_responses) for request in requests]
         chosen, logprobs = np.zeros(len(requests), dtype=np.int64), np.zeros(len(requests), dtype=np.float32)
         # A single choice has probability 1: nothing is drawn, and its log-probability is 0.
-        free = [row for row, (texts, _) in enumerate(answers) if len(texts) > 1]
+        free = [row for row, (texts, _) in enumerate(responses) if len(texts) > 1]
         if free:
             self.model.eval()
-            logits, _ = self._logits(contexts[free], [answers[row][1] for row in free])
+            logits, _ = self._logits(contexts[free], [responses[row][1] for row in free])
             numbers = np.concatenate([uniform_numbers(requests[row].seed, 1) for row in free])
             tokens, drawn = draw(logits, sampling, numbers)
             chosen[free], logprobs[free] = tokens.numpy(), drawn.numpy()
@@ -134,7 +134,7 @@ class TabularPolicy:
                 texts[chosen[row]],
                 TokenRecord(contexts[row : row + 1], ids[chosen[row], None], logprobs[row : row + 1], (ids,)),
             )
-            for row, (texts, ids) in enumerate(answers)
+            for row, (texts, ids) in enumerate(responses)
         ]
 
     def likelihood(self, records: Sequence[TokenRecord], *, temperature: float) -> Likelihood:
@@ -162,7 +162,7 @@ class TabularPolicy:
     def states(
         self,
         records: Sequence[TokenRecord],
-        answered: Sequence[int],  # noqa: ARG002 - of StateReader; an answer is one token, nothing comes after it
+        response_lengths: Sequence[int],  # noqa: ARG002 - of StateReader; a response is one token, nothing comes after it
         *,
         max_batch_tokens: int,  # noqa: ARG002 - of StateReader
         precision: str,  # noqa: ARG002 - of StateReader
@@ -192,20 +192,20 @@ class TabularPolicy:
         deepest = next(key for key in reversed(request.context_keys[: self.level + 1]) if key)
         return _mix(request.task, deepest)
 
-    def _logits(self, contexts: np.ndarray, answers: Sequence[np.ndarray]) -> tuple[torch.Tensor, np.ndarray]:
+    def _logits(self, contexts: np.ndarray, responses: Sequence[np.ndarray]) -> tuple[torch.Tensor, np.ndarray]:
         """Return the logits float32[N, A] of the responses in each context, -inf beyond a context's responses, and
         their ids."""
-        answer_ids, valid = pad(answers)
-        ids = link(np.repeat(contexts, valid.sum(axis=1)).view(np.uint64), answer_ids[valid].view(np.uint64))
+        response_ids, valid = pad(responses)
+        ids = link(np.repeat(contexts, valid.sum(axis=1)).view(np.uint64), response_ids[valid].view(np.uint64))
         logits = torch.full(valid.shape, float("-inf"))
-        return logits.masked_scatter(torch.from_numpy(valid), self.model(ids)), answer_ids
+        return logits.masked_scatter(torch.from_numpy(valid), self.model(ids)), response_ids
 
 
 @lru_cache(maxsize=100_000)
-def _answers(answers: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
+def _responses(responses: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
     """Return the distinct responses and their token ids int64[A]."""
-    distinct = tuple(dict.fromkeys(answers))
-    return distinct, np.array([hash_text(answer) for answer in distinct], dtype=np.uint64).view(np.int64)
+    distinct = tuple(dict.fromkeys(responses))
+    return distinct, np.array([hash_text(response) for response in distinct], dtype=np.uint64).view(np.int64)
 
 
 @lru_cache(maxsize=100_000)

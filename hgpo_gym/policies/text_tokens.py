@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import PositiveInt
 
-from hgpo_gym.policies.answer_ends import AnswerEnds, check_stops
 from hgpo_gym.policies.base import Request
 from hgpo_gym.policies.chat_template import appended_tokens, at_date, check_prompts, parse_date, render
 from hgpo_gym.policies.control_tokens import ControlTokens
+from hgpo_gym.policies.response_ends import ResponseEnds, check_stops
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -38,8 +38,8 @@ class TextTokens:
     Attributes:
         ends: the tokens that end a free response: the one that the chat template puts after it, the tokenizer's,
             `generation_ends` and `stop_token_ids`.
-        answer_ends: these, and the texts of `stop`.
-        end_of_text: the token that ends the responses of `encode_answer`: the chat template's, or else the tokenizer's.
+        response_ends: these, and the texts of `stop`.
+        end_of_text: the token that ends responses of `encode_response`: the chat template's, or else the tokenizer's.
         opened: the thought with which the chat template begins a response, see `Response`; responses continue it.
 
     Raises:
@@ -78,21 +78,21 @@ class TextTokens:
         if self._controls.end_of_turn is not None:
             self.end_of_text = self._controls.end_of_turn
         self.ends = frozenset([self.end_of_text, tokenizer.eos_token_id, *generation_ends, *stop_token_ids])
-        self.answer_ends = AnswerEnds(self.ends, tuple(stop), self._decode)
+        self.response_ends = ResponseEnds(self.ends, tuple(stop), self._decode)
         if tokenizer.chat_template is not None:
             ends = self.ends.difference(stop_token_ids)
             check_prompts(tokenizer, self._as_turn, lambda prompt: self._put([prompt])[0], ends)
         self._around = self._controls_around_prompts()
-        self._answer_ids = lru_cache(maxsize=100_000)(self._encode_answer)
+        self._response_ids = lru_cache(maxsize=100_000)(self._encode_response)
 
     def encode_prompts(self, prompts: Sequence[str]) -> list[np.ndarray]:
         """Return the prompts' tokens, int64[P] each, as the user's turn if the tokenizer has a chat template. Prompts
         that are too long lose their beginning."""
         return [ids for ids, _ in self.read_prompts([Request(prompt) for prompt in prompts])]
 
-    def encode_answer(self, answer: str, literal_text: str = "") -> np.ndarray:
+    def encode_response(self, response: str, literal_text: str = "") -> np.ndarray:
         """Return the response's tokens with the end-of-text token, int64[R]; `literal_text`: see `Request`."""
-        return np.array((*self._answer_ids(answer, literal_text), self.end_of_text), dtype=np.int64)
+        return np.array((*self._response_ids(response, literal_text), self.end_of_text), dtype=np.int64)
 
     def _decode(self, token_ids: list[int]) -> str:
         """Return the text of all tokens: tags may be special tokens, and spaces belong to the response."""
@@ -162,8 +162,8 @@ class TextTokens:
         turn = [{"role": "user", "content": prompt}]
         return render(self.tokenizer, turn, self.chat_template_kwargs, add_generation_prompt=True)
 
-    def _encode_answer(self, answer: str, literal_text: str) -> tuple[int, ...]:
-        ids = self.tokenizer(answer.removeprefix(self.opened), add_special_tokens=False)["input_ids"]
+    def _encode_response(self, response: str, literal_text: str) -> tuple[int, ...]:
+        ids = self.tokenizer(response.removeprefix(self.opened), add_special_tokens=False)["input_ids"]
         return tuple(self._controls.spelled_out(ids, literal_text))
 
 

@@ -14,10 +14,10 @@ from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, process_dict_updates
 
 from hgpo_gym.policies.trie import TokenTrie
-from hgpo_gym.policies.vllm_requests import ADMISSIBLE_ANSWERS
+from hgpo_gym.policies.vllm_requests import ADMISSIBLE_RESPONSES
 
 
-class AdmissibleAnswers(LogitsProcessor):
+class AdmissibleResponses(LogitsProcessor):
     """Restricts each request with the argument ADMISSIBLE_ANSWERS to the tokens that its trie allows next.
 
     Once a single response is left, only the end-of-text token is allowed: the caller knows the rest. (Mostly the
@@ -66,7 +66,7 @@ class _Walk:
 
 
 def _begin(params: SamplingParams, _prompt_ids: list[int] | None, token_ids: list[int]) -> _Walk | None:
-    argument = (params.extra_args or {}).get(ADMISSIBLE_ANSWERS)
+    argument = (params.extra_args or {}).get(ADMISSIBLE_RESPONSES)
     return None if argument is None else _Walk(_trie(argument), token_ids)
 
 

@@ -145,7 +145,7 @@ class VllmEngine:
         self._engine.add_request(name, tokens_input(prompt_ids), options, lora_request=self._adapter)
 
     def step(self) -> list[Completion]:
-        """See `InferenceEngine`: one forward pass, a token for every answer."""
+        """See `InferenceEngine`: one forward pass, a token for every response."""
         outputs: list[Any] = self._engine.step()
         stopped = {output.request_id for output in outputs if not output.finished and self._has_stopped(output)}
         if stopped:
@@ -216,9 +216,11 @@ class VllmEngine:
 
     def _completion(self, output: Any) -> Completion:
         del self._open[output.request_id]
-        (answer,) = output.outputs
-        logprobs = [by_token[token].logprob for by_token, token in zip(answer.logprobs, answer.token_ids, strict=True)]
-        return Completion(output.request_id, list(answer.token_ids), logprobs)
+        (response,) = output.outputs
+        logprobs = [
+            by_token[token].logprob for by_token, token in zip(response.logprobs, response.token_ids, strict=True)
+        ]
+        return Completion(output.request_id, list(response.token_ids), logprobs)
 
 
 def save_weights(weights: Iterable[tuple[str, torch.Tensor]], path: Path) -> None:

@@ -41,7 +41,7 @@ class VllmPolicy:
         max_prompt_tokens, chat_template_kwargs, template_date, stop, stop_token_ids: likewise.
         server: the URL of a vLLM that runs as a server, see `vllm_server`; None runs one in this process.
         server_weights: the folder through which weights reach the server.
-        server_timeout: seconds without an answer after which a request to it is given up.
+        server_timeout: seconds without a response after which a request to it is given up.
         options: of the engine in this process, see `configs/engine/vllm.yaml`.
 
     Raises:
@@ -98,18 +98,18 @@ class VllmPolicy:
         """One response a request, in order; each depends on its own seed, not on what it is batched with."""
         stream = self.stream(sampling)
         stream.ask(dict(enumerate(requests)))
-        answers: dict[int, Response] = {}
-        while stream.unanswered:
-            answers |= stream.work()
-        return [answers[number] for number in range(len(requests))]
+        responses: dict[int, Response] = {}
+        while stream.pending:
+            responses |= stream.work()
+        return [responses[number] for number in range(len(requests))]
 
     def stream(self, sampling: Sampling) -> "VllmStream":
-        """A new stream of answers by the model as it is now.
+        """A new stream of responses by the model as it is now.
 
         The engine begins it with an empty prefix cache: what it computes does not depend on what it was asked before.
 
         Raises:
-            ValueError: prompt and answer could be longer than the engine's limit.
+            ValueError: prompt and response could be longer than the engine's limit.
         """
         self._engine = self._engine or self._start()
         longest = self._language_model.max_prompt_tokens + sampling.max_new_tokens
@@ -216,11 +216,11 @@ class VllmPolicy:
         return self._language_model.state_size
 
     def states(
-        self, records: Sequence[TokenRecord], answered: Sequence[int], *, max_batch_tokens: int, precision: str
+        self, records: Sequence[TokenRecord], response_lengths: Sequence[int], *, max_batch_tokens: int, precision: str
     ) -> "np.ndarray":
         """See `StateReader`; by the trainer's model, not by vLLM."""
         options: dict[str, Any] = {"max_batch_tokens": max_batch_tokens, "precision": precision}
-        return self._language_model.states(records, answered, **options)
+        return self._language_model.states(records, response_lengths, **options)
 
     def tokens_within(self, record: TokenRecord, characters: int) -> int:
         """See `LanguageModelPolicy`."""
@@ -240,7 +240,7 @@ class VllmPolicy:
 
 
 class VllmStream:
-    """The answers that vLLM is writing: continuous batching, a new prompt joins those that are under way."""
+    """The responses that vLLM is writing: continuous batching, a new prompt joins those that are under way."""
 
     in_step = False
 
@@ -251,11 +251,11 @@ class VllmStream:
         self._forced: dict[int, Response] = {}
 
     @property
-    def unanswered(self) -> int:
+    def pending(self) -> int:
         return len(self._sequences) + len(self._forced)
 
     def ask(self, requests: Mapping[int, Request]) -> None:
-        """See `Stream`; an answer that is the only admissible one is not asked of the engine."""
+        """See `Stream`; a response that is the only admissible one is not asked of the engine."""
         sequences = self._language_model.begin(list(requests.values()), self._sampling)
         for (number, request), sequence in zip(requests.items(), sequences, strict=True):
             if sequence.done:
@@ -268,15 +268,15 @@ class VllmStream:
             self._engine.submit(name, sequence.prompt_ids.tolist(), parameters, stopped)
 
     def work(self) -> dict[int, Response]:
-        """See `Stream`: a token for every answer, or what needs no engine."""
+        """See `Stream`: a token for every response, or what needs no engine."""
         if self._forced:
-            answers, self._forced = self._forced, {}
-            return answers
-        answers = {}
+            responses, self._forced = self._forced, {}
+            return responses
+        responses = {}
         for name, token_ids, logprobs in self._engine.step():
             number, sequence = self._sequences.pop(name)
             for token, logprob in zip(token_ids, logprobs, strict=True):
                 if not sequence.done:
                     sequence.append(token, logprob)
-            (answers[number],) = self._language_model.responses([sequence])
-        return answers
+            (responses[number],) = self._language_model.responses([sequence])
+        return responses

@@ -23,7 +23,7 @@ WORKER = "hgpo_gym.policies.vllm_worker.TrainerWeights"
 SCORING = {"temperature": 0.0, "max_tokens": 1, "prompt_logprobs": 0, "detokenize": False}
 """Values of `SamplingParams` that ask for the log-probabilities of the prompt's tokens."""
 
-ADMISSIBLE_ANSWERS = "admissible_answers"
+ADMISSIBLE_RESPONSES = "admissible_responses"
 """The extra argument of a request that it reads."""
 
 
@@ -31,7 +31,7 @@ Stopped = Callable[[list[int]], bool]
 
 
 class Completion(NamedTuple):
-    """An answer that is complete. Log-probabilities are those of the distribution that the tokens were drawn from."""
+    """A response that is complete. Log-probabilities are those of the distribution that the tokens were drawn from."""
 
     name: str
     token_ids: list[int]
@@ -42,7 +42,7 @@ class InferenceEngine(Protocol):
     """vLLM as a `VllmPolicy` uses it.
 
     Attributes:
-        max_model_len: the most tokens of a prompt with its answer.
+        max_model_len: the most tokens of a prompt with its response.
         takes_adapter: it computes a LoRA adapter beside its weights; otherwise it is given weights with its product.
         dtype: the format that it computes in, like `bfloat16`.
     """
@@ -54,18 +54,18 @@ class InferenceEngine(Protocol):
     def submit(
         self, name: str, prompt_ids: list[int], parameters: Mapping[str, Any], stopped: Stopped | None = None
     ) -> None:
-        """Ask for an answer, under a name that no open one has, with `sampling_parameters`. Nothing need be written of
+        """Ask for a response, under a name that no open one has, with `sampling_parameters`. Nothing need be written of
         it once it has `stopped`, which says so of its tokens up to now; more may be."""
 
     def step(self) -> list[Completion]:
-        """Go on writing; returns the answers that are complete now."""
+        """Go on writing; returns the responses that are complete now."""
 
     def load(self, weights: "Iterable[tuple[str, torch.Tensor]]", tied_head: str | None) -> list[str]:
         """Put weights in place of the engine's, by their names in a checkpoint. The output head is among them, also one
         that is tied to the embeddings: then `tied_head` is its name. Returns the engine's weights that were not."""
 
     def logprobs(self, token_ids: list[int]) -> list[float]:
-        """The log-probability of each token but the first, after those before it. No answer may be under way."""
+        """The log-probability of each token but the first, after those before it. No response may be under way."""
 
     def load_adapter(self, folder: "Path") -> None:
         """Answer by a saved adapter from now on, in place of the last one, where it `takes_adapter`."""
@@ -97,7 +97,7 @@ def sampling_parameters(
 ) -> dict[str, Any]:
     """Values of vLLM's `SamplingParams`.
 
-    An answer that is held to a trie may end early, where only one of the trie's sequences is left.
+    A response that is held to a trie may end early, where only one of the trie's sequences is left.
     """
     parameters = {
         "temperature": sampling.temperature,
@@ -111,7 +111,7 @@ def sampling_parameters(
     if sequence.trie is not None:
         parameters["stop_token_ids"] = [sequence.trie.end_of_text, *sequence.trie.deciding]
         # One string: vLLM copies extra arguments deeply and sends them between processes.
-        parameters["extra_args"] = {ADMISSIBLE_ANSWERS: sequence.trie.to_json()}
+        parameters["extra_args"] = {ADMISSIBLE_RESPONSES: sequence.trie.to_json()}
     return parameters
 
 

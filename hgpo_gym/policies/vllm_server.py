@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 UNTIED = "tie_word_embeddings"
 PATIENCE = 0.02
-"""Seconds that `step` waits for an answer before environments are looked at again."""
+"""Seconds that `step` waits for a response before environments are looked at again."""
 
 
 class VllmServer:
@@ -43,7 +43,7 @@ class VllmServer:
         url: of the server, like `http://localhost:8000`.
         folder: where weights are put for it to read; None makes one in the temporary directory.
         connections: requests that are open at once.
-        timeout: seconds without an answer to a request after which it is given up, and the run with it.
+        timeout: seconds without a response to a request after which it is given up, and the run with it.
         constrained: whether answers must be held to tries.
 
     Raises:
@@ -71,7 +71,7 @@ class VllmServer:
         name: str,
         prompt_ids: list[int],
         parameters: Mapping[str, Any],
-        stopped: Stopped | None = None,  # noqa: ARG002 - it is told of whole answers alone
+        stopped: Stopped | None = None,  # noqa: ARG002 - it is told of whole responses alone
     ) -> None:
         """See `InferenceEngine`."""
         body = {"token_ids": prompt_ids, "sampling_params": dict(parameters)}
@@ -89,14 +89,14 @@ class VllmServer:
         path = folder.resolve() / "model.safetensors"
         save_weights(weights, path)
         arguments = {"path": str(path), "tied_head": tied_head}
-        answer = self._ask("/collective_rpc", {"method": "load_trainer_weights", "kwargs": arguments})
+        response = self._ask("/collective_rpc", {"method": "load_trainer_weights", "kwargs": arguments})
         shutil.rmtree(folder)
-        return sorted(set().union(*answer["results"]))
+        return sorted(set().union(*response["results"]))
 
     def logprobs(self, token_ids: list[int]) -> list[float]:
         """See `InferenceEngine`."""
-        answer = self._ask("/inference/v1/generate", {"token_ids": token_ids, "sampling_params": dict(SCORING)})
-        by_position = answer["prompt_logprobs"][1:]
+        response = self._ask("/inference/v1/generate", {"token_ids": token_ids, "sampling_params": dict(SCORING)})
+        by_position = response["prompt_logprobs"][1:]
         return [by_token[str(token)]["logprob"] for by_token, token in zip(by_position, token_ids[1:], strict=True)]
 
     def load_adapter(self, folder: Path) -> None:
@@ -142,7 +142,7 @@ class VllmServer:
             with self._opener.open(request, timeout=self._timeout) as response:
                 return json.load(response)
         except TimeoutError:
-            raise self._no_answer(path) from None
+            raise self._no_response(path) from None
         except urllib.error.HTTPError as error:
             hint = " Was it started with VLLM_SERVER_DEV_MODE=1 and --tokens-only?" if error.code == 404 else ""
             raise RuntimeError(
@@ -150,18 +150,18 @@ class VllmServer:
             ) from None
         except urllib.error.URLError as error:
             if isinstance(error.reason, TimeoutError):
-                raise self._no_answer(path) from None
+                raise self._no_response(path) from None
             raise ConnectionError(
                 f"No vLLM server at engine.server={self._url} ({error.reason}): start one as {__name__} says."
             ) from None
 
-    def _no_answer(self, path: str) -> TimeoutError:
+    def _no_response(self, path: str) -> TimeoutError:
         return TimeoutError(
             f"The vLLM server at {self._url} has not answered {path} for {self._timeout:g} seconds. Look at its log; "
-            "raise engine.server_timeout if its answers take longer."
+            "raise engine.server_timeout if its responses take longer."
         )
 
 
-def _completion(name: str, answer: Mapping[str, Any]) -> Completion:
-    (choice,) = answer["choices"]
+def _completion(name: str, response: Mapping[str, Any]) -> Completion:
+    (choice,) = response["choices"]
     return Completion(name, choice["token_ids"], [token["logprob"] for token in choice["logprobs"]["content"]])

@@ -5,12 +5,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, TypeAdapter
 
 from hgpo_gym.files import write_whole
 from hgpo_gym.rollouts.rollout import Rollout
+from hgpo_gym.runs.renamed import with_new_fields
 from hgpo_gym.runs.run_files import damage_named, read_gzipped
 
 
@@ -18,16 +19,16 @@ class Exchange(NamedTuple):
     """A prompt and its response.
 
     Attributes:
-        prompt, answer: the exact texts.
+        prompt, response: the exact texts.
         action: the action parsed from the response; empty where none was found.
-        cut_off: the response reached the maximum length.
+        truncated: the response reached the maximum length.
         reward: of the step after it.
     """
 
     prompt: str
-    answer: str
+    response: str
     action: str
-    cut_off: bool
+    truncated: bool
     reward: float
 
 
@@ -38,7 +39,7 @@ class Conversation:
     task_id: str
     task: str
     won: bool
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[Annotated[Exchange, BeforeValidator(with_new_fields)], ...]
 
 
 _CONVERSATION = TypeAdapter(Conversation)
@@ -64,7 +65,7 @@ def conversations(rollout: Rollout, most: int | None = None) -> list[Conversatio
 
 def _exchange(rollout: Rollout, row: int) -> Exchange:
     step = rollout.steps[row]
-    return Exchange(step.prompt, step.answer, step.action, step.cut_off, float(rollout.batch.reward[row]))
+    return Exchange(step.prompt, step.response, step.action, step.truncated, float(rollout.batch.reward[row]))
 
 
 def write(episodes: Sequence[Conversation], path: Path) -> None:

@@ -103,7 +103,7 @@ def write(failures: Sequence[FailedEpisode], path: Path) -> None:
 
 def _as_json(episode: FailedEpisode) -> dict[str, object]:
     exchanges = tuple(
-        Exchange(text.prompt, text.answer, text.action, text.cut_off, reward)
+        Exchange(text.prompt, text.response, text.action, text.truncated, reward)
         for text, reward in zip(episode.texts, episode.rewards, strict=True)
     )
     task = episode.texts[0].task if episode.texts else ""

@@ -30,19 +30,19 @@ def episode_metrics(episodes: Sequence[EpisodeOutcome]) -> dict[str, float]:
     }
 
 
-def answer_metrics(rollout: Rollout) -> dict[str, float]:
+def response_metrics(rollout: Rollout) -> dict[str, float]:
     """Return lengths of prompts and responses, and the share of each that was cut.
 
     Lengths need a policy that reports its tokens. A response that several episodes share counts once.
     """
     distinct = rollout.batch.distinct_rows
     records = [record for record in (rollout.tokens[row] for row in distinct) if record is not None]
-    metrics = {"truncated_fraction": float(np.mean([rollout.steps[row].cut_off for row in distinct]))}
+    metrics = {"truncated_fraction": float(np.mean([rollout.steps[row].truncated for row in distinct]))}
     if records:
         prompts = [len(record.prompt_ids) for record in records]
-        answers = [len(record.token_ids) for record in records]
+        responses = [len(record.token_ids) for record in records]
         metrics |= {"prompt_tokens": float(np.mean(prompts)), "prompt_tokens_max": max(prompts)}
-        metrics |= {"answer_tokens": float(np.mean(answers)), "answer_tokens_max": max(answers)}
+        metrics |= {"response_tokens": float(np.mean(responses)), "response_tokens_max": max(responses)}
         metrics["prompt_cut_share"] = float(np.mean([record.prompt_cut for record in records]))
     return metrics
 

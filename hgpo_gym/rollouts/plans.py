@@ -11,7 +11,7 @@ from hgpo_gym.memory.plans import Plan
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.rollouts.rollout import Rollout
 
-PLAN_COLUMNS = ("boundary", "switch_tokens", "plan_tokens", "answer_tokens")
+PLAN_COLUMNS = ("boundary", "switch_tokens", "plan_tokens", "response_tokens")
 """Columns that a run records where responses have a plan."""
 MADE_UP_KEEPS = 0.75
 """The share of steps at which a random plan keeps its subgoal."""
@@ -43,7 +43,7 @@ def with_plan_tokens(rollout: Rollout, policy: Any) -> Rollout:
     for name, characters in ends.items():
         counts = [policy.tokens_within(record, end) for record, end in zip(records, characters.tolist(), strict=True)]
         extras[name] = np.array(counts, dtype=np.int64)
-    extras["answer_tokens"] = np.array([len(record.token_ids) for record in records], dtype=np.int64)
+    extras["response_tokens"] = np.array([len(record.token_ids) for record in records], dtype=np.int64)
     return replace(rollout, batch=replace(rollout.batch, extras=extras))
 
 
@@ -72,13 +72,13 @@ class MadeUpPlans:
         self._template, self.subgoal = template, ""
         self._generator = np.random.default_rng(hash_text(seed))
 
-    def answer(self, action: str, actions: Sequence[str] = ()) -> str:
-        """Return the response of the next step, which keeps or switches the subgoal; see `write_answers`."""
+    def response(self, action: str, actions: Sequence[str] = ()) -> str:
+        """Return the response of the next step, which keeps or switches the subgoal; see `write_responses`."""
         template = self._template
-        answers = template.write_answers(action, self.subgoal, actions)
+        responses = template.write_responses(action, self.subgoal, actions)
         if template.subgoals is None or (self.subgoal and self._generator.random() < MADE_UP_KEEPS):
-            return answers[0]
+            return responses[0]
         names = template.subgoals or [action]
         index = int(self._generator.integers(len(names)))
         self.subgoal = names[index]
-        return answers[len(answers) - len(names) + index]
+        return responses[len(responses) - len(names) + index]

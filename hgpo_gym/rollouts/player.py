@@ -10,7 +10,7 @@ import numpy as np
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.memory.plans import Plan, read_plan
 from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
-from hgpo_gym.policies.base import CannotAnswerError, Request, Response, StepContext, TokenRecord
+from hgpo_gym.policies.base import CannotRespondError, Request, Response, StepContext, TokenRecord
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, StepText
 from hgpo_gym.rollouts.teams.base import Message, Team, keys_of_role
 
@@ -81,7 +81,7 @@ class Player:
         self._begin_turn(prompt, info, ())
 
     def branch(
-        self, turn: int, seed: tuple[int, ...], prompt: str, info: dict[str, Any], *, answers: int = 0
+        self, turn: int, seed: tuple[int, ...], prompt: str, info: dict[str, Any], *, responses_given: int = 0
     ) -> "Player":
         """Return a new player that shares this episode up to the start of a turn.
 
@@ -90,7 +90,7 @@ class Player:
             seed: of the new responses.
             prompt: of the turn.
             info: of the turn.
-            answers: how many responses of the turn are shared too, fewer than it has.
+            responses_given: how many responses of the turn are shared too, fewer than it has.
         """
         branched = Player(seed, prompt, info, self._team, self._record)
         branched._first_info = self._first_info
@@ -99,7 +99,7 @@ class Player:
         branched._step_contexts = self._step_contexts[:turn]
         branched._begin_turn(prompt, info, self._carried_messages[turn])
         # Copies: reward and validity of a shared response differ between branches.
-        for row in [row for row in self.rows if row.turn == turn][:answers]:
+        for row in [row for row in self.rows if row.turn == turn][:responses_given]:
             branched._take_in(replace(row, reward=0.0, valid=True, extras=dict(row.extras)))
         return branched
 
@@ -147,14 +147,14 @@ class Player:
         """
         role, acts = self._role, self._role == self._team.acting_role
         expert_action = self._info.get("expert_action") if acts else None
-        choices = self._choices = self._team.answers(role, self._info["admissible_actions"], self._messages)
+        choices = self._choices = self._team.allowed_responses(role, self._info["admissible_actions"], self._messages)
         if template.numbered and not choices:
-            raise CannotAnswerError(
-                f"prompt.answer={template.answer!r} is the number of an action, and "
+            raise CannotRespondError(
+                f"prompt.response={template.response!r} is the number of an action, and "
                 f"{f'the role {role!r}' if role else 'this environment'} lists none: choose another prompt."
             )
-        answers = [
-            (text, choice) for choice in choices for text in template.write_answers(choice, self._subgoal, choices)
+        responses = [
+            (text, choice) for choice in choices for text in template.write_responses(choice, self._subgoal, choices)
         ]
         messages, subgoal = self._messages, self._subgoal
 
@@ -164,15 +164,15 @@ class Player:
         self._prompt_of_role = wrap(self._prompt)
         return Request(
             prompt=self._prompt_of_role,
-            answers=tuple(text for text, _ in answers),
-            expert_answer=None
+            allowed_responses=tuple(text for text, _ in responses),
+            expert_response=None
             if expert_action is None
-            else template.write_answer(expert_action, self._subgoal, choices),
+            else template.write_response(expert_action, self._subgoal, choices),
             seed=(*self._seed, len(self.rows)),
             task=self._info["task"],
             context_keys=tuple(self._keys(seen=True).tolist()),
             role=role,
-            choices=tuple(choice for _, choice in answers),
+            choices=tuple(choice for _, choice in responses),
             step_context=self._step_contexts[-1],
             said=tuple(text for _, text in messages),
             literal_text=template.literal_text,
@@ -203,7 +203,7 @@ class Player:
                 self._info.get("expert_action") if acts else None,
                 self._prompt_of_role,
                 response.text,
-                response.cut_off,
+                response.truncated,
                 self._info.get("action_descriptions", ()),
             ),
             plan=plan,

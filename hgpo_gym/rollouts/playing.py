@@ -16,7 +16,7 @@ from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
 from hgpo_gym.policies.streams import open_stream
 from hgpo_gym.rollouts.player import Player
-from hgpo_gym.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout, answer_tokens
+from hgpo_gym.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout, response_tokens
 from hgpo_gym.rollouts.teams.base import Team
 
 ProgressCallback = Callable[[int, int], None]
@@ -35,7 +35,7 @@ class EpisodeSpec(NamedTuple):
         seed: of its responses.
         origin: the player that it branches from, None at the start of a task.
         turn: the turn of the origin that it begins at.
-        answers: how many responses of that turn it shares.
+        responses_given: how many responses of that turn it shares.
     """
 
     group: int
@@ -44,7 +44,7 @@ class EpisodeSpec(NamedTuple):
     seed: tuple[int, ...]
     origin: Player | None = None
     turn: int = 0
-    answers: int = 0
+    responses_given: int = 0
 
     @property
     def actions(self) -> list[str]:
@@ -56,7 +56,7 @@ class EpisodeSpec(NamedTuple):
         """Return how many rows its player shares with the origin."""
         if self.origin is None:
             return 0
-        return sum(row.turn < self.turn for row in self.origin.rows) + self.answers
+        return sum(row.turn < self.turn for row in self.origin.rows) + self.responses_given
 
 
 @dataclass
@@ -144,7 +144,7 @@ def without_failed(rollout: Rollout, failed: Sequence[FailedEpisode], dropped: S
     if not failed:
         return rollout
     rows = {id(row): row for player in dropped for row in player.rows}.values()
-    answers = {id(row.tokens): row.tokens for row in rows}.values()  # where one is shared, rows may be copies
+    responses = {id(row.tokens): row.tokens for row in rows}.values()  # where one is shared, rows may be copies
     return replace(
         rollout,
         failures=tuple(failed),
@@ -152,7 +152,9 @@ def without_failed(rollout: Rollout, failed: Sequence[FailedEpisode], dropped: S
         + sum(row.last_of_turn for row in rows)
         + sum(episode.steps for episode in failed),
         episodes_left_out=rollout.episodes_left_out + len(dropped) + len(failed),
-        tokens_left_out=rollout.tokens_left_out + answer_tokens(answers) + sum(episode.tokens for episode in failed),
+        tokens_left_out=rollout.tokens_left_out
+        + response_tokens(responses)
+        + sum(episode.tokens for episode in failed),
     )
 
 
@@ -174,7 +176,7 @@ def _begin(
             players[row] = Player(seed, *reset, team, record)
         else:
             prompt, info = (steps[-1][0], steps[-1][-1]) if steps else reset
-            players[row] = spec.origin.branch(spec.turn, seed, prompt, info, answers=spec.answers)
+            players[row] = spec.origin.branch(spec.turn, seed, prompt, info, responses_given=spec.responses_given)
     return players
 
 
@@ -189,14 +191,14 @@ def _play(
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     stream = open_stream(policy, sampling)
     stream.ask({row: player.request(env.prompt) for row, player in players.items()})
-    while stream.unanswered or vector.stepping:
-        answers = stream.work() if stream.unanswered else {}
-        actions = {row: players[row].on_response(env.prompt, response) for row, response in answers.items()}
+    while stream.pending or vector.stepping:
+        responses = stream.work() if stream.pending else {}
+        actions = {row: players[row].on_response(env.prompt, response) for row, response in responses.items()}
         if unfinished := {row: players[row].request(env.prompt) for row, action in actions.items() if action is None}:
             stream.ask(unfinished)
         env.send({row: action for row, action in actions.items() if action is not None})
         # A streaming policy must not wait: block for a step only if no request is open.
-        min_results = vector.num_envs if stream.in_step else int(not stream.unanswered)
+        min_results = vector.num_envs if stream.in_step else int(not stream.pending)
         results = sorted(env.receive(min_results).items())
         for row, (prompt, reward, terminated, truncated, info) in results:
             if row in vector.failures:
@@ -226,5 +228,5 @@ def _failed(
         texts=() if player is None else tuple(row.text for row in player.rows),
         rewards=() if player is None else tuple(row.reward for row in player.rows),
         steps=sum(row.last_of_turn for row in new_rows),
-        tokens=answer_tokens(row.tokens for row in new_rows),
+        tokens=response_tokens(row.tokens for row in new_rows),
     )

@@ -21,7 +21,7 @@ from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.collect import kept_and_dropped, rollout_of, rows_in_order
 from hgpo_gym.rollouts.player import Player
 from hgpo_gym.rollouts.playing import EpisodeSpec, PlayedEpisodes, episode_specs, failed_groups_of, play, without_failed
-from hgpo_gym.rollouts.rollout import FailedEpisode, Rollout, answer_tokens
+from hgpo_gym.rollouts.rollout import FailedEpisode, Rollout, response_tokens
 from hgpo_gym.rollouts.teams.base import Solo, Team
 
 
@@ -37,7 +37,7 @@ class _Snapshot(NamedTuple):
         return self.player.rows[self.place].turn
 
     @property
-    def answers(self) -> int:
+    def responses_given(self) -> int:
         """Return how many responses of the turn came before."""
         return sum(row.turn == self.turn for row in self.player.rows[: self.place])
 
@@ -197,7 +197,7 @@ def _play_restarts(
 def _episode_spec(restart: _Restart, starts: Mapping[int, EpisodeStart], vector: TextVectorEnv) -> EpisodeSpec:
     moment = restart.moment
     group, start = moment.episode // vector.group_size, starts[moment.episode]
-    return EpisodeSpec(group, start, restart.member, restart.seed, moment.player, moment.turn, moment.answers)
+    return EpisodeSpec(group, start, restart.member, restart.seed, moment.player, moment.turn, moment.responses_given)
 
 
 def _restart_result(player: Player, moment: _Snapshot, gamma: float) -> _RestartResult:
@@ -206,7 +206,7 @@ def _restart_result(player: Player, moment: _Snapshot, gamma: float) -> _Restart
     return _RestartResult(
         earned=float(rewards @ gamma ** np.arange(len(rewards))),
         steps=player.turn - moment.turn,
-        tokens=answer_tokens(row.tokens for row in new_rows),
+        tokens=response_tokens(row.tokens for row in new_rows),
     )
 
 

@@ -31,8 +31,8 @@ class StepText(NamedTuple):
         admissible_actions: empty where actions are open-ended.
         action: parsed from the response; empty where none was found.
         expert_action: of the environment's expert, where one was asked.
-        prompt, answer: the exact prompt and response.
-        cut_off: the response reached the maximum length.
+        prompt, response: the exact prompt and response.
+        truncated: the response reached the maximum length.
         action_descriptions: meanings of the admissible actions, where the environment gives them.
     """
 
@@ -42,8 +42,8 @@ class StepText(NamedTuple):
     action: str
     expert_action: str | None
     prompt: str = ""
-    answer: str = ""
-    cut_off: bool = False
+    response: str = ""
+    truncated: bool = False
     action_descriptions: tuple[str, ...] = ()
 
 
@@ -122,10 +122,10 @@ class Rollout:
     def played_tokens(self) -> int:
         """Return the number of response tokens played. Responses that branches share count once."""
         once = np.ones(len(self.batch), dtype=np.bool_) if self.batch.trained is None else self.batch.trained
-        return answer_tokens(self.tokens[row] for row in np.flatnonzero(once)) + self.tokens_left_out
+        return response_tokens(self.tokens[row] for row in np.flatnonzero(once)) + self.tokens_left_out
 
 
-def answer_tokens(records: Iterable[TokenRecord | None]) -> int:
+def response_tokens(records: Iterable[TokenRecord | None]) -> int:
     """Return the number of response tokens; 0 for policies that report none."""
     return sum(len(record.token_ids) for record in records if record is not None)
 
@@ -175,10 +175,10 @@ def _trained(batch: StepBatch) -> np.ndarray | None:
 
     If the trained copy of a step is not in the batch, its first copy is trained.
     """
-    if batch.trained is None or "answer" not in batch.extras:
+    if batch.trained is None or "response" not in batch.extras:
         return batch.trained
     _, first, step = np.unique(
-        np.stack([batch.group, batch.extras["answer"]]), axis=1, return_index=True, return_inverse=True
+        np.stack([batch.group, batch.extras["response"]]), axis=1, return_index=True, return_inverse=True
     )
     trained = batch.trained.copy()
     trained[first[np.bincount(step.ravel(), weights=trained) == 0]] = True

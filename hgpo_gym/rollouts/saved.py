@@ -16,6 +16,7 @@ from hgpo_gym.files import write_whole
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.rollouts.conversations import Conversation, conversations, read, write
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, Rollout
+from hgpo_gym.runs.renamed import with_new_fields
 from hgpo_gym.runs.run_files import damage_named, read_gzipped_json
 
 _PATTERN = "iteration_*.json.gz"
@@ -140,7 +141,7 @@ def _kept_rollout(content: dict[str, Any]) -> KeptRollout:
         action=hashes[content["action"]],
         success=np.array([episode.won for episode in episodes], dtype=np.bool_)[trajectory],
         final_keys=None if final_keys is None else keys[np.array(final_keys)[trajectory]],
-        extras={name: np.array(values) for name, values in content.get("extras", {}).items()},
+        extras={name: np.array(values) for name, values in with_new_fields(content.get("extras", {})).items()},
         trained=None if trained is None else np.array(trained, dtype=np.bool_),
     )
     if not len(batch) == len(content["observation"]) == len(content["action"]):

@@ -32,17 +32,17 @@ class Transcript:
         for step in self.steps:
             context = memory.observe(step.observation, step.admissible_actions, step.action_descriptions)
             action = step.action if step.expert_action is None else step.expert_action
-            answers = tuple(
+            responses = tuple(
                 text
                 for admissible in step.admissible_actions
-                for text in template.write_answers(admissible, plans.subgoal, step.admissible_actions)
+                for text in template.write_responses(admissible, plans.subgoal, step.admissible_actions)
             )
             wrap = partial(template.show_subgoal, subgoal=plans.subgoal)
             shorter = ShorterPrompts(template, step.task, context, wrap)
             prompt = wrap(template.render(step.task, context))
-            answer = plans.answer(action, step.admissible_actions)
-            request = Request(prompt, answers, task=step.task, literal_text=template.literal_text, shorter=shorter)
-            yield request, answer
+            response = plans.response(action, step.admissible_actions)
+            request = Request(prompt, responses, task=step.task, literal_text=template.literal_text, shorter=shorter)
+            yield request, response
             # History follows the executed action, even if the response to learn is the expert's.
             memory.record(step.action)
 
@@ -66,7 +66,7 @@ def from_rollout(rollout: Rollout) -> list[Transcript]:
         Transcript(
             episode.task_id,
             episode.won,
-            tuple(rollout.steps[row]._replace(prompt="", answer="") for row in row_indices),
+            tuple(rollout.steps[row]._replace(prompt="", response="") for row in row_indices),
         )
         for episode, row_indices in zip(rollout.episodes, rows, strict=True)
     ]

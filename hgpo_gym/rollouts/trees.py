@@ -18,7 +18,7 @@ from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.collect import rollout_of, rows_in_order
 from hgpo_gym.rollouts.player import Player
 from hgpo_gym.rollouts.playing import EpisodeSpec, failed_groups_of, group_seed, play, without_failed
-from hgpo_gym.rollouts.rollout import FailedEpisode, Rollout, answer_tokens
+from hgpo_gym.rollouts.rollout import FailedEpisode, Rollout, response_tokens
 from hgpo_gym.rollouts.teams.base import Solo, Team
 from hgpo_gym.suggest import unknown_name
 
@@ -223,28 +223,28 @@ def _draw_leaves(paths: Sequence[_Path], trees: int, leaves: int, generator: np.
 def _with_trees(rollout: Rollout, drawn: Sequence[_Path], paths: Sequence[_Path], branched: bool) -> Rollout:
     """Return the rollout of the drawn paths with tree columns and the counts of all other paths."""
     rows = rows_in_order([path.played for path in drawn])
-    answer_ids: dict[int, int] = {}
-    answer = np.array([answer_ids.setdefault(id(row), len(answer_ids)) for row, _ in rows], dtype=np.int64)
+    response_ids: dict[int, int] = {}
+    response = np.array([response_ids.setdefault(id(row), len(response_ids)) for row, _ in rows], dtype=np.int64)
     trained = np.zeros(len(rows), dtype=np.bool_)
     # Branches share row objects, so identity marks copies; the first copy is trained.
-    trained[np.unique(answer, return_index=True)[1]] = True
+    trained[np.unique(response, return_index=True)[1]] = True
     branches: dict[tuple[_Path | None, int], int] = {(None, 0): 0}
     branch = np.array([branches.setdefault(path.node, len(branches)) for path in drawn], dtype=np.int64)
     trajectory = rollout.batch.trajectory
     extras = {
         "tree": np.array([path.tree for path in drawn], dtype=np.int64)[trajectory],
         "branch": branch[trajectory],
-        "answer": answer,
+        "response": response,
     }
     batch = replace(rollout.batch, extras={**rollout.batch.extras, **extras}, trained=trained if branched else None)
     all_rows = {id(row): row for path in paths for row in path.played.rows}
-    left_out = [row for number, row in all_rows.items() if number not in answer_ids]
+    left_out = [row for number, row in all_rows.items() if number not in response_ids]
     return replace(
         rollout,
         batch=batch,
         steps_left_out=sum(row.last_of_turn for row in left_out),
         episodes_left_out=len(paths) - len(drawn),
-        tokens_left_out=answer_tokens(row.tokens for row in left_out),
+        tokens_left_out=response_tokens(row.tokens for row in left_out),
         chains=tuple(path.played.outcome for path in paths if path.origin is None) if branched else None,
     )
 

@@ -28,11 +28,11 @@ class _Trial(NamedTuple):
 
     player: Player
     start: EpisodeStart
-    answers: int
+    responses_given: int
 
     @property
     def plan(self) -> tuple[str, ...]:
-        return tuple(row.text.action for row in self.player.rows[: self.answers])
+        return tuple(row.text.action for row in self.player.rows[: self.responses_given])
 
 
 def collect_under_best_plan(
@@ -71,7 +71,7 @@ def collect_under_best_plan(
     play_all = partial(play, env, policy, sampling, team=team or Solo(), record=record, max_retries=max_retries)
     first = play_all(episode_specs(task_ids, seeds, trials, size))
     tried = {
-        row: _Trial(player, first.starts[row], _answers_before_action(player, team or Solo()))
+        row: _Trial(player, first.starts[row], _responses_before_action(player, team or Solo()))
         for row, player in first.players.items()
     }
     groups = [group for group in range(len(task_ids)) if group not in first.failed_groups]
@@ -100,7 +100,7 @@ def _execution(row: int, trial: _Trial, seeds: Sequence[tuple[int, ...]], size: 
     """Return the starting point of an execution, after the plan of its trial."""
     group, member = divmod(row, size)
     seed = (*seeds[group], member)
-    return EpisodeSpec(group, trial.start, member, seed, trial.player, turn=0, answers=trial.answers)
+    return EpisodeSpec(group, trial.start, member, seed, trial.player, turn=0, responses_given=trial.responses_given)
 
 
 def check_episodes(trials: int, executions: int) -> None:
@@ -110,7 +110,7 @@ def check_episodes(trials: int, executions: int) -> None:
             raise ValueError(f"{name}={value}: at least 2 are needed, to compare them with one another.")
 
 
-def _answers_before_action(player: Player, team: Team) -> int:
+def _responses_before_action(player: Player, team: Team) -> int:
     acts = team.roles.index(team.acting_role)
     before = next(place for place, row in enumerate(player.rows) if row.agent == acts)
     if not before:
@@ -146,14 +146,14 @@ def _with_plans(
     execution = plan_of != np.arange(len(plan_of))
     episode = np.array([index for _, index in rows], dtype=np.int64)
     place = np.array([row.step for row, _ in rows], dtype=np.int64)
-    opening = place < np.array([trials[trial_index].answers for trial_index in plan_of.tolist()])[episode]
+    opening = place < np.array([trials[trial_index].responses_given for trial_index in plan_of.tolist()])[episode]
     # Executions repeat the plan of their trial: only the trial's rows of it are trained.
     copied = opening & execution[episode]
     extras = {
         "plan": plan[episode],
         "opening": opening,
         "execution": execution[episode],
-        "answer": joint_labels(np.where(copied, plan_of[episode], episode), place),
+        "response": joint_labels(np.where(copied, plan_of[episode], episode), place),
     }
     return replace(
         rollout,

@@ -55,7 +55,7 @@ ROLLOUT = {
     ),
     "steps": Metric("steps", COUNT, "Steps of the environment that were played, in all rounds."),
     "episodes": Metric("episodes", COUNT, "Episodes that were played, in all rounds."),
-    "tokens": Metric("tokens", COUNT, "Tokens of the answers that were given, in all rounds."),
+    "tokens": Metric("tokens", COUNT, "Tokens of the responses that were given, in all rounds."),
     "rounds": Metric(
         "rounds",
         COUNT,
@@ -89,29 +89,29 @@ ROLLOUT = {
     "switch_share": Metric(
         "switches",
         SHARE,
-        "Steps at which the answer takes another subgoal; where answers have a plan (prompt=plan).",
+        "Steps at which the response takes another subgoal; where answers have a plan (prompt=plan).",
         "0.1 to 0.5: subgoals last several steps.",
         "1: every step is a segment of its own.",
     ),
     "plan_in_form_share": Metric(
         "plans in form",
         SHARE,
-        "Answers whose <switch> and <subgoal> can be read. Others keep their subgoal and count as not valid.",
+        "Responses whose <switch> and <subgoal> can be read. Others keep their subgoal and count as not valid.",
         "Above 0.9.",
         "Below 0.5: the model was never shown the form, or answers are cut off.",
     ),
-    "answer_tokens": Metric(
-        "answer tokens",
+    "response_tokens": Metric(
+        "response tokens",
         "tokens",
-        "Mean length of an answer, with the token that ends it.",
+        "Mean length of a response, with the token that ends it.",
         "Well below rollout.max_new_tokens.",
         "It grows towards rollout.max_new_tokens, or falls to a few while the prompt asks for reasoning.",
     ),
-    "answer_tokens_max": Metric("longest answer", "tokens", "The length of the longest answer."),
+    "response_tokens_max": Metric("longest response", "tokens", "The length of the longest response."),
     "truncated_fraction": Metric(
         "cut-off answers",
         SHARE,
-        "Answers that ended at rollout.max_new_tokens and not by themselves; their action is mostly missing.",
+        "Responses that ended at rollout.max_new_tokens and not by themselves; their action is mostly missing.",
         "0, or a few in a thousand.",
         "Above 0.1: raise rollout.max_new_tokens, or use shaping=overlong.",
     ),
@@ -164,7 +164,7 @@ UPDATE = {
     "kl_behaviour": Metric(
         "KL to behaviour",
         NATS,
-        "Mean over tokens of KL(policy that drew the answers, policy in the update), by the estimator k3: how far one "
+        "Mean over tokens of KL(policy of the rollout, policy in the update), by the estimator k3: how far one "
         "update goes. A token counts 10 at most. Of Stable-Baselines3, its approximation, which has no bound.",
         "1e-5 to 0.03.",
         "Above 0.1: steps too long. Above 1: the policy that was is lost.",
@@ -292,7 +292,7 @@ TIME = {
     "tokens_per_second": Metric(
         "speed",
         "tokens a second",
-        "Tokens of prompts and answers that were learned from, by the seconds of the iteration; of all processes.",
+        "Tokens of prompts and responses that were learned from, by the seconds of the iteration; of all processes.",
         "Steady.",
         "It falls from iteration to iteration: answers or environments get slower.",
     ),

@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-SETTINGS = {"rollout.replays": "rollout.max_retries"}
+SETTINGS = {
+    "rollout.replays": "rollout.max_retries",
+    "prompt.answer": "prompt.response",
+    "prompt.answer_reading": "prompt.response_reading",
+}
 """Old key -> new key."""
 CHOICES = {"model": {"scorer": "features"}}
 """By group: old choice -> new choice."""
@@ -11,8 +15,12 @@ METRICS = {
     "silent_group_share": "zero_variance_groups",
     "cut_off_share": "truncated_fraction",
     "evaluation_fall": "evaluation_drop",
+    "answer_tokens": "response_tokens",
+    "answer_tokens_max": "response_tokens_max",
 }
 """Old name -> new name."""
+FIELDS = {"answer": "response", "cut_off": "truncated", "answer_tokens": "response_tokens"}
+"""Old -> new name of the fields of transcripts and the columns of rollouts."""
 
 
 def with_new_settings(config: dict[str, Any]) -> dict[str, Any]:
@@ -26,6 +34,11 @@ def with_new_settings(config: dict[str, Any]) -> dict[str, Any]:
     if isinstance(model, dict) and model.get("kind") in CHOICES["model"]:
         model["kind"] = CHOICES["model"][model["kind"]]
     return config
+
+
+def with_new_fields(record: Any) -> Any:
+    """Return a record of a transcript or the columns of a rollout with today's names."""
+    return {FIELDS.get(name, name): value for name, value in record.items()} if isinstance(record, dict) else record
 
 
 def with_new_metrics(line: Mapping[str, Any]) -> dict[str, Any]:

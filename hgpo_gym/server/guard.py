@@ -59,7 +59,7 @@ class Guard:
             await send(message)
 
         try:
-            await self._answer(scope, receive, send_and_note)
+            await self._response(scope, receive, send_and_note)
         except ProblemDetails as problem:
             await problem.response()(scope, receive, send_and_note)
         if self._access_log:
@@ -67,7 +67,7 @@ class Guard:
             route = getattr(scope.get("route"), "path", "?")
             LOG.info("%s %s %d %.1f ms", method, route, status, 1000 * (time.perf_counter() - began))
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _response(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = self._client(scope)
         scope.setdefault("state", {})["client"] = client
         if self._busy[client] >= self._requests_per_client:
@@ -75,7 +75,7 @@ class Guard:
                 429,
                 "too-many-requests",
                 f"{self._busy[client]} requests of yours are worked on, as many as one client may have.",
-                "Wait for their answers.",
+                "Wait for their responses.",
                 headers={"Retry-After": "1"},
             )
         self._busy[client] += 1

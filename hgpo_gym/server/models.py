@@ -11,7 +11,7 @@ TurnNumber = Annotated[
     Field(
         ge=1,
         description="The number of this turn: 1 for the session's first reset or step, one more for each that follows. "
-        "A turn that is sent again is not played again: the answer is the stored one. Without it, every request plays.",
+        "A turn that is sent again is not played again: its stored response is sent. Without it, every request plays.",
     ),
 ]
 Seed = Annotated[int | None, Field(ge=0, le=2**63 - 1)]

@@ -19,10 +19,10 @@ SHORTEST = 100
 
 
 class StoredReply(NamedTuple):
-    """A request and its answer, kept for the client that missed it."""
+    """A request and its response, kept for the client that missed it."""
 
     request: models.Reset | models.Step
-    answer: bytes
+    response: bytes
 
 
 @dataclass
@@ -68,7 +68,7 @@ def page_of_tasks(env: gymnasium.Env[str, str], offset: int, limit: int, task_id
 
 
 def play(session: Session, request: models.Reset | models.Step) -> tuple[bytes, bool]:
-    """The answer to a reset or step, and whether the episode goes on."""
+    """The response to a reset or step, and whether the episode goes on."""
     env = session.env
     if isinstance(request, models.Step):
         if request.seed is not None:
@@ -79,7 +79,7 @@ def play(session: Session, request: models.Reset | models.Step) -> tuple[bytes, 
         options = None if request.task_id is None else {"task_id": request.task_id}
         observation, info = env.reset(seed=request.seed, options=options)
         reward, terminated, truncated = 0.0, False, False
-    answer = {
+    response = {
         "turn": session.turn + 1,
         "observation": observation,
         "reward": float(reward),
@@ -88,7 +88,7 @@ def play(session: Session, request: models.Reset | models.Step) -> tuple[bytes, 
         "info": info,
     }
     # ASCII: half of a surrogate pair, which an environment may print, has no place in UTF-8.
-    return json.dumps(answer, allow_nan=False, default=_plain).encode(), not (terminated or truncated)
+    return json.dumps(response, allow_nan=False, default=_plain).encode(), not (terminated or truncated)
 
 
 def _plain(value: Any) -> Any:
@@ -118,7 +118,7 @@ def check_order(session: Session, request: models.Reset | models.Step, most_said
             "wrong-turn",
             f"The next turn of this session is {session.turn + 1}, not {request.turn}; "
             "the last one is answered again if it is sent unchanged.",
-            "Number resets and steps from 1, and wait for each answer. GET the session for its turn.",
+            "Number resets and steps from 1, and wait for each response. GET the session for its turn.",
             name="turn",
             value=request.turn,
         )

@@ -97,17 +97,17 @@ class Sessions:
         return session
 
     async def play(self, session: Session, request: models.Reset | models.Step) -> bytes:
-        """Reset or step; the answer as JSON. One request of a session after the other. Raises `ProblemDetails`."""
+        """Reset or step; the response as JSON. One request of a session after the other. Raises `ProblemDetails`."""
         async with session.lock:
             self._check_open(session)
             if session.last and request.turn == session.turn and request == session.last.request:
-                return session.last.answer
+                return session.last.response
             check_order(session, request, self._limits.episode)
-            answer, session.episode_runs = await self._run(session, partial(play, session, request))
+            response, session.episode_runs = await self._run(session, partial(play, session, request))
             own = max(SHORTEST, len(request.action)) if isinstance(request, models.Step) else 0
             session.said = session.said + own if own else 0
-            session.turn, session.last = session.turn + 1, StoredReply(request, answer)
-            return answer
+            session.turn, session.last = session.turn + 1, StoredReply(request, response)
+            return response
 
     async def tasks(self, session: Session, offset: int, limit: int, task_id: str | None) -> models.Tasks:
         """A page of the session's tasks. Raises `ProblemDetails`."""

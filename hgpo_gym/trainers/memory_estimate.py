@@ -93,19 +93,19 @@ class ModelSize:
         """Return the bytes of autocast's copies of trained float32 matrices, which last as long as a pass."""
         return 2.0 * self.matrices if (self.itemsize, precision) == (4, "bfloat16") else 0.0
 
-    def scoring(self, tokens: float, answers: float, precision: str) -> float:
+    def scoring(self, tokens: float, responses: float, precision: str) -> float:
         """Return the bytes of a forward pass without gradients: the larger of a layer's feed-forward part and the
         logits of response tokens."""
         width = 2 if self._computes_16_bits(precision) else 4
         layer = tokens * (3 * width * self.intermediate + (6 + 2 * width) * self.hidden)
         head = 2.0 * self.vocabulary * self.hidden if self.itemsize > width else 0.0
-        return max(layer, head + SCORED_LOGIT_BYTES * self._logits(answers))
+        return max(layer, head + SCORED_LOGIT_BYTES * self._logits(responses))
 
-    def passes(self, tokens: float, answers: float, precision: str, *, checkpointing: bool) -> float:
+    def passes(self, tokens: float, responses: float, precision: str, *, checkpointing: bool) -> float:
         """Return the bytes of a forward and a backward pass over `tokens` tokens, of which `answers` belong to
         responses."""
         copies, activations = self.cast(precision), tokens * self.kept_per_token(precision)
-        logits = LOGIT_BYTES * self._logits(answers)
+        logits = LOGIT_BYTES * self._logits(responses)
         if not checkpointing:
             return copies + self.layers * activations + logits
         inputs = self.layers * tokens * self.hidden * self.itemsize
@@ -115,8 +115,8 @@ class ModelSize:
         """Return the bytes of the keys and values of `tokens` tokens."""
         return 2.0 * self.layers * self.keys * tokens * (2 if self._computes_16_bits(precision) else 4)
 
-    def _logits(self, answers: float) -> float:
-        return min(answers, LOGITS_AT_ONCE // self.vocabulary) * self.vocabulary
+    def _logits(self, responses: float) -> float:
+        return min(responses, LOGITS_AT_ONCE // self.vocabulary) * self.vocabulary
 
     def _computes_16_bits(self, precision: str) -> bool:
         return precision == "bfloat16" or self.itemsize == 2
@@ -170,8 +170,8 @@ def phases(size: ModelSize, setup: Setup) -> Phases:
     }
     unsharded = {"gathered weights": size.weights if sharded else 0.0}
     # Logits are computed in chunks, so their memory has an upper bound.
-    answers = min(tokens, LOGITS_AT_ONCE // size.vocabulary)
-    scoring = {"a pass": size.scoring(tokens, answers, setup.precision)}
+    responses = min(tokens, LOGITS_AT_ONCE // size.vocabulary)
+    scoring = {"a pass": size.scoring(tokens, responses, setup.precision)}
     if setup.engine is None:
         decoding = {
             # Autocast also copies the output matrix, which `cast` leaves out.
@@ -195,7 +195,7 @@ def phases(size: ModelSize, setup: Setup) -> Phases:
         "gradients": size.trained / setup.copies,
         **concurrent,
         "gathered layers": gathered,
-        "a pass": size.passes(tokens, answers, setup.precision, checkpointing=setup.checkpointing),
+        "a pass": size.passes(tokens, responses, setup.precision, checkpointing=setup.checkpointing),
     }
     return {
         # Each process loads whole models before FSDP2 divides them.

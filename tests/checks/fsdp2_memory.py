@@ -16,7 +16,7 @@ from hgpo_gym.trainers.update.distribute import distribute
 from tests.checks.memory_formula import Setting, make_model, size_of
 
 SETTING = Setting(intermediate=2048, layers=6, vocabulary=12000, tied=False, tokens=2048, precision="bfloat16")
-ANSWER = 8
+RESPONSE = 8
 
 
 def peak(function: Callable[[], object]) -> int:
@@ -42,7 +42,7 @@ def main() -> None:
     weights = distribute(policy, processes)
     optimizer = torch.optim.AdamW(model.parameters())
     ids = np.random.default_rng(0).integers(SETTING.vocabulary, size=SETTING.length)
-    record = TokenRecord(ids[:-ANSWER], ids[-ANSWER:], np.zeros(ANSWER, dtype=np.float32))
+    record = TokenRecord(ids[:-RESPONSE], ids[-RESPONSE:], np.zeros(RESPONSE, dtype=np.float32))
     records = [record] * (SETTING.tokens // SETTING.length)
 
     def passes() -> None:
@@ -69,11 +69,11 @@ def main() -> None:
     size = size_of(SETTING)
     setup = Setup("bfloat16", checkpointing=True, optimizer="adamw", max_batch_tokens=SETTING.tokens, copies=2)
     found = phases(size, setup)
-    answers = len(records) * ANSWER
-    update, own = found["the update"], size.passes(SETTING.tokens, answers, "bfloat16", checkpointing=True)
+    responses = len(records) * RESPONSE
+    update, own = found["the update"], size.passes(SETTING.tokens, responses, "bfloat16", checkpointing=True)
     formula = {
         **{name: update[name] for name in ("weights", "optimiser", "gradients")},
-        "scoring": size.weights + size.scoring(SETTING.tokens, answers, "bfloat16"),
+        "scoring": size.weights + size.scoring(SETTING.tokens, responses, "bfloat16"),
         "update": update["gathered layers"] + own,
     }
     if processes.main:

@@ -44,16 +44,16 @@ def malformed_requests(seed: int, target: Target) -> Iterator[tuple[str, bytes]]
 
 
 def send(target: Target, request: bytes) -> int:
-    """Send bytes over a connection of their own; the status of the answer, 0 if the server hangs up without one."""
+    """Send bytes over a connection of their own; the status of the response, 0 if the server hangs up without one."""
     with socket.create_connection((target.host, target.port), timeout=60) as connection:
-        answer = b""
+        response = b""
         try:
             connection.sendall(request)
-            while b"\r\n" not in answer and (received := connection.recv(4096)):
-                answer += received
+            while b"\r\n" not in response and (received := connection.recv(4096)):
+                response += received
         except (BrokenPipeError, ConnectionResetError):
-            pass  # it hung up, maybe after an answer that has been read
-    return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.1 ") else 0
+            pass  # it hung up, maybe after a response that has been read
+    return int(response.split(b" ", 2)[1]) if response.startswith(b"HTTP/1.1 ") else 0
 
 
 def _request(

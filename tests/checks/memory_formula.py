@@ -16,7 +16,7 @@ FOUR_BITS = 0.516
 
 @dataclass(frozen=True)
 class Setting:
-    """A model, the tokens of a micro-batch, and how it trains. `answer`: the share of tokens that are the answers'."""
+    """A model, the tokens of a micro-batch, and how it trains. `response`: the share of tokens in responses."""
 
     hidden: int = 256
     intermediate: int = 1024
@@ -27,7 +27,7 @@ class Setting:
     tied: bool = True
     tokens: int = 1024
     length: int = 256
-    answer: float = 0.125
+    response: float = 0.125
     dtype: str = "float32"
     precision: str = "float32"
     checkpointing: bool = False
@@ -51,7 +51,7 @@ class Setting:
         parts = [f"{self.tokens} x {self.length}"]
         parts += [f"{self.layers} layers of {self.hidden}/{self.intermediate}"]
         parts += [f"{self.vocabulary} words"] * (self.vocabulary != Setting.vocabulary)
-        parts += [f"answers {self.answer:.0%}"] * (self.answer != Setting.answer)
+        parts += [f"answers {self.response:.0%}"] * (self.response != Setting.response)
         parts += [self.dtype] + ["autocast"] * ((self.dtype, self.precision) == ("float32", "bfloat16"))
         parts += ["checkpointing"] * self.checkpointing
         parts += [f"LoRA {self.lora_rank}"] if self.lora_rank else []
@@ -100,7 +100,7 @@ def formula(setting: Setting) -> Memory:
     size = size_of(setting)
     eight_bits = setting.optimizer == "adamw_8bit"
     passes = size.passes(
-        setting.tokens, setting.tokens * setting.answer, setting.precision, checkpointing=setting.checkpointing
+        setting.tokens, setting.tokens * setting.response, setting.precision, checkpointing=setting.checkpointing
     )
     return Memory(size.weights, size.trained, 2 * (size.trained_numbers if eight_bits else size.trained), passes)
 

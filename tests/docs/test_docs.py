@@ -69,7 +69,7 @@ def test_what_the_tutorial_found_is_what_its_command_gives_today(tmp_path):
 @pytest.mark.timeout(600)
 def test_what_the_page_of_the_server_says_runs_against_one(tmp_path, cache):
     with ServerProcess("--env", "hgpo_gym/SignpostMaze-v0", "split=[train,test]") as server:
-        answers = run_page(
+        responses = run_page(
             SERVED,
             tmp_path,
             cache,
@@ -77,9 +77,9 @@ def test_what_the_page_of_the_server_says_runs_against_one(tmp_path, cache):
             python=warm.python(),
         )
         assert server.open_sessions() == 0
-    assert '"task_ids":["red-red-blue","red-red-green","red-blue-red"]' in answers
-    assert '{"turn": 2, "observation": "You are in a bare corridor."' in answers
-    assert '"unknown-option"' in answers
+    assert '"task_ids":["red-red-blue","red-red-green","red-blue-red"]' in responses
+    assert '{"turn": 2, "observation": "You are in a bare corridor."' in responses
+    assert '"unknown-option"' in responses
 
 
 @pytest.mark.timeout(600)

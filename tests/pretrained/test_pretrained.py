@@ -37,15 +37,15 @@ def policy(model, request):
 
 
 def generated(policy, prompt_ids):
-    """The greedy answer of `transformers.generate`, int64[R], and its log-probabilities float32[R], under the same
+    """The greedy response of `transformers.generate`, int64[R], and its log-probabilities float32[R], under the same
     constraint."""
     policy.model.eval()
-    ends = policy.encode_answer("")
-    answers = [policy.encode_answer(action).tolist() for action in ACTIONS]
+    ends = policy.encode_response("")
+    responses = [policy.encode_response(action).tolist() for action in ACTIONS]
 
     def allowed(_row, ids):
         done = ids[len(prompt_ids) :].tolist()
-        return sorted({answer[len(done)] for answer in answers if answer[: len(done)] == done} or set(ends))
+        return sorted({response[len(done)] for response in responses if response[: len(done)] == done} or set(ends))
 
     ids = torch.from_numpy(prompt_ids)[None]
     out = policy.model.generate(
@@ -83,7 +83,7 @@ def test_prompts_are_the_users_turn_of_its_chat_template(policy):
     assert policy.tokenizer.decode([END]) == "<|im_end|>"
 
 
-def test_greedy_answers_and_their_log_probabilities_are_those_of_transformers_generate(policy):
+def test_greedy_responses_and_their_log_probabilities_are_those_of_transformers_generate(policy):
     for response in policy.generate(requests(), GREEDY):
         record = response.tokens
         tokens, logprobs = generated(policy, record.prompt_ids)
@@ -91,14 +91,14 @@ def test_greedy_answers_and_their_log_probabilities_are_those_of_transformers_ge
         np.testing.assert_allclose(record.logprobs, logprobs, atol=1e-4)
 
 
-def test_it_knows_an_answer_and_ends_it(model):
+def test_it_knows_a_response_and_ends_it(model):
     (response,) = LanguageModelPolicy(*model).generate(requests(1), GREEDY)
     assert response.text == "The capital of France is Paris."
     assert response.tokens.token_ids[-1] == END
-    assert not response.cut_off
+    assert not response.truncated
 
 
-def test_drawn_answers_have_the_log_probabilities_that_the_update_will_find(policy):
+def test_drawn_responses_have_the_log_probabilities_that_the_update_will_find(policy):
     responses = policy.generate(requests(12), Sampling(max_new_tokens=12))
     assert len({response.text for response in responses}) > 3
     if policy.constrain == "admissible":
@@ -180,11 +180,11 @@ def test_the_adapter_and_the_exported_model_say_what_the_trained_policy_says(run
         assert (expected - start).abs().max() > 0.05
         for model in (merged, adapted):
             torch.testing.assert_close(model(ids).logits, expected, atol=2e-4, rtol=1e-4)
-    answers = [
+    responses = [
         [response.text for response in LanguageModelPolicy(model, tokenizer).generate(requests(), GREEDY)]
         for model in (merged, trained.model)
     ]
-    assert answers[0] == answers[1]
+    assert responses[0] == responses[1]
 
 
 def test_what_cannot_be_imported_is_named(smollm2, tmp_path, capsys, monkeypatch):

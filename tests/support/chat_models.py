@@ -1,4 +1,4 @@
-"""Tiny models from scratch with tokenizers, templates and ends of answers as Qwen2.5 (base) and Llama 3 have them."""
+"""Tiny models from scratch with tokenizers, templates and ends of responses as Qwen2.5 (base) and Llama 3 have them."""
 
 import torch
 import transformers
@@ -101,6 +101,6 @@ def save_for_maze(style, folder):
     for task in episode.env.unwrapped.task_ids[:4]:
         texts.append(episode.begin(task))
         for action in ("walk on", "walk on", "open red door", "go back"):
-            texts += [episode.act(action), *map(form.write_answer, episode.admissible_actions)]
+            texts += [episode.act(action), *map(form.write_response, episode.admissible_actions)]
     model, tokenizer = chat_model(style, texts * 3, hidden_size=64, layers=2, size=800)
     save_model(model, tokenizer, folder)

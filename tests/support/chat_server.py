@@ -20,9 +20,9 @@ class Reply(NamedTuple):
     headers: Mapping[str, str] = MappingProxyType({})
 
 
-def choose(prompt, seed, answers):
+def choose(prompt, seed, responses):
     """What the server's model answers: one of `answers` drawn by the seed, dressed as prompt=instruct asks."""
-    action = random.Random(f"{seed} {prompt}").choice(answers)
+    action = random.Random(f"{seed} {prompt}").choice(responses)
     return f"<think>Why not.</think><action>{action}</action>"
 
 

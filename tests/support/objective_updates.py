@@ -14,7 +14,7 @@ from hgpo_gym.processes import ALONE, SeveralProcesses
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
-from tests.support.small_models import answers, gradient, make_policy, one_step_episodes, settings, watched
+from tests.support.small_models import gradient, make_policy, one_step_episodes, responses, settings, watched
 
 COUNT = 24
 NEEDED = {
@@ -25,13 +25,13 @@ NEEDED = {
 }
 """Options without a default, and those with which tokens of a small batch are chosen and left alone."""
 ONE_LEFT = np.eye(COUNT)[0]
-"""Advantages of which one answer's alone is not 0."""
+"""Advantages of which one response's alone is not 0."""
 ADVANTAGES = Advantages(np.linspace(-1, 1, COUNT), {"target": np.linspace(0.1, 0.9, COUNT)})
 
 
 def drawn():
     """Answers at a temperature that is not the trainer's, so that ratios are not 1."""
-    return answers(make_policy(), COUNT, Sampling(temperature=0.4))
+    return responses(make_policy(), COUNT, Sampling(temperature=0.4))
 
 
 def update_by(name, records, processes=ALONE, *, seed=(0, 0, 0), advantages=ADVANTAGES, **changes):

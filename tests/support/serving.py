@@ -150,9 +150,9 @@ class ServerProcess:
 
     def new_session(self, environment=TEST, **options):
         """The path of a new session."""
-        answer = self.post("/sessions", {"environment": environment}, **options)
-        assert answer.status_code == 201, answer.text
-        return f"/sessions/{answer.json()['session']}"
+        response = self.post("/sessions", {"environment": environment}, **options)
+        assert response.status_code == 201, response.text
+        return f"/sessions/{response.json()['session']}"
 
     def open_sessions(self):
         return self.get("/health").json()["sessions"]

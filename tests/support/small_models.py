@@ -22,8 +22,8 @@ def make_policy(hidden_size=32, layers=1, constrain="admissible"):
     return LanguageModelPolicy(model, tokenizer, constrain=constrain)
 
 
-def answers(policy, count=24, sampling=None, prompt="place {}"):
-    """Token records of answers; the prompts repeat after seven."""
+def responses(policy, count=24, sampling=None, prompt="place {}"):
+    """Token records of responses; the prompts repeat after seven."""
     asked = [Request(prompt.format("x" * (n % 7)), ACTIONS, seed=(n,)) for n in range(count)]
     return [response.tokens for response in policy.generate(asked, sampling or Sampling())]
 

@@ -24,8 +24,8 @@ def gradient_of(loss, tokens):
     return torch.zeros_like(tokens.logprobs) if gradient is None else gradient
 
 
-def answers_of(lengths, advantages, difference, **columns):
-    """Answers of these lengths with log-ratios float64[T], engines equal."""
+def responses_of(lengths, advantages, difference, **columns):
+    """Responses of these lengths with log-ratios float64[T], engines equal."""
     record = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
     start = torch.linspace(-3, -0.5, len(record), dtype=torch.float64)
     difference = torch.as_tensor(difference, dtype=torch.float64)

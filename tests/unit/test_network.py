@@ -11,7 +11,7 @@ from hgpo_gym.network import goes_by_proxy, media_type
 from hgpo_gym.policies import Request, Sampling
 from hgpo_gym.policies.endpoint import EndpointPolicy
 from hgpo_gym.policies.endpoint_settings import EndpointSettings
-from hgpo_gym.policies.kept_answers import KeptAnswers
+from hgpo_gym.policies.response_cache import ResponseCache
 from hgpo_gym.policies.vllm_requests import WORKER
 from hgpo_gym.policies.vllm_server import VllmServer
 from tests.support.chat_server import completion
@@ -24,7 +24,7 @@ MODEL_CONFIG = {
     "hf_overrides": {"tie_word_embeddings": False},
     "logits_processors": [],
 }
-ANSWERS = {
+RESPONSES = {
     "/server_info?config_format=json": (
         200,
         "application/json",
@@ -43,7 +43,7 @@ ANSWERS = {
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        status, kind, content = ANSWERS[self.path]
+        status, kind, content = RESPONSES[self.path]
         body = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -71,8 +71,8 @@ def url(monkeypatch):
 def test_requests_to_this_machine_go_through_no_proxy(url, tmp_path):
     assert VllmServer(url, None, 1, timeout=5, constrained=False).max_model_len == 512
     options = {**load_config("eval", [])["openai"], "base_url": f"{url}/v1", "model": "tiny", "retries": 0}
-    with EndpointPolicy(EndpointSettings(**options), KeptAnswers(tmp_path / "kept.jsonl")) as policy:
-        assert [answer.text for answer in policy.generate([Request("Hall.")], Sampling())] == ["go on"]
+    with EndpointPolicy(EndpointSettings(**options), ResponseCache(tmp_path / "kept.jsonl")) as policy:
+        assert [response.text for response in policy.generate([Request("Hall.")], Sampling())] == ["go on"]
     assert Connection(url, None, 5).request("GET", "/good") == {"a": 1}
     for here in ("http://localhost:8000/v1", "http://LOCALHOST", "http://127.8.0.1:1", "https://[::1]:8000"):
         assert not goes_by_proxy(here), here

@@ -20,7 +20,7 @@ from hgpo_gym.adapters.verl import (
     describe_steps,
     register_estimators,
     row_steps,
-    with_answer_ends,
+    with_response_ends,
 )
 from hgpo_gym.advantages import ESTIMATORS, estimate, register_estimator
 from hgpo_gym.advantages.batch import StepBatch
@@ -255,12 +255,12 @@ def test_the_example_runs():
     assert "update 3: loss" in done.stdout
 
 
-def test_answers_of_an_agent_loop_end_as_the_template_and_settings_say():
+def test_responses_of_an_agent_loop_end_as_the_template_and_settings_say():
     tokenizer = chat_tokenizer("qwen", ["walk on"] * 3)
-    asked = with_answer_ends({"temperature": 1.0, "stop_token_ids": [7]}, tokenizer, stop=["</action>"])
+    asked = with_response_ends({"temperature": 1.0, "stop_token_ids": [7]}, tokenizer, stop=["</action>"])
     ends = sorted([7, *tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<|im_end|>"])])
     assert asked == {"temperature": 1.0, "stop": ["</action>"], "stop_token_ids": ends} | {
         "include_stop_str_in_output": True
     }
     with pytest.raises(ValueError, match=r"engine\.stop='</action>'"):
-        with_answer_ends({}, tokenizer, stop="</action>")
+        with_response_ends({}, tokenizer, stop="</action>")

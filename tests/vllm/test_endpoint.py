@@ -10,12 +10,12 @@ import pytest
 
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.policies import Request, Sampling
-from hgpo_gym.policies.base import NoAnswerError
+from hgpo_gym.policies.base import NoResponseError
 from hgpo_gym.policies.endpoint import EndpointPolicy
 from hgpo_gym.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.policies.huggingface import make_tiny_model, save_model, train_tokenizer
-from hgpo_gym.policies.kept_answers import KeptAnswers
 from hgpo_gym.policies.language_model import LanguageModelPolicy
+from hgpo_gym.policies.response_cache import ResponseCache
 
 KEY = "the key of this test"
 PROMPTS = ["You are in a hall.", "You stand at a signpost. It says: take the red door.\n> walk on\n", "Hall."]
@@ -76,26 +76,26 @@ def ask(url, tmp_path, monkeypatch):
     def ask(prompts, *, first_seed=0, temperature=1.0, **changes):
         values = {**load_config("eval", [])["openai"], "base_url": url, "model": "tiny", **changes}
         requests = [Request(prompt, seed=(first_seed + number,)) for number, prompt in enumerate(prompts)]
-        with EndpointPolicy(EndpointSettings(**values), KeptAnswers(tmp_path / "kept.jsonl")) as policy:
-            answers = policy.generate(requests, Sampling(temperature=temperature, max_new_tokens=8))
-            return [answer.text for answer in answers], policy.usage()
+        with EndpointPolicy(EndpointSettings(**values), ResponseCache(tmp_path / "kept.jsonl")) as policy:
+            responses = policy.generate(requests, Sampling(temperature=temperature, max_new_tokens=8))
+            return [response.text for response in responses], policy.usage()
 
     return ask
 
 
-def test_the_server_answers_what_the_same_model_answers_here(ask, tiny):
+def test_the_server_responses_what_the_same_model_responses_here(ask, tiny):
     """Greedily, with the chat template: many requests at a time, in order."""
     here = tiny[0].generate([Request(prompt) for prompt in PROMPTS * 5], Sampling(temperature=0, max_new_tokens=8))
     there, usage = ask(PROMPTS * 5, temperature=0)
     # A last character of which some bytes are missing is shown here, and left out there.
-    assert [text.rstrip("\ufffd") for text in there] == [answer.text.rstrip("\ufffd") for answer in here]
+    assert [text.rstrip("\ufffd") for text in there] == [response.text.rstrip("\ufffd") for response in here]
     assert len(set(there)) > 1
     assert (usage["requests"], usage["failures"], usage["unmetered"]) == (15, 0, 0)
-    assert usage["input_tokens"] == sum(len(answer.tokens.prompt_ids) for answer in here)
-    assert usage["output_tokens"] == sum(len(answer.tokens.token_ids) for answer in here)
+    assert usage["input_tokens"] == sum(len(response.tokens.prompt_ids) for response in here)
+    assert usage["output_tokens"] == sum(len(response.tokens.token_ids) for response in here)
 
 
-def test_an_answer_is_drawn_from_its_seed(ask):
+def test_a_response_is_drawn_from_its_seed(ask):
     first, _ = ask(PROMPTS * 4)
     again, _ = ask(PROMPTS * 4)
     others, _ = ask(PROMPTS * 4, first_seed=100)
@@ -112,13 +112,15 @@ def test_a_text_can_be_gone_on_from_without_a_chat(ask, tiny):
 
 
 def test_a_wrong_key_and_a_wrong_model_are_explained(ask, monkeypatch):
-    with pytest.raises(NoAnswerError, match=r"status 404: .*Check openai\.base_url, .* and openai\.model"):
+    with pytest.raises(NoResponseError, match=r"status 404: .*Check openai\.base_url, .* and openai\.model"):
         ask(PROMPTS, model="small")
     monkeypatch.setenv("OPENAI_API_KEY", "another key")
-    with pytest.raises(NoAnswerError, match=r"status 401: .*Check the key in the environment variable OPENAI_API_KEY"):
+    with pytest.raises(
+        NoResponseError, match=r"status 401: .*Check the key in the environment variable OPENAI_API_KEY"
+    ):
         ask(PROMPTS)
 
 
 def test_a_prompt_that_is_too_long_is_refused_with_the_servers_words(ask):
-    with pytest.raises(NoAnswerError, match=r"status 400: .*512"):
+    with pytest.raises(NoResponseError, match=r"status 400: .*512"):
         ask(["hall " * 600])

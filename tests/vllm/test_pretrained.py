@@ -1,4 +1,4 @@
-"""engine=vllm with a real pretrained model: the answers, tokens and probabilities of engine=transformers."""
+"""engine=vllm with a real pretrained model: the responses, tokens and probabilities of engine=transformers."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def policies(smollm2, request):
     return VllmPolicy(*model, constrain=constrain, **options), ours
 
 
-def test_greedy_answers_are_the_same(policies):
+def test_greedy_responses_are_the_same(policies):
     theirs, ours = (policy.generate(requests(), Sampling(temperature=0, max_new_tokens=24)) for policy in policies)
     for response, expected in zip(theirs, ours, strict=True):
         np.testing.assert_array_equal(response.tokens.prompt_ids, expected.tokens.prompt_ids)
@@ -28,7 +28,7 @@ def test_greedy_answers_are_the_same(policies):
         np.testing.assert_allclose(response.tokens.logprobs, expected.tokens.logprobs, atol=1e-3)
 
 
-def test_drawn_answers_have_the_log_probabilities_that_the_update_will_find(policies):
+def test_drawn_responses_have_the_log_probabilities_that_the_update_will_find(policies):
     policy, ours = policies
     responses = policy.generate(requests(12), Sampling(max_new_tokens=12))
     if ours.constrain == "admissible":

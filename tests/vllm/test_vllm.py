@@ -47,8 +47,8 @@ def free(tiny):
     return VllmPolicy(*tiny, **OPTIONS)
 
 
-def requests(count=12, answers=ACTIONS, first_seed=0):
-    return [Request(PROMPTS[n % 3], answers, seed=(7, first_seed + n)) for n in range(count)]
+def requests(count=12, responses=ACTIONS, first_seed=0):
+    return [Request(PROMPTS[n % 3], responses, seed=(7, first_seed + n)) for n in range(count)]
 
 
 def texts(responses):
@@ -67,7 +67,7 @@ def gap(policy, responses, temperature=1.0):
 @pytest.mark.promise("vLLM's log-probabilities are the trainer's.")
 @pytest.mark.parametrize("temperature", [1.0, 0.4])
 def test_recorded_log_probabilities_are_the_trainers(free, tiny, temperature):
-    asked = requests(answers=())
+    asked = requests(responses=())
     responses = free.generate(asked, Sampling(temperature=temperature, max_new_tokens=8))
     assert gap(free, responses, temperature) < 1e-4
     for response, request in zip(responses, asked, strict=True):
@@ -78,7 +78,7 @@ def test_recorded_log_probabilities_are_the_trainers(free, tiny, temperature):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.4])
-def test_constrained_answers_are_admissible_and_recorded_under_the_constraint(policy, tiny, temperature):
+def test_constrained_responses_are_admissible_and_recorded_under_the_constraint(policy, tiny, temperature):
     responses = policy.generate(requests(60), Sampling(temperature=temperature))
     assert len(set(texts(responses))) > 1
     assert set(texts(responses)) <= set(ACTIONS)
@@ -95,7 +95,7 @@ def test_constrained_answers_are_admissible_and_recorded_under_the_constraint(po
             np.testing.assert_array_equal(ids, expected_ids)
 
 
-def test_answers_stop_where_those_of_the_other_engine_stop(free, tiny, monkeypatch):
+def test_responses_stop_where_those_of_the_other_engine_stop(free, tiny, monkeypatch):
     """At texts and at tokens; what is recorded is what was written up to there."""
     (token,) = tiny[1]("l", add_special_tokens=False)["input_ids"]
     asked = [Request(f"{prompt} {n}") for prompt in PROMPTS for n in range(8)]
@@ -113,12 +113,12 @@ def test_answers_stop_where_those_of_the_other_engine_stop(free, tiny, monkeypat
     assert sum(response.text.endswith(tuple(common)) for response in responses) > 4
     for response, other in zip(responses, expected, strict=True):
         np.testing.assert_array_equal(response.tokens.token_ids, other.tokens.token_ids)
-        assert response.cut_off == other.cut_off
+        assert response.truncated == other.truncated
         assert len(response.tokens.logprobs) == len(response.tokens.token_ids)
     assert not free._engine._open  # nothing goes on being written
 
 
-def test_answers_follow_the_models_distribution(policy):
+def test_responses_follow_the_models_distribution(policy):
     """Frequencies over 1,000 seeds against the exact probabilities."""
     responses = policy.generate([Request(PROMPTS[0], ACTIONS, seed=(n,)) for n in range(1000)], Sampling())
     probabilities = {response.text: np.exp(response.tokens.logprobs.sum()) for response in responses}
@@ -129,7 +129,7 @@ def test_answers_follow_the_models_distribution(policy):
         )
 
 
-def test_an_answer_depends_on_its_seed_and_not_on_what_it_is_asked_with(policy):
+def test_a_response_depends_on_its_seed_and_not_on_what_it_is_asked_with(policy):
     together = texts(policy.generate(requests(), Sampling()))
     assert texts(policy.generate(requests(), Sampling())) == together
     assert [policy.generate([request], Sampling())[0].text for request in requests()] == together
@@ -139,7 +139,7 @@ def test_an_answer_depends_on_its_seed_and_not_on_what_it_is_asked_with(policy):
     for number, request in reversed(list(enumerate(requests()))):
         stream.ask({number: request})
         one_by_one |= stream.work()
-    while stream.unanswered:
+    while stream.pending:
         one_by_one |= stream.work()
     assert [one_by_one[number].text for number in range(12)] == together
 
@@ -250,7 +250,7 @@ def test_an_adapter_reaches_the_engine_by_requests_too_and_follows_it(tiny):
     assert gap(LanguageModelPolicy(*tiny, constrain="admissible"), policy.generate(requests(), Sampling())) > 0.01
 
 
-def test_a_model_divided_over_two_processes_answers_the_same(tiny, policy, monkeypatch):
+def test_a_model_divided_over_two_processes_responses_the_same(tiny, policy, monkeypatch):
     monkeypatch.setenv("VLLM_CPU_SIM_MULTI_NUMA", "1")  # the two share what cores and memory there are
     expected = policy.generate(requests(), Sampling())
     divided = VllmPolicy(*tiny, constrain="admissible", tensor_parallel_size=2, **OPTIONS)
@@ -330,7 +330,7 @@ def test_what_vllm_cannot_do_is_said_before_it_starts(tiny):
         VllmPolicy(*tiny, dtype="float23")
 
 
-def test_an_answer_must_have_room(free):
+def test_a_response_must_have_room(free):
     with pytest.raises(ValueError, match=r"max_new_tokens=4097 make 8193 tokens, vLLM's limit is 8192"):
         free.generate(requests(1, ()), Sampling(max_new_tokens=4097))
 

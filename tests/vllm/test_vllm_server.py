@@ -53,7 +53,7 @@ def server(tiny, tmp_path_factory):
             command, stdout=output, stderr=output, env={**os.environ, "VLLM_SERVER_DEV_MODE": "1"}
         )
     url = f"http://127.0.0.1:{port}"
-    while not answers(url):
+    while not responses(url):
         assert process.poll() is None, log.read_text()[-3000:]
         time.sleep(0.5)
     yield url
@@ -61,7 +61,7 @@ def server(tiny, tmp_path_factory):
     process.wait()
 
 
-def answers(url):
+def responses(url):
     try:
         return urllib.request.urlopen(f"{url}/health").status == 200
     except urllib.error.URLError:
@@ -84,7 +84,7 @@ def ask(policy, count=24):
     return [response.text for response in responses], np.abs(recorded - np.concatenate(scored)).max()
 
 
-def test_a_server_answers_by_the_trainers_weights_before_and_after_an_update(policy):
+def test_a_server_responses_by_the_trainers_weights_before_and_after_an_update(policy):
     before, gap = ask(policy)
     assert gap < 1e-4
     assert set(before) <= set(ACTIONS)

@@ -11,7 +11,7 @@ from hgpo_gym.suggest import unknown_name
 
 PARTS = ("both", "low", "high")
 
-TOKENS = ("switch_tokens", "plan_tokens", "answer_tokens")
+TOKENS = ("switch_tokens", "plan_tokens", "response_tokens")
 """Token counts of a response: its switch, its switch and subgoal, and the whole."""
 
 
@@ -45,7 +45,7 @@ def hiper_hae(
         batch: the steps, with the columns `value_low`, `value_high` and `boundary`.
         part: `low` or `high` gives one number per step. `both` gives low per step, and token advantages: high on the
             tokens of a new subgoal, 0 on other tokens before the action, and low on the action. It needs the columns
-            `switch_tokens`, `plan_tokens` and `answer_tokens`.
+            `switch_tokens`, `plan_tokens` and `response_tokens`.
         gamma: discount.
         trace_decay: lambda inside a segment.
         segment_decay: lambda from segment to segment.
@@ -102,11 +102,11 @@ def hiper_hae(
 
 def _of_tokens(batch: StepBatch, subgoal: np.ndarray, action: np.ndarray) -> list[np.ndarray]:
     """Return token advantages of each response: 0 on its switch, then the subgoal's, then the action's."""
-    switch, plan, answer = (batch.column(name, "hiper_hae").astype(np.int64) for name in TOKENS)
-    lengths = np.column_stack([switch, plan - switch, answer - plan])
+    switch, plan, response = (batch.column(name, "hiper_hae").astype(np.int64) for name in TOKENS)
+    lengths = np.column_stack([switch, plan - switch, response - plan])
     tokens = np.repeat(np.column_stack([np.zeros(len(batch)), subgoal, action]).ravel(), lengths.ravel())
-    stops = np.cumsum(answer)
-    return [tokens[start:stop] for start, stop in zip((stops - answer).tolist(), stops.tolist(), strict=True)]
+    stops = np.cumsum(response)
+    return [tokens[start:stop] for start, stop in zip((stops - response).tolist(), stops.tolist(), strict=True)]
 
 
 def _placed(values: np.ndarray, rows: np.ndarray, count: int, elsewhere: float) -> np.ndarray:

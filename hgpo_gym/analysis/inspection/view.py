@@ -145,7 +145,7 @@ def _said(group: Group, row: int) -> list[Block]:
         saved_episodes = len(rollout.conversations)
         return [
             Paragraph(
-                f"Its prompt and raw answer were not kept: checkpoint.transcripts kept {saved_episodes} episodes."
+                f"Its prompt and raw response were not kept: checkpoint.transcripts kept {saved_episodes} episodes."
             )
         ]
     return exchanged(rollout.conversations[episode].exchanges[step], group.name(row))

@@ -14,10 +14,10 @@ from hgpo_gym.runs.diagnostics import Check, Diagnostic, check_numbers, diagnose
 from hgpo_gym.runs.metric_table import METRICS, SHARE, UPDATE
 from hgpo_gym.runs.run_files import damage_named
 
-LENGTHS = ("prompt_tokens", "answer_tokens", "truncated_fraction", "episode_length")
+LENGTHS = ("prompt_tokens", "response_tokens", "truncated_fraction", "episode_length")
 DRAWN = (
     *("loss", "kl_behaviour", "kl_reference", "entropy", "clip_fraction", "gradient_norm", "mismatch_mean"),
-    *("learning_rate", "answer_tokens"),
+    *("learning_rate", "response_tokens"),
 )
 """Metrics that have a picture."""
 ENDS = 5

@@ -32,9 +32,9 @@ UNEQUAL = 1.25
 WHY_UNEQUAL = {
     "drop": " Answers without an advantage are left out before mini-batches are made: who has more of them makes fewer "
     "steps. With trainer.zero_advantage=mask only a mini-batch that has no others makes none.",
-    "mask": " A mini-batch of answers without an advantage alone makes no step. Larger ones (trainer.mini_batch_size) "
+    "mask": " A mini-batch in which no response has an advantage makes no step. Larger ones (trainer.mini_batch_size) "
     "are rarely so, and with trainer.zero_advantage=keep every one makes a step.",
-    "keep": " No answer is left out for want of an advantage: they have learned from different numbers of answers.",
+    "keep": " No response is left out for want of an advantage: they have learned from different numbers of responses.",
 }
 """Explanations by `trainer.zero_advantage`; a KL loss counts as `keep`."""
 MOST_IN_SHORT = 4

@@ -53,8 +53,8 @@ def played(comparison: Comparison) -> Section:
     )
     caption = (
         "Means over runs. Steps, episodes and tokens are all that were played, whether they were learned from or not. "
-        "Kept is what credit assignment saw; in a team every answer is a step of it. An optimiser step is a "
-        "mini-batch: with trainer.zero_advantage=drop of answers with an advantage alone, with mask of all, if any has "
+        "Kept is what credit assignment saw; in a team every response is a step of it. An optimiser step is a "
+        "mini-batch: with trainer.zero_advantage=drop of responses with an advantage, with mask of all, if any has "
         "one, with keep or a KL loss of all. A dash: not recorded."
     )
     sampled = any(run.settings["sampler.name"] != "in_order" for run in comparison.all_runs)

@@ -25,7 +25,7 @@ class BestPlan(Sampler):
         ValueError: trials or executions below 2.
     """
 
-    records = ("plan", "opening", "execution", "answer")
+    records = ("plan", "opening", "execution", "response")
 
     def __init__(self, task_ids: Sequence[str], seed: int, *, trials: int = 4, executions: int = 4):
         super().__init__(task_ids, seed)

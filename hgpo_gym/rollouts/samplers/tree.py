@@ -30,7 +30,7 @@ class TreeSampler(Sampler):
         ValueError: more leaves than a tree has ends, a number below its minimum, or an unknown `branch_at`.
     """
 
-    records = ("tree", "branch", "answer")
+    records = ("tree", "branch", "response")
 
     def __init__(
         self,

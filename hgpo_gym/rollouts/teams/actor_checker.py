@@ -59,5 +59,7 @@ class ActorChecker(Team):
     def prompt(self, role: str, prompt: str, messages: Sequence[Message]) -> str:
         return with_outputs(prompt, messages, self._instruction if role == CHECKER else "")
 
-    def answers(self, role: str, admissible_actions: tuple[str, ...], messages: Sequence[Message]) -> tuple[str, ...]:
-        return self._verdicts if role == CHECKER else super().answers(role, admissible_actions, messages)
+    def allowed_responses(
+        self, role: str, admissible_actions: tuple[str, ...], messages: Sequence[Message]
+    ) -> tuple[str, ...]:
+        return self._verdicts if role == CHECKER else super().allowed_responses(role, admissible_actions, messages)

@@ -56,7 +56,7 @@ class Team(ABC):
     def prompt(self, role: str, prompt: str, messages: Sequence[Message]) -> str:
         """Return the role's prompt, made from the step's prompt and the messages."""
 
-    def answers(
+    def allowed_responses(
         self,
         role: str,
         admissible_actions: tuple[str, ...],

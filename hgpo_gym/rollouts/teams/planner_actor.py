@@ -47,8 +47,10 @@ class PlannerActor(Team):
     def prompt(self, role: str, prompt: str, messages: Sequence[Message]) -> str:
         return with_outputs(prompt, messages, self._instruction if role == PLANNER else "")
 
-    def answers(self, role: str, admissible_actions: tuple[str, ...], messages: Sequence[Message]) -> tuple[str, ...]:
-        return self._plans if role == PLANNER else super().answers(role, admissible_actions, messages)
+    def allowed_responses(
+        self, role: str, admissible_actions: tuple[str, ...], messages: Sequence[Message]
+    ) -> tuple[str, ...]:
+        return self._plans if role == PLANNER else super().allowed_responses(role, admissible_actions, messages)
 
     def keep(self, messages: Sequence[Message], turn: int) -> Sequence[Message]:
         """Return the plan, until the next one is due."""

@@ -133,12 +133,12 @@ class AheadInProcess:
 
     def _receive(self) -> Any:
         try:
-            answer = self._connection.recv()
+            response = self._connection.recv()
         except (EOFError, ConnectionError):
             raise self._died() from None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        if isinstance(response, Exception):
+            raise response
+        return response
 
     def _died(self) -> AsyncRolloutDiedError:
         self._process.join()
@@ -291,8 +291,8 @@ class _StoppableStream:
         self.in_step = stream.in_step
 
     @property
-    def unanswered(self) -> int:
-        return self._stream.unanswered
+    def pending(self) -> int:
+        return self._stream.pending
 
     def ask(self, requests: Mapping[int, Request]) -> None:
         self._stream.ask(requests)

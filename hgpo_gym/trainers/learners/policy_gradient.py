@@ -18,7 +18,7 @@ from hgpo_gym.processes import Processes
 from hgpo_gym.progress import Progress
 from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.measures import TaskMeasures, measure_tasks
-from hgpo_gym.rollouts.metrics import answer_metrics, credit_metrics, episode_metrics, memory_gib
+from hgpo_gym.rollouts.metrics import credit_metrics, episode_metrics, memory_gib, response_metrics
 from hgpo_gym.rollouts.plans import plan_metrics
 from hgpo_gym.rollouts.recording import ENTROPY, with_extra
 from hgpo_gym.rollouts.rollout import Rollout
@@ -207,7 +207,7 @@ class PolicyGradientLearner:
             "groups_kept": collected.groups_kept,
             "failed_episodes": len(collected.failures),
             "group_sizes": batch.group_sizes(),
-            **answer_metrics(rollout),
+            **response_metrics(rollout),
             **credit_metrics(batch, credit.values),
             **update_metrics,
             **critic_metrics,

@@ -125,8 +125,8 @@ def validate_estimator(run: RunSettings) -> Advantages:
     recorded = _recorded(run)
     predicted = tuple(name for name in PREDICTED if name not in recorded)
     extras: dict[str, Any] = {name: [0] * len(STEPS) for name in (*recorded, *predicted)}
-    if "answer" in recorded:
-        extras["answer"] = list(STEPS)  # copies of a step would have one state and one action
+    if "response" in recorded:
+        extras["response"] = list(STEPS)  # copies of a step would have one state and one action
     if "value" in recorded and run.sampler.options.get("share", 1.0) < 1.0:
         extras["value"] = [None if step % 2 else 0.0 for step in STEPS]  # only first steps always have a value
     batch = _toy_batch(run, extras)

@@ -108,7 +108,7 @@ def _from_scratch(
     run: "RunSettings", model: LanguageModelSettings, episodes: list[Transcript]
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     """Return a tokenizer of the episodes' words and a small model with random weights."""
-    texts = (request.prompt + answer for request, answer in _steps(run, episodes))
+    texts = (request.prompt + response for request, response in _steps(run, episodes))
     assert model.vocabulary_size is not None
     assert model.hidden_size is not None
     assert model.layers is not None
@@ -135,6 +135,8 @@ def _records(policy: LanguageModelPolicy, run: "RunSettings", episodes: list[Tra
     steps = _steps(run, episodes)
     if policy.constrain == "admissible":
         steps = [
-            (request, answer) for request, answer in steps if len(request.answers) > 1 and answer in request.answers
+            (request, response)
+            for request, response in steps
+            if len(request.allowed_responses) > 1 and response in request.allowed_responses
         ]
-    return policy.records([request for request, _ in steps], [answer for _, answer in steps])
+    return policy.records([request for request, _ in steps], [response for _, response in steps])

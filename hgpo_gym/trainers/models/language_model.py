@@ -47,7 +47,7 @@ class LanguageModel(LanguageModelSettings):
             raise ValueError(f"model.quantization={self.quantization}: such weights do not train. Set model.lora.rank.")
         if run.warmstart.loss == "choices" and run.engine.options.get("constrain") == "none":
             raise ValueError(
-                "warmstart.loss=choices is of admissible answers: set engine.constrain=admissible, or "
+                "warmstart.loss=choices is of admissible responses: set engine.constrain=admissible, or "
                 "warmstart.loss=tokens."
             )
         if self.path is None and None in (self.hidden_size, self.layers, self.heads, self.vocabulary_size):

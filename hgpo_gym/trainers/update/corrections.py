@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hgpo_gym.registry import Registry
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.update.objectives import answer_mean, answer_sum, log_ratio
+from hgpo_gym.trainers.update.objectives import log_ratio, response_mean, response_sum
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,7 +41,7 @@ def token(old: "Tensor", behaviour: "Tensor", sequence_index: "Tensor", *, cap: 
 def sequence(old: "Tensor", behaviour: "Tensor", sequence_index: "Tensor", *, cap: float = 2.0) -> "Tensor":
     """Return min(exp(sum of d over the response), cap). The gradient is unbiased except for the cap."""
     _check_cap(cap)
-    return answer_sum((old - behaviour).detach(), sequence_index).exp().clamp(max=cap)
+    return response_sum((old - behaviour).detach(), sequence_index).exp().clamp(max=cap)
 
 
 def token_mask(
@@ -73,7 +73,7 @@ def sequence_mask(
     of the inverse."""
     if statistic not in STATISTICS:
         raise ValueError(unknown_name("statistic", statistic, STATISTICS))
-    over = answer_sum if statistic == "sum" else answer_mean
+    over = response_sum if statistic == "sum" else response_mean
     # A sum over a long response can be large, and exp would overflow in float32.
     return _inside(over((old - behaviour).detach(), sequence_index).clamp(-20, 20).exp(), low, high, weigh)
 
@@ -90,7 +90,7 @@ def sequence_k3(
     difference = log_ratio(old, behaviour).detach()
     k3 = difference.exp() - 1 - difference
     if statistic == "mean":
-        return (answer_mean(k3, sequence_index) <= limit).to(old.dtype)
+        return (response_mean(k3, sequence_index) <= limit).to(old.dtype)
     largest = k3.new_zeros(int(sequence_index.max()) + 1).scatter_reduce(0, sequence_index, k3, "amax")
     return (largest[sequence_index] <= limit).to(old.dtype)
 

@@ -16,7 +16,7 @@ from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.aggregation import Totals, aggregate
 from hgpo_gym.trainers.update.corrections import CORRECTIONS
 from hgpo_gym.trainers.update.metrics import UpdateMetrics
-from hgpo_gym.trainers.update.objectives import Tokens, answer_mean
+from hgpo_gym.trainers.update.objectives import Tokens, response_mean
 from hgpo_gym.trainers.update.objectives.bound import bind_objective
 from hgpo_gym.trainers.update.objectives.terms import kl_k3
 from hgpo_gym.trainers.update.samples import TrainingSample, per_token
@@ -121,5 +121,5 @@ def off_policy(tokens: Tokens, limit: float) -> torch.Tensor:
     """Return bool[T]: tokens of negative advantage in responses that have become too unlikely. These are responses
     that the current weights find less likely than the engine did, by more than `limit` nats a token on average
     (DeepSeek-V3.2, arXiv:2512.02556, eq. 9)."""
-    drift = answer_mean((tokens.behaviour - tokens.logprobs).detach(), tokens.sequence_index)
+    drift = response_mean((tokens.behaviour - tokens.logprobs).detach(), tokens.sequence_index)
     return (tokens.advantages < 0) & (drift > limit)

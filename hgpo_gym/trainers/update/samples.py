@@ -69,8 +69,8 @@ def make_samples(
             token_advantages = credit.tokens[index] if credit.tokens is not None else None
             if token_advantages is not None and len(token_advantages) != len(record.token_ids):
                 raise ValueError(
-                    f"Step {index}: advantages of {len(token_advantages)} tokens for an answer of "
-                    f"{len(record.token_ids)}: an estimator gives one a token of the answer, "
+                    f"Step {index}: advantages of {len(token_advantages)} tokens for a response of "
+                    f"{len(record.token_ids)}: an estimator gives one a token of the response, "
                     "those without a choice included, or None."
                 )
             rows.append(

@@ -76,21 +76,21 @@ def acts(action):
     return f'<call>{{"name": "act", "arguments": {{"action": "{action}"}}}}</call>'
 
 
-def answers_of(row, tokenizer):
-    """The tokens of each answer of the model in a row, as (positions, text)."""
+def responses_of(row, tokenizer):
+    """The tokens of each response of the model in a row, as (positions, text)."""
     mask = (row["completion_mask"] * row["tool_mask"]).bool().numpy()
-    answers, positions = [], []
+    responses, positions = [], []
     for position, own in enumerate([*mask, False]):
         if own:
             positions.append(position)
         elif positions:
-            answers.append((positions, tokenizer.decode(row["completion_ids"][positions])))
+            responses.append((positions, tokenizer.decode(row["completion_ids"][positions])))
             positions = []
-    return answers
+    return responses
 
 
 def replayed(task_id, texts):
-    """For each answer up to the end of the episode: the observations so far, reward, and whether it was valid."""
+    """For each response up to the end of the episode: the observations so far, reward, and whether it was valid."""
     env = gymnasium.make(ENV, **OPTIONS)
     observation, _ = env.reset(seed=0, options={"task_id": task_id})
     seen, steps, over = [observation], [], False
@@ -138,16 +138,16 @@ def test_what_reaches_the_loss_is_our_estimate(chat_model, tmp_path, name, tempe
     [seen] = Watched.seen
     rows = rows_of([seen])
     tasks = [TASKS["blue" in tokenizer.decode(row["prompt_ids"])] for row in rows]
-    answers = [answers_of(row, tokenizer) for row in rows]
-    steps = [replayed(task, [text for _, text in row]) for task, row in zip(tasks, answers, strict=True)]
+    responses = [responses_of(row, tokenizer) for row in rows]
+    steps = [replayed(task, [text for _, text in row]) for task, row in zip(tasks, responses, strict=True)]
     assert len(rows) == 8
     assert tasks.count(TASKS[0]) == 4
     assert len({len(row) for row in steps}) > 1
     expected = reference(name, list(zip(tasks, steps, strict=True)))
     assert max(np.ptp(values) for values in expected) > 0.1  # differ within an episode
-    for row, turns, values in zip(rows, answers, expected, strict=True):
+    for row, turns, values in zip(rows, responses, expected, strict=True):
         tokens = np.zeros(len(row["advantages"]))
-        for (positions, _), value in zip(turns, values, strict=False):  # an answer after the end is no step
+        for (positions, _), value in zip(turns, values, strict=False):  # a response after the end is no step
             tokens[positions] = value
         np.testing.assert_allclose(row["advantages"].numpy(), tokens, rtol=1e-6, atol=1e-6)
 
@@ -165,7 +165,7 @@ def values_of_turns(chat_model):
     """For each row, the one advantage that the tokens of each turn have."""
     [seen] = Watched.seen
     rows = rows_of([seen])
-    turns = [[row["advantages"][positions] for positions, _ in answers_of(row, chat_model[1])] for row in rows]
+    turns = [[row["advantages"][positions] for positions, _ in responses_of(row, chat_model[1])] for row in rows]
     assert all((values == values[0]).all() for row in turns for values in row)
     return [[pytest.approx(float(values[0])) for values in row] for row in turns]
 
@@ -229,10 +229,10 @@ def test_refusals(chat_model, tmp_path):
         )
 
 
-def test_answers_end_as_the_template_and_settings_say(chat_model, tmp_path):
+def test_responses_end_as_the_template_and_settings_say(chat_model, tmp_path):
     model, tokenizer = chat_model
     trainer = trained(chat_model, tmp_path, partial(Watched, stop=["</call>"]), max_steps=1)
-    said = [text for row in rows_of(Watched.seen) for _, text in answers_of(row, tokenizer)]
+    said = [text for row in rows_of(Watched.seen) for _, text in responses_of(row, tokenizer)]
     called = [text for text in said if "</call>" in text]
     assert len(called) > 8
     assert all(text.endswith("</call>") and text.count("</call>") == 1 for text in called)

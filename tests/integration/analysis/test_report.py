@@ -695,7 +695,7 @@ def test_a_report_shows_what_was_played_beside_what_was_kept(mixed):
     ],
 )
 def test_a_report_says_where_one_algorithm_makes_more_optimiser_steps(tmp_path, how, size, told):
-    """REINFORCE++ takes something off over the whole batch, so that no answer of its is without an advantage."""
+    """REINFORCE++ takes something off over the whole batch, so that no response of its is without an advantage."""
     options = ["env.max_episode_steps=8", f"trainer.zero_advantage={how}", f"trainer.mini_batch_size={size}"]
     for algo in ("grpo", "reinforce_pp"):
         train(tmp_path / algo, f"algo={algo}", *options)
@@ -713,13 +713,13 @@ def test_a_report_says_where_one_algorithm_makes_more_optimiser_steps(tmp_path, 
 
 
 @pytest.mark.parametrize("setting", ["trainer.zero_advantage=keep", "trainer.kl_coef=0.1"])
-def test_unequal_optimiser_steps_where_nothing_is_left_out_come_from_unequal_numbers_of_answers(tmp_path, setting):
+def test_unequal_optimiser_steps_where_nothing_is_left_out_come_from_unequal_numbers_of_responses(tmp_path, setting):
     for name, own in {"all": [], "two_of_four": ["sampler=pods", "sampler.keep=2"]}.items():
         train(tmp_path / name, "algo=grpo", setting, "trainer.mini_batch_size=8", *own)
     write_report([tmp_path], tmp_path)
     page = parse((tmp_path / "report.html").read_text())
     assert "Optimiser steps differ" in page.text
-    assert "they have learned from different numbers of answers" in page.text
+    assert "they have learned from different numbers of responses" in page.text
 
 
 def test_success_at_equal_cost_lies_between_evaluations_at_the_least_that_was_played(mixed):

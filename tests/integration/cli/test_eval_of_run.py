@@ -123,7 +123,7 @@ def test_what_training_alone_reads_is_told_and_is_no_change(trained, capsys):
 
 
 def test_what_training_alone_reads_does_not_keep_an_evaluation_away(trained, capsys):
-    """A sampler that cannot play such groups, a penalty of answers longer than any."""
+    """A sampler that cannot play such groups, a penalty of responses longer than any."""
     for setting in ("sampler=tree sampler.trees=7", "shaping=overlong shaping.buffer=64"):
         status, _, err = run(capsys, "eval", f"run={trained}", *setting.split())
         assert status == 0, err

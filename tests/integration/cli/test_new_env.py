@@ -87,7 +87,7 @@ from hgpo_gym.config.compose import ConfigError, load_config
 for name in ("dark_lift", "dark_lift/DarkLift-v0"):
     config = load_config("config", [f"env={name}", "env.floors=4"])
     print(config["env_name"], config["env"], repr(config["prompt"]["first"][:6]), sep="; ")
-print(load_config("config", ["env=dark_lift", "prompt=instruct"])["prompt"]["answer"])
+print(load_config("config", ["env=dark_lift", "prompt=instruct"])["prompt"]["response"])
 print(load_config("config", ["env=sokoban", "prompt=dark_lift"])["prompt"]["first"][:6])
 for wrong in ("env.flors=4", "env.floors=four"):
     try:

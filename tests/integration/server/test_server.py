@@ -176,7 +176,7 @@ def test_a_session_says_what_it_plays(server):
         httpx.delete(f"{server.url}/sessions/{session['session']}", **ONE)
 
 
-def test_answers_are_what_the_documentation_says(server, session):
+def test_responses_are_what_the_documentation_says(server, session):
     openapi = server.get("/openapi.json").json()
     for path, methods in openapi["paths"].items():
         for method, route in methods.items():
@@ -209,8 +209,8 @@ def test_a_turn_that_is_sent_again_is_not_played_again(server, session):
     assert server.get(session, **ONE).json()["turn"] == 3
 
 
-class LosesAnswers:
-    """A proxy that swallows an answer when it is told to: the server has acted, and the client does not know."""
+class LosesResponses:
+    """A proxy that swallows a response when it is told to: the server has acted, and the client does not know."""
 
     def __init__(self, port):
         self._server = ("127.0.0.1", port)
@@ -227,12 +227,12 @@ class LosesAnswers:
     def _pass_on(self, client):
         with client, socket.create_connection(self._server) as server:
             threading.Thread(target=self._pump, args=(client, server), daemon=True).start()
-            self._pump(server, client, answers=True)
+            self._pump(server, client, responses=True)
 
-    def _pump(self, source, sink, answers=False):
+    def _pump(self, source, sink, responses=False):
         with suppress(OSError):  # one side hung up
             while received := source.recv(1 << 16):
-                if answers and self.lose:
+                if responses and self.lose:
                     self.lose -= 1
                     break
                 sink.sendall(received)
@@ -240,8 +240,8 @@ class LosesAnswers:
                 end.shutdown(socket.SHUT_RDWR)
 
 
-def test_the_client_repeats_what_got_no_answer_and_it_is_played_once(server):
-    proxy = LosesAnswers(server.port)
+def test_the_client_repeats_what_got_no_response_and_it_is_played_once(server):
+    proxy = LosesResponses(server.port)
     env = RemoteTextEnv(proxy.url, TEST, token=TOKENS[0])
     env.reset(seed=0)
     proxy.lose = 2
@@ -250,7 +250,7 @@ def test_the_client_repeats_what_got_no_answer_and_it_is_played_once(server):
     first = env.reset(seed=1)
     assert env.reset(seed=1) == first
     proxy.lose = 5
-    with pytest.raises(ConnectionError, match="No answer from"):
+    with pytest.raises(ConnectionError, match="No response from"):
         env.step("go")
     assert env.reset(seed=1) == first  # whether the step was played or not
     assert env.step("go")[0] == "1: go"
@@ -262,14 +262,14 @@ def test_the_client_repeats_what_got_no_answer_and_it_is_played_once(server):
 @pytest.mark.promise("A client of the server cannot touch the session of another.")
 def test_a_client_cannot_touch_the_session_of_another(server, session):
     server.post(f"{session}/reset", **ONE)
-    for answer in (
+    for response in (
         server.get(session, **OTHER),
         server.get(f"{session}/tasks", **OTHER),
         server.post(f"{session}/reset", **OTHER),
         server.post(f"{session}/step", {"action": "go"}, **OTHER),
         httpx.delete(server.url + session, **OTHER),
     ):
-        assert (answer.status_code, answer.json()["type"]) == (404, "unknown-session")
+        assert (response.status_code, response.json()["type"]) == (404, "unknown-session")
     assert server.post(f"{session}/step", {"action": "go"}, **ONE).json()["observation"] == "1: go"
 
 
@@ -403,9 +403,9 @@ def test_a_slow_environment_holds_up_nobody_and_keeps_its_place_until_it_returns
     slow, quick = impatient.new_session(), impatient.new_session()
     for path in (slow, quick):
         impatient.post(f"{path}/reset")
-    answers = []
+    responses = []
     waiting = threading.Thread(
-        target=lambda: answers.append(impatient.post(f"{slow}/step", {"action": "wait"}, timeout=60))
+        target=lambda: responses.append(impatient.post(f"{slow}/step", {"action": "wait"}, timeout=60))
     )
     waiting.start()
     wait_for_file(impatient.folder / "gate.waited-for")
@@ -414,7 +414,7 @@ def test_a_slow_environment_holds_up_nobody_and_keeps_its_place_until_it_returns
     httpx.delete(impatient.url + quick)
     with its_time_over(impatient):
         waiting.join()
-    assert (answers[0].status_code, answers[0].json()["type"]) == (504, "environment-timed-out")
+    assert (responses[0].status_code, responses[0].json()["type"]) == (504, "environment-timed-out")
     assert impatient.post(f"{slow}/step", {"action": "go"}).status_code == 404
     assert impatient.open_sessions() == 1
     (impatient.folder / "gate").touch()
@@ -461,18 +461,18 @@ def test_what_is_being_played_is_answered_before_the_server_ends(tmp_path):
     with ServerProcess("--env", TEST, f"gate={gate}") as server:
         path = server.new_session()
         server.post(f"{path}/reset")
-        answers = []
-        playing = threading.Thread(target=lambda: answers.append(server.post(f"{path}/step", {"action": "wait"})))
+        responses = []
+        playing = threading.Thread(target=lambda: responses.append(server.post(f"{path}/step", {"action": "wait"})))
         playing.start()
         wait_for_file(gate.with_name("gate.waited-for"))
         server.process.send_signal(signal.SIGTERM)
         gate.touch()
         playing.join()
-        assert answers[0].json()["observation"] == "1: wait"
+        assert responses[0].json()["observation"] == "1: wait"
 
 
 def ask_guard(monkeypatch, app, *requests, **limits):
-    """The answers of a guard to requests that are made at once, each a list of the messages that come in."""
+    """The responses of a guard to requests that are made at once, each a list of the messages that come in."""
 
     async def ask(guard, messages):
         scope = {"type": "http", "method": "POST", "path": "/", "client": ("1.2.3.4", 5), "query_string": b""}
@@ -519,8 +519,8 @@ def test_a_body_that_breaks_off_is_no_request(monkeypatch):
         await echo(scope, receive, send)
 
     broken = [[part(b"12", True), {"type": "http.disconnect"}], [{"type": "http.disconnect"}]]
-    answers = ask_guard(monkeypatch, app, *broken)
-    assert [(status, json.loads(body)["type"]) for status, body in answers] == [(400, "incomplete")] * 2
+    responses = ask_guard(monkeypatch, app, *broken)
+    assert [(status, json.loads(body)["type"]) for status, body in responses] == [(400, "incomplete")] * 2
     assert reached == []
 
 
@@ -602,7 +602,7 @@ def test_a_server_that_is_none_is_named():
     with socket.socket() as not_listening:
         not_listening.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{not_listening.getsockname()[1]}"
-        with pytest.raises(ConnectionError, match=f"No answer from {url} .* Is 'hgpo-gym serve' there"):
+        with pytest.raises(ConnectionError, match=f"No response from {url} .* Is 'hgpo-gym serve' there"):
             RemoteTextEnv(url, MAZE)
 
 
@@ -629,7 +629,7 @@ def test_an_episode_without_a_step_limit_is_bounded_in_what_is_said():
         path = server.post("/sessions", {"environment": TEST, "step_limit": 0}).json()["session"]
         server.post(f"/sessions/{path}/reset")
         said = [server.post(f"/sessions/{path}/step", {"action": "x" * 300}) for _ in range(5)]
-        assert [answer.status_code for answer in said] == [200, 200, 200, 200, 409]
+        assert [response.status_code for response in said] == [200, 200, 200, 200, 409]
         assert said[-1].json()["type"] == "episode-too-long"
         assert server.post(f"/sessions/{path}/reset").status_code == 200
         assert server.post(f"/sessions/{path}/step", {"action": "x"}).status_code == 200
@@ -639,8 +639,8 @@ def test_the_documentation_says_what_is_served(server):
     paths = server.get("/openapi.json").json()["paths"]
     for path, methods in paths.items():
         for operation in methods.values():
-            problems = {status: answer for status, answer in operation["responses"].items() if status[0] in "45"}
-            assert all(list(answer["content"]) == ["application/problem+json"] for answer in problems.values())
+            problems = {status: response for status, response in operation["responses"].items() if status[0] in "45"}
+            assert all(list(response["content"]) == ["application/problem+json"] for response in problems.values())
             assert ("401" in problems, "security" in operation) == ((path != "/health"),) * 2
     refused = server.get("/environments")
     assert (refused.status_code, refused.headers["content-type"]) == (401, "application/problem+json")

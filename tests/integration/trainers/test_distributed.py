@@ -208,7 +208,7 @@ def test_two_shards_go_on_from_a_checkpoint_of_one_process(one, tmp_path):
 
 def test_two_shards_under_an_adapter_give_the_numbers_of_one_process(tmp_path):
     """With what else looks into the model: old log-probabilities, and layers that are computed again. One process alone
-    has an answer in each mini-batch, the other one keeps step."""
+    has a response in each mini-batch, the other one keeps step."""
     settings = [
         "rollout.num_tasks=2",
         "rollout.group_size=2",

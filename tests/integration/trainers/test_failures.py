@@ -68,7 +68,7 @@ def test_a_failure_that_passes_leaves_no_trace(tmp_path, workers, how):
     [
         (0, "raise", "ConnectionResetError: the backend hung up"),
         (2, "raise", "ConnectionResetError: the backend hung up"),
-        (2, "stop", f"no answer within {SECONDS:g} s twice at the same begin"),
+        (2, "stop", f"no response within {SECONDS:g} s twice at the same begin"),
         (2, "die", "exit code -9"),
     ],
 )
@@ -123,7 +123,7 @@ SAMPLERS = {
 
 @contextmanager
 def counted(policy):
-    """The tokens of each answer that the policy gives meanwhile."""
+    """The tokens of each response that the policy gives meanwhile."""
     counts, generate = [], policy.generate
 
     def count(requests, sampling):
@@ -153,10 +153,10 @@ def test_samplers_that_branch_leave_out_a_group_that_failed(tmp_path, name):
     task = sound.episodes[6].task_id
     rollout = played(breaking(tmp_path, size=6, broken=task), 0)
     assert rollout.episodes == sound.episodes[:6] + sound.episodes[12:]
-    with counted(policy) as answers:
+    with counted(policy) as responses:
         some = played(breaking(tmp_path, size=6, unlucky=0.2), 0)
     assert len(some.episodes) < 18
-    assert some.played_tokens == sum(answers)
+    assert some.played_tokens == sum(responses)
     unlucky = played(breaking(tmp_path, size=6, unlucky=0.2), 4)  # at branches too
     assert unlucky.failures
     assert len(unlucky.episodes) == 18
@@ -241,7 +241,7 @@ def test_a_run_goes_on_past_failures_and_shows_them(tmp_path, capsys):
     told = [failure for _, _, path in failures.kept(folder) for failure in failures.read(path)]
     assert told
     assert all("the backend hung up" in failure.error for failure in told)
-    assert all(failure.conversation.exchanges[-1].answer for failure in told)
+    assert all(failure.conversation.exchanges[-1].response for failure in told)
     lost = sum(failure.failed for _, phase, path in failures.kept(folder) if phase == "evaluation"
                for failure in failures.read(path))  # fmt: skip
     assert sum(result["failed"] for result in summary["evaluations"]) == lost
@@ -255,7 +255,7 @@ def test_a_run_goes_on_past_failures_and_shows_them(tmp_path, capsys):
     main(["inspect", str(tmp_path / "run"), "--failures", "--task", "1"])
     shown = capsys.readouterr().out
     assert "take_action" in shown
-    assert told[0].conversation.exchanges[0].answer.split()[0] in shown
+    assert told[0].conversation.exchanges[0].response.split()[0] in shown
     main(["health", str(tmp_path / "run")])
     assert "failed episodes" in capsys.readouterr().out
 

@@ -23,7 +23,7 @@ EVERYWHERE = {
     "rollout.max_new_tokens": 512,  # data.max_response_length
     "engine.max_prompt_tokens": 4096,  # data.max_prompt_length, truncation=left
     "engine.constrain": "none",
-    "prompt.answer_reading": "published",
+    "prompt.response_reading": "published",
     "trainer.iterations": 160,  # trainer.total_epochs, of one batch each
     "trainer.learning_rate": 1e-6,
     "trainer.warmup_steps": 0,
@@ -33,7 +33,7 @@ EVERYWHERE = {
     "trainer.clip_high": 0.2,
     "trainer.kl_coef": 0.01,
     "trainer.entropy_coef": 0.001,
-    "trainer.zero_advantage": "keep",  # the bonus is that of all answers
+    "trainer.zero_advantage": "keep",  # the bonus is that of all responses
     "trainer.max_grad_norm": 1.0,
     "trainer.loss_aggregation": None,  # what ppo_clip prefers, token_mean
     "trainer.invalid_action_penalty": 0.1,
@@ -174,5 +174,5 @@ def test_the_preset_for_shopping_imitates_and_trains(chat_model, tmp_path):
     assert summary["iterations"] == 1
     (metrics,) = read_metrics(tmp_path / "run")
     assert metrics["valid_action_rate"] == 1.0
-    assert metrics["answer_tokens_max"] <= 4  # a number and the end
+    assert metrics["response_tokens_max"] <= 4  # a number and the end
     assert metrics["prompt_tokens_max"] < 4096

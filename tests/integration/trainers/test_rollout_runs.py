@@ -47,7 +47,7 @@ def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path, options):
 def test_stale_rollouts_are_those_of_the_weights_of_that_many_updates_ago(tmp_path):
     """Without warm-up the first update is a full one, so that the second rollout is another, unless it is stale."""
     still, stale, fresh = (
-        answers(tmp_path / name, f"trainer.learning_rate={rate}", f"rollout.staleness={staleness}")
+        responses(tmp_path / name, f"trainer.learning_rate={rate}", f"rollout.staleness={staleness}")
         for name, rate, staleness in (("still", 0, 0), ("stale", 0.5, 1), ("fresh", 0.5, 0))
     )
     assert stale[:2] == still[:2]
@@ -56,7 +56,7 @@ def test_stale_rollouts_are_those_of_the_weights_of_that_many_updates_ago(tmp_pa
     assert stale[1] != fresh[1]
 
 
-def answers(run_dir, *options):
+def responses(run_dir, *options):
     """What a run says, an iteration each."""
     train(
         run_dir,
@@ -129,7 +129,7 @@ def test_what_is_told_of_a_tree_counts_a_step_that_episodes_share_once(tmp_path)
     seconds = sum(line[f"seconds_{part}"] for part in ("rollout", "advantage", "update"))
     batch = saved.load(tmp_path / "rollouts", 1).batch
     assert len(batch.distinct) < len(batch)
-    tokens = len(batch.distinct) * (line["prompt_tokens"] + line["answer_tokens"])  # all of a table's have one length
+    tokens = len(batch.distinct) * (line["prompt_tokens"] + line["response_tokens"])  # all of a table's have one length
     assert line["tokens_per_second"] * seconds == pytest.approx(tokens)
     credit = mean_over_copies(batch, estimate("reinforce_pp", batch))
     assert line["advantage_mean"] == pytest.approx(credit[batch.distinct].mean(), abs=1e-9)

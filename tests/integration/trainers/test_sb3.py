@@ -99,14 +99,14 @@ def test_a_score_belongs_to_the_action_and_not_to_its_place():
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_only_actions_that_are_there_are_chosen(algorithm, tmp_path):
     policy = Sb3Policy.initial(settings(tmp_path, *ALGORITHMS[algorithm]))
-    answers = ("walk on", "go back")
-    requests = [Request("You are in a bare corridor.", answers, seed=(seed,)) for seed in range(50)]
+    responses = ("walk on", "go back")
+    requests = [Request("You are in a bare corridor.", responses, seed=(seed,)) for seed in range(50)]
     drawn = [response.text for response in policy.generate(requests, Sampling())]
-    assert set(drawn) == (set(answers) if algorithm == "sb3_ppo" else {drawn[0]})
+    assert set(drawn) == (set(responses) if algorithm == "sb3_ppo" else {drawn[0]})
     assert drawn[7] == policy.generate(requests[7:8], Sampling())[0].text
     if algorithm == "sb3_dqn":
         policy.algorithm.exploration_rate = 1.0
-        seen = np.repeat(policy.episodes.features({"prompt": "a corridor"}, answers)[None], 100, axis=0)
+        seen = np.repeat(policy.episodes.features({"prompt": "a corridor"}, responses)[None], 100, axis=0)
         assert set(policy.algorithm.predict(seen)[0].tolist()) == {0, 1}
 
 

@@ -17,7 +17,7 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_answers_whose_tags_are_special_tokens_are_valid_and_learned_from(style, tmp_path, monkeypatch):
+def test_responses_whose_tags_are_special_tokens_are_valid_and_learned_from(style, tmp_path, monkeypatch):
     """None was, constrained or free: decoding dropped the tags."""
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     save_for_maze(style, tmp_path / "model")

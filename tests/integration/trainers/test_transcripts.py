@@ -25,7 +25,7 @@ UNTRAINED = [
 
 @pytest.fixture(scope="module")
 def untrained(tmp_path_factory):
-    """An iteration of a model that has no idea of the form of an answer."""
+    """An iteration of a model that has no idea of the form of a response."""
     path = tmp_path_factory.mktemp("runs") / "untrained"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HGPO_GYM_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -33,7 +33,7 @@ def untrained(tmp_path_factory):
     return path
 
 
-def test_rollouts_keep_prompts_and_raw_answers_of_the_first_episodes(untrained):
+def test_rollouts_keep_prompts_and_raw_responses_of_the_first_episodes(untrained):
     rollout = kept_rollouts.load(untrained / "rollouts", 1)
     assert len(rollout.episodes) == 8
     assert len(rollout.conversations) == 6
@@ -49,11 +49,11 @@ def test_rollouts_keep_prompts_and_raw_answers_of_the_first_episodes(untrained):
             assert rollout.observations[row] in exchange.prompt
             assert exchange.prompt.startswith("You")
             assert exchange.action == rollout.actions[row] == ""
-            assert exchange.answer
-    assert all(exchange.cut_off for one in rollout.conversations for exchange in one.exchanges)
+            assert exchange.response
+    assert all(exchange.truncated for one in rollout.conversations for exchange in one.exchanges)
 
 
-def test_inspect_shows_the_answer_in_which_no_action_was_found(untrained, capsys, tmp_path, monkeypatch):
+def test_inspect_shows_the_response_in_which_no_action_was_found(untrained, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     rollout = kept_rollouts.load(untrained / "rollouts", 1)
     status, said, _ = command(capsys, "inspect", untrained)
@@ -77,7 +77,7 @@ def test_evaluations_keep_them_too(untrained, capsys, tmp_path):
         lines = [json.loads(line) for line in file]
     assert len(lines) == 1 == read_summary(untrained)["evaluations"][-1]["episodes"]
     assert lines[0].keys() == {"task_id", "task", "won", "exchanges"}
-    assert lines[0]["exchanges"][0].keys() == {"prompt", "answer", "action", "cut_off", "reward"}
+    assert lines[0]["exchanges"][0].keys() == {"prompt", "response", "action", "truncated", "reward"}
     shown = io.StringIO()
     inspect_evaluation(untrained, iteration=1, task="1", html=None, console=Console(file=shown, width=300))
     assert lines[0]["task_id"] in shown.getvalue()
@@ -122,7 +122,7 @@ def test_any_policy_leaves_transcripts_as_lines_and_as_a_page(policy, capsys, tm
     for line in lines:
         assert line["won"] or policy == "random"
         for exchange in line["exchanges"]:
-            assert exchange["action"] == exchange["answer"]
+            assert exchange["action"] == exchange["response"]
             assert exchange["prompt"]
     assert "script" not in page
     if policy == "expert":

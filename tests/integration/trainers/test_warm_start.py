@@ -93,8 +93,8 @@ def test_a_model_is_not_said_to_be_saved_where_there_is_a_file(capsys, tmp_path)
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_imitated_choices_are_those_among_admissible_answers(tmp_path):
-    """Where the expert has learned nothing else, not even the form of answers, it still wins under the constraint."""
+def test_imitated_choices_are_those_among_admissible_responses(tmp_path):
+    """Where the expert has learned nothing else, not even the form of responses, it still wins under the constraint."""
     settings = [*TINY, "warmstart.source=expert", "warmstart.episodes=60", "warmstart.epochs=8", "trainer.iterations=0"]
     loose = ["evaluation.split=train", "evaluation.decoding_seeds=1", "rollout.max_new_tokens=8"]
     won = train(tmp_path / "choices", *loose, "warmstart.loss=choices", base=settings)["success_before"]
@@ -103,7 +103,7 @@ def test_imitated_choices_are_those_among_admissible_answers(tmp_path):
     policy = run.model.load(run, Path(initial_weights(run, run.model, Progress())))
     policy.constrain = "none"
     free = policy.generate([Request("a hall\n>", ("left", "right"), seed=(n,)) for n in range(20)], Sampling())
-    assert not {"left", "right"} & {answer.text for answer in free}
+    assert not {"left", "right"} & {response.text for response in free}
 
 
 @pytest.mark.parametrize("kind", ["tiny", "features"])
@@ -133,7 +133,7 @@ def test_imitation_computes_as_an_update_does(kind, monkeypatch):
 
 
 @pytest.mark.parametrize("loss", ["tokens", "choices"])
-def test_a_model_that_answers_by_number_learns_from_the_expert(loss, tmp_path, capsys):
+def test_a_model_that_responses_by_number_learns_from_the_expert(loss, tmp_path, capsys):
     numbered = ["prompt=numbered", "evaluation.split=train", "evaluation.decoding_seeds=1", "rollout.num_tasks=2"]
     imitating = ["warmstart.episodes=60", "warmstart.epochs=8", "warmstart.batch_size=8"]
     settings = [*TINY, *numbered, *imitating, "trainer.iterations=1"]
@@ -149,14 +149,14 @@ def test_a_model_that_answers_by_number_learns_from_the_expert(loss, tmp_path, c
 def test_where_no_actions_are_listed_none_has_a_number(capsys, tmp_path):
     status, _, err = run(capsys, "eval", "env=secret_word", "policy=random", "prompt=numbered", "engine.constrain=none")
     assert status == 2
-    assert "prompt.answer='{number}' is the number of an action, and this environment lists none" in err
+    assert "prompt.response='{number}' is the number of an action, and this environment lists none" in err
 
 
-def test_choices_need_admissible_answers(capsys):
+def test_choices_need_admissible_responses(capsys):
     status, _, err = run(capsys, "train", *TINY, "warmstart.loss=choices", "engine.constrain=none")
     assert status == 2
     assert (
-        "warmstart.loss=choices is of admissible answers: set engine.constrain=admissible, or warmstart.loss=tokens."
+        "warmstart.loss=choices is of admissible responses: set engine.constrain=admissible, or warmstart.loss=tokens."
         in err
     )
 
@@ -194,7 +194,7 @@ def test_every_prompt_imitates_the_same_episodes(tmp_path):
     load_plugins([str(file)])
     options = ["env=loud", "warmstart.episodes=4", "rollout.num_tasks=2", "prompt=instruct"]
     for reading in ("published", "strict"):
-        episodes, key = episodes_to_imitate(load_run([*options, f"prompt.answer_reading={reading}"]), 0, Progress())
+        episodes, key = episodes_to_imitate(load_run([*options, f"prompt.response_reading={reading}"]), 0, Progress())
         assert {step.action for one in episodes for step in one.steps} == {"CAT", "DOG"}
     assert key == episodes_to_imitate(load_run(options), 0, Progress())[1]
     forget("warm_start_tests/Loud-v0", "loud_game")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hgpo_gym.adapters.single_episode import OVER, SingleEpisode
-from hgpo_gym.adapters.tool_calls import NO_CALL, TOOL, answers, tools
+from hgpo_gym.adapters.tool_calls import NO_CALL, TOOL, responses, tools
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_what_is_offered(episode):
 def test_an_episode(episode):
     said = []
     for action in ("walk on", "walk on", "open red door"):
-        [reply] = answers(episode, acting(action))
+        [reply] = responses(episode, acting(action))
         assert (reply["role"], reply["tool_call_id"]) == ("tool", "call-0")
         said.append(reply["content"])
     assert said[0] == "You are in a bare corridor.\nPossible actions: walk on, go back."
@@ -56,14 +56,14 @@ def test_an_episode(episode):
 
 
 def test_several_calls_are_answered_in_order_and_are_one_step(episode):
-    replies = answers(episode, acting("walk on", "walk on"))
+    replies = responses(episode, acting("walk on", "walk on"))
     assert [reply["tool_call_id"] for reply in replies] == ["call-0", "call-1"]
     assert "round hall" in replies[1]["content"]
     assert len(episode.steps(episode.turn)) == 1
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "answer"),
+    ("name", "arguments", "response"),
     [
         ("act", "walk on", "not JSON"),
         ("act", '{"action": "walk', "not JSON"),
@@ -79,12 +79,12 @@ def test_several_calls_are_answered_in_order_and_are_one_step(episode):
         (None, None, "Unknown tool 'None'"),
     ],
 )
-def test_what_is_wrong_with_a_call_is_said_and_nothing_happens(episode, name, arguments, answer):
-    [reply] = answers(episode, saying((name, arguments)))
-    assert answer in reply["content"]
+def test_what_is_wrong_with_a_call_is_said_and_nothing_happens(episode, name, arguments, response):
+    [reply] = responses(episode, saying((name, arguments)))
+    assert response in reply["content"]
     assert episode.admissible_actions == ("walk on",)
     assert [(step.reward, step.valid) for step in episode.steps(episode.turn)] == [(0, False)]
-    [reply] = answers(episode, acting("walk on"))
+    [reply] = responses(episode, acting("walk on"))
     assert "corridor" in reply["content"]
 
 
@@ -96,34 +96,34 @@ def test_what_is_wrong_with_a_call_is_said_and_nothing_happens(episode, name, ar
     ],
 )
 def test_a_turn_with_a_call_that_is_not_understood_is_not_valid_whatever_else_it_does(episode, calls):
-    answers(episode, saying(*calls))
-    answers(episode, acting("walk on"))
+    responses(episode, saying(*calls))
+    responses(episode, acting("walk on"))
     assert [step.valid for step in episode.steps(episode.turn)] == [False, True]
     episode.begin("red")
-    answers(episode, acting("walk on"))
+    responses(episode, acting("walk on"))
     assert [step.valid for step in episode.steps(episode.turn)] == [True]
 
 
 @pytest.mark.parametrize("call", [None, "act", [], {"id": "call-0", "function": "act"}])
 def test_what_is_no_call_at_all_is_answered_as_a_call_without_a_tool(episode, call):
-    [reply] = answers(episode, {"tool_calls": [call]})
+    [reply] = responses(episode, {"tool_calls": [call]})
     assert "Unknown tool 'None'" in reply["content"]
     assert [(step.reward, step.valid) for step in episode.steps(episode.turn)] == [(0, False)]
 
 
 def test_arguments_that_a_client_has_read_already(episode):
-    [reply] = answers(episode, saying(("act", {"action": "walk on"})))
+    [reply] = responses(episode, saying(("act", {"action": "walk on"})))
     assert "corridor" in reply["content"]
 
 
 @pytest.mark.parametrize("message", [{"role": "assistant", "content": "I walk on."}, {"tool_calls": None}])
 def test_a_message_without_a_call(episode, message):
-    assert answers(episode, message) == [{"role": "user", "content": NO_CALL}]
+    assert responses(episode, message) == [{"role": "user", "content": NO_CALL}]
     assert [step.valid for step in episode.steps(episode.turn)] == [False]
 
 
 def test_after_the_end(episode):
-    answers(episode, acting("walk on", "walk on", "open red door"))
-    assert [reply["content"] for reply in answers(episode, acting("walk on", "walk on"))] == [OVER, OVER]
-    assert answers(episode, {"role": "assistant", "content": "Done."}) == []
+    responses(episode, acting("walk on", "walk on", "open red door"))
+    assert [reply["content"] for reply in responses(episode, acting("walk on", "walk on"))] == [OVER, OVER]
+    assert responses(episode, {"role": "assistant", "content": "Done."}) == []
     assert len(episode.steps(episode.turn)) == 1

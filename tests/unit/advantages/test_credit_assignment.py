@@ -131,7 +131,7 @@ def test_time_aware_states_are_those_of_observations_that_count_the_steps(name, 
     assert differ
 
 
-def test_where_several_answer_in_a_turn_time_is_turns():
+def test_where_several_response_in_a_turn_time_is_turns():
     for seed in SEEDS:
         records = random_records(seed)
         turn = [step // 2 for step in records["step"]]

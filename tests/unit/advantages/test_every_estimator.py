@@ -187,19 +187,19 @@ def test_where_steps_are_compared_an_episode_whose_steps_are_all_anothers_change
             different = 0
             for seed in SEEDS:
                 batch = BATCHES[seed]
-                batch = replace(batch, extras={**batch.extras, "answer": np.arange(len(batch))})
+                batch = replace(batch, extras={**batch.extras, "response": np.arange(len(batch))})
                 lengths = np.bincount(batch.trajectory_labels)
                 again = np.flatnonzero(batch.trajectory_labels == lengths.argmax())
                 copied = StepBatch.concatenate([batch, batch.take(again)])
                 group = np.concatenate([batch.group, batch.group[again]])
-                answer = np.concatenate([batch.extras["answer"], batch.extras["answer"][again]])
-                twice = replace(copied, group=group, extras={**copied.extras, "answer": answer})
+                response = np.concatenate([batch.extras["response"], batch.extras["response"][again]])
+                twice = replace(copied, group=group, extras={**copied.extras, "response": response})
                 once = estimate(name, batch, **BY_STEPS[name])
                 expected = np.concatenate([once, once[again]])
                 np.testing.assert_allclose(
                     estimate(name, twice, **BY_STEPS[name]), expected, rtol=0, atol=1e-9, err_msg=str(seed)
                 )
-                apart = replace(twice, extras={**twice.extras, "answer": np.arange(len(twice))})
+                apart = replace(twice, extras={**twice.extras, "response": np.arange(len(twice))})
                 different += not np.allclose(estimate(name, apart, **BY_STEPS[name]), expected, rtol=0, atol=1e-6)
             assert different > 5
 

@@ -201,7 +201,7 @@ def test_what_a_column_cannot_hold_is_refused_by_its_name_and_row():
         **dict.fromkeys(COLUMNS, ("True", "0.5", "", None, np.nan, np.inf, pandas.NA, pandas.NaT, b"1", [])),
         **dict.fromkeys(("group", "trajectory"), (None, np.nan, pandas.NA, [], np.zeros(1))),
         **dict.fromkeys(("observation", "action"), (None, np.nan, pandas.NA, 1, True, b"a")),
-        **dict.fromkeys(("agent", "answer", "branch", "plan", "tag", "tree"), (None, np.nan, 0.5, pandas.NaT)),
+        **dict.fromkeys(("agent", "response", "branch", "plan", "tag", "tree"), (None, np.nan, 0.5, pandas.NaT)),
         "final_observation": (0, True, 0.5, b"a"),
         "value": ("True", "0.5", "", np.inf),
         "mine": ("True", "0.5", "nan", np.inf),

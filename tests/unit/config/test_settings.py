@@ -164,7 +164,7 @@ def test_all_wrong_values_are_named_at_once(defaults):
         ({"run_dir": 3}, "run_dir=3: expected a folder."),
         ({"trainer.kl_coef": REMOVED}, "trainer.kl_coef is not set."),
         ({"checkpoint": REMOVED}, "checkpoint is not set."),
-        ({"prompt.answer": REMOVED}, "prompt.answer is not set."),
+        ({"prompt.response": REMOVED}, "prompt.response is not set."),
         ({"prompt.first": "{tsk}"}, "Unknown placeholder in prompt.first 'tsk'. Did you mean 'task'?"),
         (
             {"trainer.importance_options": {"low": 1}},

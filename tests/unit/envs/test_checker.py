@@ -125,7 +125,7 @@ class RaisesOnNonsense(Walk):
         return self.turn(observation={"on": "Gone on.", "back": "Gone back."}[action])
 
 
-class AnswersInAString(Walk):
+class ResponsesInAString(Walk):
     def take_action(self, action):
         return super().take_action(action) if action in ("on", "back") else "Pardon?"
 
@@ -332,7 +332,7 @@ MISTAKES = {
     IgnoresOptions: r"reset\(options={'no such option': 1}\) must raise ValueError",
     SplitUnsaid: "split='train' was asked for and env.split is 'all'",
     RaisesOnNonsense: "The action '' raised KeyError: ''. Any string may come: answer what is not understood",
-    AnswersInAString: r"must return a Turn; it returned 'Pardon\?'\. Any string may come",
+    ResponsesInAString: r"must return a Turn; it returned 'Pardon\?'\. Any string may come",
     RaisesOnListed: "The action 'on' raised ZeroDivisionError.* It was listed in admissible_actions",
     AcceptsNonsense: "'' is not in admissible_actions, yet action_valid is True",
     PunishesNonsense: "The inadmissible action '' gave a reward or ended the episode",

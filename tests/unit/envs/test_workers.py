@@ -161,7 +161,7 @@ def test_a_worker_that_hangs_is_replaced_and_its_episodes_go_on(tmp_path):
 def test_a_worker_that_hangs_at_the_same_point_again_is_an_error_that_names_the_task(tmp_path):
     env = fragile(tmp_path, worker_timeout=SECONDS)
     with pytest.raises(
-        WorkerDiedError, match=rf"no answer within {SECONDS:g} s twice at the same step: .*, task 'dog'"
+        WorkerDiedError, match=rf"no response within {SECONDS:g} s twice at the same step: .*, task 'dog'"
     ):
         env.step(["wait", "stop"])
     with pytest.raises(WorkerDiedError, match=rf"within {SECONDS:g} s twice at the same begin: .*, task 'stop'"):
@@ -185,7 +185,7 @@ def test_a_stopped_worker_is_named_while_it_is_waited_for(tmp_path, monkeypatch)
         monkeypatch.setattr(warnings, "showwarning", wake)
         observations, *_ = env.step(["wait", "stop"])
     assert observations == ("cat 1", "dog 1")
-    assert f"No answer from worker process {worker} for 0.1 s: step of sub-environment 0, 1. Stopped by" in said[0]
+    assert f"No response from worker process {worker} for 0.1 s: step of sub-environment 0, 1. Stopped by" in said[0]
     env.close()
 
 
@@ -208,7 +208,7 @@ def test_an_error_of_the_environment_is_no_death_of_its_worker(tmp_path):
     env.close()
 
 
-def test_after_an_error_in_one_worker_the_others_answers_are_their_own():
+def test_after_an_error_in_one_worker_the_others_responses_are_their_own():
     env = TextVectorEnv(MAZE, num_tasks=2, workers=2)
     env.reset(options={"task_ids": ["red-red-blue", "red-blue-red"], "group_seeds": [1, 2]})
     start = env.starts[0]

@@ -58,7 +58,7 @@ def test_an_index_is_an_admissible_action_and_one_past_the_end_changes_nothing()
 
 
 class Riddle(TextEnv):
-    """Any answer will do."""
+    """Any response will do."""
 
     task_ids = ("one",)
 

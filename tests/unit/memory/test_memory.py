@@ -129,7 +129,7 @@ def test_order_of_calls_is_enforced():
         memory.observe("b")
 
 
-def test_prompts_show_history_and_answers_come_back():
+def test_prompts_show_history_and_responses_come_back():
     prompt = PromptTemplate.named("instruct")
     memory = Memory(window=1)
     first = prompt.render("Find {it}.", memory.observe("A {room}.", ("go", "stay")))
@@ -141,14 +141,14 @@ def test_prompts_show_history_and_answers_come_back():
     assert "Step 1. You saw: A {room}. You did: go" in later
     assert prompt.parse_action("<think>hm\n</think> so <action> go to\n1 </action>") == "go to\n1"
     assert prompt.parse_action("go") == ""
-    assert prompt.parse_action(prompt.write_answer("go")) == "go"
+    assert prompt.parse_action(prompt.write_response("go")) == "go"
     bare = PromptTemplate.named("bare")
     assert bare.parse_action(" go \n") == "go"
 
 
-def described_by_a_pattern(answer):
+def described_by_a_pattern(response):
     """What the strict reading of the instruct form is, as a regular expression with two greedy runs."""
-    match = re.search("<think>.*</think>.*<action>(.*?)</action>", answer, flags=re.DOTALL)
+    match = re.search("<think>.*</think>.*<action>(.*?)</action>", response, flags=re.DOTALL)
     return Reading(match.group(1).strip(), True) if match else Reading("", False)
 
 
@@ -157,27 +157,27 @@ def test_the_strict_reading_is_that_of_its_pattern():
     generator = random.Random(0)
     seen = set()
     for _ in range(20_000):
-        answer = "".join(generator.choices(pieces, k=generator.randrange(12)))
-        assert strict(answer) == described_by_a_pattern(answer), answer
-        seen.add(strict(answer).in_form)
+        response = "".join(generator.choices(pieces, k=generator.randrange(12)))
+        assert strict(response) == described_by_a_pattern(response), response
+        seen.add(strict(response).in_form)
     assert seen == {True, False}
 
 
 @pytest.mark.parametrize("reading", READINGS)
-def test_reading_an_answer_takes_no_more_operations_when_it_is_longer(reading):
-    """Each is a search for a short text, so that all of it is linear in the answer's length."""
+def test_reading_a_response_takes_no_more_operations_when_it_is_longer(reading):
+    """Each is a search for a short text, so that all of it is linear in the response's length."""
 
-    def operations(answer):
+    def operations(response):
         calls = 0
 
         def count(_frame, event, _argument):
             nonlocal calls
             calls += event == "c_call"
 
-        prompt = replace(PromptTemplate.named("instruct"), answer_reading=reading)
+        prompt = replace(PromptTemplate.named("instruct"), response_reading=reading)
         sys.setprofile(count)
         try:
-            prompt.read(answer)
+            prompt.read(response)
         finally:
             sys.setprofile(None)
         return calls
@@ -187,7 +187,7 @@ def test_reading_an_answer_takes_no_more_operations_when_it_is_longer(reading):
 
 
 @pytest.mark.parametrize(
-    ("answer", "action", "in_form"),
+    ("response", "action", "in_form"),
     [
         ("<think>hm</think><action>Go to Desk 1</action>", "go to desk 1", True),
         ("<action>look</action>", "look", False),
@@ -199,15 +199,21 @@ def test_reading_an_answer_takes_no_more_operations_when_it_is_longer(reading):
         ("look", "", False),
     ],
 )
-def test_answers_can_be_read_as_the_published_code_reads_them(answer, action, in_form):
-    prompt = replace(PromptTemplate.named("instruct"), answer_reading="published")
-    assert prompt.read(answer) == (action, in_form)
+def test_responses_can_be_read_as_the_published_code_reads_them(response, action, in_form):
+    prompt = replace(PromptTemplate.named("instruct"), response_reading="published")
+    assert prompt.read(response) == (action, in_form)
 
 
 def test_wrong_templates_are_refused():
     with pytest.raises(ValueError, match=r"Did you mean 'bare'\?"):
         PromptTemplate.named("bar")
-    good = {"first": "{task}", "later": "{history}", "past_step": "", "admissible_separator": " ", "answer": "{action}"}
+    good = {
+        "first": "{task}",
+        "later": "{history}",
+        "past_step": "",
+        "admissible_separator": " ",
+        "response": "{action}",
+    }
     with pytest.raises(ValueError, match=r"placeholder in prompt.first 'taks'. Did you mean 'task'\?"):
         PromptTemplate(**good | {"first": "{taks}"}, action_pattern="(.*)")
     with pytest.raises(ValueError, match="exactly one group"):
@@ -216,10 +222,10 @@ def test_wrong_templates_are_refused():
         PromptTemplate(**good, action_pattern="(")
     with pytest.raises(ValueError, match=r"prompt.first='\{task': expected '\}' .* is written twice"):
         PromptTemplate(**good | {"first": "{task"}, action_pattern="(.*)")
-    with pytest.raises(ValueError, match=r"prompt.answer_reading 'strickt'. Did you mean 'strict'\?"):
-        PromptTemplate(**good, action_pattern=None, answer_reading="strickt")
-    with pytest.raises(ValueError, match="answer_reading=published reads <think> and <action>, and this prompt has"):
-        PromptTemplate(**good, action_pattern="(.*)", answer_reading="published")
+    with pytest.raises(ValueError, match=r"prompt.response_reading 'strickt'. Did you mean 'strict'\?"):
+        PromptTemplate(**good, action_pattern=None, response_reading="strickt")
+    with pytest.raises(ValueError, match="response_reading=published reads <think> and <action>, and this prompt has"):
+        PromptTemplate(**good, action_pattern="(.*)", response_reading="published")
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
@@ -260,16 +266,16 @@ def test_a_prompt_can_say_what_actions_stand_for():
     assert template.render("buy", unexplained) == PromptTemplate.named("bare").render("buy", unexplained)
 
 
-def test_answers_can_be_numbers_of_actions():
+def test_responses_can_be_numbers_of_actions():
     template = PromptTemplate.named("numbered")
     actions = ("click[a1]", "click[next]")
     context = Memory().observe("Results", actions, ("Red cup", ""))
     assert template.render("buy", context) == "buy\nResults\n(1: click[a1] (Red cup), 2: click[next])\n>"
-    assert [template.write_answer(action, actions=actions) for action in actions] == ["1", "2"]
+    assert [template.write_response(action, actions=actions) for action in actions] == ["1", "2"]
     assert template.read(" 2 ", actions) == ("click[next]", True)
     for nonsense in ("0", "3", "-1", "1.0", "click[next]", "", "9" * 5000, "\u0662"):
         assert template.read(nonsense, actions) == ("", False), nonsense
     with pytest.raises(ValueError, match="'search' is not among the actions that have a number"):
-        template.write_answer("search", actions=actions)
-    thinking = replace(template, answer="<think>hm</think><action>{number}</action>", action_pattern=None)
-    assert thinking.read(thinking.write_answer("click[next]", actions=actions), actions) == ("click[next]", True)
+        template.write_response("search", actions=actions)
+    thinking = replace(template, response="<think>hm</think><action>{number}</action>", action_pattern=None)
+    assert thinking.read(thinking.write_response("click[next]", actions=actions), actions) == ("click[next]", True)

@@ -30,7 +30,7 @@ from hgpo_gym.trainers.learners.base import Saving
 from hgpo_gym.trainers.run import Run, make_learner
 from hgpo_gym.trainers.settings import RunSettings
 from tests.support import small_runs
-from tests.support.small_models import answers, make_policy, settings, updated, weights
+from tests.support.small_models import make_policy, responses, settings, updated, weights
 from tests.support.small_runs import numbers, training_numbers
 
 pytest.importorskip("peft")
@@ -56,7 +56,7 @@ def with_adapter(base, quantization=None):
 def test_only_the_adapter_changes_and_the_base_is_the_reference(base):
     policy = with_adapter(base)
     plain, tokenizer = load_model(str(base), device="cpu")
-    records = answers(policy)
+    records = responses(policy)
     after, metrics = updated(policy, records, ADVANTAGES, kl_coef=0.1, reference=WithoutAdapter(policy))
     before, now = weights(policy), weights(after)
     changed = {name for name in before if not torch.equal(before[name], now[name])}
@@ -76,7 +76,7 @@ def test_only_the_adapter_changes_and_the_base_is_the_reference(base):
 
 def test_plain_weights_are_the_merged_ones_and_leave_the_adapter_alone(base):
     policy = with_adapter(base)
-    after, _ = updated(policy, answers(policy), ADVANTAGES)
+    after, _ = updated(policy, responses(policy), ADVANTAGES)
     before = {name: value.clone() for name, value in weights(after).items()}
     found = dict(plain_weights(after.model))
     assert all(torch.equal(value, before[name]) for name, value in weights(after).items())
@@ -116,7 +116,7 @@ def test_the_optimiser_holds_the_adapter_alone(base):
 
 def test_gradient_checkpointing_of_an_adapter_gives_the_same_gradient(base):
     policy = with_adapter(base)
-    records = answers(policy)
+    records = responses(policy)
     plain, _ = updated(policy, records, ADVANTAGES, update_epochs=1)
     frugal, _ = updated(policy, records, ADVANTAGES, update_epochs=1, gradient_checkpointing=True, precision="float32")
     for name, value in weights(plain).items():
@@ -137,7 +137,7 @@ def test_four_bits_under_an_adapter_train_and_merge_to_the_same_outputs(base, tm
     plain, tokenizer = load_model(str(base), device="cpu")
     in_four_bits = "base_model.model.model.layers.0.mlp.up_proj.base_layer.weight"
     assert weights(policy)[in_four_bits].dtype == torch.uint8
-    records = answers(LanguageModelPolicy(plain, tokenizer, constrain="admissible"))
+    records = responses(LanguageModelPolicy(plain, tokenizer, constrain="admissible"))
     after, _ = updated(policy, records, ADVANTAGES)
     assert torch.equal(weights(policy)[in_four_bits], weights(after)[in_four_bits])
     after.save(tmp_path / "adapter")

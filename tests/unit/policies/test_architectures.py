@@ -14,7 +14,7 @@ from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.policies.language_part import towers
 from hgpo_gym.policies.lora import LoraSettings, add_adapters, merge
 from tests.checks.architectures import ARCHITECTURES, OPTIONS, gap, make_model, make_tokenizer, update
-from tests.support.small_models import answers, updated, weights
+from tests.support.small_models import responses, updated, weights
 
 VISION = "Gemma 3 with vision"
 
@@ -85,7 +85,7 @@ def test_a_vision_tower_neither_trains_nor_gets_an_adapter_and_is_saved(tmp_path
     policy = LanguageModelPolicy(*load_model(str(tmp_path / "before"), device="cpu"), constrain="admissible", **OPTIONS)
     beside = tuple(towers(policy.model))
     assert beside == ("model.vision_tower", "model.multi_modal_projector")
-    records = answers(policy, sampling=Sampling(max_new_tokens=16))
+    records = responses(policy, sampling=Sampling(max_new_tokens=16))
     after, metrics = updated(policy, records, np.linspace(-1, 1, len(records)), weight_decay=0.1)
     assert metrics["mismatch_max"] < 1e-5
     after.save(tmp_path / "after")

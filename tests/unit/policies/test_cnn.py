@@ -8,7 +8,7 @@ import torch
 
 from hgpo_gym.cli.main import main
 from hgpo_gym.policies import Request, Sampling
-from hgpo_gym.policies.base import CannotAnswerError, StepContext
+from hgpo_gym.policies.base import CannotRespondError, StepContext
 from hgpo_gym.policies.cnn import CnnPolicy, MapNetwork, read_map
 from hgpo_gym.policies.likelihood import score
 from hgpo_gym.runs.directory import read_metrics
@@ -64,7 +64,7 @@ def test_a_map_is_lines_of_as_many_cells(text, rows):
 
 @pytest.mark.parametrize("text", ["", "You are here.", "#####", "a b c\nd e", "a\nb\nc"])
 def test_a_text_without_a_map_is_refused(text):
-    with pytest.raises(CannotAnswerError, match="model=cnn reads a map"):
+    with pytest.raises(CannotRespondError, match="model=cnn reads a map"):
         read_map(text)
 
 
@@ -84,7 +84,7 @@ def test_what_was_never_trained_is_uniform():
     assert response.tokens.logprobs[0] == pytest.approx(-np.log(3))
 
 
-def test_records_hold_the_probabilities_that_answers_were_drawn_with(policy):
+def test_records_hold_the_probabilities_that_responses_were_drawn_with(policy):
     requests = [ask(room, seed=seed) for seed in range(20) for room in (ROOM, WIDE)]
     responses = policy.generate(requests, Sampling(temperature=0.7))
     assert {response.text for response in responses} == {"up", "down", "right"}

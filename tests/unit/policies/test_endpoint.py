@@ -13,10 +13,10 @@ import pytest
 
 from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.policies import Request, Response, Sampling
-from hgpo_gym.policies.base import MeteredPolicy, NoAnswerError
+from hgpo_gym.policies.base import MeteredPolicy, NoResponseError
 from hgpo_gym.policies.endpoint import EndpointPolicy
 from hgpo_gym.policies.endpoint_settings import EndpointSettings
-from hgpo_gym.policies.kept_answers import KeptAnswers
+from hgpo_gym.policies.response_cache import ResponseCache
 from hgpo_gym.rollouts.evaluation import evaluate
 from hgpo_gym.trainers.environments import make_evaluation_env
 from tests.support.chat_server import Reply, choose, completion, error, serving
@@ -63,10 +63,10 @@ def settings(url, **changes):
 
 def ask(server, prompts, tmp_path, **changes):
     """The texts and the usage."""
-    with EndpointPolicy(settings(server.url, **changes), KeptAnswers(tmp_path / "kept.jsonl")) as policy:
-        answers = policy.generate(requests(prompts), Sampling(max_new_tokens=7))
+    with EndpointPolicy(settings(server.url, **changes), ResponseCache(tmp_path / "kept.jsonl")) as policy:
+        responses = policy.generate(requests(prompts), Sampling(max_new_tokens=7))
         policy.forget()
-        return [answer.text for answer in answers], policy.usage()
+        return [response.text for response in responses], policy.usage()
 
 
 def requests(prompts):
@@ -113,10 +113,10 @@ def test_an_evaluation_by_endpoint_is_that_of_the_same_model_here_and_its_tokens
     assert headers["Authorization"] == f"Bearer {KEY}"
     assert (body["model"], body["temperature"], body["top_p"], body["max_tokens"]) == ("tiny", 0.4, 0.9, 32)
     assert len({body["seed"] for body in server.bodies()}) == steps
-    assert not list((tmp_path / "cache" / "answers").iterdir())
+    assert not list((tmp_path / "cache" / "responses").iterdir())
 
 
-def test_answers_are_kept_until_all_is_written(capsys, tmp_path, monkeypatch):
+def test_responses_are_kept_until_all_is_written(capsys, tmp_path, monkeypatch):
     def full(*_):
         raise OSError("no space left")
 
@@ -131,7 +131,7 @@ def test_answers_are_kept_until_all_is_written(capsys, tmp_path, monkeypatch):
         assert status == 0, err
         assert len(server.seen) == asked > 0
     assert (tmp_path / "said" / "transcripts.jsonl").exists()
-    assert not list((tmp_path / "cache" / "answers").iterdir())
+    assert not list((tmp_path / "cache" / "responses").iterdir())
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_what_endpoints_give_as_content_becomes_a_text_that_files_take(content, 
         assert ask(server, ["a"], tmp_path)[0] == [text]
 
 
-def test_answers_come_in_order_and_no_more_requests_are_under_way_than_allowed(tmp_path):
+def test_responses_come_in_order_and_no_more_requests_are_under_way_than_allowed(tmp_path):
     together = threading.Barrier(4)
 
     def slow(server, body):
@@ -165,7 +165,7 @@ def test_answers_come_in_order_and_no_more_requests_are_under_way_than_allowed(t
     assert usage["requests"] == 12
 
 
-def test_an_answer_is_there_while_another_is_still_being_written(tmp_path):
+def test_a_response_is_there_while_another_is_still_being_written(tmp_path):
     def hold_back_slow(server, body):
         if body["messages"][0]["content"] == "slow":
             server.released.wait(SECONDS)
@@ -173,17 +173,17 @@ def test_an_answer_is_there_while_another_is_still_being_written(tmp_path):
 
     slow, quick, later = requests(["slow", "quick", "later"])
     with serving(hold_back_slow) as server:
-        policy = EndpointPolicy(settings(server.url), KeptAnswers(tmp_path / "kept.jsonl"))
+        policy = EndpointPolicy(settings(server.url), ResponseCache(tmp_path / "kept.jsonl"))
         with policy:
             stream = policy.stream(Sampling())
             stream.ask({0: slow, 1: quick})
             assert stream.work() == {1: Response("quick")}
             stream.ask({2: later})
             assert stream.work() == {2: Response("later")}
-            assert stream.unanswered == 1
+            assert stream.pending == 1
             server.released.set()
             assert stream.work() == {0: Response("slow")}
-            assert stream.unanswered == 0
+            assert stream.pending == 0
 
 
 def test_what_is_sent_can_be_suited_to_the_endpoint(tmp_path):
@@ -235,15 +235,15 @@ AT_ONCE = {"retry-after-ms": "1"}
         ),
         (Reply(400, error("too long")), 1, r"status 400: too long\. It refuses the request itself"),
         (Reply(400, "<html>Bad gateway"), 1, r"status 400: <html>Bad gateway"),
-        (Reply(200, "{'choices': "), 1, r"not an answer: .*choices.*\. Check openai\.base_url"),
-        (Reply(200, {"choices": []}), 1, r"not an answer: "),
-        (Reply(200, [1, 2]), 1, r"not an answer: "),
+        (Reply(200, "{'choices': "), 1, r"not a response: .*choices.*\. Check openai\.base_url"),
+        (Reply(200, {"choices": []}), 1, r"not a response: "),
+        (Reply(200, [1, 2]), 1, r"not a response: "),
     ],
 )
 def test_a_request_that_fails_for_good_names_endpoint_status_and_remedy(reply, tries, message, tmp_path):
     with serving(lambda server, body: reply) as server:
-        policy = EndpointPolicy(settings(server.url, retries=2), KeptAnswers(tmp_path / "kept.jsonl"))
-        with pytest.raises(NoAnswerError, match=message) as raised, policy:
+        policy = EndpointPolicy(settings(server.url, retries=2), ResponseCache(tmp_path / "kept.jsonl"))
+        with pytest.raises(NoResponseError, match=message) as raised, policy:
             policy.generate(requests(["hello"]), Sampling())
     assert f"{server.url} (model tiny): " in str(raised.value)
     assert KEY not in str(raised.value)
@@ -251,14 +251,14 @@ def test_a_request_that_fails_for_good_names_endpoint_status_and_remedy(reply, t
     assert (policy.usage()["failures"], policy.usage()["retries"]) == (1, tries - 1)
 
 
-def test_an_endpoint_that_does_not_answer_in_time_is_tried_again_then_named(tmp_path):
+def test_an_endpoint_that_does_not_response_in_time_is_tried_again_then_named(tmp_path):
     def hang(server, body):
         server.released.wait(SECONDS)
         return echo(server, body)
 
     with serving(hang) as server:
-        policy = EndpointPolicy(settings(server.url, retries=1, timeout=0.2), KeptAnswers(tmp_path / "kept.jsonl"))
-        with pytest.raises(NoAnswerError, match=r"no answer: 0\.2 s\. Raise openai\.timeout"), policy:
+        policy = EndpointPolicy(settings(server.url, retries=1, timeout=0.2), ResponseCache(tmp_path / "kept.jsonl"))
+        with pytest.raises(NoResponseError, match=r"no response: 0\.2 s\. Raise openai\.timeout"), policy:
             policy.generate(requests(["hello"]), Sampling())
         server.released.set()
     assert policy.usage()["retries"] == 1
@@ -268,12 +268,12 @@ def test_an_endpoint_that_is_not_there_is_named(tmp_path):
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{reserved.getsockname()[1]}/v1"
-        policy = EndpointPolicy(settings(url, retries=0, on_failure="empty"), KeptAnswers(tmp_path / "kept.jsonl"))
-        with pytest.raises(NoAnswerError, match=r"no connection: .*See whether the server is up"), policy:
+        policy = EndpointPolicy(settings(url, retries=0, on_failure="empty"), ResponseCache(tmp_path / "kept.jsonl"))
+        with pytest.raises(NoResponseError, match=r"no connection: .*See whether the server is up"), policy:
             policy.generate(requests(["hello"]), Sampling())
 
 
-def test_failures_can_count_as_empty_answers_but_a_wrong_key_stops_all_the_same(tmp_path):
+def test_failures_can_count_as_empty_responses_but_a_wrong_key_stops_all_the_same(tmp_path):
     def pick(server, body):
         prompt = body["messages"][0]["content"]
         return Reply(400, error("too long")) if prompt == "long" else echo(server, body)
@@ -283,14 +283,14 @@ def test_failures_can_count_as_empty_answers_but_a_wrong_key_stops_all_the_same(
     assert texts == ["short", "", "brief"]
     assert (usage["requests"], usage["failures"]) == (2, 1)
     refusing = serving(lambda server, body: Reply(401, error("who are you")))
-    with refusing as server, pytest.raises(NoAnswerError, match="Check the key"):
+    with refusing as server, pytest.raises(NoResponseError, match="Check the key"):
         ask(server, ["short"], tmp_path, on_failure="empty")
 
 
 def test_without_a_key_the_endpoint_is_asked_without_and_a_refusal_says_where_it_belongs(tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     refusing = serving(lambda server, body: Reply(401, error("no key")))
-    with refusing as server, pytest.raises(NoAnswerError, match="Put a key in the environment variable MY_KEY"):
+    with refusing as server, pytest.raises(NoResponseError, match="Put a key in the environment variable MY_KEY"):
         ask(server, ["hello"], tmp_path, key_variable="MY_KEY")
 
 
@@ -368,7 +368,7 @@ def test_settings_that_cannot_be_are_named(overrides, message, capsys):
     assert "secret" not in err
 
 
-def test_a_prompt_that_does_not_say_how_to_answer_is_pointed_out(capsys):
+def test_a_prompt_that_does_not_say_how_to_response_is_pointed_out(capsys):
     with serving(lambda server, body: Reply(200, completion("walk on"))) as server:
         _, hinted, _ = run_eval(capsys, server, "prompt=bare")
         _, silent, _ = run_eval(capsys, server)
@@ -391,16 +391,16 @@ def test_a_last_line_that_was_cut_short_is_asked_again(tmp_path):
 
     path = tmp_path / "kept.jsonl"
     with serving(fail_c) as server:
-        policy = EndpointPolicy(settings(server.url), KeptAnswers(path))
+        policy = EndpointPolicy(settings(server.url), ResponseCache(path))
         assert isinstance(policy, MeteredPolicy)
-        with pytest.raises(NoAnswerError, match="2 answers are kept"), policy:
+        with pytest.raises(NoResponseError, match="2 answers are kept"), policy:
             policy.generate(requests(["a", "b", "c"]), Sampling())
         path.write_bytes(path.read_bytes()[:-5])
-        kept = KeptAnswers(path)
+        kept = ResponseCache(path)
         assert len(kept) == 1
         server.seen.clear()
         with EndpointPolicy(settings(server.url), kept) as policy:
-            assert [answer.text for answer in policy.generate(requests(["a", "b"]), Sampling())] == ["a", "b"]
+            assert [response.text for response in policy.generate(requests(["a", "b"]), Sampling())] == ["a", "b"]
         assert len(server.seen) == 1
     assert path.exists()
     policy.forget()

@@ -195,7 +195,7 @@ def test_what_was_never_trained_is_uniform():
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.4])
-def test_records_hold_the_probabilities_that_answers_were_drawn_with(policy, temperature):
+def test_records_hold_the_probabilities_that_responses_were_drawn_with(policy, temperature):
     step_context = CLEANING[3]
     responses = policy.generate([ask(step_context, seed) for seed in range(2000)], Sampling(temperature=temperature))
     records = {response.text: response.tokens for response in responses}
@@ -211,7 +211,7 @@ def test_records_hold_the_probabilities_that_answers_were_drawn_with(policy, tem
     assert entropy == pytest.approx(-sum(p * np.log(p) for p in probabilities.values()), rel=1e-4)
 
 
-def test_answers_depend_on_their_seed_and_not_on_what_they_are_batched_with(policy):
+def test_responses_depend_on_their_seed_and_not_on_what_they_are_batched_with(policy):
     asked = [ask(step_context, seed) for seed in range(8) for step_context in CLEANING]
     together = policy.generate(asked, Sampling())
     apart = [policy.generate([request], Sampling())[0] for request in asked]
@@ -219,12 +219,12 @@ def test_answers_depend_on_their_seed_and_not_on_what_they_are_batched_with(poli
     assert len({response.text for response in together}) > 5
 
 
-def test_answers_have_the_form_that_the_prompt_asks_for(policy):
+def test_responses_have_the_form_that_the_prompt_asks_for(policy):
     request = ask(CLEANING[0])
-    tagged = replace(request, answers=tuple(f"<action>{action}</action>" for action in request.choices))
-    (plain,), (answer,) = (policy.generate([one], Sampling()) for one in (request, tagged))
-    assert answer.text == f"<action>{plain.text}</action>"
-    np.testing.assert_array_equal(answer.tokens.logprobs, plain.tokens.logprobs)
+    tagged = replace(request, allowed_responses=tuple(f"<action>{action}</action>" for action in request.choices))
+    (plain,), (response,) = (policy.generate([one], Sampling()) for one in (request, tagged))
+    assert response.text == f"<action>{plain.text}</action>"
+    np.testing.assert_array_equal(response.tokens.logprobs, plain.tokens.logprobs)
 
 
 def test_a_features_policy_is_saved_and_loaded(policy, tmp_path):

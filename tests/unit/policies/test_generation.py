@@ -1,4 +1,4 @@
-"""Generation by transformers: what is read, what is kept, and that neither changes an answer."""
+"""Generation by transformers: what is read, what is kept, and that neither changes a response."""
 
 import copy
 from typing import Any
@@ -10,7 +10,7 @@ import transformers
 from transformers.cache_utils import DynamicCache
 
 from hgpo_gym.policies import Request, Sampling, generation
-from hgpo_gym.policies.base import CannotAnswerError
+from hgpo_gym.policies.base import CannotRespondError
 from hgpo_gym.policies.huggingface import load_model, make_tiny_model, save_model, train_tokenizer
 from hgpo_gym.policies.kv_cache import ROOM, GrowingLayer, Rows, join
 from hgpo_gym.policies.language_model import LanguageModelPolicy
@@ -50,7 +50,7 @@ def tokens_read(model, policy, asked, sampling):
     return seen
 
 
-def test_a_prompt_is_read_once_however_many_answers_it_gets(model, tokenizer):
+def test_a_prompt_is_read_once_however_many_responses_it_gets(model, tokenizer):
     policy = LanguageModelPolicy(model, tokenizer)
     seen = tokens_read(model, policy, [Request(PROMPTS[n % 2], seed=(n,)) for n in range(40)], Sampling(1.0, 1.0, 1))
     assert [len(ids) for ids in seen] == [2]
@@ -72,8 +72,8 @@ def test_keys_and_values_are_kept_in_the_format_that_generation_computes_in(mode
     assert set(kept) == {getattr(torch, precision)}
 
 
-def test_answers_that_have_ended_are_not_read_on(model, tokenizer):
-    """Steps after the first token: rows stay at most a tenth more than the answers that go on."""
+def test_responses_that_have_ended_are_not_read_on(model, tokenizer):
+    """Steps after the first token: rows stay at most a tenth more than the responses that go on."""
     policy = LanguageModelPolicy(model, tokenizer)
     asked, sampling = requests(60), Sampling(max_new_tokens=400)
     lengths = np.array([len(response.tokens.token_ids) for response in policy.generate(asked, sampling)])
@@ -85,17 +85,17 @@ def test_answers_that_have_ended_are_not_read_on(model, tokenizer):
 
 
 @pytest.mark.parametrize("constrain", ["none", "admissible"])
-def test_budgets_change_no_answer(model, tokenizer, constrain):
+def test_budgets_change_no_response(model, tokenizer, constrain):
     sampling = Sampling(max_new_tokens=60)
     budgets = [(100_000, 100_000), (64, 100_000), (100, 400), (1, 1)]
-    answers = [
+    responses = [
         LanguageModelPolicy(
             model, tokenizer, constrain=constrain, max_batch_tokens=batch, max_cache_tokens=cache
         ).generate(requests(), sampling)
         for batch, cache in budgets
     ]
-    for others in answers[1:]:
-        for one, other in zip(answers[0], others, strict=True):
+    for others in responses[1:]:
+        for one, other in zip(responses[0], others, strict=True):
             np.testing.assert_array_equal(one.tokens.token_ids, other.tokens.token_ids)
             np.testing.assert_allclose(one.tokens.logprobs, other.tokens.logprobs, atol=1e-5)
 
@@ -112,7 +112,7 @@ def test_the_cache_budget_bounds_the_rows_and_is_used(model, tokenizer):
     assert True in kinds[kinds.index(False) :]
 
 
-def test_a_model_in_bfloat16_answers_with_log_probabilities_in_float32(model, tokenizer):
+def test_a_model_in_bfloat16_responses_with_log_probabilities_in_float32(model, tokenizer):
     half = make_tiny_model(tokenizer, hidden_size=32, layers=2, heads=2, seed=0, device="cpu").to(torch.bfloat16)
     policy = LanguageModelPolicy(half, tokenizer, max_batch_tokens=64)
     exact = LanguageModelPolicy(model, tokenizer)
@@ -173,7 +173,7 @@ ARCHITECTURES = {
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_answers_are_drawn_and_scored_as_the_model_itself_says_also_while_it_is_trained(name, tokenizer, tmp_path):
+def test_responses_are_drawn_and_scored_as_the_model_itself_says_also_while_it_is_trained(name, tokenizer, tmp_path):
     """Whatever it does with what its output embeddings say."""
     config = copy.deepcopy(ARCHITECTURES[name])
     config.update({"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "pad_token_id": 0})
@@ -194,7 +194,7 @@ def test_answers_are_drawn_and_scored_as_the_model_itself_says_also_while_it_is_
     np.testing.assert_allclose(scored, expected, atol=1e-4)
 
 
-def test_a_model_that_answers_by_more_than_its_output_embeddings_is_refused(tokenizer, tmp_path):
+def test_a_model_that_responses_by_more_than_its_output_embeddings_is_refused(tokenizer, tmp_path):
     config = transformers.FalconH1Config(
         vocab_size=len(tokenizer), mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8, mamba_n_groups=1,
         lm_head_multiplier=0.2, pad_token_id=0, eos_token_id=tokenizer.eos_token_id, **SHAPE,
@@ -238,5 +238,5 @@ def test_joined_rows_end_together():
 def test_logits_that_are_not_numbers_are_said_to_be(temperature):
     """A run whose weights have diverged, finite as they are, met an index error."""
     logits = torch.tensor([[0.0, 1.0], [0.0, float("nan")]])
-    with pytest.raises(CannotAnswerError, match="probabilities are not numbers: its weights have diverged"):
+    with pytest.raises(CannotRespondError, match="probabilities are not numbers: its weights have diverged"):
         draw(logits, Sampling(temperature=temperature), np.array([0.5, 0.5]))

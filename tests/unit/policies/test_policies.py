@@ -45,8 +45,8 @@ def policy(tiny):
     return LanguageModelPolicy(*tiny, constrain="admissible")
 
 
-def requests(count=12, answers=ACTIONS):
-    return [Request(PROMPTS[n % 3], answers, seed=(7, n)) for n in range(count)]
+def requests(count=12, responses=ACTIONS):
+    return [Request(PROMPTS[n % 3], responses, seed=(7, n)) for n in range(count)]
 
 
 def test_the_trie_allows_exactly_the_given_sequences():
@@ -61,8 +61,8 @@ def test_the_trie_allows_exactly_the_given_sequences():
     assert set(TokenTrie([(1, 2), (3, 1), (3, 1, 4)], end_of_text=0).deciding) == {2, 4}  # 1 decides at first only
 
 
-@pytest.mark.promise("Constrained answers are admissible actions.")
-def test_constrained_answers_are_admissible_and_their_probabilities_sum_to_one(policy, tiny):
+@pytest.mark.promise("Constrained responses are admissible actions.")
+def test_constrained_responses_are_admissible_and_their_probabilities_sum_to_one(policy, tiny):
     responses = policy.generate(requests(), Sampling())
     assert {response.text for response in responses} <= set(ACTIONS)
     model, _ = tiny
@@ -80,7 +80,7 @@ def test_constrained_answers_are_admissible_and_their_probabilities_sum_to_one(p
     assert total == pytest.approx(1.0, abs=1e-5)
 
 
-@pytest.mark.promise("Log-probabilities of answers are those that the loss computes.")
+@pytest.mark.promise("Log-probabilities of responses are those that the loss computes.")
 def test_recorded_log_probabilities_are_those_the_loss_computes(policy, tiny):
     for sampling in (Sampling(), Sampling(temperature=0.5)):
         records = [response.tokens for response in policy.generate(requests(), sampling)]
@@ -101,8 +101,8 @@ def test_free_text_is_recorded_token_by_token(tiny):
         assert tiny[1].decode(record.token_ids, skip_special_tokens=True) == response.text
 
 
-@pytest.mark.promise("An answer depends on its seed, not on what it is generated with.")
-def test_an_answer_depends_on_its_seed_and_not_on_its_batch(tiny):
+@pytest.mark.promise("A response depends on its seed, not on what it is generated with.")
+def test_a_response_depends_on_its_seed_and_not_on_its_batch(tiny):
     together = LanguageModelPolicy(*tiny, constrain="admissible").generate(requests(), Sampling())
     apart = LanguageModelPolicy(*tiny, constrain="admissible", max_batch_tokens=1).generate(requests(), Sampling())
     assert [response.text for response in together] == [response.text for response in apart]
@@ -220,7 +220,7 @@ def test_texts_without_a_task_lose_their_beginning(tiny):
     np.testing.assert_array_equal(sequence.prompt_ids, full[-5:])
 
 
-def test_an_answer_ends_by_any_token_of_the_generation_config(tiny):
+def test_a_response_ends_by_any_token_of_the_generation_config(tiny):
     model, tokenizer = copy.deepcopy(tiny)
     (token,) = tokenizer("H", add_special_tokens=False)["input_ids"]
     model.generation_config.eos_token_id = [token]
@@ -263,7 +263,7 @@ IN_PARTS = "{% for m in messages %}{% for part in m.content %}{{ part['text'] }}
 
 
 def test_a_chat_template_that_does_not_put_a_prompt_is_refused_with_a_remedy(tiny):
-    """Of most the effect was silent: all prompts alike, a prompt twice, or one that has ended before the answer."""
+    """Of most the effect was silent: all prompts alike, a prompt twice, or one that has ended before the response."""
     model, tokenizer = copy.deepcopy(tiny)
     tokenizer.name_or_path = "tokenizer_name"
     for template, refusal in (
@@ -289,7 +289,7 @@ def test_a_chat_template_that_does_not_put_a_prompt_is_refused_with_a_remedy(tin
 
 
 def test_a_tokenizer_that_appends_an_end_appends_none_to_prompts(tiny):
-    """As `add_eos_token=True` leaves it: without a chat template every prompt had ended before its answer."""
+    """As `add_eos_token=True` leaves it: without a chat template every prompt had ended before its response."""
     model, tokenizer = copy.deepcopy(tiny)
     plain = tokenizer("Hall.")["input_ids"]
     for single, expected in (("$A <|endoftext|>", plain), ("<|endoftext|> $A <|endoftext|>", [0, *plain])):
@@ -305,16 +305,16 @@ THOUGHT = "{{ messages[0]['content'] }}{% if add_generation_prompt %}\n<think>\n
 
 @pytest.mark.parametrize(("template", "said"), [(THINKS, "</think><action>"), (THOUGHT, "<action>")])
 @pytest.mark.parametrize("reading", ["strict", "published"])
-def test_a_thought_that_the_chat_template_begins_is_part_of_the_answer(tiny, template, said, reading):
+def test_a_thought_that_the_chat_template_begins_is_part_of_the_response(tiny, template, said, reading):
     """As those of DeepSeek-R1 and of Qwen3 do, which is told not to think."""
     model, tokenizer = copy.deepcopy(tiny)
     tokenizer.chat_template = template
-    prompt = replace(PromptTemplate.named("instruct"), answer_reading=reading)
-    answers = tuple(map(prompt.write_answer, ACTIONS))
+    prompt = replace(PromptTemplate.named("instruct"), response_reading=reading)
+    responses = tuple(map(prompt.write_response, ACTIONS))
     policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")
-    for response in policy.generate(requests(answers=answers), Sampling(max_new_tokens=64)):
+    for response in policy.generate(requests(responses=responses), Sampling(max_new_tokens=64)):
         assert response.text.startswith(said)
-        assert response.opened + response.text in answers
+        assert response.opened + response.text in responses
         action, in_form = prompt.read(response.text, opened=response.opened)
         assert action in ACTIONS
         assert in_form
@@ -323,7 +323,7 @@ def test_a_thought_that_the_chat_template_begins_is_part_of_the_answer(tiny, tem
     assert bare.read("go back", opened="<think>") == bare.read("go back")
 
 
-def test_answers_end_as_the_chat_template_ends_a_turn(tiny):
+def test_responses_end_as_the_chat_template_ends_a_turn(tiny):
     """Held to the admissible ones, they are drawn as the model says them, which ends a turn by another token than its
     tokenizer's."""
     model, tokenizer = copy.deepcopy(tiny)
@@ -332,15 +332,18 @@ def test_answers_end_as_the_chat_template_ends_a_turn(tiny):
     ends = tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<end_of_turn>")
     model.generation_config.eos_token_id = list(ends)
     policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")
-    assert policy.encode_answer("go back")[-1] == ends[0]
+    assert policy.encode_response("go back")[-1] == ends[0]
     tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}<end_of_turn>{% endfor %}"
     tokenizer.chat_template += "{% if add_generation_prompt %}assistant: {% endif %}"
     policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")
-    assert policy.encode_answer("go back")[-1] == ends[1]
-    answers = ("walk", "walk on")  # one is the beginning of the other: where it ends decides
-    asked = [Request(PROMPTS[0], answers, seed=(n,)) for n in range(300)]
+    assert policy.encode_response("go back")[-1] == ends[1]
+    responses = ("walk", "walk on")  # one is the beginning of the other: where it ends decides
+    asked = [Request(PROMPTS[0], responses, seed=(n,)) for n in range(300)]
     said = [response.text for response in policy.generate(asked, Sampling(max_new_tokens=8))]
-    ids = [np.concatenate((policy.encode_prompts(PROMPTS[:1])[0], policy.encode_answer(answer))) for answer in answers]
+    ids = [
+        np.concatenate((policy.encode_prompts(PROMPTS[:1])[0], policy.encode_response(response)))
+        for response in responses
+    ]
     with torch.no_grad():
         place = len(ids[0]) - 2
         logits = model.eval()(torch.from_numpy(ids[0])[None]).logits[0, place]
@@ -348,11 +351,11 @@ def test_answers_end_as_the_chat_template_ends_a_turn(tiny):
     assert abs(said.count("walk") / 300 - float(share)) < 0.1
 
 
-def test_the_longest_admissible_answer_may_be_longer_than_others(policy):
-    answers = tuple(f"click[a title that is rather long, in {colour}]" for colour in ("red", "blue", "green"))
-    for response in policy.generate(requests(answers=answers), Sampling(max_new_tokens=4)):
-        assert response.text in answers
-        assert not response.cut_off
+def test_the_longest_admissible_response_may_be_longer_than_others(policy):
+    responses = tuple(f"click[a title that is rather long, in {colour}]" for colour in ("red", "blue", "green"))
+    for response in policy.generate(requests(responses=responses), Sampling(max_new_tokens=4)):
+        assert response.text in responses
+        assert not response.truncated
 
 
 def with_rotations(tokenizer, **parameters):
@@ -496,8 +499,8 @@ def test_an_expert_with_random_actions_is_still_asked_what_it_would_have_done():
     differing = [step for step in rollout.steps if step.action != step.expert_action]
     assert 0.1 < len(differing) / len(rollout.steps) < 0.5
     transcript = from_rollout(rollout)[0]
-    answers = [answer for _, answer in transcript.requests(Memory(), PromptTemplate.named("brief"))]
-    assert answers == [step.expert_action for step in transcript.steps]
+    responses = [response for _, response in transcript.requests(Memory(), PromptTemplate.named("brief"))]
+    assert responses == [step.expert_action for step in transcript.steps]
 
 
 def test_transcripts_are_saved_and_loaded(tmp_path):

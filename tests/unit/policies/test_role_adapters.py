@@ -1,4 +1,4 @@
-"""An adapter for each role of a team: each answers and learns with its own, over a base that all share."""
+"""An adapter for each role of a team: each responses and learns with its own, over a base that all share."""
 
 from dataclasses import replace
 from functools import partial
@@ -68,14 +68,14 @@ def test_the_adapters_of_a_team_train_apart_and_resume_to_the_same_numbers(team)
 
 
 def asked(policy, role):
-    """An answer that the role gives, and how likely it was."""
+    """A response that the role gives, and how likely it was."""
     request = Request("You are in a hall. Doors: red, blue.", ("red", "blue"), role=role)
     (response,) = policy.generate([request], Sampling())
     assert response.tokens.adapter == role
     return response.tokens, score(policy, [response.tokens], **SCORING)[0]
 
 
-def test_each_role_answers_with_its_own_adapter_also_in_one_batch(team):
+def test_each_role_responses_with_its_own_adapter_also_in_one_batch(team):
     policy = trained_team(team / "whole")
     records = [asked(policy, role)[0] for role in ROLES]
     for record in records:
@@ -115,7 +115,7 @@ def test_a_critic_reads_the_state_of_who_answered_whoever_was_asked_last(team):
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_an_update_gives_each_adapter_the_gradient_of_its_own_answers(team, checkpointing):
+def test_an_update_gives_each_adapter_the_gradient_of_its_own_responses(team, checkpointing):
     """One mini-batch with answers of both roles; a role whose advantages are 0 keeps its adapter as it is."""
     policy = trained_team(team / "whole", 0)
     records = [asked(policy, role)[0] for role in ROLES for _ in range(2)]

@@ -27,11 +27,11 @@ def keys(*observations, history_length=2):
     return tuple(chain[-1].tolist())
 
 
-def ask(*observations, answers=ACTIONS, task="Find the way.", seed=0):
-    return Request("", answers, seed=(seed,), task=task, context_keys=keys(*observations))
+def ask(*observations, responses=ACTIONS, task="Find the way.", seed=0):
+    return Request("", responses, seed=(seed,), task=task, context_keys=keys(*observations))
 
 
-def answer_all(policy, request):
+def respond_all(policy, request):
     """A record of each of the request's answers."""
     responses = policy.generate([replace(request, seed=(seed,)) for seed in range(500)], Sampling())
     return {response.text: response.tokens for response in responses}
@@ -39,13 +39,13 @@ def answer_all(policy, request):
 
 def teach(policy, request, logits):
     """Give the request's answers these logits; returns a record of each."""
-    records = answer_all(policy, request)
-    contexts, answers = (
+    records = respond_all(policy, request)
+    contexts, responses = (
         np.concatenate([getattr(records[text], name) for text in logits]) for name in ("prompt_ids", "token_ids")
     )
     policy.model.train()
     places = len(policy.model) + 1 + np.arange(len(logits))
-    policy.model(link(contexts.view(np.uint64), answers.view(np.uint64)))
+    policy.model(link(contexts.view(np.uint64), responses.view(np.uint64)))
     policy.model.logits.data[places] = torch.tensor(list(logits.values()))
     return records
 
@@ -96,7 +96,7 @@ def test_the_gradient_is_that_of_the_softmax(policy):
     assert gradient[0] == 0
 
 
-def test_evaluation_leaves_no_trace_and_training_makes_an_entry_for_each_answer_once(policy):
+def test_evaluation_leaves_no_trace_and_training_makes_an_entry_for_each_response_once(policy):
     records = [response.tokens for response in policy.generate([ask("hall"), ask("cellar")], Sampling())]
     score(policy, records, temperature=1.0, max_batch_tokens=100)
     assert len(policy.model) == 0
@@ -123,25 +123,25 @@ def test_the_context_is_the_task_and_the_deepest_key_up_to_the_level():
     assert flat["here"] == flat["longer"] == flat["other sign"] == flat["no history"] != flat["other task"]
 
 
-def test_answers_depend_on_their_seed_and_not_on_what_they_are_batched_with(policy):
-    asked = [ask("hall", seed=n) for n in range(20)] + [ask("corridor", answers=("walk on", "go back"), seed=99)]
+def test_responses_depend_on_their_seed_and_not_on_what_they_are_batched_with(policy):
+    asked = [ask("hall", seed=n) for n in range(20)] + [ask("corridor", responses=("walk on", "go back"), seed=99)]
     together = policy.generate(asked, Sampling())
     apart = [policy.generate([request], Sampling())[0] for request in asked]
     assert [response.text for response in together] == [response.text for response in apart]
     assert len({response.text for response in together[:20]}) == 3
 
 
-def test_one_answer_needs_no_choice_and_a_repeated_one_counts_once(policy):
-    (only,) = policy.generate([ask("sign", answers=("walk on",))], Sampling())
+def test_one_response_needs_no_choice_and_a_repeated_one_counts_once(policy):
+    (only,) = policy.generate([ask("sign", responses=("walk on",))], Sampling())
     assert only.text == "walk on"
     assert len(only.tokens.choices) == 0
-    (doubled,) = policy.generate([ask("hall", answers=("go back", "walk on", "go back"))], Sampling())
+    (doubled,) = policy.generate([ask("hall", responses=("go back", "walk on", "go back"))], Sampling())
     assert doubled.tokens.logprobs[0] == pytest.approx(np.log(1 / 2))
 
 
 def test_a_policy_needs_actions_to_choose_from_context_keys_and_room(policy):
     with pytest.raises(ValueError, match="this environment names none"):
-        policy.generate([ask("hall", answers=())], Sampling())
+        policy.generate([ask("hall", responses=())], Sampling())
     with pytest.raises(ValueError, match="the environment needs a ContextWrapper"):
         policy.generate([Request("", ACTIONS)], Sampling())
     small = TabularPolicy(LogitTable(4), level=2)

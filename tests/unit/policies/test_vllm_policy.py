@@ -21,7 +21,7 @@ from tests.support.small_models import make_policy
 
 
 class Engine:
-    """Writes down what it is told; every answer is the end of text at once."""
+    """Writes down what it is told; every response is the end of text at once."""
 
     max_model_len = 10_000
     takes_adapter = False
@@ -84,19 +84,19 @@ def an_iteration(policy, told):
     for _ in range(2):
         with policy.rollout_weights(gathered):
             policy.generate([Request("Hall.")], Sampling())
-            told.append("answer")
+            told.append("response")
     policy.updated()
 
 
 COPIED = ["gather", "load True", "give back"]
-WOKEN = ["wake weights", *COPIED, "wake kv_cache", "answer", "sleep"]
+WOKEN = ["wake weights", *COPIED, "wake kv_cache", "response", "sleep"]
 
 
 @pytest.mark.parametrize(
     ("level", "expected"),
     [
-        (0, [*COPIED, "answer", "answer"]),
-        (1, [*WOKEN, "wake weights", "wake kv_cache", "answer", "sleep"]),
+        (0, [*COPIED, "response", "response"]),
+        (1, [*WOKEN, "wake weights", "wake kv_cache", "response", "sleep"]),
         (2, [*WOKEN, *WOKEN]),
     ],
 )
@@ -122,7 +122,7 @@ def test_an_engine_that_sleeps_wakes_for_who_asks_outside_of_a_run(monkeypatch):
     assert [response.text for response in policy.generate([Request("Hall.")], Sampling())] == [""]
 
 
-def test_inside_of_acting_answers_stay_by_the_weights_it_began_with(monkeypatch):
+def test_inside_of_acting_responses_stay_by_the_weights_it_began_with(monkeypatch):
     """The model may be trained meanwhile."""
     engine = Engine(0)
     policy = policy_with(engine, monkeypatch)
@@ -162,7 +162,7 @@ def test_vllm_is_not_put_on_another_gpu_than_the_model():
         run.model.check(run, 1)
 
 
-def test_a_server_that_does_not_answer_is_given_up():
+def test_a_server_that_does_not_response_is_given_up():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(

@@ -49,8 +49,10 @@ class Obeying:
         if request.role == "planner":
             return self.plans[request.seed[-2] % len(self.plans)]
         plan = next(line for line in request.prompt.splitlines() if line.startswith('The output of "planner"'))
-        doors = [answer for answer in request.answers if any(plan.endswith(word) for word in answer.split())]
-        return (doors or request.answers)[0]
+        doors = [
+            response for response in request.allowed_responses if any(plan.endswith(word) for word in response.split())
+        ]
+        return (doors or request.allowed_responses)[0]
 
 
 def test_executions_begin_with_the_plan_that_earned_most():
@@ -89,9 +91,9 @@ def test_a_plan_is_learned_from_once_and_everything_is_counted():
     copies = batch.extras["opening"] & batch.extras["execution"]
     assert copies.sum() == 2 * 3
     np.testing.assert_array_equal(batch.trained, ~copies)
-    assert len(np.unique(batch.extras["answer"])) == len(batch) - 6
+    assert len(np.unique(batch.extras["response"])) == len(batch) - 6
     for row in np.flatnonzero(copies):
-        (source,) = np.flatnonzero((batch.extras["answer"] == batch.extras["answer"][row]) & ~copies)
+        (source,) = np.flatnonzero((batch.extras["response"] == batch.extras["response"][row]) & ~copies)
         assert rollout.tokens[source] is rollout.tokens[row]
         assert batch.group[source] == batch.group[row]
         assert not batch.extras["execution"][source]
@@ -100,7 +102,7 @@ def test_a_plan_is_learned_from_once_and_everything_is_counted():
     assert rollout.played_tokens == sum(len(rollout.tokens[row].token_ids) for row in np.flatnonzero(~copies))
 
 
-def test_executions_have_chance_and_answers_of_their_own():
+def test_executions_have_chance_and_responses_of_their_own():
     rollout = planned(env=maze(slip=0.4), trials=2)
     first = rollout.batch.trajectory
     ways = {tuple(rollout.steps[row].action for row in np.flatnonzero(first == episode)) for episode in range(2, 6)}

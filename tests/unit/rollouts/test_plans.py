@@ -28,7 +28,7 @@ INFO = {**SEEN, "context_keys": np.zeros(1, int), "context": Memory(window=2, hi
 
 
 @pytest.mark.parametrize(
-    ("answer", "current", "subgoal", "switches", "in_form"),
+    ("response", "current", "subgoal", "switches", "in_form"),
     [
         (write_plan("find the door", switches=True) + "<action>go</action>", "", "find the door", True, True),
         (write_plan("find the key", switches=True), "find the door", "find the key", True, True),
@@ -45,29 +45,29 @@ INFO = {**SEEN, "context_keys": np.zeros(1, int), "context": Memory(window=2, hi
         ("", "", "", False, False),
     ],
 )
-def test_a_plan_is_read_and_one_that_is_not_in_form_changes_nothing(answer, current, subgoal, switches, in_form):
-    plan = read_plan(answer, current)
+def test_a_plan_is_read_and_one_that_is_not_in_form_changes_nothing(response, current, subgoal, switches, in_form):
+    plan = read_plan(response, current)
     assert (plan.subgoal, plan.switches, plan.in_form) == (subgoal, switches, in_form)
     if in_form:
-        assert answer[: plan.switch_end].endswith("</switch>")
-        assert answer[: plan.end].endswith("</subgoal>")
+        assert response[: plan.switch_end].endswith("</switch>")
+        assert response[: plan.end].endswith("</subgoal>")
     else:
         assert plan.end == plan.switch_end == 0
 
 
-def test_answers_keep_the_subgoal_or_switch_to_each_of_those_there_are():
+def test_responses_keep_the_subgoal_or_switch_to_each_of_those_there_are():
     template = PromptTemplate.named("plan")
-    assert len(template.write_answers("go")) == 3
-    kept, *taken = template.write_answers("go", "two")
+    assert len(template.write_responses("go")) == 3
+    kept, *taken = template.write_responses("go", "two")
     assert kept == "<switch>KEEP</switch>\n<subgoal>two</subgoal>\n<action>go</action>"
     assert len(taken) == 3
     assert all("SWITCH" in text and template.parse_action(text) == "go" for text in taken)
     free = PromptTemplate.named("plan_instruct")
-    assert free.write_answers("go") == ["<switch>SWITCH</switch>\n<subgoal>go</subgoal>\n<action>go</action>"]
+    assert free.write_responses("go") == ["<switch>SWITCH</switch>\n<subgoal>go</subgoal>\n<action>go</action>"]
     assert template.show_subgoal("a hall\n>", "two") == "Subgoal: two\na hall\n>"
     assert template.show_subgoal("a hall\n>", "") == "Subgoal: none\na hall\n>"
     bare = PromptTemplate.named("bare")
-    assert bare.write_answers("go", "two") == ["go"]
+    assert bare.write_responses("go", "two") == ["go"]
     assert bare.show_subgoal("a hall\n>", "two") == "a hall\n>"
 
 
@@ -75,7 +75,7 @@ def test_a_player_follows_its_plan_also_where_it_branches():
     template = PromptTemplate.named("plan")
     player = Player((0,), "a hall\n>", INFO, Solo())
     shown = []
-    for said in (template.write_answers("go")[0], "<action>go</action>", template.write_answers("stay", "one")[2]):
+    for said in (template.write_responses("go")[0], "<action>go</action>", template.write_responses("stay", "one")[2]):
         shown.append(player.request(template).prompt.splitlines()[0])
         player.on_response(template, Response(said))
         player.on_step("a hall\n>", 0.0, False, {**INFO, "action_valid": True})
@@ -92,7 +92,7 @@ def test_a_player_follows_its_plan_also_where_it_branches():
 def test_an_action_may_have_a_bracket_of_its_own(name):
     template = PromptTemplate.named(name)
     for action in ("click[< prev]", "go", "a < b > c"):
-        for written in template.write_answers(action, "one"):
+        for written in template.write_responses(action, "one"):
             assert template.read(written).action == action
     unclosed = "<action>" * 20_000
     assert template.read(unclosed).action == ""
@@ -104,16 +104,16 @@ def test_plans_that_are_made_up_can_be_read_and_last_some_steps():
     plans, current, switches = MadeUpPlans(template, "a task"), "", []
     for _ in range(200):
         assert plans.subgoal == current
-        answer = plans.answer("go")
-        plan = read_plan(answer, current)
+        response = plans.response("go")
+        plan = read_plan(response, current)
         assert plan.in_form
-        assert template.parse_action(answer) == "go"
+        assert template.parse_action(response) == "go"
         current = plan.subgoal
         switches.append(plan.switches)
     assert 0.15 < np.mean(switches) < 0.35
 
 
-def test_the_tokens_of_a_part_of_an_answer_are_counted():
+def test_the_tokens_of_a_part_of_a_response_are_counted():
     policy = make_policy()
     text = write_plan("find the door", switches=True) + "<action>gö left</action>"
     record = _record(policy, text)
@@ -130,7 +130,7 @@ def test_the_tokens_of_a_part_of_an_answer_are_counted():
 def _record(policy: LanguageModelPolicy, text):
     from hgpo_gym.policies import TokenRecord
 
-    ids = policy.encode_answer(text)
+    ids = policy.encode_response(text)
     return TokenRecord(np.array([1]), ids, np.zeros(len(ids), dtype=np.float32))
 
 
@@ -142,7 +142,7 @@ def test_high_advantages_are_for_the_tokens_of_subgoals_that_begin_and_low_ones_
     np.testing.assert_array_equal(both.values, low.values)
     begins = (batch.step == 0) | batch.extras["boundary"]
     for row, tokens in enumerate(both.tokens):
-        switch, plan, whole = (int(batch.extras[f"{name}_tokens"][row]) for name in ("switch", "plan", "answer"))
+        switch, plan, whole = (int(batch.extras[f"{name}_tokens"][row]) for name in ("switch", "plan", "response"))
         expected = [0.0] * switch + [high.values[row]] * (plan - switch) + [low.values[row]] * (whole - plan)
         assert tokens.tolist() == expected
         assert begins[row] or high.values[row] == 0
@@ -150,9 +150,9 @@ def test_high_advantages_are_for_the_tokens_of_subgoals_that_begin_and_low_ones_
     np.testing.assert_array_equal(np.isnan(both.targets["value_high"]), ~begins)
 
 
-def test_copies_of_an_answer_have_the_mean_of_its_tokens_advantages():
+def test_copies_of_a_response_have_the_mean_of_its_tokens_advantages():
     records = {"group": [0] * 4, "trajectory": [0, 0, 1, 1], "step": [0, 1] * 2, "observation": list("abac")}
-    batch = StepBatch.from_records(**records, reward=[0.0, 1.0, 0.0, 0.0], history_length=0, answer=[0, 1, 0, 2])
+    batch = StepBatch.from_records(**records, reward=[0.0, 1.0, 0.0, 0.0], history_length=0, response=[0, 1, 0, 2])
     own = [np.array([1.0, 2.0]), np.array([5.0]), np.array([3.0, 0.0]), None]
     first, second, same, none = means_of_copies(batch, own)
     assert first.tolist() == same.tolist() == [2.0, 1.0]
@@ -171,7 +171,7 @@ def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path):
     extras = saved.load(tmp_path / "whole" / "rollouts", 6).batch.extras
     assert (extras["switch_tokens"] > 0).all()
     assert (extras["switch_tokens"] < extras["plan_tokens"]).all()
-    assert (extras["plan_tokens"] < extras["answer_tokens"]).all()
+    assert (extras["plan_tokens"] < extras["response_tokens"]).all()
     assert extras["boundary"].any()
 
 

@@ -47,7 +47,7 @@ class WithoutAThought:
     """Does what the expert does, and says nothing of why."""
 
     def generate(self, requests, sampling):
-        return [Response(request.expert_answer.replace("<think></think>", "").upper()) for request in requests]
+        return [Response(request.expert_response.replace("<think></think>", "").upper()) for request in requests]
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ class WithoutAThought:
         ("published", WithoutAThought(), True, 0.5),
     ],
 )
-def test_an_answer_without_a_thought_acts_as_its_reading_says_and_is_penalised(reading, policy, executed, penalty):
-    prompt = replace(PromptTemplate.named("instruct"), answer_reading=reading)
+def test_a_response_without_a_thought_acts_as_its_reading_says_and_is_penalised(reading, policy, executed, penalty):
+    prompt = replace(PromptTemplate.named("instruct"), response_reading=reading)
     vector = TextVectorEnv("hgpo_gym/SignpostMaze-v0", 1, sections=1, max_episode_steps=10, expert=True)
     options = {"task_ids": vector.task_ids[:1], "seeds": [(0, 0)], "invalid_action_penalty": 0.5}
     played = collect(ContextWrapper(vector, prompt), policy, Sampling(), **options)

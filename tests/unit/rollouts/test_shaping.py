@@ -52,7 +52,7 @@ def registered():
 
 
 @pytest.mark.parametrize("case", load("objectives")["samplers"]["overlong_penalty"])
-def test_overlong_answers_have_the_golden_penalty(case):
+def test_overlong_responses_have_the_golden_penalty(case):
     options = {name: case[name] for name in ("longest", "buffer", "factor")}
     np.testing.assert_allclose(overlong_penalty(np.array(case["lengths"]), **options), case["penalty"], atol=1e-8)
 

@@ -29,7 +29,7 @@ class ScatteredStream:
         self.policy, self.sampling, self.asked = policy, sampling, {}
 
     @property
-    def unanswered(self):
+    def pending(self):
         return len(self.asked)
 
     def ask(self, requests):
@@ -39,8 +39,8 @@ class ScatteredStream:
     def work(self):
         generator = self.policy.generator
         chosen = generator.permutation(sorted(self.asked))[: generator.integers(4)].tolist()
-        answers = self.policy.generate([self.asked.pop(number) for number in chosen], self.sampling)
-        return dict(zip(chosen, answers, strict=True))
+        responses = self.policy.generate([self.asked.pop(number) for number in chosen], self.sampling)
+        return dict(zip(chosen, responses, strict=True))
 
 
 def maze(num_tasks, group_size, **options):
@@ -63,7 +63,7 @@ def play(env, policy, **options):
 @pytest.mark.promise("A rollout does not depend on who answers first.")
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("order", [1, 2])
-def test_the_order_of_answers_does_not_show_in_a_rollout(in_step, order, workers):
+def test_the_order_of_responses_does_not_show_in_a_rollout(in_step, order, workers):
     env = maze(3, 4, sections=1, max_episode_steps=12, split="all", workers=workers)
     rollout = play(env, Scattered(order))
     for name in ("group", "trajectory", "step", "reward", "context_keys", "penalty"):

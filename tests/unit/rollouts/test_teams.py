@@ -1,4 +1,4 @@
-"""Teams: an answer is a row; who speaks, what is rewarded, what keys and prompts see of what was said."""
+"""Teams: a response is a row; who speaks, what is rewarded, what keys and prompts see of what was said."""
 
 import json
 
@@ -9,7 +9,7 @@ from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
 from hgpo_gym.memory.keys import link_text
 from hgpo_gym.policies import RandomPolicy, Response, Sampling
-from hgpo_gym.policies.base import CannotAnswerError
+from hgpo_gym.policies.base import CannotRespondError
 from hgpo_gym.policies.tabular import LogitTable, TabularPolicy
 from hgpo_gym.registry import Choice
 from hgpo_gym.rollouts.collect import collect
@@ -95,7 +95,7 @@ def test_a_planner_speaks_every_few_steps_and_the_actor_reads_its_plan():
             request = policy.asked[(7, trajectory // 3, trajectory % 3, step)]
             said = rollout.steps[row].action
             if batch.extras["agent"][row] == 0:
-                assert request.answers == PLANS
+                assert request.allowed_responses == PLANS
                 assert request.role == "planner"
                 assert request.prompt.startswith("You plan for the actor.")
                 plan = said
@@ -122,7 +122,7 @@ def test_keys_of_those_who_act_are_the_states_and_of_others_tell_what_was_said()
     assert (rollout.batch.context_keys[rollout.batch.step == 0, 1:] == 0).all()  # no history is still no history
 
 
-def test_an_episode_ends_in_the_keys_that_the_next_answer_would_have():
+def test_an_episode_ends_in_the_keys_that_the_next_response_would_have():
     short, long = (
         play(PlannerActor(every=3, plans=PLANS), RandomPolicy(), maze(max_episode_steps=limit)).batch
         for limit in (6, 7)
@@ -148,14 +148,14 @@ def test_a_policy_without_text_is_told_the_plan_by_keys():
     assert len(asked) == len({plan for plan, _ in asked}) == len({key for _, key in asked}) > 1
 
 
-def test_a_table_answers_for_every_role():
+def test_a_table_responses_for_every_role():
     rollout = play(PlannerActor(every=6, plans=PLANS), TabularPolicy(LogitTable(512), 0))
     assert all(record is not None for record in rollout.tokens)
     assert len(rollout.tokens) == len(rollout.batch)
 
 
 def test_a_checker_lets_an_action_pass_or_sends_it_back():
-    """Proposal, hint, new proposal; or proposal, yes: the reward is the last answer's, the penalty the action's."""
+    """Proposal, hint, new proposal; or proposal, yes: the reward is the last response's, the penalty the action's."""
     tries = {"actor": lambda request: "walk on" if "no: try" in request.prompt else "dance"}
     back = play(ActorChecker(), ByRole(**tries, checker=lambda request: "no: try walking"), maze(1, 1))
     assert [text.action for text in back.steps[:3]] == ["dance", "no: try walking", "walk on"]
@@ -203,12 +203,12 @@ def test_only_a_clear_no_sends_an_action_back(verdict, passes):
 
 
 def test_listed_verdicts_and_free_speech():
-    assert ActorChecker(hints=["go on", "go back"]).answers("checker", ("walk on",), ()) == (
+    assert ActorChecker(hints=["go on", "go back"]).allowed_responses("checker", ("walk on",), ()) == (
         "yes",
         "no: go on",
         "no: go back",
     )
-    assert PlannerActor().answers("planner", ("walk on",), ()) == ()
+    assert PlannerActor().allowed_responses("planner", ("walk on",), ()) == ()
     env, policy = maze(1, 1), make_policy()
     with pytest.raises(ValueError, match=r"the role 'planner' lists none: set engine.constrain=none"):
         play(PlannerActor(), policy, env)
@@ -256,7 +256,7 @@ class Silent(Team):
 
 
 def test_a_role_that_lists_nothing_is_named_where_a_policy_chooses():
-    with pytest.raises(CannotAnswerError, match=r"the role 'planner' lists none: give it some, as team.plans"):
+    with pytest.raises(CannotRespondError, match=r"the role 'planner' lists none: give it some, as team.plans"):
         play(PlannerActor(), TabularPolicy(LogitTable(100), 0))
 
 

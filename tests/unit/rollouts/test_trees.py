@@ -66,7 +66,7 @@ def test_without_rounds_a_tree_is_independent_episodes_byte_for_byte(make, polic
     for name, values in columns(alone.batch).items():
         assert columns(tree.batch)[name].tobytes() == values.tobytes()
         assert columns(tree.batch)[name].dtype == values.dtype
-    assert columns(tree.batch).keys() - columns(alone.batch).keys() == {"tree", "branch", "answer"}
+    assert columns(tree.batch).keys() - columns(alone.batch).keys() == {"tree", "branch", "response"}
     assert (tree.steps, tree.episodes) == (alone.steps, alone.episodes)
     assert (tree.steps_left_out, tree.episodes_left_out, tree.chains) == (0, 0, None)
     for one, other in zip(tree.tokens, alone.tokens, strict=True):
@@ -86,14 +86,14 @@ def paths_of(rollout):
 
 
 def test_episodes_of_a_tree_share_what_came_before_their_branch_and_no_more(grown):
-    answer, tree = grown.batch.extras["answer"], grown.batch.extras["tree"]
+    response, tree = grown.batch.extras["response"], grown.batch.extras["tree"]
     paths = paths_of(grown)
     assert len(grown.episodes) == 2 * 2 * 4
     shared = 0
     for one in range(16):
         assert set(tree[paths[one]]) == {one // 4 % 2}
         for other in range(one):
-            same = [a == b for a, b in zip(answer[paths[one]], answer[paths[other]], strict=True)]
+            same = [a == b for a, b in zip(response[paths[one]], response[paths[other]], strict=True)]
             assert same == sorted(same, reverse=True)  # once apart, apart for good
             shared += sum(same)
             if one // 4 != other // 4:
@@ -110,12 +110,12 @@ def test_what_a_branch_sees_on_its_way_is_what_was_seen_first(grown):
     seen = {}
     for rows in paths_of(grown):
         for row, following in pairwise(rows):
-            key = (grown.batch.group[row], grown.batch.extras["answer"][row])
+            key = (grown.batch.group[row], grown.batch.extras["response"][row])
             seen.setdefault(key, []).append((following, grown.steps[following].observation))
     shared = [texts for texts in seen.values() if len(texts) > 1]
     assert shared
-    answer = grown.batch.extras["answer"]
-    went_on = [len({text for _, text in texts}) for texts in shared if len({answer[row] for row, _ in texts}) == 1]
+    response = grown.batch.extras["response"]
+    went_on = [len({text for _, text in texts}) for texts in shared if len({response[row] for row, _ in texts}) == 1]
     assert set(went_on) <= {1}
     returns = np.array([episode.episode_return for episode in grown.episodes])
     assert len(set(returns)) > 3
@@ -140,9 +140,9 @@ def test_replayed_prompts_and_keys_are_those_of_the_first_visit(key):
         np.testing.assert_array_equal(rollout.batch.final_keys[rows[0]], infos["context_keys"][0])
 
 
-def test_every_answer_is_learned_from_once_with_the_mean_of_its_copies(grown):
+def test_every_response_is_learned_from_once_with_the_mean_of_its_copies(grown):
     batch = grown.batch
-    identity = list(zip(batch.group.tolist(), batch.extras["answer"].tolist(), strict=True))
+    identity = list(zip(batch.group.tolist(), batch.extras["response"].tolist(), strict=True))
     learned = [own for own, trained in zip(identity, batch.trained, strict=True) if trained]
     assert len(learned) == len(set(learned)) == len(set(identity)) == batch.trained.sum() < len(batch)
     rows = select_steps(batch, np.ones(len(batch)), make_sampler(Choice("in_order"), ["a"], 0), 0, 0.0)
@@ -209,7 +209,7 @@ def test_groups_collected_apart_are_those_collected_together(grown):
     nothing = plant(env, groups=0)
     merged = merge([parts[0], nothing, parts[1]])
     for name, values in columns(grown.batch).items():
-        if name not in ("answer", "branch"):  # numbered within the group
+        if name not in ("response", "branch"):  # numbered within the group
             np.testing.assert_array_equal(columns(merged.batch)[name], values)
     advantages = estimate("gigpo", grown.batch)
     np.testing.assert_allclose(mean_over_copies(merged.batch, advantages), mean_over_copies(grown.batch, advantages))
@@ -221,7 +221,7 @@ def once_by_hand(batch, values, keys):
     """For every row: the value of its step (the mean of its copies), and those of all distinct steps of its set."""
     copies: dict[tuple, list[int]] = {}
     for row in range(len(batch)):
-        copies.setdefault((batch.group[row], batch.extras["answer"][row]), []).append(row)
+        copies.setdefault((batch.group[row], batch.extras["response"][row]), []).append(row)
     steps = [(rows, np.mean(values[rows])) for rows in copies.values()]
     sets: dict[tuple, list[float]] = {}
     for rows, value in steps:
@@ -268,7 +268,7 @@ def test_whitening_counts_a_shared_step_once(grown, name):
 
 
 def test_empg_centres_distinct_steps(grown):
-    entropy = np.random.default_rng(0).random(grown.batch.extras["answer"].max() + 1)[grown.batch.extras["answer"]]
+    entropy = np.random.default_rng(0).random(grown.batch.extras["response"].max() + 1)[grown.batch.extras["response"]]
     batch = replace(grown.batch, extras={**grown.batch.extras, "entropy": entropy})
     values = mean_over_copies(batch, assign("empg", batch).values)
     assert np.mean(values[batch.distinct]) == pytest.approx(0, abs=1e-9)
@@ -278,7 +278,7 @@ def test_empg_centres_distinct_steps(grown):
 def test_a_shared_step_is_learned_from_once_whichever_of_its_episodes_are_kept(grown):
     kept = np.arange(len(grown.episodes)) % 8 >= 5  # none of the first ones, whose copies are trained
     some = take_episodes(grown, kept).batch
-    steps = {(group, answer) for group, answer in zip(some.group, some.extras["answer"], strict=True)}
+    steps = {(group, response) for group, response in zip(some.group, some.extras["response"], strict=True)}
     assert some.trained.sum() == len(steps)
     assert len(grown.batch.take(kept[grown.batch.trajectory]).trained.nonzero()[0]) < len(steps)
 
@@ -295,7 +295,7 @@ def test_the_chain_of_a_task_counts_a_shared_step_once():
         success=[True, True, True, True, False],
         final_observation=["end"] * 5,
         history_length=0,
-        answer=[0, 1, 0, 2, 3],
+        response=[0, 1, 0, 2, 3],
     )
     assert batch.visits(batch.key_groups(0)).tolist() == [2, 2, 2, 2, 2]
     chain = Chain.of(batch, 0)
@@ -307,14 +307,14 @@ def test_the_chain_of_a_task_counts_a_shared_step_once():
 
 
 def test_siblings_continue_one_moment(grown):
-    branch, answer = grown.batch.extras["branch"], grown.batch.extras["answer"]
+    branch, response = grown.batch.extras["branch"], grown.batch.extras["response"]
     paths = paths_of(grown)
     found = 0
     for one in range(16):
         for other in range(one):
             if one // 8 == other // 8 and branch[paths[one][0]] == branch[paths[other][0]] != 0:
                 found += 1
-                assert answer[paths[one][0]] == answer[paths[other][0]]
+                assert response[paths[one][0]] == response[paths[other][0]]
     assert found > 0
     assert (branch == 0).any()
 

@@ -44,7 +44,7 @@ def test_a_step_that_episodes_share_is_fitted_once_with_the_mean_of_its_targets(
     critic._fit = lambda column, states, value, target, seed: seen.append((states, value, target)) or 0.0
     batch = StepBatch.from_records(
         group=[0] * 4, trajectory=[0, 0, 1, 1], step=[0, 1, 0, 1], reward=[0.0] * 4, observation=["a", "b", "a", "c"],
-        history_length=0, answer=[3, 4, 3, 5], value=[0.1, 0.2, 0.1, 0.3],
+        history_length=0, response=[3, 4, 3, 5], value=[0.1, 0.2, 0.1, 0.3],
     )  # fmt: skip
     states = {"value": np.array([[0.0], [1.0], [0.0], [2.0]])}
     critic.learn(states, batch, {"value": np.array([1.0, 5.0, 2.0, 6.0])}, (0, 0))
@@ -70,7 +70,7 @@ def rollout_of(policy, walks):
     places = [place for visited, _ in walks for place in visited]
     asked = [Request("place " + "x" * place, ("go", "stay"), context_keys=(hash_text(str(place)) >> 1,))
              for place in range(PLACES)]  # fmt: skip
-    answers = policy.generate(asked, Sampling())
+    responses = policy.generate(asked, Sampling())
     batch = StepBatch.from_records(
         group=[0] * len(places),
         trajectory=np.repeat(np.arange(len(walks)), [len(visited) for visited, _ in walks]).tolist(),
@@ -79,7 +79,7 @@ def rollout_of(policy, walks):
         reward=[reward for _, rewards in walks for reward in rewards],
         history_length=0,
     )
-    return Rollout(batch, tuple(answers[place].tokens for place in places), (), ()), np.array(places)
+    return Rollout(batch, tuple(responses[place].tokens for place in places), (), ()), np.array(places)
 
 
 POLICIES = {"a table": lambda: TabularPolicy(LogitTable(50), level=0), "a language model": make_policy}

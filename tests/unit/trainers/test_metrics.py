@@ -70,17 +70,17 @@ def test_every_metric_has_a_title_a_unit_and_a_sentence():
     assert len({metric.title for metric in METRICS.values()}) == len(METRICS)
 
 
-def test_answers_that_reach_the_longest_length_count_as_cut_off(written):
+def test_responses_that_reach_the_longest_length_count_as_cut_off(written):
     """An untrained model that may say anything mostly does not end by itself, one that is held to actions does."""
     line = written["an untrained one"][0]
     assert line["truncated_fraction"] > 0.5
-    assert 1 < line["answer_tokens"] <= 32
+    assert 1 < line["response_tokens"] <= 32
     assert written["a language model"][0]["truncated_fraction"] == 0
 
 
 def test_lengths_and_cut_prompts_are_told(written):
     line = written["an untrained one"][0]
-    assert line["answer_tokens"] < line["answer_tokens_max"] == 32
+    assert line["response_tokens"] < line["response_tokens_max"] == 32
     assert line["prompt_tokens"] < line["prompt_tokens_max"]
     assert line["prompt_cut_share"] == 0
     cut = written["long prompts"][0]
@@ -91,7 +91,7 @@ def test_lengths_and_cut_prompts_are_told(written):
 def test_the_speed_is_that_of_all_tokens(written):
     line = written["an untrained one"][0]
     seconds = sum(line[f"seconds_{part}"] for part in ("rollout", "advantage", "update"))
-    tokens = line["steps"] * (line["prompt_tokens"] + line["answer_tokens"])
+    tokens = line["steps"] * (line["prompt_tokens"] + line["response_tokens"])
     assert line["tokens_per_second"] * seconds == pytest.approx(tokens)
     assert line["memory_gib"] > 0.1
 

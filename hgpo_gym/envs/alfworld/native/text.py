@@ -10,7 +10,7 @@ from hgpo_gym.envs.alfworld.native.game import NOTHING, CompiledGame, GroundActi
 NOTHING_HAPPENS = "Nothing happens."
 """The answer to a command that does not apply."""
 
-ANSWERS = {
+RESPONSES = {
     "GotoLocation": "You arrive at {r}.",
     "OpenObject": "You open the {r}.",
     "CloseObject": "You close the {r}.",
@@ -66,9 +66,9 @@ def feedback(game: CompiledGame, state: WorldState, action: GroundAction) -> str
         case "examineReceptacle":
             return examine_receptacle(game, state, action.receptacle)
         case "GotoLocation" | "OpenObject":
-            return f"{_answer(game, state, action)} {examine_receptacle(game, state, action.receptacle)}"
+            return f"{_response(game, state, action)} {examine_receptacle(game, state, action.receptacle)}"
         case _:
-            return _answer(game, state, action)
+            return _response(game, state, action)
 
 
 def look(game: CompiledGame, state: WorldState) -> str:
@@ -125,8 +125,8 @@ def examine_object(game: CompiledGame, state: WorldState, number: int) -> str:
     return f"There's nothing special about {name}."
 
 
-def _answer(game: CompiledGame, state: WorldState, action: GroundAction) -> str:
-    return ANSWERS[action.name].format(
+def _response(game: CompiledGame, state: WorldState, action: GroundAction) -> str:
+    return RESPONSES[action.name].format(
         o=_name(game.objects, action.object),
         r=_name(game.receptacles, action.receptacle),
         held=_name(game.objects, state.held),

@@ -114,8 +114,8 @@ class EpisodesVecEnv(VecEnv):
         observations = []
         for row in rows:
             actions = self._infos["admissible_actions"][row]
-            answers = [self._env.prompt.write_answer(action, actions=actions) for action in actions]
-            observations.append(read(self.features, self._prompts[row], answers))
+            responses = [self._env.prompt.write_response(action, actions=actions) for action in actions]
+            observations.append(read(self.features, self._prompts[row], responses))
         return np.stack(observations)
 
     def _action(self, row: int, index: int) -> str:
@@ -133,6 +133,6 @@ class EpisodesVecEnv(VecEnv):
         )
 
 
-def read(features: TextFeatures, prompt: str, answers: Sequence[str]) -> np.ndarray:
+def read(features: TextFeatures, prompt: str, responses: Sequence[str]) -> np.ndarray:
     """Return the network's input for a step, int8[features.length]."""
-    return features({"prompt": prompt}, answers)
+    return features({"prompt": prompt}, responses)

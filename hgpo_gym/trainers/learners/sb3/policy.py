@@ -85,13 +85,15 @@ class Sb3Policy:
             CannotAnswerError: a request has no admissible responses.
         """
         for request in requests:
-            check_listed(request.answers)
-        features = [read(self.episodes.features, request.prompt, request.answers) for request in requests]
+            check_listed(request.allowed_responses)
+        features = [read(self.episodes.features, request.prompt, request.allowed_responses) for request in requests]
         scores = self._scores(torch.from_numpy(np.stack(features)).to(self.algorithm.device)).cpu()
         greedy = isinstance(self.algorithm, OffPolicyAlgorithm)
         numbers = np.concatenate([uniform_numbers(request.seed, 1) for request in requests])
         chosen, _ = draw(scores, Sampling(temperature=0) if greedy else sampling, numbers)
-        return [Response(request.answers[index]) for request, index in zip(requests, chosen.tolist(), strict=True)]
+        return [
+            Response(request.allowed_responses[index]) for request, index in zip(requests, chosen.tolist(), strict=True)
+        ]
 
     def save(self, folder: Path) -> None:
         """Save the model with its optimiser, and DQN's replay buffer, by Stable-Baselines3's functions."""
@@ -111,9 +113,9 @@ class Sb3Policy:
         return distribution.logits
 
 
-def check_listed(answers: Sequence[str]) -> None:
+def check_listed(responses: Sequence[str]) -> None:
     """Raise CannotAnswerError if there is no admissible response."""
-    check_has_choices(answers, "", "baseline of Stable-Baselines3", "choose an algo that trains a language model")
+    check_has_choices(responses, "", "baseline of Stable-Baselines3", "choose an algo that trains a language model")
 
 
 def steps_each(run: RunSettings) -> int:

@@ -11,14 +11,14 @@ Reading this package needs no torch. An objective is imported at its first use.
 from hgpo_gym.registry import Registry, one_a_file
 from hgpo_gym.trainers.update.objectives.marks import Prepared, needs_old, prefers, prepared_by
 from hgpo_gym.trainers.update.objectives.terms import (
-    answer_mean,
-    answer_sum,
     by_sign,
     check_clip,
     clip_ratio,
     distance,
     log_ratio,
     position,
+    response_mean,
+    response_sum,
 )
 from hgpo_gym.trainers.update.objectives.tokens import Surrogate, Tokens
 
@@ -45,8 +45,6 @@ __all__ = [
     "Prepared",
     "Surrogate",
     "Tokens",
-    "answer_mean",
-    "answer_sum",
     "by_sign",
     "check_clip",
     "clip_ratio",
@@ -58,4 +56,6 @@ __all__ = [
     "prefers",
     "prepared_by",
     "register_objective",
+    "response_mean",
+    "response_sum",
 ]

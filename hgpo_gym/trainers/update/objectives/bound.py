@@ -82,7 +82,7 @@ def _prepared(
 
 def _try(name: str, objective: Objective, names: Collection[str] | None) -> None:
     """Evaluate the objective on a response of two tokens and one of one token."""
-    answers = [np.ones(length, dtype=np.float32) for length in (2, 1)]
+    responses = [np.ones(length, dtype=np.float32) for length in (2, 1)]
     rows = [
         TrainingSample(
             TokenRecord(np.zeros(1, dtype=np.int64), np.zeros(len(ones), dtype=np.int64), -ones),
@@ -93,7 +93,7 @@ def _try(name: str, objective: Objective, names: Collection[str] | None) -> None
             old_logprobs=-ones,
             before=dict.fromkeys(map(column_of, objective.reads), ones),
         )
-        for index, ones in enumerate(answers)
+        for index, ones in enumerate(responses)
     ]
     prepared = objective.prepare(rows, np.random.default_rng(0)) if objective.prepare else Prepared([{}, {}])
     token_ones, sequence_index = torch.ones(3), torch.tensor([0, 0, 1])

@@ -35,15 +35,15 @@ def kl_k3(logprobs: "Tensor", reference: "Tensor") -> "Tensor":
     return (difference.exp() - difference - 1).clamp(max=LARGEST_KL)
 
 
-def answer_sum(values: "Tensor", sequence_index: "Tensor") -> "Tensor":
+def response_sum(values: "Tensor", sequence_index: "Tensor") -> "Tensor":
     """Return float[T]: for each token the sum over its response."""
     sums = values.new_zeros(int(sequence_index.max()) + 1).index_add(0, sequence_index, values)
     return sums[sequence_index]
 
 
-def answer_mean(values: "Tensor", sequence_index: "Tensor") -> "Tensor":
+def response_mean(values: "Tensor", sequence_index: "Tensor") -> "Tensor":
     """Return float[T]: for each token the mean over its response."""
-    return answer_sum(values, sequence_index) / sequence_index.bincount()[sequence_index]
+    return response_sum(values, sequence_index) / sequence_index.bincount()[sequence_index]
 
 
 def position(sequence_index: "Tensor") -> "Tensor":

@@ -239,15 +239,15 @@ def test_a_snapshot_is_returned_to_and_branches(released_game, tmp_path):
     rng, state = random.Random(0), engine.reset()
     for _ in range(30):
         snapshot, admissible = engine.snapshot(), state.admissible_commands
-        answers = []
+        responses = []
         for command in rng.sample(admissible, 5):
             engine.restore(snapshot)
             other.restore(snapshot)
-            answers.append(engine.step(command))
-            assert other.step(command) == answers[-1]
+            responses.append(engine.step(command))
+            assert other.step(command) == responses[-1]
         assert engine.snapshot() == other.snapshot()
         assert hash(engine.snapshot()) == hash(other.snapshot())
-        state = answers[-1]
+        state = responses[-1]
     opening = engine.reset()
     assert opening.feedback.startswith("-= Welcome to TextWorld, ALFRED! =-")
     assert opening == other.reset()

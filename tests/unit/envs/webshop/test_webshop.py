@@ -151,19 +151,19 @@ def test_goals_are_the_same_in_every_process(webshop_data: Path, webshop_cache: 
         "ids = WebShopEnv(data=sys.argv[1], goals='synthetic', split='all', catalogue_seed=int(sys.argv[2])).task_ids\n"
         "print(hashlib.sha256(' '.join(ids).encode()).hexdigest()[:12], len(set(ids)))"
     )
-    answers: dict[tuple[int, Path], list[str]] = {}
+    responses: dict[tuple[int, Path], list[str]] = {}
     for seed, cache in ((0, webshop_cache), (0, tmp_path), (1, tmp_path)):
         result = subprocess.run(
             [sys.executable, "-c", code, str(webshop_data), str(seed)],
-            env={"HGPO_GYM_CACHE": str(cache), "PYTHONHASHSEED": str(len(answers)), "PYTHONPATH": ":".join(sys.path)},
+            env={"HGPO_GYM_CACHE": str(cache), "PYTHONHASHSEED": str(len(responses)), "PYTHONPATH": ":".join(sys.path)},
             capture_output=True,
             text=True,
             check=True,
         )
-        answers[seed, cache] = result.stdout.split()
-    assert answers[0, webshop_cache] == answers[0, tmp_path]
-    assert answers[0, tmp_path][1] == answers[1, tmp_path][1] == "6910"
-    assert answers[0, tmp_path][0] != answers[1, tmp_path][0]
+        responses[seed, cache] = result.stdout.split()
+    assert responses[0, webshop_cache] == responses[0, tmp_path]
+    assert responses[0, tmp_path][1] == responses[1, tmp_path][1] == "6910"
+    assert responses[0, tmp_path][0] != responses[1, tmp_path][0]
 
 
 @pytest.mark.parametrize("kind", ["human", "synthetic"])

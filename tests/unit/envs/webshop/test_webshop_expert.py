@@ -291,7 +291,7 @@ def test_an_expert_that_does_not_exist_is_unknown():
 
 
 @pytest.mark.parametrize(("constrain", "queries"), [("admissible", "suggested"), ("none", "free")])
-def test_who_may_only_answer_what_is_listed_is_given_searches(constrain, queries):
+def test_who_may_only_response_what_is_listed_is_given_searches(constrain, queries):
     settings = load_run(["env=webshop", f"engine.constrain={constrain}"])
     assert settings.env.options["queries"] == queries
 
@@ -309,11 +309,11 @@ def test_prompts_of_the_preset_fit_small_models():
             prompt = template.render(info["task"], memory.observe(observation, info["admissible_actions"]))
             action = info["expert_action"]
             assert action in info["admissible_actions"]
-            pairs.append((prompt, template.write_answer(action)))
+            pairs.append((prompt, template.write_response(action)))
             memory.record(action)
             observation, _, terminated, truncated, info = env.step(action)
             ended = terminated or truncated
     tokenizer = train_tokenizer(("".join(pair) for pair in pairs), settings.model.vocabulary_size)
     assert np.mean([len(tokenizer(prompt)["input_ids"]) for prompt, _ in pairs]) < 600
-    longest = max(len(tokenizer(answer)["input_ids"]) for _, answer in pairs)
+    longest = max(len(tokenizer(response)["input_ids"]) for _, response in pairs)
     assert longest < settings.rollout.max_new_tokens

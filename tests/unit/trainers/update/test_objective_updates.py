@@ -122,7 +122,7 @@ def test_an_objective_sees_what_the_estimator_says_of_episodes_and_tokens(record
     torch.testing.assert_close(advantages[others], expected)
     torch.testing.assert_close(targets, torch.from_numpy(ADVANTAGES.extras["target"]).float()[trajectories])
     own[3] = own[3][:-1]
-    with pytest.raises(ValueError, match=r"Step 3: advantages of . tokens for an answer of"):
+    with pytest.raises(ValueError, match=r"Step 3: advantages of . tokens for a response of"):
         update(records, batch, ADVANTAGES._replace(tokens=own), (0, 0, 0))
 
 

@@ -18,7 +18,7 @@ from hgpo_gym.trainers.update.objectives import (
 )
 from hgpo_gym.trainers.update.objectives.bound import bind_objective
 from hgpo_gym.trainers.update.objectives.terms import kl_k3
-from tests.support.token_cases import answers_of, choice, gradient_of
+from tests.support.token_cases import choice, gradient_of, responses_of
 
 SAME_AT_FIRST = ("ppo_clip", "gspo", "gmpo", "cispo", "sapo", "bpo", "kpo", "hispo", "fiberpo", "dppo")
 
@@ -32,19 +32,19 @@ LENGTHS, ADVANTAGES = (1, 4, 12, 3, 60), (1.0, -0.5, 2.0, 0.0, -1.5)
 
 @pytest.mark.parametrize("name", SAME_AT_FIRST)
 def test_on_the_first_mini_batch_nearly_all_objectives_have_the_same_gradient(name):
-    zero = answers_of(LENGTHS, ADVANTAGES, torch.zeros(80))
+    zero = responses_of(LENGTHS, ADVANTAGES, torch.zeros(80))
     torch.testing.assert_close(gradient(zero, name), -zero.advantages, atol=1e-12, rtol=0)
     wide = {"clip_low": 0.2, "clip_high": 0.2} if name in ("gspo", "kpo") else {}
     noise = 1e-4 * torch.randn(80, generator=torch.Generator().manual_seed(0))
-    near = answers_of(LENGTHS, ADVANTAGES, noise)
+    near = responses_of(LENGTHS, ADVANTAGES, noise)
     torch.testing.assert_close(gradient(near, name, **wide), -near.advantages, atol=1e-3, rtol=0)
 
 
-def test_an_answers_tokens_share_one_ratio_by_gspo_in_float32_too():
+def test_a_responses_tokens_share_one_ratio_by_gspo_in_float32_too():
     """Else some of them would be clipped and others not."""
     generator = torch.Generator().manual_seed(0)
     start, log_ratios = -3 * torch.rand(8000, generator=generator), 2e-4 * torch.randn(8000, generator=generator)
-    tokens = answers_of((8,) * 1000, (1.0,) * 1000, log_ratios)
+    tokens = responses_of((8,) * 1000, (1.0,) * 1000, log_ratios)
     tokens = tokens._replace(logprobs=start + log_ratios, old_logprobs=start, advantages=torch.ones(8000))
     loss = choice("gspo").surrogate(tokens).loss.reshape(1000, 8)
     assert torch.equal(loss.min(dim=1).values, loss.max(dim=1).values)
@@ -89,7 +89,7 @@ def test_what_is_no_loss_of_each_token_is_refused(objective, wrong, monkeypatch)
 def test_on_the_first_mini_batch_gbpo_pushes_away_from_the_median():
     """A group of returns 0, 0, 0, 10 (signal 0 for the median), and one of 0, 4, 10, whose middle one is the median."""
     target = torch.tensor([0.5, 0.5, 0.5, 0.9, 0.2, 0.5, 0.8])
-    tokens = answers_of((1,) * 7, (-0.5, -0.5, -0.5, 1.5, -1, -0.1, 1.1), torch.zeros(7), target=target)
+    tokens = responses_of((1,) * 7, (-0.5, -0.5, -0.5, 1.5, -1, -0.1, 1.1), torch.zeros(7), target=target)
     expected = -tokens.advantages.abs() * (target - 0.5).sign()
     torch.testing.assert_close(gradient(tokens, "gbpo"), expected.double(), atol=1e-12, rtol=0)
     with pytest.raises(ValueError, match="algo=gbpo, or objective=bpo"):
@@ -101,7 +101,7 @@ def test_rounding_errors_of_engine_and_trainer_do_not_push():
     rounded = torch.tensor([2e-7, -2e-7, 3e-7, -1e-6, 0, 1e-6, -3e-7])
     target = torch.tensor([0.5, 0.5, 0.5, 0.9, 0.2, 0.5, 0.8])
     advantages = (-0.5, -0.5, -0.5, 1.5, -1, -0.1, 1.1)
-    tokens = answers_of((1,) * 7, advantages, rounded, target=target, selected=torch.ones(7))
+    tokens = responses_of((1,) * 7, advantages, rounded, target=target, selected=torch.ones(7))
     expected = -tokens.advantages.abs() * (target - 0.5).sign()
     torch.testing.assert_close(gradient(tokens, "gbpo"), expected.double(), atol=1e-5, rtol=0)
     torch.testing.assert_close(gradient(tokens, "kl_cov"), -tokens.advantages, atol=1e-5, rtol=0)
@@ -120,14 +120,14 @@ def test_rounding_errors_of_engine_and_trainer_do_not_push():
         ("fiberpo", {"epsilon_positive": 0.15, "epsilon_negative": 0.15, "delta": 0.25}, (1.426, 0.905, 0.321, 1.321)),
     ],
 )
-def test_one_answer_by_hand(name, options, pushes):
-    tokens = answers_of((4,), (1.0,), [0.1, -0.1, 0.3, 0.0])
+def test_one_response_by_hand(name, options, pushes):
+    tokens = responses_of((4,), (1.0,), [0.1, -0.1, 0.3, 0.0])
     np.testing.assert_allclose(-gradient(tokens, name, **options), pushes, atol=6e-4)
 
 
-def some_answers(scale=0.3):
+def some_responses(scale=0.3):
     difference = scale * torch.randn(80, generator=torch.Generator().manual_seed(1))
-    return answers_of(LENGTHS, ADVANTAGES, difference)
+    return responses_of(LENGTHS, ADVANTAGES, difference)
 
 
 def assert_same(tokens, one, other, **wider):
@@ -141,7 +141,7 @@ def assert_same(tokens, one, other, **wider):
 
 
 def test_limits_in_which_objectives_are_others():
-    tokens, ppo = some_answers(), choice("ppo_clip")
+    tokens, ppo = some_responses(), choice("ppo_clip")
     ratio = (tokens.logprobs - tokens.old_logprobs).exp()
     free = choice("fiberpo", epsilon_positive=99, epsilon_negative=99, delta=999)
     torch.testing.assert_close(free.surrogate(tokens).loss, -ratio * tokens.advantages)
@@ -151,7 +151,7 @@ def test_limits_in_which_objectives_are_others():
     torch.testing.assert_close(still.loss, -tokens.advantages)
     unclipped = {"clip_low": 99, "clip_high": 99}
     assert_same(tokens, choice("gspo", **unclipped), choice("gmpo", **unclipped))
-    lone = answers_of((1,) * 5, (1, -1, 2, -2, 0.5), [0.4, -0.4, 0.1, -0.1, 0.0])
+    lone = responses_of((1,) * 5, (1, -1, 2, -2, 0.5), [0.4, -0.4, 0.1, -0.1, 0.0])
     assert_same(lone, choice("gspo", clip_low=0.2, clip_high=0.2), ppo)
     assert_same(lone, choice("dppo", clip_low=9, clip_high=9), choice("ppo_clip", clip_low=9, clip_high=9))
 
@@ -163,8 +163,8 @@ def test_an_advantage_of_0_teaches_nothing(name):
         "selected": torch.zeros(80),
         "entropy_scale": torch.linspace(-1, 1, 80),
     }
-    tokens = answers_of(
-        LENGTHS, (0.0,) * 5, some_answers(1.0).logprobs.detach() + 1, loss_mask=torch.ones(80), **columns
+    tokens = responses_of(
+        LENGTHS, (0.0,) * 5, some_responses(1.0).logprobs.detach() + 1, loss_mask=torch.ones(80), **columns
     )
     loss = choice(name).surrogate(tokens).loss
     assert loss.abs().max() == 0
@@ -172,18 +172,18 @@ def test_an_advantage_of_0_teaches_nothing(name):
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_answers_are_judged_one_by_one(name):
-    """Loss, gradient and acting of an answer are the same without the others, extreme log-ratios among them."""
+def test_responses_are_judged_one_by_one(name):
+    """Loss, gradient and acting of a response are the same without the others, extreme log-ratios among them."""
     columns = {"target": torch.linspace(0, 1, 80), "selected": (torch.arange(80) % 7 == 0).double()}
     columns |= {"entropy_scale": torch.linspace(-1, 1, 80), "loss_mask": (torch.arange(80) % 5 > 0).double()}
-    difference = some_answers().logprobs.detach() - torch.linspace(-3, -0.5, 80, dtype=torch.float64)
+    difference = some_responses().logprobs.detach() - torch.linspace(-3, -0.5, 80, dtype=torch.float64)
     difference[7], difference[40] = 90.0, -90.0
-    tokens, objective = answers_of(LENGTHS, ADVANTAGES, difference, **columns), choice(name)
+    tokens, objective = responses_of(LENGTHS, ADVANTAGES, difference, **columns), choice(name)
     whole = objective.surrogate(tokens)
     pushed = gradient_of(whole.loss.sum(), tokens)
     assert pushed.isfinite().all()
-    for answer in range(len(LENGTHS)):
-        own = tokens.sequence_index == answer
+    for response in range(len(LENGTHS)):
+        own = tokens.sequence_index == response
         fields = {field: value[own] for field, value in tokens._asdict().items() if field != "extras"}
         fields |= {"sequence_index": torch.zeros(int(own.sum()), dtype=torch.int64)}
         fields |= {"extras": {column: values[own] for column, values in tokens.extras.items()}}
@@ -209,7 +209,7 @@ def test_means_by_hand():
     assert aggregate(values, record, Totals(3, 2), "token_mean").item() == 4.0
     assert aggregate(values, record, Totals(3, 2), "sequence_mean").item() == 5.0
     assert aggregate(values, record, Totals(3, 2), "sequence_sum", constant=4).item() == 1.5
-    kept = torch.tensor([0.0, 1.0, 0.0])  # an answer that keeps none is an answer all the same
+    kept = torch.tensor([0.0, 1.0, 0.0])  # a response that keeps none is a response all the same
     assert aggregate(values, record, Totals(1, 2), "token_mean", kept).item() == 3.0
     assert aggregate(values, record, Totals(1, 2), "sequence_mean", kept).item() == 1.5
     assert aggregate(values, record, Totals(1, 2), "sequence_sum", kept, 4).item() == 0.375

@@ -48,14 +48,14 @@ def rows_of(case):
     return [
         TrainingSample(
             tokens=None,
-            advantages=np.full((record == answer).sum(), advantage),
-            behaviour=np.array(case["behaviour"])[record == answer],
-            trajectory=answer,
+            advantages=np.full((record == response).sum(), advantage),
+            behaviour=np.array(case["behaviour"])[record == response],
+            trajectory=response,
             group=0,
-            old_logprobs=np.array(case["start"])[record == answer],
-            before={name: values[record == answer] for name, values in columns.items()},
+            old_logprobs=np.array(case["start"])[record == response],
+            before={name: values[record == response] for name, values in columns.items()},
         )
-        for answer, advantage in enumerate(case["advantage"])
+        for response, advantage in enumerate(case["advantage"])
     ]
 
 
@@ -135,7 +135,7 @@ def test_golden_share_of_a_lasting_log_ratio_that_kpo_lets_through():
 @pytest.mark.promise("Corrections for an engine that differs have the values computed apart from this package.")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("name", CASES)
-def test_golden_corrections_and_off_policy_answers(name, dtype):
+def test_golden_corrections_and_off_policy_responses(name, dtype):
     case, tolerance = CASES[name], 1e-8 if dtype == torch.float64 else 1e-5
     tokens = tokens_of(case, dtype)
     for entry in case["corrections"]:

@@ -14,10 +14,10 @@ from hgpo_gym.policies.likelihood import likelihood, score
 from hgpo_gym.policies.tabular import LogitTable, TabularPolicy
 from hgpo_gym.trainers.update.policy_update import NonFiniteError, PolicyUpdate
 from tests.support.small_models import (
-    answers,
     gradient,
     make_policy,
     one_step_episodes,
+    responses,
     settings,
     updated,
     watched,
@@ -34,7 +34,7 @@ def policy():
 
 @pytest.fixture(scope="module")
 def records(policy):
-    return answers(policy)
+    return responses(policy)
 
 
 @pytest.mark.parametrize("correction", ["none", "sequence"])
@@ -43,7 +43,7 @@ def test_an_update_does_not_depend_on_how_a_mini_batch_is_split(policy, records,
     """The gradient, not the weights: Adam's first step magnifies rounding errors of gradients near 0."""
     changes = {"loss_aggregation": aggregation, "kl_coef": 0.1, "mini_batch_size": 24, "update_epochs": 1}
     changes |= {"importance_correction": correction}
-    drawn = answers(policy, sampling=Sampling(temperature=0.7))
+    drawn = responses(policy, sampling=Sampling(temperature=0.7))
     whole, metrics = updated(policy, drawn, ADVANTAGES, max_batch_tokens=10_000, **changes)
     assert gradient(whole).norm() > 0.01
     for budget in (1, 60, 200):
@@ -52,7 +52,7 @@ def test_an_update_does_not_depend_on_how_a_mini_batch_is_split(policy, records,
         assert metrics == pytest.approx(split_metrics, abs=1e-5)
 
 
-def test_an_update_raises_the_probability_of_good_answers(policy, records):
+def test_an_update_raises_the_probability_of_good_responses(policy, records):
     good = np.array([1.0 if record.token_ids[1] == records[0].token_ids[1] else -1.0 for record in records])
     after, _ = updated(policy, records, good, update_epochs=5)
 
@@ -109,7 +109,7 @@ def test_the_kl_to_behaviour_is_estimated_by_tokens_that_the_behaviour_drew(poli
 
 def test_the_mismatch_of_an_engine_that_draws_otherwise_is_measured(policy):
     """The engine draws at temperature 0.5, the trainer takes it for 1: the difference is known for every token."""
-    drawn = answers(policy, sampling=Sampling(temperature=0.5))
+    drawn = responses(policy, sampling=Sampling(temperature=0.5))
     own = score(policy, drawn, temperature=1.0, max_batch_tokens=10_000)
     difference = np.concatenate([values - r.logprobs[r.choices] for values, r in zip(own, drawn, strict=True)])
     exact = {
@@ -126,12 +126,12 @@ def test_the_mismatch_of_an_engine_that_draws_otherwise_is_measured(policy):
 
 @pytest.mark.parametrize("correction", ["token", "sequence"])
 def test_correction_brings_the_gradient_closer_to_that_on_policy(policy, correction):
-    """Answers in one context: drawn at temperature 0.7 where the policy has 1, against as many of the policy's own."""
+    """Responses drawn at temperature 0.7 where the policy has 1, against as many of the policy's own."""
     count = 1500
     worth = {"go left": 0.5, "go right": 1.0, "stay here": -1.0}
 
     def gradient_of(temperature, **changes):
-        drawn = answers(policy, count, Sampling(temperature=temperature), prompt="place")
+        drawn = responses(policy, count, Sampling(temperature=temperature), prompt="place")
         texts = [policy.tokenizer.decode(record.token_ids, skip_special_tokens=True) for record in drawn]
         step = {"mini_batch_size": count, "update_epochs": 1, "entropy_coef": 0.0, "max_grad_norm": 1e9}
         advantages = np.array([worth[text] for text in texts])
@@ -163,7 +163,7 @@ def test_bfloat16_computes_almost_the_same_and_leaves_weights_and_optimiser_in_f
 
 def test_generation_in_bfloat16_is_close_to_the_trainer_in_bfloat16(policy):
     half = LanguageModelPolicy(policy.model, policy.tokenizer, constrain="admissible", precision="bfloat16")
-    drawn = answers(half)
+    drawn = responses(half)
     in_bfloat16, in_float32 = (
         updated(policy, drawn, ADVANTAGES, precision=precision, mini_batch_size=24, update_epochs=1)[1]
         for precision in ("bfloat16", "float32")
@@ -174,7 +174,7 @@ def test_generation_in_bfloat16_is_close_to_the_trainer_in_bfloat16(policy):
         LanguageModelPolicy(policy.model, policy.tokenizer, precision="bfloat")
 
 
-def test_the_entropy_of_an_answer_is_the_mean_over_its_choices(policy, records):
+def test_the_entropy_of_a_response_is_the_mean_over_its_choices(policy, records):
     """Each of what its token was drawn from: the softmax over what was allowed there."""
     update = PolicyUpdate(policy, None, settings(max_batch_tokens=60), 0.7)
     only = replace(records[0], allowed=tuple(np.array([token]) for token in records[0].token_ids))
@@ -235,7 +235,7 @@ def test_logits_in_pieces_give_the_same_gradient(policy, records, monkeypatch):
 def test_an_optimiser_in_8_bits_goes_nearly_the_same_way_and_resumes_to_the_same_numbers(tmp_path):
     pytest.importorskip("bitsandbytes")
     # Tensors of fewer than 4,096 numbers stay in 32 bits.
-    wide, drawn = make_policy(hidden_size=64), answers(make_policy(hidden_size=64))
+    wide, drawn = make_policy(hidden_size=64), responses(make_policy(hidden_size=64))
     before = weights(wide)
     exact, _ = updated(wide, drawn, ADVANTAGES, update_epochs=4)
     after, _ = updated(wide, drawn, ADVANTAGES, update_epochs=4, optimizer="adamw_8bit")

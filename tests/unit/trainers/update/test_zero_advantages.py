@@ -1,4 +1,4 @@
-"""Answers whose advantage is 0: they move nothing, and a policy with nothing to learn stays as it is."""
+"""Responses whose advantage is 0: they move nothing, and a policy with nothing to learn stays as it is."""
 
 import copy
 import io
@@ -17,10 +17,10 @@ from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from tests.support.objective_updates import NEEDED
 from tests.support.small_models import (
     ACTIONS,
-    answers,
     gradient,
     make_policy,
     one_step_episodes,
+    responses,
     settings,
     updated,
     weights,
@@ -36,7 +36,7 @@ WHOLE = {"mini_batch_size": 4 * COUNT, "update_epochs": 1, "max_grad_norm": 1e9}
 
 def language_model():
     policy = make_policy()
-    return policy, answers(policy, COUNT)
+    return policy, responses(policy, COUNT)
 
 
 def adapter():
@@ -47,7 +47,7 @@ def adapter():
     plain = make_policy()
     lora = LoraSettings(rank=4, alpha=8, dropout=0.0, target_modules="all-linear")
     policy = LanguageModelPolicy(add_adapters(plain.model, lora, seed=0), plain.tokenizer, constrain="admissible")
-    return policy, answers(policy, COUNT)
+    return policy, responses(policy, COUNT)
 
 
 def table():
@@ -63,7 +63,7 @@ def policy():
 
 @pytest.fixture(scope="module")
 def records(policy):
-    return answers(policy, COUNT)
+    return responses(policy, COUNT)
 
 
 def state(update):
@@ -96,7 +96,7 @@ def test_an_update_without_an_advantage_changes_no_weight(make, how):
 
 
 @pytest.mark.parametrize("make", [language_model, table])
-def test_where_such_answers_are_kept_the_bonus_alone_moves_weights(make):
+def test_where_such_responses_are_kept_the_bonus_alone_moves_weights(make):
     policy, records = make()
     update = PolicyUpdate(policy, None, settings(zero_advantage="keep"), 1.0)
     update(records, one_step_episodes(COUNT), ADVANTAGES, (0,))
@@ -112,9 +112,9 @@ def test_no_objective_moves_weights_without_an_advantage(policy, records, name):
 
 
 @pytest.mark.parametrize("silent", [1, 12, 48])
-def test_gradient_and_bonus_do_not_depend_on_how_many_such_answers_there_are(policy, records, silent):
+def test_gradient_and_bonus_do_not_depend_on_how_many_such_responses_there_are(policy, records, silent):
     """What remains is the update of the others alone, metrics included."""
-    more = answers(policy, silent, prompt="elsewhere {}")
+    more = responses(policy, silent, prompt="elsewhere {}")
     alone, expected = updated(policy, records, ADVANTAGES, **WHOLE)
     after, metrics = updated(policy, [*records, *more], np.append(ADVANTAGES, np.zeros(silent)), **WHOLE)
     assert gradient(alone).norm() > 0.01
@@ -123,7 +123,7 @@ def test_gradient_and_bonus_do_not_depend_on_how_many_such_answers_there_are(pol
 
 
 @pytest.mark.parametrize(("how", "steps"), [("drop", 3), ("mask", 6), ("keep", 6)])
-def test_half_of_the_answers_make_half_of_the_optimiser_steps_unless_the_others_keep_their_places(
+def test_half_of_the_responses_make_half_of_the_optimiser_steps_unless_the_others_keep_their_places(
     policy, records, how, steps
 ):
     _, metrics = updated(policy, records, SOME, zero_advantage=how, mini_batch_size=4, update_epochs=2)
@@ -132,7 +132,7 @@ def test_half_of_the_answers_make_half_of_the_optimiser_steps_unless_the_others_
 
 @pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean", "sequence_sum"])
 @pytest.mark.parametrize(("size", "budget"), [(8, 10_000), (8, 60), (COUNT, 60), (7, 200)])
-def test_masked_answers_are_kept_ones_without_a_bonus(policy, records, aggregation, size, budget):
+def test_masked_responses_are_kept_ones_without_a_bonus(policy, records, aggregation, size, budget):
     """The same weights after several steps, where no mini-batch is without an advantage; only metrics are of fewer."""
     settings = {"entropy_coef": 0.0, "mini_batch_size": size, "max_batch_tokens": budget, "update_epochs": 2}
     masked, kept = (

@@ -2,7 +2,7 @@
 
 import torch
 
-from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, answer_mean, by_sign, log_ratio, prefers
+from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, by_sign, log_ratio, prefers, response_mean
 
 
 @prefers("sequence_mean")
@@ -30,12 +30,12 @@ def fiberpo(
         if value < 0:
             raise ValueError(f"{name}={value}: choose 0 or more.")
     if delta <= 0:
-        raise ValueError(f"delta={delta}: the budget of an answer must be above 0.")
+        raise ValueError(f"delta={delta}: the budget of a response must be above 0.")
     difference = log_ratio(tokens.logprobs, tokens.old_logprobs)
     is_rise = difference >= 0  # a token at 0 belongs to this side only, which gives it a gradient
     zero = torch.zeros_like(difference)
-    up = answer_mean(torch.where(is_rise, difference, zero), tokens.sequence_index)
-    down = answer_mean(torch.where(is_rise, zero, -difference), tokens.sequence_index)
+    up = response_mean(torch.where(is_rise, difference, zero), tokens.sequence_index)
+    down = response_mean(torch.where(is_rise, zero, -difference), tokens.sequence_index)
     residual = torch.where(is_rise, difference - up, difference + down)
     opposite = torch.where(is_rise, -down, up)
     epsilon = by_sign(tokens.advantages, epsilon_positive, epsilon_negative)

@@ -1,6 +1,6 @@
 """The geometric mean of a response's clipped ratios."""
 
-from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, answer_mean, check_clip, log_ratio, prefers
+from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, check_clip, log_ratio, prefers, response_mean
 
 
 @prefers("sequence_mean")
@@ -16,5 +16,5 @@ def gmpo(tokens: Tokens, *, clip_low: float = 0.4, clip_high: float = 0.4) -> Su
     sign = tokens.advantages.sign()
     # Multiply by the sign first, so that the minimum is pessimistic for both signs.
     unclipped, bounded = sign * difference, sign * difference.clamp(-clip_low, clip_high)
-    mean = answer_mean(sign * unclipped.minimum(bounded), tokens.sequence_index)
+    mean = response_mean(sign * unclipped.minimum(bounded), tokens.sequence_index)
     return Surrogate(-tokens.advantages * mean.exp(), bounded < unclipped)

@@ -1,6 +1,6 @@
 """One ratio for a whole response."""
 
-from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, answer_mean, clip_ratio, log_ratio, prefers
+from hgpo_gym.trainers.update.objectives import Surrogate, Tokens, clip_ratio, log_ratio, prefers, response_mean
 
 
 @prefers("sequence_mean")
@@ -13,5 +13,5 @@ def gspo(tokens: Tokens, *, clip_low: float = 3e-4, clip_high: float = 4e-4) -> 
     theirs, and are clipped together. The bounds are the paper's, for thousands of tokens.
     """
     logprobs = tokens.logprobs
-    mean = answer_mean(log_ratio(logprobs, tokens.old_logprobs).detach(), tokens.sequence_index)
+    mean = response_mean(log_ratio(logprobs, tokens.old_logprobs).detach(), tokens.sequence_index)
     return clip_ratio((mean + (logprobs - logprobs.detach())).exp(), tokens.advantages, clip_low, clip_high)

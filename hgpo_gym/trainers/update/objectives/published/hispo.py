@@ -3,11 +3,11 @@
 from hgpo_gym.trainers.update.objectives import (
     Surrogate,
     Tokens,
-    answer_mean,
     clip_ratio,
     log_ratio,
     needs_old,
     prefers,
+    response_mean,
 )
 
 
@@ -34,7 +34,7 @@ def hispo(
         if value <= 0:
             raise ValueError(f"{name}={value}: the largest |ratio - 1| that is let through, above 0.")
     mismatch = log_ratio(tokens.old_logprobs, tokens.behaviour)
-    response_ratio = answer_mean(mismatch, tokens.sequence_index).exp()
+    response_ratio = response_mean(mismatch, tokens.sequence_index).exp()
     loss_mask = ((response_ratio - 1).abs() < delta_sequence) & ((mismatch.exp() - 1).abs() < delta_token)
     ratio = log_ratio(tokens.logprobs, tokens.behaviour).exp()
     loss, clipped = clip_ratio(ratio, tokens.advantages, clip_low, clip_high, dual_clip)

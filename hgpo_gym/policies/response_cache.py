@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from hgpo_gym.files import content_key, writing
-from hgpo_gym.policies.base import Answer, Request, Sampling
+from hgpo_gym.policies.base import MeteredResponse, Request, Sampling
 
 
-class KeptAnswers:
+class ResponseCache:
     """Responses by prompt, seed and sampling. Every new one is written to the file at once.
 
     Args:
@@ -18,7 +18,7 @@ class KeptAnswers:
 
     def __init__(self, path: Path):
         self.path = path
-        self._answers: dict[str, Answer] = {}
+        self._responses: dict[str, MeteredResponse] = {}
         with writing(path):  # fails now, before anything is paid for
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
@@ -27,32 +27,32 @@ class KeptAnswers:
         whole = content[: content.rfind(b"\n") + 1]
         for line in whole.splitlines():
             try:
-                digest, (key, *answer) = json.loads(line)
+                digest, (key, *response) = json.loads(line)
             except (ValueError, TypeError):
-                digest, key, answer = "", "", []
-            if digest == content_key([key, *answer]):
-                self._answers[key] = Answer(*answer)
+                digest, key, response = "", "", []
+            if digest == content_key([key, *response]):
+                self._responses[key] = MeteredResponse(*response)
             else:
-                warnings.warn(f"An answer in {path} is not what was written: it is asked for again.", stacklevel=2)
+                warnings.warn(f"A response in {path} is not what was written: it is asked for again.", stacklevel=2)
         if whole != content:
             path.write_bytes(whole)
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self._responses)
 
-    def recall(self, request: Request, sampling: Sampling) -> Answer | None:
+    def recall(self, request: Request, sampling: Sampling) -> MeteredResponse | None:
         """Return the earlier response, or None."""
-        return self._answers.get(_key(request, sampling))
+        return self._responses.get(_key(request, sampling))
 
-    def keep(self, request: Request, sampling: Sampling, answer: Answer) -> None:
+    def keep(self, request: Request, sampling: Sampling, response: MeteredResponse) -> None:
         key = _key(request, sampling)
-        self._answers[key] = answer
+        self._responses[key] = response
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps([content_key([key, *answer]), [key, *answer]]) + "\n")
+            file.write(json.dumps([content_key([key, *response]), [key, *response]]) + "\n")
 
     def forget(self) -> None:
         """Remove the file: later requests are sent again."""
-        self._answers = {}
+        self._responses = {}
         self.path.unlink(missing_ok=True)
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 
 @dataclass(frozen=True)
-class AnswerEnds:
+class ResponseEnds:
     """Tokens and texts that end a response.
 
     Attributes:

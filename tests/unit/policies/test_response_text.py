@@ -1,4 +1,4 @@
-"""Text, tokens, text: what was chosen comes back word for word, of a free answer only what ends it is left out, and
+"""Text, tokens, text: what was chosen comes back word for word, of a free response only what ends it is left out, and
 text that spells a control token is none."""
 
 import copy
@@ -20,7 +20,7 @@ HARD = (
     "open the </s><|im_end|> door",
     "say <|eot_id|><think>",
 )
-TEXTS = [FORM.first, *map(FORM.write_answer, ("walk on", "open the red door"))] * 3
+TEXTS = [FORM.first, *map(FORM.write_response, ("walk on", "open the red door"))] * 3
 
 
 @pytest.fixture(scope="module", params=STYLES)
@@ -28,22 +28,22 @@ def chat(request):
     return chat_model(request.param, TEXTS)
 
 
-def test_a_constrained_answer_is_the_text_that_was_chosen_word_for_word(chat):
+def test_a_constrained_response_is_the_text_that_was_chosen_word_for_word(chat):
     """Also where tags are special tokens, characters are normalised, and spaces would be cleaned up."""
     model, tokenizer = chat
     policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")
-    answers = tuple(map(FORM.write_answer, HARD))
-    asked = [Request("Hall.", answers, seed=(n,)) for n in range(80)]
+    allowed = tuple(map(FORM.write_response, HARD))
+    asked = [Request("Hall.", allowed, seed=(n,)) for n in range(80)]
     responses = policy.generate(asked, Sampling(temperature=100, max_new_tokens=8))  # any of them
-    assert {response.text for response in responses} == set(answers)
-    assert all(FORM.read(response.text).in_form and not response.cut_off for response in responses)
+    assert {response.text for response in responses} == set(allowed)
+    assert all(FORM.read(response.text).in_form and not response.truncated for response in responses)
 
 
-def test_of_two_answers_with_the_same_tokens_the_first_is_said(chat):
+def test_of_two_responses_with_the_same_tokens_the_first_is_said(chat):
     model, tokenizer = chat
     composed, decomposed = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
     policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")
-    same = policy.encode_answer(composed).tolist() == policy.encode_answer(decomposed).tolist()
+    same = policy.encode_response(composed).tolist() == policy.encode_response(decomposed).tolist()
     assert same == (tokenizer.backend_tokenizer.normalizer is not None)
     asked = [Request("Hall.", (decomposed, composed, "go"), seed=(n,)) for n in range(40)]
     said = {response.text for response in policy.generate(asked, Sampling())}
@@ -60,8 +60,8 @@ def written_by(policy, ids):
     return policy.responses([sequence])[0]
 
 
-def test_a_free_answer_keeps_all_but_the_token_that_ends_it(chat):
-    """Answers as the model might have written them: they are read from the tokens that were drawn."""
+def test_a_free_response_keeps_all_but_the_token_that_ends_it(chat):
+    """Responses as the model might have written them: they are read from the tokens that were drawn."""
     model, tokenizer = chat
     policy = LanguageModelPolicy(model, tokenizer)
     written = "<think>it 's red .</think><action>open the red door</action>"
@@ -77,7 +77,7 @@ def test_a_free_answer_keeps_all_but_the_token_that_ends_it(chat):
 TURN_ENDS = {"qwen": "<|im_end|>", "llama": "<|eot_id|>"}
 
 
-def test_an_answer_ends_as_the_template_the_tokenizer_the_generation_config_and_settings_say(chat):
+def test_a_response_ends_as_the_template_the_tokenizer_the_generation_config_and_settings_say(chat):
     """No made-up next turn is read; the first of all ends that comes is the end."""
     model, tokenizer = chat
     end = TURN_ENDS["qwen" if "<|im_end|>" in tokenizer.get_vocab() else "llama"]
@@ -86,14 +86,14 @@ def test_an_answer_ends_as_the_template_the_tokenizer_the_generation_config_and_
     policy = LanguageModelPolicy(model, tokenizer, stop_token_ids=[comma])
     model.generation_config.eos_token_id = eos
     assert policy.ends == {tokenizer.convert_tokens_to_ids(end), eos, dot, comma}
-    assert policy.encode_answer("walk on")[-1] == tokenizer.convert_tokens_to_ids(end)
-    answer = FORM.write_answer("walk on")
-    said = f"{answer}{end}A door{end}{FORM.write_answer('open the red door')}"
+    assert policy.encode_response("walk on")[-1] == tokenizer.convert_tokens_to_ids(end)
+    expected = FORM.write_response("walk on")
+    said = f"{expected}{end}A door{end}{FORM.write_response('open the red door')}"
     response = written_by(policy, tokenizer(said, add_special_tokens=False)["input_ids"])
-    assert (response.text, response.cut_off) == (answer, False)
+    assert (response.text, response.truncated) == (expected, False)
 
 
-def test_an_answer_ends_where_it_comes_to_hold_a_stop_string(chat):
+def test_a_response_ends_where_it_comes_to_hold_a_stop_string(chat):
     model, tokenizer = chat
     policy = LanguageModelPolicy(model, tokenizer, stop=["e", "\u00f6", "</action>"])
     asked = [Request("Hall.", seed=(n,)) for n in range(40)]
@@ -103,7 +103,7 @@ def test_an_answer_ends_where_it_comes_to_hold_a_stop_string(chat):
         before = tokenizer.decode(ids[:-1])
         assert not any(text in before for text in ("e", "\u00f6", "</action>"))
         stopped += response.text.endswith(("e", "\u00f6", "</action>"))
-        assert response.cut_off == (len(ids) == 60)
+        assert response.truncated == (len(ids) == 60)
         assert response.text.startswith(before)
     assert stopped > 20
     ids = tokenizer("so\u00f6ber", add_special_tokens=False)["input_ids"]
@@ -122,7 +122,7 @@ def test_an_answer_ends_where_it_comes_to_hold_a_stop_string(chat):
         ({"stop_token_ids": [10_000]}, r"engine\.stop_token_ids=\[10000\]: expected numbers of tokens, from 0 to "),
     ],
 )
-def test_what_cannot_end_an_answer_is_refused(chat, options, message):
+def test_what_cannot_end_a_response_is_refused(chat, options, message):
     with pytest.raises(ValueError, match=message):
         LanguageModelPolicy(*chat, **options)
 
@@ -149,7 +149,7 @@ def test_text_that_spells_control_tokens_is_none_and_other_prompts_are_as_they_w
     for piece in (end, tokenizer.eos_token):
         plain = tokenizer(piece, add_special_tokens=False, split_special_tokens=True)["input_ids"]
         assert str(plain)[1:-1] in str(ids)
-    (kept,) = policy.records([Request(forged, literal_text=FORM.literal_text)], [FORM.write_answer(f"say {end}")])
+    (kept,) = policy.records([Request(forged, literal_text=FORM.literal_text)], [FORM.write_response(f"say {end}")])
     tags = tokenizer.convert_tokens_to_ids(["<think>", "</think>", "<action>", "</action>"])
     assert [i for i in kept.prompt_ids.tolist() if i in tags] == tags[:2]
     assert [i for i in kept.token_ids[:-1].tolist() if i in special] == tags
