@@ -7,13 +7,14 @@ last axis of every array.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
+
+# scipy.stats takes half a second to import: the functions that use it import it, so that other commands start sooner.
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
@@ -84,23 +85,27 @@ def bootstrap(samples: Sequence[np.ndarray], statistic: Callable[..., np.ndarray
 
     Quantiles are resampled values and not interpolated: infinity (a threshold not reached) is a value like any other.
     """
+    from scipy import stats
+
     samples = [np.asarray(sample, dtype=np.float64) for sample in samples]
-    value = statistic(*samples)
-    counts = [sample.shape[-1] for sample in samples]
-    if min(counts) < 2:
-        return Estimate(value, None, None, min(counts))
-    random = np.random.default_rng(seed)
-    resampled = statistic(
-        *(
-            sample[..., random.integers(count, size=(RESAMPLES, count))]
-            for sample, count in zip(samples, counts, strict=True)
-        )
-    )
+    value, runs = statistic(*samples), min(sample.shape[-1] for sample in samples)
+    if runs < 2:
+        return Estimate(value, None, None, runs)
+    with np.errstate(invalid="ignore"):  # it also takes a standard deviation, NaN where there is infinity
+        resampled = stats.bootstrap(
+            samples,
+            lambda *resamples, axis: statistic(*resamples),  # noqa: ARG005 - always the last axis
+            vectorized=True,
+            axis=-1,
+            n_resamples=RESAMPLES,
+            method="percentile",
+            rng=np.random.default_rng(seed),
+        ).bootstrap_distribution
     tail = (1 - CONFIDENCE) / 2
     # Interpolation next to infinity would give NaN, hence the methods lower and higher.
     low = np.quantile(resampled, tail, axis=-1, method="lower")
     high = np.quantile(resampled, 1 - tail, axis=-1, method="higher")
-    return Estimate(value, low, high, min(counts))
+    return Estimate(value, low, high, runs)
 
 
 def typical(scores: Sequence[float] | np.ndarray) -> Estimate:
@@ -153,24 +158,21 @@ def student_quantile(count: int) -> float:
 def permutation_p_value(scores: Sequence[float] | np.ndarray, other_scores: Sequence[float] | np.ndarray) -> float:
     """Return the p value of a permutation test of ranks: runs are shuffled between the two kinds.
 
+    All shuffles are tried, or `PERMUTATIONS` random ones if there are more.
+
     Two-sided. It is valid where the bootstrap is not. If two runs lose to two others, p is 1/3 and the kinds are not
     distinguished, although every resample agrees.
     """
-    pooled = np.concatenate([scores, other_scores])
-    _, rank_index, counts = np.unique(pooled, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[rank_index]
-    expected = len(scores) * ranks.mean()
-    # Ranks are halves of whole numbers; the margin only absorbs the rounding of their mean.
-    distances = np.abs(ranks[_shuffles(len(ranks))[:, : len(scores)]].sum(axis=1) - expected) + 1e-9
-    observed = abs(ranks[: len(scores)].sum() - expected)
-    return float((1 + np.count_nonzero(distances >= observed)) / (PERMUTATIONS + 1))
+    from scipy import stats
 
-
-@lru_cache(maxsize=16)
-def _shuffles(count: int) -> np.ndarray:
-    """Return permutations of the numbers below `count`, int16[PERMUTATIONS, count]."""
-    ordered = np.tile(np.arange(count, dtype=np.int16), (PERMUTATIONS, 1))
-    return np.random.default_rng(0).permuted(ordered, axis=1)
+    ranks = stats.rankdata([*scores, *other_scores])
+    deviations = ranks - ranks.mean()  # exact: halves of whole numbers
+    return _permutation_p_value(
+        (deviations[: len(scores)], deviations[len(scores) :]),
+        lambda first, _, axis: np.abs(first.sum(axis=axis)),
+        permutation_type="independent",
+        alternative="greater",
+    )
 
 
 def at_shared_seeds(scores: Mapping[int, float], other_scores: Mapping[int, float]) -> np.ndarray:
@@ -190,18 +192,14 @@ def sign_flip_p_value(differences: Sequence[float] | np.ndarray) -> float:
     Args:
         differences: float[seeds].
     """
-    values = np.asarray(differences, dtype=np.float64)
-    count = len(values)
-    if 2**count <= PERMUTATIONS:
-        signs = 1 - 2 * (np.arange(2**count)[:, None] >> np.arange(count) & 1)
-        # All flips include the observed signs; random ones do not, so that the observed sample is added.
-        observed_sample = 0
-    else:
-        signs = np.random.default_rng(0).choice((-1, 1), size=(PERMUTATIONS, count))
-        observed_sample = 1
-    margin = 1e-9 * np.abs(values).sum()  # absorbs the rounding of equal sums
-    as_large = np.abs(signs @ values) >= abs(values.sum()) - margin
-    return float((observed_sample + np.count_nonzero(as_large)) / (observed_sample + len(signs)))
+    return _permutation_p_value((differences,), np.sum, permutation_type="samples")
+
+
+def _permutation_p_value(samples: Sequence[Any], statistic: Callable[..., Any], **options: Any) -> float:
+    from scipy import stats
+
+    random = np.random.default_rng(0)
+    return float(stats.permutation_test(samples, statistic, n_resamples=PERMUTATIONS, rng=random, **options).pvalue)
 
 
 def corrected_p_values(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -211,12 +209,9 @@ def corrected_p_values(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     Journal of the Royal Statistical Society B 57, 1995). The k-th smallest is multiplied by N / k, and never exceeds a
     larger one's. This holds if comparisons are independent or positively dependent, as those with one baseline are.
     """
-    p_values = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(p_values)[::-1]
-    scaled = p_values[order] * len(order) / np.arange(len(order), 0, -1)
-    corrected = np.empty_like(p_values)
-    corrected[order] = np.minimum.accumulate(scaled)
-    return corrected
+    from scipy import stats
+
+    return stats.false_discovery_control(p_values) if len(p_values) else np.zeros(0)
 
 
 def runs_to_tell(probability: float, pairs: int = 1) -> int | None:
