@@ -21,7 +21,7 @@ from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.models.language_model import LanguageModel
 from hgpo_gym.trainers.run import Run, processes_of
 from hgpo_gym.trainers.settings import RunSettings
-from hgpo_gym.trainers.update.policy_update import NonFiniteError
+from hgpo_gym.trainers.update.diverged import NonFiniteError
 
 # Thresholds of Python's garbage collector. Rollouts hold many objects, hardly any of them in cycles. With the default
 # thresholds the search for cycles takes a tenth of the time of a run by the features policy.

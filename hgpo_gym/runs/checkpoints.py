@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from hgpo_gym.digests import find_damage, write_manifest
 from hgpo_gym.files import NotWrittenError, make_whole
+from hgpo_gym.runs.history import History
 from hgpo_gym.runs.run_files import read_json
 from hgpo_gym.suggest import unknown_name
 
@@ -41,10 +42,14 @@ class Saving(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints of one run: `iteration_0000` (the weights it began with), the newest `keep` and the best."""
+    """The checkpoints of one run: `iteration_0000` (the weights it began with), the newest `keep` and the best.
+
+    Attributes:
+        history: the rows that iterations add, to be saved with the next checkpoint.
+    """
 
     def __init__(self, folder: Path, keep: int = 1):
-        self.folder, self.keep = folder, keep
+        self.folder, self.keep, self.history = folder, keep, History(folder.with_name("history.jsonl"))
 
     def save(
         self,
@@ -67,7 +72,8 @@ class Checkpoints:
 
         def fill(folder: Path) -> None:
             saving.write(folder)
-            (folder / _STATE).write_text(json.dumps({**state, "iteration": iteration}))
+            own = {"iteration": iteration, "history": self.history.save()}
+            (folder / _STATE).write_text(json.dumps({**state, **own}))
             write_manifest(folder, _MADE_BY)
 
         target = self._path(iteration)
@@ -98,7 +104,27 @@ class Checkpoints:
         """The iteration of the newest checkpoint."""
         return max(self._iterations(), default=None)
 
-    def latest_valid(self, say: Callable[[str], None]) -> Path | None:
+    def resume(self, say: Callable[[str], None]) -> tuple[Path, dict[str, Any]] | None:
+        """Return the newest valid checkpoint and its state, and restore the history; None if there is no checkpoint.
+
+        See `latest_valid`; a checkpoint without its history is not valid here.
+        """
+
+        def check_history(checkpoint: Path) -> None:
+            state = read_state(checkpoint)
+            if "history" not in state:  # of a run that was begun before there was such a file
+                outcomes = state["learner"].pop("outcomes", [()] * len(state["metrics"]))
+                rows = zip(state["metrics"], outcomes, strict=True)
+                self.history.rows = [{"metrics": metrics, "outcomes": groups} for metrics, groups in rows]
+            elif not self.history.restore(state["history"]):
+                raise InvalidCheckpointError(f"{checkpoint} is not sound: {self.history.path} is not what was written.")
+
+        newest = self.latest_valid(say, check_history)
+        return None if newest is None else (newest, read_state(newest))
+
+    def latest_valid(
+        self, say: Callable[[str], None], check_more: Callable[[Path], None] = lambda _checkpoint: None
+    ) -> Path | None:
         """The newest checkpoint that is what was written, None if there is none at all.
 
         `say` is told of newer ones that are left out, and why.
@@ -109,7 +135,9 @@ class Checkpoints:
         reasons = []
         for iteration in reversed(self._iterations()):
             try:
-                return self.sound(iteration)
+                checkpoint = self.sound(iteration)
+                check_more(checkpoint)
+                return checkpoint
             except InvalidCheckpointError as error:
                 reasons.append(str(error))
                 say(f"{error} It is left out.")

@@ -1,5 +1,5 @@
-"""A run directory: config.yaml, launches.jsonl (commands, versions, code), metrics.jsonl, rollouts/, checkpoints/,
-summary.json."""
+"""A run directory: config.yaml, launches.jsonl (commands, versions, code), metrics.jsonl, history.jsonl, rollouts/,
+checkpoints/, summary.json."""
 
 import fcntl
 import json

@@ -21,7 +21,7 @@ from hgpo_gym.rollouts.metrics import LEGEND, PARTS, describe_iteration
 from hgpo_gym.rollouts.rollout import FailedEpisode
 from hgpo_gym.rollouts.samplers import spread
 from hgpo_gym.rollouts.teams import TEAMS
-from hgpo_gym.runs.checkpoints import CheckpointNotSavedError, Checkpoints, Saving, best_evaluation, read_state
+from hgpo_gym.runs.checkpoints import CheckpointNotSavedError, Checkpoints, Saving, best_evaluation
 from hgpo_gym.runs.diagnostics import Monitor
 from hgpo_gym.runs.directory import flatten
 from hgpo_gym.runs.loggers import find_loggers
@@ -31,6 +31,7 @@ from hgpo_gym.trainers.learners import LEARNERS, Learned, Learner
 from hgpo_gym.trainers.open_run import check_same_tasks, open_run
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.template_date import DATE_LINE, date_of, with_date
+from hgpo_gym.trainers.update.diverged import NonFiniteError
 
 
 def make_learner(settings: RunSettings, progress: Progress, processes: Processes = ALONE) -> Learner:
@@ -118,7 +119,7 @@ class Run:
             KeyboardInterrupt: Ctrl-C or SIGTERM, in any of the processes; after a checkpoint of the last finished
                 iteration. During an update, an evaluation or a checkpoint after that; a line says so.
             StoppedAtOnceError: Ctrl-C for the second time; no checkpoint is saved.
-            NonFiniteError: the checkpoints stay as they were.
+            NonFiniteError: the checkpoints stay as they were; the mini-batch is in the run directory.
             EpisodesFailedError: likewise; what failed is in the run directory.
             CheckpointNotSavedError: the last one, or that of an interrupted run.
             NotWrittenError: metrics, rollouts or the summary, because the disk is full.
@@ -173,16 +174,17 @@ class Run:
     def _begin(self) -> None:
         """Go on from the newest checkpoint, or make a first one. The main process makes the run directory ours and puts
         it in the state of that checkpoint before others look into it."""
-        newest = self.processes.on_main(lambda: self.checkpoints.latest_valid(self.progress.line))
-        new: dict[str, Any] = {"iteration": 0, "evaluations": [], "metrics": [], "learner": {}, "tasks": self.tasks}
-        state = self.processes.on_main(lambda: read_state(newest) if newest else new)
+        new: dict[str, Any] = {"iteration": 0, "evaluations": [], "learner": {}, "tasks": self.tasks}
+        newest, state, history = self.processes.on_main(
+            lambda: (*(self.checkpoints.resume(self.progress.line) or (None, new)), self.checkpoints.history.rows)
+        )
         check_same_tasks(state.get("tasks", self.tasks), self.tasks, self.directory.path)
         self.iteration, self.evaluations = state["iteration"], state["evaluations"]
-        self.metrics = list(state["metrics"])
+        self.metrics = [row["metrics"] for row in history]
         for line in self.metrics:
             self.monitor.add(line)
-        last = (state["metrics"] or [{}])[-1]
-        self.steps_so_far, self.seconds_so_far = last.get("steps_so_far", 0), last.get("seconds_so_far", 0.0)
+        so_far = (self.metrics or [{}])[-1]
+        self.steps_so_far, self.seconds_so_far = so_far.get("steps_so_far", 0), so_far.get("seconds_so_far", 0.0)
         if self.processes.main:
             if newest is None:
                 self.learner.start()
@@ -191,12 +193,12 @@ class Run:
             code = code_used(self.settings)
             changed = changed_code(self.directory.path, code) if newest else []
             self.directory.begin(self.settings.resolved, self.learner.packages, code)
-            self.directory.restore_metrics(state["metrics"])
+            self.directory.restore_metrics(self.metrics)
             saved_rollouts.forget_after(self.directory.rollout_path, self.iteration)
             kept_failures.forget_after(self.directory.failures_path, self.iteration)
             self.checkpoints.prune(self.iteration, self.progress.line)
             if newest is None:
-                self.checkpoints.save(0, self.learner.saving(), state)
+                self.checkpoints.save(0, self.learner.saving(), new)
             else:
                 self.progress.line(f"Going on after iteration {self.iteration} from {newest}")
                 for change in changed:
@@ -208,9 +210,8 @@ class Run:
         check_seen_by_all(self.processes, checkpoint)
         if not self.processes.main:
             self.learner.load(checkpoint)
-        self.learner.begin(
-            checkpoint, lambda: self.processes.on_main(lambda: self.checkpoints.sound(0)), state["learner"]
-        )
+        learner_state = {**state["learner"], "outcomes": [row["outcomes"] for row in history]}
+        self.learner.begin(checkpoint, lambda: self.processes.on_main(lambda: self.checkpoints.sound(0)), learner_state)
 
     def _iterate(self) -> dict[str, Any]:
         began, self.interrupts.doing = time.perf_counter(), f"the rollout of iteration {self.iteration + 1}"
@@ -218,7 +219,8 @@ class Run:
             collected = self.learner.collect(self.iteration)
         self.interrupts.doing = f"the update of iteration {self.iteration + 1}"
         with self._finishing():
-            learned = self.learner.learn(self.iteration, collected, time.perf_counter() - began)
+            with self._keeping_divergence():
+                learned = self.learner.learn(self.iteration, collected, time.perf_counter() - began)
             self.iteration += 1
             metrics = self._counted(learned)
             last = self.iteration == self.settings.trainer.iterations
@@ -227,6 +229,7 @@ class Run:
                 metrics |= self._evaluated()
             self.interrupts.doing = f"the checkpoint of iteration {self.iteration}"
             self.metrics.append(metrics)
+            self.checkpoints.history.rows.append({"metrics": metrics, "outcomes": learned.outcomes})
             if self.processes.main:
                 self._log(metrics, learned)
             due = self.iteration % self.settings.checkpoint.every == 0
@@ -268,6 +271,19 @@ class Run:
             self._keep_failures(error.failures, phase, iteration)
             shown = f"What was said until then: hgpo-gym inspect {self.directory.path} --failures."
             raise kept_failures.EpisodesFailedError(f"{error} {shown}", error.failures) from None
+
+    @contextmanager
+    def _keeping_divergence(self) -> Iterator[None]:
+        """Keep the mini-batch of a NonFiniteError, each process its part, and say where it is."""
+        try:
+            yield
+        except NonFiniteError as error:
+            folder = self.directory.path / "diverged" / f"iteration_{self.iteration + 1:04d}"
+            if error.mini_batch is None:
+                raise
+            name = "mini_batch" if self.processes.count == 1 else f"mini_batch_{self.processes.rank}"
+            error.mini_batch.write(folder, name, str(error))
+            raise NonFiniteError(f"{error} Its rows and gradient norms are in {folder}.") from error
 
     def _keep_failures(self, failures: Sequence[FailedEpisode], phase: str, iteration: int) -> None:
         if self.processes.main:
@@ -342,7 +358,6 @@ class Run:
         """Save a checkpoint. Returns False, or at last raises CheckpointNotSavedError, if the disk is full."""
         state = {
             "evaluations": self.evaluations,
-            "metrics": self.metrics,
             "learner": self.learner.state(),
             "tasks": self.tasks,
         }

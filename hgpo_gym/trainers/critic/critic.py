@@ -20,7 +20,7 @@ from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.rollout import Rollout
 from hgpo_gym.trainers.critic.networks import ValueNetwork, make_network
 from hgpo_gym.trainers.critic.settings import CriticSettings
-from hgpo_gym.trainers.update.policy_update import NonFiniteError
+from hgpo_gym.trainers.update.diverged import NonFiniteError
 from hgpo_gym.trainers.update.settings import TrainerSettings
 
 States = Mapping[str, np.ndarray]

@@ -1,6 +1,6 @@
 """Learner: the interface between the run loop and a training algorithm."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -12,8 +12,10 @@ from hgpo_gym.runs.checkpoints import Saving
 
 
 class Learned(NamedTuple):
-    """The result of an iteration. It holds the metrics, and the rollout that was trained on, if that is saved. It
-    holds the batch that credit assignment used, if it differs, and the failed attempts at episodes.
+    """The result of an iteration.
+
+    It holds the metrics, and the rollout that was trained on, if that is saved. It holds the batch that credit
+    assignment used, if it differs, the failed attempts at episodes, and what `begin` needs of the iteration, as JSON.
 
     The metrics include `success`, `episode_return`, `episode_length`, `valid_action_rate` and `steps` (environment
     steps). They also include `seconds_rollout`, `seconds_advantage` and `seconds_update`.
@@ -23,6 +25,7 @@ class Learned(NamedTuple):
     rollout: Rollout | None
     batch: StepBatch | None = None
     failures: tuple[FailedEpisode, ...] = ()
+    outcomes: Sequence[Any] = ()
 
 
 class Learner(Protocol):
@@ -56,7 +59,7 @@ class Learner(Protocol):
         Args:
             checkpoint: a checkpoint that `saving` wrote.
             initial: returns the first checkpoint of the run, after verifying it.
-            state: the result of `state` at that checkpoint; empty at the beginning.
+            state: the result of `state` at that checkpoint, with the `outcomes` of every iteration until there.
         """
 
     def rollout_weights(self) -> AbstractContextManager[Any]:
@@ -76,7 +79,7 @@ class Learner(Protocol):
         """Return a writer of the present state. All processes take part; the main one writes."""
 
     def state(self) -> dict[str, Any]:
-        """Return the other state that `begin` needs, as JSON."""
+        """Return the other state that `begin` needs, as JSON. It does not grow with the iterations."""
 
     def close(self) -> None:
         """Close environments and engines."""

@@ -149,7 +149,7 @@ class PolicyGradientLearner:
         if (path := checkpoint / _PAST_WEIGHTS).exists():
             self.past.load(torch.load(path, map_location="cpu", weights_only=True))
         self.critic = self._critic(checkpoint)
-        self.outcomes = [[GroupOutcome(*group) for group in groups] for groups in state.get("outcomes", [])]
+        self.outcomes = [[GroupOutcome(*group) for group in groups] for groups in state["outcomes"]]
         self.measured = TaskMeasures(*state["measured"]) if state.get("measured") else self._measured()
         if self.measured:
             self.sampler.begin(self.measured.values)
@@ -219,7 +219,7 @@ class PolicyGradientLearner:
             "memory_gib": memory_gib(),
             **({} if self.async_rollout is None else {"seconds_played": collected.seconds}),
         }
-        return Learned(metrics, rollout, batch, collected.failures)
+        return Learned(metrics, rollout, batch, collected.failures, self.outcomes[-1])
 
     def saving(self) -> Saving:
         """See `Learner`."""
@@ -243,8 +243,8 @@ class PolicyGradientLearner:
         return Saving(write, sum(map(_nbytes, (trained, update_state, critic_state, past))))
 
     def state(self) -> dict[str, Any]:
-        """See `Learner`. It holds the state of the sampler."""
-        return {"outcomes": self.outcomes, "measured": self.measured}
+        """See `Learner`. It holds what the sampler has measured before training."""
+        return {"measured": self.measured}
 
     def close(self) -> None:
         """See `Learner`."""

@@ -69,13 +69,12 @@ class ShardedWeights(Weights):
         result = self.policy.likelihood(records, temperature=temperature)
         return result._replace(logprobs=result.logprobs.clone())  # FSDP2 accepts no view of a larger tensor
 
-    def clip_gradients(self, max_norm: float) -> torch.Tensor:
-        norm = super().clip_gradients(max_norm)
-        assert isinstance(norm, DTensor)
-        return norm.full_tensor()
-
     def _part(self, weight: torch.Tensor) -> torch.Tensor:
         return weight.to_local() if isinstance(weight, DTensor) else weight
+
+    def _total(self, norm: torch.Tensor) -> torch.Tensor:
+        assert isinstance(norm, DTensor)
+        return norm.full_tensor()
 
     @contextmanager
     def gathered(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ from hgpo_gym.randomness import RandomStream
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.aggregation import Totals
 from hgpo_gym.trainers.update.distribute import distribute
+from hgpo_gym.trainers.update.diverged import DivergedMiniBatch, NonFiniteError
 from hgpo_gym.trainers.update.loss import Loss
 from hgpo_gym.trainers.update.measured import mean_entropies, with_old, with_reference
 from hgpo_gym.trainers.update.metrics import UpdateMetrics, merge
@@ -23,10 +24,6 @@ from hgpo_gym.trainers.update.optimizer import load_state_by_name, make_optimize
 from hgpo_gym.trainers.update.samples import TrainingSample, make_samples, per_token
 from hgpo_gym.trainers.update.settings import TrainerSettings
 from hgpo_gym.trainers.update.weights import Weights
-
-
-class NonFiniteError(RuntimeError):
-    """A loss, gradient or weight is infinite or not a number. No optimiser step used such a gradient."""
 
 
 class PolicyUpdate:
@@ -114,13 +111,16 @@ class PolicyUpdate:
         generator, size = np.random.default_rng(seed), self.settings.mini_batch_size
         # The rank is part of the seed, so that processes draw different dropout masks.
         torch.manual_seed(int(np.random.SeedSequence((*seed, self.processes.rank)).generate_state(1)[0]))  # for dropout
+        latest: list[TrainingSample] = []
         for epoch in range(self.settings.update_epochs):
             order = generator.permutation(len(rows))
             for start in range(0, len(rows), size):
                 location = f"epoch {epoch + 1}, mini-batch {start // size + 1}"
-                self._step([rows[index] for index in order[start : start + size]], metrics, location)
-        if metrics.gradient_norms:
-            self._check_weights()
+                mini_batch = [rows[index] for index in order[start : start + size]]
+                if self._step(mini_batch, metrics, location):
+                    latest = mini_batch
+        if latest:
+            self._check_weights(latest)
         self.optimizer.zero_grad(set_to_none=True)  # else gradients would occupy memory during the next rollout
         self.policy.updated()
         return {**merge(self.processes.gather([metrics])).result(), **prepared}
@@ -168,43 +168,67 @@ class PolicyUpdate:
         load_state_by_name(self.optimizer, self.policy.model, state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
 
-    def _step(self, rows: list[TrainingSample], metrics: UpdateMetrics, location: str) -> None:
-        """Make one optimiser step on the rows of a mini-batch that are in the loss. Make no step if there are none."""
-        totals, mini_batch = self.loss.totals(rows), [row for row in rows if self._in_loss(row)]
+    def _step(self, rows: list[TrainingSample], metrics: UpdateMetrics, location: str) -> bool:
+        """Make one optimiser step on the rows of a mini-batch that are in the loss. Return False if it made none."""
+        mini_batch = [row for row in rows if self._in_loss(row)]
         if not mini_batch:
-            return  # no step: Adam's momentum would still move the weights
-        unchanged = not metrics.gradient_norms  # the weights still equal those that generated the records
-        self.policy.model.train()
-        self.optimizer.zero_grad(set_to_none=True)
-        lengths = [len(row.tokens) for row in mini_batch]
-        shards = shard_batches(lengths, self.settings.max_batch_tokens, self.processes.count)
-        # One adapter per micro-batch: with gradient checkpointing, the backward pass recomputes by the active adapter.
-        *parts, last = [
-            rows
-            for part in shards[self.processes.rank]
-            for rows in by_adapter([mini_batch[index] for index in part], lambda row: row.tokens.adapter)
-        ]
-        with self.weights.accumulating():
-            losses = [self._backward(part, mini_batch, totals, metrics, unchanged=unchanged) for part in parts]
-        # Outside of `accumulating`: this pass synchronises the gradients of all parts.
-        losses.append(self._backward(last, mini_batch, totals, metrics, unchanged=unchanged))
-        loss = self.processes.sum(torch.stack(losses).sum())
+            return False  # no step: Adam's momentum would still move the weights
+        loss = self._gradients(rows, metrics)
         if not torch.isfinite(loss):
-            raise NonFiniteError(f"The loss is {loss.item()} in {location}.")
+            raise self._diverged(rows, f"The loss is {loss.item()} in {location}.")
         norm = self.weights.clip_gradients(self.settings.max_grad_norm)
         if not torch.isfinite(norm):
-            raise NonFiniteError(f"The gradient norm is {norm.item()} in {location}.")
+            raise self._diverged(rows, f"The gradient norm is {norm.item()} in {location}.")
         if not any(row.loss_mask.any() for row in mini_batch):
-            return  # the objective has dropped every token
+            return False  # the objective has dropped every token
         rate = self.schedule.get_last_lr()[0]
         self.optimizer.step()
         self.schedule.step()
         metrics.add_step(norm.item(), float(rate))
+        return True
 
-    def _check_weights(self) -> None:
-        """Raise NonFiniteError if a step with a finite gradient has produced weights that are not finite."""
+    def _gradients(self, rows: list[TrainingSample], metrics: UpdateMetrics) -> torch.Tensor:
+        """Leave the gradients of a mini-batch in the weights, and return its loss, float32[]."""
+        totals, mini_batch = self.loss.totals(rows), [row for row in rows if self._in_loss(row)]
+        unchanged = not metrics.gradient_norms  # the weights still equal those that generated the records
+        self.policy.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        *parts, last = self._parts(mini_batch)
+        with self.weights.accumulating():
+            losses = [self._backward(part, mini_batch, totals, metrics, unchanged=unchanged) for part in parts]
+        # Outside of `accumulating`: this pass synchronises the gradients of all parts.
+        losses.append(self._backward(last, mini_batch, totals, metrics, unchanged=unchanged))
+        return self.processes.sum(torch.stack(losses).sum())
+
+    def _parts(self, mini_batch: list[TrainingSample]) -> list[list[TrainingSample]]:
+        """Return this process's part of a mini-batch in micro-batches; one that is empty keeps step with others."""
+        lengths = [len(row.tokens) for row in mini_batch]
+        shards = shard_batches(lengths, self.settings.max_batch_tokens, self.processes.count)
+        # One adapter per micro-batch: with gradient checkpointing, the backward pass recomputes by the active adapter.
+        return [
+            rows
+            for part in shards[self.processes.rank]
+            for rows in by_adapter([mini_batch[index] for index in part], lambda row: row.tokens.adapter)
+        ]
+
+    def _diverged(self, rows: list[TrainingSample], reason: str) -> NonFiniteError:
+        """Return the error for a mini-batch, with what the present weights make of it. All processes take part."""
+        self._gradients(rows, UpdateMetrics())  # anew, since clipping by a norm that is not finite has replaced them
+        parts = [part for part in self._parts([row for row in rows if self._in_loss(row)]) if part]
+        with torch.no_grad(), self.weights.gathered():
+            logprobs = [self._likelihood(part).logprobs.float().cpu().numpy() for part in parts]
+        mini_batch = DivergedMiniBatch(
+            [row for part in parts for row in part],
+            np.concatenate(logprobs) if logprobs else np.zeros(0, np.float32),
+            self.weights.gradient_norms(),
+        )
+        return NonFiniteError(reason, mini_batch)
+
+    def _check_weights(self, latest: list[TrainingSample]) -> None:
+        """Raise NonFiniteError if a step with a finite gradient, on the latest mini-batch, has produced weights that
+        are not finite."""
         if self.processes.sum(self.weights.not_finite()) > 0:
-            raise NonFiniteError("After the last step weights are infinite or not numbers.")
+            raise self._diverged(latest, "After the last step weights are infinite or not numbers.")
 
     def _backward(
         self,

@@ -48,7 +48,15 @@ class Weights:
 
     def clip_gradients(self, max_norm: float) -> torch.Tensor:
         """Clip the total gradient norm to `max_norm`. Returns the norm before clipping, float32[]."""
-        return torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), max_norm)
+        return self._total(torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), max_norm))
+
+    def gradient_norms(self) -> dict[str, float]:
+        """Return the norm of each weight's gradient, by the weight's name. All processes take part."""
+        return {
+            name: self._total(torch.linalg.vector_norm(weight.grad)).item()
+            for name, weight in self.policy.model.named_parameters()
+            if weight.grad is not None
+        }
 
     def not_finite(self) -> torch.Tensor:
         """Return the number of trained tensors with an infinite or NaN entry in this process's part, float32[]."""
@@ -58,3 +66,7 @@ class Weights:
     def _part(self, weight: torch.Tensor) -> torch.Tensor:
         """Return this process's part of a weight."""
         return weight
+
+    def _total(self, norm: torch.Tensor) -> torch.Tensor:
+        """Return a norm over all processes' parts."""
+        return norm

@@ -229,6 +229,28 @@ def test_metrics_follow_the_checkpoint_whatever_became_of_the_file(damage, tmp_p
     assert numbers(tmp_path) == numbers(whole)
 
 
+def test_a_checkpoint_does_not_grow_with_the_iterations_before_it(tmp_path):
+    train(tmp_path, "trainer.iterations=30", "checkpoint.keep=100", "evaluation.every=0")
+    checkpoints = [tmp_path / "checkpoints" / f"iteration_{iteration:04d}" for iteration in (10, 29)]
+    sizes = [sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) for folder in checkpoints]
+    assert sizes[1] - sizes[0] < 100  # bytes; digits of numbers alone
+
+
+@pytest.mark.parametrize("damage", ["removed", "changed at iteration 2", "changed at iteration 1"])
+def test_a_checkpoint_whose_rows_of_iterations_are_lost_is_left_out(damage, tmp_path, whole):
+    train(tmp_path, "trainer.iterations=2", "checkpoint.keep=2")
+    path, notes = tmp_path / "history.jsonl", Notes()
+    if damage == "removed":
+        path.unlink()
+    else:
+        flip(path, 10 if damage == "changed at iteration 1" else path.stat().st_size - 10)
+    train(tmp_path, "resume=auto", "checkpoint.keep=2", progress=notes)
+    said = "\n".join(notes.lines)
+    assert f"iteration_0002 is not sound: {path} is not what was written" in said
+    assert ("Going on after iteration 1" in said) == (damage == "changed at iteration 2")
+    assert numbers(tmp_path) == numbers(whole)
+
+
 def test_what_resume_asks_for_is_a_checkpoint(tmp_path):
     settings = {
         resume: small_runs.settings(tmp_path, *SHORT, f"resume={resume}") for resume in ("never", "auto", "must")

@@ -41,7 +41,7 @@ def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path, options):
     train(tmp_path / "broken", "trainer.iterations=2", *options)
     train(tmp_path / "broken", "resume=auto", *options)
     assert numbers(tmp_path / "broken") == numbers(tmp_path / "whole")
-    assert learner_state(tmp_path / "broken", 4)["outcomes"] == learner_state(tmp_path / "whole", 4)["outcomes"]
+    assert outcomes(tmp_path / "broken") == outcomes(tmp_path / "whole")
 
 
 def test_stale_rollouts_are_those_of_the_weights_of_that_many_updates_ago(tmp_path):
@@ -82,9 +82,8 @@ def test_a_run_may_train_on_some_tasks_alone_and_be_evaluated_on_the_same(tmp_pa
     assert {conversation.task_id for conversation in said} == expected
 
 
-def learner_state(run_dir, iteration):
-    path = run_dir / "checkpoints" / f"iteration_{iteration:04d}" / "state.json"
-    return json.loads(path.read_text())["learner"]
+def outcomes(run_dir):
+    return [json.loads(line)["outcomes"] for line in (run_dir / "history.jsonl").read_text().splitlines()]
 
 
 def test_what_dynamic_plays_is_counted_and_round_0_is_everybodys(tmp_path):
@@ -114,7 +113,8 @@ def test_a_shaping_changes_what_is_learned_from_and_not_what_is_reported(tmp_pat
 def test_measuring_before_training_counts_as_played(tmp_path):
     train(tmp_path / "run", *RUNS["gaussian"], "trainer.iterations=1")
     (line,) = read_metrics(tmp_path / "run")
-    measured, steps, episodes, tokens, seconds = learner_state(tmp_path / "run", 1)["measured"]
+    state = json.loads((tmp_path / "run" / "checkpoints" / "iteration_0001" / "state.json").read_text())
+    measured, steps, episodes, tokens, seconds = state["learner"]["measured"]
     assert episodes == 4 * len(measured)
     assert line["episodes"] == episodes + line["first_round_episodes"]
     assert line["steps"] > steps > 0

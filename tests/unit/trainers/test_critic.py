@@ -19,7 +19,7 @@ from hgpo_gym.trainers.critic.critic import Critic, explained_variance
 from hgpo_gym.trainers.critic.settings import CriticSettings
 from hgpo_gym.trainers.learners.validate import validate_estimator
 from hgpo_gym.trainers.run import make_learner
-from hgpo_gym.trainers.update.policy_update import NonFiniteError
+from hgpo_gym.trainers.update.diverged import NonFiniteError
 from tests.support import small_models, small_runs
 from tests.support.small_models import make_policy, weights
 from tests.support.small_runs import TINY, numbers, train

@@ -21,7 +21,7 @@ from hgpo_gym.trainers.learners.base import Learned
 from hgpo_gym.trainers.learners.sb3.networks import MaskedDQN
 from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy, check_listed, steps_each
 from hgpo_gym.trainers.settings import RunSettings
-from hgpo_gym.trainers.update.policy_update import NonFiniteError
+from hgpo_gym.trainers.update.diverged import NonFiniteError
 
 UPDATE_METRICS = {"loss": "train/loss", "kl_behaviour": "train/approx_kl", "value_loss": "train/value_loss"}
 """Metrics of an update, mapped to the names that Stable-Baselines3 logs."""

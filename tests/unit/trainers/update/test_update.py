@@ -12,7 +12,8 @@ from hgpo_gym.policies import likelihood as likelihood_module
 from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.policies.likelihood import likelihood, score
 from hgpo_gym.policies.tabular import LogitTable, TabularPolicy
-from hgpo_gym.trainers.update.policy_update import NonFiniteError, PolicyUpdate
+from hgpo_gym.trainers.update.diverged import NonFiniteError
+from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from tests.support.small_models import (
     gradient,
     make_policy,
