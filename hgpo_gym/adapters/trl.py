@@ -13,6 +13,7 @@ import torch
 
 from hgpo_gym.adapters.single_episode import SingleEpisode, on_tokens, step_batch, turns_of_tokens
 from hgpo_gym.advantages import ESTIMATORS, estimate
+from hgpo_gym.extras import install_command
 from hgpo_gym.policies.control_tokens import ControlTokens
 from hgpo_gym.policies.response_ends import ResponseEnds, check_stops
 
@@ -22,7 +23,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name not in ("accelerate", "trl"):
         raise
-    raise ModuleNotFoundError("hgpo_gym.adapters.trl needs TRL: pip install 'hgpo_gym[trl]'") from error
+    raise ModuleNotFoundError(f"hgpo_gym.adapters.trl needs TRL: {install_command('trl')}") from error
 
 
 class ToolEnvironment:

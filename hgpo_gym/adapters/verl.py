@@ -19,6 +19,7 @@ import torch
 from hgpo_gym.adapters.single_episode import EpisodeStep, on_tokens, turns_of_tokens
 from hgpo_gym.advantages import ESTIMATORS, estimate
 from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.extras import install_command
 from hgpo_gym.policies.control_tokens import ControlTokens
 from hgpo_gym.policies.response_ends import check_stops
 
@@ -27,7 +28,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "verl":
         raise
-    raise ModuleNotFoundError("hgpo_gym.adapters.verl needs verl: pip install 'hgpo_gym[verl]'") from error
+    raise ModuleNotFoundError(f"hgpo_gym.adapters.verl needs verl: {install_command('verl')}") from error
 
 FIELDS = ("trajectory", "step", "reward", "context_keys")
 """The required fields of each step of a row."""

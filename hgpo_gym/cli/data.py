@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hgpo_gym.cli.errors import CommandFailed
+from hgpo_gym.extras import install_command
 from hgpo_gym.progress import Progress
 
 DATASETS = {
@@ -98,5 +99,5 @@ def _find(name: str) -> Callable[[Path | None, Progress], Dataset]:
         return pkgutil.resolve_name(DATASETS[name])
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f'The data of {name} needs the package {error.name}: pip install "hgpo_gym[{name}]"', name=error.name
+            f"The data of {name} needs the package {error.name}: {install_command(name)}", name=error.name
         ) from error

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from hgpo_gym.extras import install_command
 from hgpo_gym.plain_text import for_terminal
 
 
@@ -29,7 +30,7 @@ def mistakes_explained(extra: str = "train") -> Iterator[None]:
     except ModuleNotFoundError as error:
         if _debugging():
             raise
-        remedy = "" if "pip install" in str(error) else f". Install what is missing: pip install 'hgpo_gym[{extra}]'"
+        remedy = "" if "pip install" in str(error) else f". Install what is missing: {install_command(extra)}"
         raise CommandFailed(f"{error}{remedy}", 2) from None
     except (ValueError, OSError, ImportError) as error:
         if _debugging() or _nobody_reads(error):

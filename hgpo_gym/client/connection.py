@@ -7,13 +7,14 @@ from typing import Any
 
 from gymnasium.error import ResetNeeded
 
+from hgpo_gym.extras import install_command
 from hgpo_gym.network import media_type
 
 try:
     import httpx
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"Remote environments need the package {error.name}: pip install 'hgpo_gym[server]'", name=error.name
+        f"Remote environments need the package {error.name}: {install_command('server')}", name=error.name
     ) from error
 
 _ATTEMPTS = 5

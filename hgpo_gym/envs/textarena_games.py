@@ -20,6 +20,7 @@ from hgpo_gym.digests import kept_folder
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.splits import check_number_of_tasks, check_split, in_split
 from hgpo_gym.envs.turns import ONE_AT_A_TIME
+from hgpo_gym.extras import install_command
 from hgpo_gym.files import cache_dir, content_key, source_digest
 from hgpo_gym.suggest import unknown_name
 
@@ -29,7 +30,7 @@ try:
     from textarena.envs.registration import ENV_REGISTRY
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f'textarena\'s games need the package textarena ({error}): pip install "hgpo_gym[textarena]"', name=error.name
+        f"textarena's games need the package textarena ({error}): {install_command('textarena')}", name=error.name
     ) from error
 
 LONGEST_MOVE = 1000

@@ -17,6 +17,7 @@ from typing import Any
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.splits import SPLITS, SUCCESS_REWARD, hashed, in_split
 from hgpo_gym.envs.turns import ONE_AT_A_TIME
+from hgpo_gym.extras import install_command
 from hgpo_gym.suggest import option, unknown_name
 
 try:
@@ -24,7 +25,7 @@ try:
     from textworld.core import GameState
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f'TextWorld\'s games need the package textworld ({error}): pip install "hgpo_gym[textworld]"', name=error.name
+        f"TextWorld's games need the package textworld ({error}): {install_command('textworld')}", name=error.name
     ) from error
 
 REWARDS = ("success", "score")

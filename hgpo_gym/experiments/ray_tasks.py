@@ -15,6 +15,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from hgpo_gym.experiments.jobs import Submit, TrainingJob
 from hgpo_gym.experiments.pool import VISIBLE, Train
+from hgpo_gym.extras import install_command
 from hgpo_gym.section import SettingsSection
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -58,7 +59,7 @@ def ray_tasks(settings: RaySettings) -> Iterator[Submit]:
     try:
         import ray
     except ModuleNotFoundError as error:
-        message = 'launcher=ray needs the package ray: pip install "hgpo_gym[ray]"'
+        message = f"launcher=ray needs the package ray: {install_command('ray')}"
         raise ModuleNotFoundError(message, name="ray") from error
     with _connected(settings.address):
         if not settings.autoscaling:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hgpo_gym.experiments.jobs import Submit, TrainingJob
 from hgpo_gym.experiments.pool import Train
+from hgpo_gym.extras import install_command
 from hgpo_gym.section import SettingsSection
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -71,7 +72,7 @@ def _executor(cluster: str | None, parameters: Mapping[str, Any], folder: Path) 
         import submitit
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            'launcher=submitit needs the package submitit: pip install "hgpo_gym[submitit]"', name="submitit"
+            f"launcher=submitit needs the package submitit: {install_command('submitit')}", name="submitit"
         ) from error
     try:
         executor = submitit.AutoExecutor(folder=folder, cluster=cluster)

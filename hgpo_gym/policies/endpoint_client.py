@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from hgpo_gym.extras import install_command
+
 try:
     import openai
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f'policy=openai needs the package {error.name} ({error}): pip install "hgpo_gym[openai]"', name=error.name
+        f"policy=openai needs the package {error.name} ({error}): {install_command('openai')}", name=error.name
     ) from error
 
 from hgpo_gym.network import goes_by_proxy

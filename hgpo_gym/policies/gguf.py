@@ -7,6 +7,7 @@ from typing import Any
 
 import transformers
 
+from hgpo_gym.extras import install_command
 from hgpo_gym.files import make_whole
 from hgpo_gym.policies.huggingface import save_model
 
@@ -33,7 +34,7 @@ def import_gguf(source: str, to: Path) -> Path:
         raise FileExistsError(f"{to} exists: import into a new folder.")
     file = _find(source)
     if importlib.util.find_spec("gguf") is None:
-        raise ModuleNotFoundError("Reading a GGUF file needs gguf: pip install 'hgpo_gym[gguf]'")
+        raise ModuleNotFoundError(f"Reading a GGUF file needs gguf: {install_command('gguf')}")
     place: dict[str, Any] = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
     quantised = transformers.AutoModelForCausalLM.from_pretrained(**place, dtype="float32")
     # The values are float32 by now, but transformers refuses to save a model whose config says it is quantised.

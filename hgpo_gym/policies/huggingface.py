@@ -10,6 +10,7 @@ import torch
 import transformers  # it imports its parts at their first use: a table policy needs none of them
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from hgpo_gym.extras import install_command
 from hgpo_gym.plain_text import first_of
 from hgpo_gym.policies.language_part import freeze_towers
 from hgpo_gym.policies.likelihood import head_logits
@@ -157,7 +158,7 @@ def _quantization_config(quantization: str, compute_dtype: torch.dtype) -> Any:
         raise ValueError(unknown_name("model.quantization", quantization, QUANTIZATIONS))
     if importlib.util.find_spec("bitsandbytes") is None:
         raise ModuleNotFoundError(
-            f"model.quantization={quantization} needs bitsandbytes: pip install 'hgpo_gym[bitsandbytes]'"
+            f"model.quantization={quantization} needs bitsandbytes: {install_command('bitsandbytes')}"
         )
     return transformers.BitsAndBytesConfig(
         load_in_4bit=True,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import PositiveInt
 
+from hgpo_gym.extras import install_command
 from hgpo_gym.policies.base import Distributions, Likelihood, Request, Response, Sampling, TokenRecord
 from hgpo_gym.policies.engine_check import CHECKED_LOADS, check_engine, text_to_score, trainers_logprobs
 from hgpo_gym.policies.engine_weights import engine_weights, tied_head
@@ -65,7 +66,7 @@ class VllmPolicy:
         **options: Any,
     ):
         if server is None and importlib.util.find_spec("vllm") is None:
-            raise ModuleNotFoundError("engine=vllm needs vLLM: pip install 'hgpo_gym[vllm]'")
+            raise ModuleNotFoundError(f"engine=vllm needs vLLM: {install_command('vllm')}")
         self._language_model = LanguageModelPolicy(
             model,
             tokenizer,

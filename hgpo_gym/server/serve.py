@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from hgpo_gym.extras import install_command
 from hgpo_gym.network import is_loopback
 from hgpo_gym.server.limits import LIMITS, Limits, argument
 
@@ -62,7 +63,7 @@ def serve(parsed: argparse.Namespace) -> None:
         from hgpo_gym.server.offers import make_offers
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"The server needs the package {error.name}: pip install 'hgpo_gym[server]'", name=error.name
+            f"The server needs the package {error.name}: {install_command('server')}", name=error.name
         ) from error
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

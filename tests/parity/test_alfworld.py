@@ -12,7 +12,7 @@ from hgpo_gym.envs.alfworld.textworld_engine import TextWorldEngine
 from tests.checks.alfworld_parity import compare, with_package_rules
 from tests.support.alfworld_games import KITCHEN_GOALS, TASK_TYPES, kitchen, released_games, write_game
 
-pytest.importorskip("alfworld", reason="alfworld is not installed: pip install 'hgpo_gym[alfworld]'")
+pytest.importorskip("alfworld", reason="alfworld is not installed: pip install '.[alfworld]'")
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 from hgpo_gym.envs.alfworld.engine import GameState
 from hgpo_gym.envs.alfworld.games.files import read_game, read_trajectory
 from hgpo_gym.envs.turns import ONE_AT_A_TIME
+from hgpo_gym.extras import install_command
 
 try:
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
@@ -27,7 +28,7 @@ try:
     from textworld.envs.pddl import PddlEnv, textgen
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f'ALFWorld\'s engine needs the packages alfworld and textworld ({error}): pip install "hgpo_gym[alfworld]"',
+        f"ALFWorld's engine needs the packages alfworld and textworld ({error}): {install_command('alfworld')}",
         name=error.name,
     ) from error
 

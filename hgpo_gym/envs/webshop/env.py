@@ -9,6 +9,7 @@ from gymnasium.error import ResetNeeded
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.splits import SUCCESS_REWARD
+from hgpo_gym.extras import install_command
 from hgpo_gym.suggest import unknown_name
 
 try:
@@ -30,7 +31,7 @@ try:
     from hgpo_gym.envs.webshop.splits import open_split
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f'WebShop needs the package {error.name} ({error}): pip install "hgpo_gym[webshop]"', name=error.name
+        f"WebShop needs the package {error.name} ({error}): {install_command('webshop')}", name=error.name
     ) from error
 
 REWARDS = {

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from hgpo_gym.extras import install_command
 from hgpo_gym.suggest import unknown_name
 
 LOGGERS = {
@@ -47,6 +48,6 @@ def _find(name: str) -> MakeLogger:
         return pkgutil.resolve_name(LOGGERS[name])
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f'loggers=[{name}] needs the package {error.name} ({error}): pip install "hgpo_gym[{name}]"',
+            f"loggers=[{name}] needs the package {error.name} ({error}): {install_command(name)}",
             name=error.name,
         ) from error

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
+from hgpo_gym.extras import install_command
 from hgpo_gym.trainers.update.settings import TrainerSettings
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def make_optimizer(model: torch.nn.Module, settings: TrainerSettings) -> torch.o
         from bitsandbytes.optim import AdamW8bit
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"trainer.optimizer={settings.optimizer} needs bitsandbytes: pip install 'hgpo_gym[bitsandbytes]'"
+            f"trainer.optimizer={settings.optimizer} needs bitsandbytes: {install_command('bitsandbytes')}"
         ) from error
     return AdamW8bit(parameters, lr=rate, weight_decay=decay)
 

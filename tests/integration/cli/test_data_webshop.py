@@ -13,6 +13,7 @@ import pytest
 from hgpo_gym.envs.webshop.catalogue import open_catalogue
 from hgpo_gym.envs.webshop.data.published import SHA256
 from hgpo_gym.envs.webshop.env import WebShopEnv
+from hgpo_gym.extras import install_command
 from tests.integration.cli.test_data import serving
 from tests.support import commands
 
@@ -183,5 +184,5 @@ def test_a_missing_package_is_named_with_its_extra():
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert result.stderr.strip() == (
-        'hgpo-gym: The data of webshop needs the package Stemmer: pip install "hgpo_gym[webshop]"'
+        f"hgpo-gym: The data of webshop needs the package Stemmer: {install_command('webshop')}"
     )

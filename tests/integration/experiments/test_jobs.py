@@ -9,6 +9,7 @@ from hgpo_gym.cli.main import main
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.experiments.jobs import train_all_as_jobs
 from hgpo_gym.experiments.slurm_jobs import RequeuedJob, SlurmSettings, slurm_jobs
+from hgpo_gym.extras import install_command
 from tests.support.endings import end_as_told
 from tests.support.small_runs import numbers
 
@@ -92,4 +93,4 @@ def test_what_is_missing_is_named(capsys, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(SystemExit):
         main(["compare", *SMALL, *LOCAL, "algos=[grpo]", f"out={tmp_path}"])
-    assert 'pip install "hgpo_gym[submitit]"' in capsys.readouterr().err
+    assert install_command("submitit") in capsys.readouterr().err

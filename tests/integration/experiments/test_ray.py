@@ -12,6 +12,7 @@ from hgpo_gym.cli.one_run import train_one_of_many
 from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.jobs import train_all_as_jobs
 from hgpo_gym.experiments.ray_tasks import RaySettings, _train_there, ray_tasks
+from hgpo_gym.extras import install_command
 from hgpo_gym.runs.directory import read_metrics
 from tests.integration.experiments.test_jobs import SMALL
 from tests.support.endings import LOST, end_as_told
@@ -120,4 +121,4 @@ def test_what_is_missing_is_named(capsys, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(SystemExit):
         main(["compare", *SMALL, "launcher=ray", "algos=[grpo]", f"out={tmp_path}"])
-    assert 'pip install "hgpo_gym[ray]"' in capsys.readouterr().err
+    assert install_command("ray") in capsys.readouterr().err

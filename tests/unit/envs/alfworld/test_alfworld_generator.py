@@ -9,7 +9,7 @@ from pathlib import Path
 import gymnasium
 import pytest
 
-pytest.importorskip("alfworld", reason="alfworld is not installed: pip install 'hgpo_gym[alfworld]'")
+pytest.importorskip("alfworld", reason="alfworld is not installed: pip install '.[alfworld]'")
 
 from hgpo_gym.envs import check_text_env
 from hgpo_gym.envs.alfworld.games.files import TASK_TYPES

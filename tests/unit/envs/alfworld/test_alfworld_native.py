@@ -22,7 +22,7 @@ from hgpo_gym.rollouts.collect import collect
 from tests.support import ROOT
 from tests.support.alfworld_games import KITCHEN_GOALS, TASK_TYPES, kitchen, released_games, write_game
 
-pytest.importorskip("alfworld", reason="alfworld is not installed: pip install 'hgpo_gym[alfworld]'")
+pytest.importorskip("alfworld", reason="alfworld is not installed: pip install '.[alfworld]'")
 
 SAMPLE = [(split, task_type) for split in ("valid_seen", "valid_train") for task_type in TASK_TYPES]
 

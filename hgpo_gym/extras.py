@@ -1,0 +1,25 @@
+"""How a missing extra is installed: from a checkout or archive that the package came from, else from the index."""
+
+import json
+import shlex
+from importlib import metadata
+from urllib.request import url2pathname
+
+
+def install_command(extra: str) -> str:
+    """Return the `pip install` command that adds an extra to the installed hgpo_gym."""
+    try:
+        origin = metadata.distribution("hgpo_gym").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        # Not installed, but imported from the folder of a checkout.
+        return f"pip install '.[{extra}]'"
+    if origin is None:
+        return f"pip install 'hgpo_gym[{extra}]'"
+    # PEP 610: a folder has `dir_info`, a repository `vcs_info`, a file neither.
+    source = json.loads(origin)
+    editable = "--editable " if source.get("dir_info", {}).get("editable") else ""
+    vcs = f"{source['vcs_info']['vcs']}+" if "vcs_info" in source else ""
+    requirement = shlex.quote(f"hgpo_gym[{extra}] @ {vcs}{source['url']}")
+    if "dir_info" in source:
+        requirement = shlex.quote(f"{url2pathname(source['url'].removeprefix('file://'))}[{extra}]")
+    return f"pip install {editable}{requirement}"
