@@ -149,11 +149,16 @@ class Registry(Mapping[str, Callable[..., Any]]):
         return self._entries
 
 
-def one_a_file(package: str) -> dict[str, str]:
-    """Return the built-in choices of a package whose files each define the choice of the file's name. No file is
-    imported before its choice is used."""
+def one_a_file(package: str, *, classes: bool = False) -> dict[str, str]:
+    """Return the built-in choices of a package whose files each define the choice of the file's name, or with
+    `classes` the class of that name, such as `BestPlan` in `best_plan.py`. Files with a leading underscore define none.
+    No file is imported before its choice is used."""
     names = sorted(module.name for module in pkgutil.iter_modules(import_module(package).__path__))
-    return {name: f"{package}.{name}:{name}" for name in names}
+    return {
+        name: f"{package}.{name}:{name.title().replace('_', '') if classes else name}"
+        for name in names
+        if not name.startswith("_")
+    }
 
 
 _WORDS = {

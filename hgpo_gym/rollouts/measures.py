@@ -44,9 +44,9 @@ def measure_tasks(
     max_retries: int = 0,
     max_failed: float = 1.0,
 ) -> TaskMeasures:
-    """Measure every task as `sampler.measure` asks; pass the result to `sampler.begin`.
+    """Measure every task as the curriculum asks; set the result as `sampler.measured`.
 
-    `win_rate` is the share of `sampler.episodes_before` episodes that the policy wins. `expert_length` is the number of
+    `win_rate` is the share of `episodes_before` episodes that the policy wins. `expert_length` is the number of
     steps of the environment's expert, None if the expert does not win. An episode whose environment fails at every
     attempt counts as not won.
 
@@ -60,19 +60,20 @@ def measure_tasks(
         EpisodesFailedError: more groups were lost.
         ValueError: an unknown measure, or an environment without an expert.
     """
-    if sampler.measure == "win_rate":
+    measure = sampler.curriculum.measure
+    if measure == "win_rate":
         return _win_rates(sampler, play, num_tasks, group_size, max_failed)
-    if sampler.measure == "expert_length":
+    if measure == "expert_length":
         env = make_expert_env()
         try:
             return _expert_lengths(sampler, env, max_retries, max_failed)
         finally:
             env.close()
-    raise ValueError(unknown_name(f"measure of {sampler.described}", str(sampler.measure), MEASURES))
+    raise ValueError(unknown_name(f"measure of {sampler.described}", str(measure), MEASURES))
 
 
 def _win_rates(sampler: Sampler, play: Play, num_tasks: int, group_size: int, max_failed: float) -> TaskMeasures:
-    num_episodes = sampler.episodes_before
+    num_episodes = sampler.curriculum.episodes_before
     # A task needs several groups if one has too few episodes; surplus episodes of the last group do not count.
     tasks = [task_id for task_id in sampler.task_ids for _ in range(0, num_episodes, group_size)]
     won: dict[str, list[bool]] = {task_id: [] for task_id in sampler.task_ids}

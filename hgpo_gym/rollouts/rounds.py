@@ -9,7 +9,7 @@ from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.failures import check_failures
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout, merge, take_episodes
 from hgpo_gym.rollouts.samplers.base import MOST_ROUNDS, GroupOutcome, Outcomes, Sampler
-from hgpo_gym.rollouts.selection import checked, overrides
+from hgpo_gym.rollouts.selection import checked
 
 Play = Callable[[list[str], list[tuple[int, ...]]], Rollout]
 """Plays one group per task id and seed, in all processes together."""
@@ -58,8 +58,8 @@ def collect_rounds(
 
     Every decision uses the merged rollout, so all processes decide alike. Round 0 plays the tasks of `sampler.tasks`
     from the seeds (stream, seed, iteration, group). Round k plays as many groups as are missing, from the seeds
-    (stream, seed, iteration, k * num_tasks + group). The last round that `sampler.most_rounds` allows keeps all its
-    groups. After it only failed groups are replaced, up to `MOST_ROUNDS` rounds in total.
+    (stream, seed, iteration, k * num_tasks + group). The last round that the filter's `most_rounds` allows keeps all
+    its groups. After it only failed groups are replaced, up to `MOST_ROUNDS` rounds in total.
 
     Args:
         play: see `Play`. A later round may have fewer groups than there are processes.
@@ -74,28 +74,23 @@ def collect_rounds(
         EpisodesFailedError: more groups were lost.
         ValueError: the sampler names a wrong number of tasks or an unknown one, or returns a wrong shape.
     """
-    max_rounds = sampler.most_rounds(iteration)
+    max_rounds = sampler.filter.most_rounds(iteration)
     parts: list[Rollout] = []
     selected: list[Rollout] = []
     missing = num_tasks
     while missing and len(parts) < max(max_rounds, MOST_ROUNDS):
         round_index = len(parts)
-        if round_index:
-            tasks = sampler.redraw(iteration, round_index, missing, outcomes)
-        else:
-            tasks = sampler.tasks(iteration, missing, outcomes)
-        if len(tasks) != missing:
-            raise ValueError(f"{sampler.described} names {len(tasks)} tasks for {missing} groups.")
+        tasks = sampler.tasks(iteration, missing, outcomes, round_index)
         first = round_index * num_tasks
         rollout = play(
-            list(tasks), [(RandomStream.ROLLOUT, sampler.seed, iteration, first + group) for group in range(missing)]
+            tasks, [(RandomStream.ROLLOUT, sampler.seed, iteration, first + group) for group in range(missing)]
         )
         parts.append(rollout)
         num_groups = int(rollout.groups.max(initial=-1)) + 1
         check_failures(rollout.failures, missing - num_groups, missing, max_failed, "task groups")
         informative = np.ones(num_groups, dtype=np.bool_)
-        if len(parts) < max_rounds and overrides(sampler, "informative"):
-            informative = sampler.informative(rollout.batch, assign(rollout))
+        if len(parts) < max_rounds and sampler.filter.overrides("informative"):
+            informative = sampler.filter.informative(rollout.batch, assign(rollout))
             checked(informative, num_groups, "group", sampler, "informative")
         selected.append(take_episodes(rollout, informative[rollout.groups]))
         missing -= int(informative.sum())

@@ -21,9 +21,9 @@ def select_episodes(rollout: Rollout, sampler: Sampler, iteration: int) -> Rollo
     Raises:
         ValueError: it selects none, or returns a wrong shape.
     """
-    if not overrides(sampler, "episodes"):
+    if not sampler.filter.overrides("episodes"):
         return rollout
-    selected = sampler.episodes(rollout.batch, _generator(sampler, iteration, _EPISODES))
+    selected = sampler.filter.episodes(rollout.batch, _generator(sampler, iteration, _EPISODES))
     checked(selected, len(rollout.episodes), "episode", sampler, "episodes")
     if not selected.any():
         raise ValueError(_nothing_left("episodes", sampler, iteration))
@@ -39,25 +39,20 @@ def select_steps(
         ValueError: no row is left, or the sampler returns a wrong shape.
     """
     rows = np.ones(len(batch), dtype=np.bool_) if batch.trained is None else batch.trained.copy()
-    if overrides(sampler, "steps"):
-        selected = sampler.steps(batch, advantages, progress, _generator(sampler, iteration, _STEPS))
+    if sampler.filter.overrides("steps"):
+        selected = sampler.filter.steps(batch, advantages, progress, _generator(sampler, iteration, _STEPS))
         rows &= checked(selected, len(batch), "step", sampler, "steps")
     if not rows.any():
         raise ValueError(_nothing_left("steps", sampler, iteration))
     return rows
 
 
-def overrides(sampler: Sampler, hook: str) -> bool:
-    """Return whether the sampler's class overrides this hook of `Sampler`."""
-    return getattr(type(sampler), hook) is not getattr(Sampler, hook)
-
-
-def checked(mask: np.ndarray, count: int, what: str, sampler: Sampler, hook: str) -> np.ndarray:
-    """Return the hook's mask. Raise ValueError unless it has one bool per group, episode or step."""
+def checked(mask: np.ndarray, count: int, what: str, sampler: Sampler, method: str) -> np.ndarray:
+    """Return the filter's mask. Raise ValueError unless it has one bool per group, episode or step."""
     if getattr(mask, "shape", None) != (count,) or mask.dtype != np.bool_:
         found = f"{mask.dtype}{list(mask.shape)}" if isinstance(mask, np.ndarray) else repr(mask)
         raise ValueError(
-            f"{sampler.described}: {hook}() has to return bool[{count}], an entry a {what}; it returned {found}."
+            f"{sampler.described}: {method}() has to return bool[{count}], an entry a {what}; it returned {found}."
         )
     return mask
 

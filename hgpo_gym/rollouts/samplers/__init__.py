@@ -1,41 +1,38 @@
-"""Samplers: the choice of tasks, groups, episodes and steps to learn from. Chosen by the config group `sampler`.
+"""Samplers: what is played and learned from. Chosen by the config group `sampler`.
 
-To add one, write its file and add its line to `SAMPLERS`. From another package, call `register_sampler` or use an entry
-point of the group `hgpo_gym.samplers`. A sampler is a subclass of `Sampler`, made with `(task_ids, seed, *, options)`.
+A sampler has three parts: a `Curriculum` names the tasks, a `Collector` plays their groups, and a `Filter` selects what
+is learned from. A choice of `sampler` is made with its options and returns one part, or several as a tuple; the other
+parts are the defaults, which are those of `in_order`. To add one, write its file in `curricula`, `collectors` or
+`filters`. From another package, call `register_sampler` or use an entry point of the group `hgpo_gym.samplers`.
 """
 
 from collections.abc import Sequence
 
-from hgpo_gym.registry import Choice, Registry
-from hgpo_gym.rollouts.samplers.base import GroupOutcome, Outcomes, Sampler, spread, tasks_in_order
-from hgpo_gym.rollouts.samplers.best_plan import BestPlan
-from hgpo_gym.rollouts.samplers.dynamic import Dynamic
-from hgpo_gym.rollouts.samplers.gaussian import Gaussian
-from hgpo_gym.rollouts.samplers.in_order import InOrder
-from hgpo_gym.rollouts.samplers.pods import Pods
-from hgpo_gym.rollouts.samplers.pools import Pools
-from hgpo_gym.rollouts.samplers.restarts import Restarts
-from hgpo_gym.rollouts.samplers.stages import Stages
-from hgpo_gym.rollouts.samplers.tree import TreeSampler
+from hgpo_gym.registry import Choice, Registry, one_a_file
+from hgpo_gym.rollouts.samplers.base import (
+    Collector,
+    Curriculum,
+    Filter,
+    GroupOutcome,
+    Outcomes,
+    Sampler,
+    TaskDraw,
+    spread,
+    tasks_in_order,
+)
 
 SAMPLERS = Registry(
     "sampler",
     {
-        "in_order": InOrder,
-        "dynamic": Dynamic,
-        "pods": Pods,
-        "gaussian": Gaussian,
-        "pools": Pools,
-        "stages": Stages,
-        "tree": TreeSampler,
-        "best_plan": BestPlan,
-        "restarts": Restarts,
+        name: place
+        for part in ("curricula", "filters", "collectors")
+        for name, place in one_a_file(f"{__name__}.{part}", classes=True).items()
     },
-    arguments=2,
+    arguments=0,
     entry_points="hgpo_gym.samplers",
 )
 register_sampler = SAMPLERS.register
-"""Add your own sampler: `(name, class)`. Raises ValueError if the name is in use."""
+"""Add your own sampler: `(name, class or function)`. Raises ValueError if the name is in use."""
 
 
 def make_sampler(choice: Choice, task_ids: Sequence[str], seed: int) -> Sampler:
@@ -43,22 +40,36 @@ def make_sampler(choice: Choice, task_ids: Sequence[str], seed: int) -> Sampler:
 
     Raises:
         ValueError: an unknown name, option or value.
-        TypeError: the registered class is no `Sampler`.
+        TypeError: what is registered makes no part of a sampler.
     """
-    sampler = SAMPLERS.bind(choice)(task_ids, seed)
-    if not isinstance(sampler, Sampler):
-        raise TypeError(f"sampler={choice.name}: derive {type(sampler).__name__} from hgpo_gym's Sampler.")
+    made = SAMPLERS.bind(choice)()
     options = ", ".join(f"sampler.{name}={value}" for name, value in choice.options.items())
-    sampler.described = f"sampler={choice.name}" + (f" ({options})" if options else "")
+    described = f"sampler={choice.name}" + (f" ({options})" if options else "")
+    sampler = Sampler(task_ids, seed, described=described)
+    for part in made if isinstance(made, tuple) else (made,):
+        roles = [name for name, role in _ROLES.items() if isinstance(part, role)]
+        if not roles:
+            raise TypeError(
+                f"sampler={choice.name}: {type(part).__name__} is no part of a sampler. Derive it from Curriculum, "
+                "Collector or Filter of hgpo_gym.rollouts.samplers."
+            )
+        for name in roles:
+            setattr(sampler, name, part)
+    sampler.collector.described = described
     return sampler
 
 
+_ROLES = {"curriculum": Curriculum, "collector": Collector, "filter": Filter}
+
 __all__ = [
     "SAMPLERS",
+    "Collector",
+    "Curriculum",
+    "Filter",
     "GroupOutcome",
-    "InOrder",
     "Outcomes",
     "Sampler",
+    "TaskDraw",
     "make_sampler",
     "register_sampler",
     "spread",

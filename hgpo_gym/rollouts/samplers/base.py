@@ -1,11 +1,17 @@
-"""Sampler: the tasks to play, the groups to replace, and the episodes and steps to learn from."""
+"""The three parts of a sampler: a curriculum, a collector and a filter.
 
-from collections.abc import Mapping, Sequence
+None of them has random state. What they decide is a function of their options, the seed, the iteration and the outcomes
+of earlier iterations, so that a resumed run continues with the same numbers.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
 from hgpo_gym.randomness import RandomStream
@@ -29,41 +35,66 @@ Outcomes = Sequence[Sequence[GroupOutcome]]
 """For each finished iteration, the groups played in all its rounds."""
 
 
-class Sampler:
-    """The selection of training data. A hook that is not overridden changes nothing; this class itself is `in_order`.
+class TaskDraw(NamedTuple):
+    """All that the choice of tasks may depend on.
 
-    A sampler has no random state. It is a function of its options, the seed, the iteration and the outcomes of earlier
-    iterations. A resumed run therefore continues with the same numbers.
-
-    Args:
-        task_ids: every task of the training split; empty while a run checks its settings.
+    Attributes:
+        task_ids: every task of the training split.
         seed: of the run.
+        iteration: from 0.
+        round: from 0. Later rounds replace groups that failed or that the filter rejects.
+        outcomes: of earlier iterations.
+        measured: the curriculum's measure of every task before training, by task id; empty without one.
     """
 
+    task_ids: Sequence[str]
+    seed: int
+    iteration: int
+    round: int = 0
+    outcomes: Outcomes = ()
+    measured: Mapping[str, float | None] = {}
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """Return the generator of this round's tasks."""
+        return np.random.default_rng((RandomStream.TASKS, self.seed, self.iteration, self.round))
+
+
+class Curriculum:
+    """Which tasks are played: by default shuffled epochs over all of them, and uniform draws in later rounds."""
+
     measure: str | None = None
-    """The measure of every task that `begin` needs before training, a name in `MEASURES`."""
+    """The measure of every task that it needs before training, a name in `MEASURES`."""
 
     episodes_before: int = 0
     """Episodes of each task that the policy plays before training, if `measure` is its win rate."""
+
+    def tasks(self, draw: TaskDraw, count: int) -> list[str]:
+        """Return the tasks of `count` groups."""
+        if draw.round == 0:
+            return tasks_in_order(draw.task_ids, draw.seed, draw.iteration, count)
+        return draw_tasks(draw.generator, draw.task_ids, np.ones(len(draw.task_ids)), count)
+
+
+class Collector:
+    """How groups are played: by default, all episodes of a group apart from one another.
+
+    Args:
+        play: the function that plays groups, with the parameters of `hgpo_gym.rollouts.collect.collect`.
+        options: its further parameters.
+    """
 
     records: tuple[str, ...] = ()
     """Columns that its rollouts have beyond those of all rollouts; estimators may need them."""
 
     described: str = "the sampler"
-    """Its name and options, for messages."""
+    """The name and options of the sampler, for messages."""
 
-    def __init__(self, task_ids: Sequence[str], seed: int):
-        self.task_ids, self.seed = task_ids, seed
+    def __init__(self, play: Callable[..., Rollout] = collect, **options: Any):
+        self._play, self.options = play, options
 
     def check(self, group_size: int, history_length: int) -> None:
         """Raise ValueError if it does not support this group size or this history length of the context keys."""
-
-    def begin(self, measured: Mapping[str, float | None]) -> None:
-        """Take in the measure of every task, by task id; called before the first `tasks` if `measure` is set."""
-
-    def tasks(self, iteration: int, count: int, outcomes: Outcomes) -> list[str]:  # noqa: ARG002 - for subclasses
-        """Return the tasks of `count` groups for the first round of an iteration; by default `tasks_in_order`."""
-        return tasks_in_order(self.task_ids, self.seed, iteration, count)
 
     def collect(
         self,
@@ -75,23 +106,19 @@ class Sampler:
         seeds: Sequence[tuple[int, ...]],
         **options: Any,
     ) -> Rollout:
-        """Play groups; by default as `hgpo_gym.rollouts.collect.collect` does."""
-        return collect(env, policy, sampling, task_ids=task_ids, seeds=seeds, **options)
+        """Play a group of each task. Raises ValueError as `check` does."""
+        vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
+        self.check(vector.group_size, env.history_length)
+        return self._play(env, policy, sampling, task_ids=task_ids, seeds=seeds, **self.options, **options)
+
+
+class Filter:
+    """Which groups, episodes and steps are learned from: by default all. A method that is not overridden is not
+    called."""
 
     def most_rounds(self, iteration: int) -> int:  # noqa: ARG002 - for subclasses
         """Return the most rounds of this iteration; each round replaces uninformative groups."""
         return MOST_ROUNDS
-
-    def redraw(
-        self,
-        iteration: int,
-        round: int,
-        count: int,
-        outcomes: Outcomes,  # noqa: ARG002 - for subclasses
-    ) -> list[str]:
-        """Draw the tasks of `count` groups of a later round, uniformly; without repetition if there are enough."""
-        generator = np.random.default_rng((RandomStream.TASKS, self.seed, iteration, round))
-        return draw_tasks(generator, self.task_ids, np.ones(len(self.task_ids)), count)
 
     def informative(self, batch: StepBatch, advantages: np.ndarray) -> np.ndarray:  # noqa: ARG002 - for subclasses
         """Return bool[groups], in the order of `batch.group_labels`: true keeps a group, false replaces it."""
@@ -110,6 +137,53 @@ class Sampler:
     ) -> np.ndarray:
         """Return bool[N]: the steps of the update. `progress` is the finished share of the training."""
         return np.ones(len(batch), dtype=np.bool_)
+
+    def overrides(self, method: str) -> bool:
+        """Return whether its class overrides this method of `Filter`."""
+        return getattr(type(self), method) is not getattr(Filter, method)
+
+
+@dataclass
+class Sampler:
+    """A run's choice of what is played and learned from.
+
+    Attributes:
+        task_ids: every task of the training split; empty while a run checks its settings.
+        seed: of the run.
+        described: its name and options, for messages.
+        measured: the curriculum's measure of every task before training, by task id; empty without one.
+    """
+
+    task_ids: Sequence[str]
+    seed: int
+    curriculum: Curriculum = field(default_factory=Curriculum)
+    collector: Collector = field(default_factory=Collector)
+    filter: Filter = field(default_factory=Filter)
+    described: str = "the sampler"
+    measured: Mapping[str, float | None] = field(default_factory=dict)
+
+    def tasks(self, iteration: int, count: int, outcomes: Outcomes, round: int = 0) -> list[str]:
+        """Return the tasks of `count` groups for a round of an iteration.
+
+        Raises:
+            ValueError: the curriculum names a wrong number of tasks, or lacks their measures.
+        """
+        if (measure := self.curriculum.measure) and not self.measured:
+            raise ValueError(f"{self.described} needs the {measure} of every task before training: set `measured`.")
+        draw = TaskDraw(self.task_ids, self.seed, iteration, round, outcomes, self.measured)
+        tasks = self.curriculum.tasks(draw, count)
+        if len(tasks) != count:
+            raise ValueError(f"{self.described} names {len(tasks)} tasks for {count} groups.")
+        return list(tasks)
+
+
+def check_group_size(group_size: int, needed: int, formula: str, described: str) -> None:
+    """Raise ValueError unless groups have as many episodes as a collector plays."""
+    if group_size != needed:
+        raise ValueError(
+            f"rollout.group_size={group_size}: the groups of {described} have {formula} = {needed} episodes. Set "
+            f"rollout.group_size={needed}, or other numbers."
+        )
 
 
 def spread(count: int, size: int | None) -> list[int]:

@@ -166,7 +166,7 @@ def _serve(
             collector = Collector(run, policy)
             stack.callback(collector.close)
             if measured:
-                collector.sampler.begin(measured.values)
+                collector.sampler.measured = measured.values
         except Exception as error:  # noqa: BLE001 - the parent has to see every error
             error.add_note(_FAILURE_NOTE)
             connection.send(picklable(error))

@@ -73,7 +73,7 @@ class Collector:
 
     def _play_own(self, task_ids: Sequence[str], seeds: Sequence[tuple[int, ...]]) -> Rollout:
         """Play the groups of this process."""
-        rollout = self.sampler.collect(
+        rollout = self.sampler.collector.collect(
             self.env,
             self.policy,
             self.run.rollout.sampling,

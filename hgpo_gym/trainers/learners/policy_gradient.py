@@ -152,7 +152,7 @@ class PolicyGradientLearner:
         self.outcomes = [[GroupOutcome(*group) for group in groups] for groups in state["outcomes"]]
         self.measured = TaskMeasures(*state["measured"]) if state.get("measured") else self._measured()
         if self.measured:
-            self.sampler.begin(self.measured.values)
+            self.sampler.measured = self.measured.values
         if self.run.rollout.overlap:
             self.async_rollout = async_rollout(self.collector, checkpoint / "model", self.measured)
 
@@ -285,7 +285,7 @@ class PolicyGradientLearner:
 
     def _measured(self) -> TaskMeasures | None:
         """Return the measurements of every task that the sampler needs before training."""
-        if self.sampler.measure is None:
+        if self.sampler.curriculum.measure is None:
             return None
         rollout, began = self.run.rollout, time.perf_counter()
         with self.rollout_weights():

@@ -13,7 +13,7 @@ from hgpo_gym.registry import Choice
 from hgpo_gym.rollouts.plans import PLAN_COLUMNS
 from hgpo_gym.rollouts.recording import ENTROPY, REWARD_VECTOR
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, Rollout, StepText
-from hgpo_gym.rollouts.samplers import SAMPLERS, Sampler, make_sampler
+from hgpo_gym.rollouts.samplers import Sampler, make_sampler
 from hgpo_gym.rollouts.shaping import SHAPERS, shape
 from hgpo_gym.rollouts.teams import TEAMS
 from hgpo_gym.trainers.columns import needed_columns, recorded_columns
@@ -29,12 +29,12 @@ PREDICTED = ("value", "value_low", "value_high")
 
 def check_sampler(run: RunSettings) -> None:
     """Raise ValueError if the sampler refuses its options or the run's groups."""
-    make_sampler(run.sampler, (), run.seed).check(run.rollout.group_size, run.memory.history_length)
+    _sampler(run).collector.check(run.rollout.group_size, run.memory.history_length)
 
 
 def check_values(run: RunSettings) -> None:
     """Raise ValueError if restarts would sample values of the wrong returns, or too few values."""
-    if "value" not in getattr(SAMPLERS.find(run.sampler.name), "records", ()):
+    if "value" not in _sampler(run).collector.records:
         return
     described = f"sampler={run.sampler.name}"
     if run.shaping.name != "none":
@@ -72,7 +72,7 @@ def check_overlap(run: RunSettings, columns: Collection[str]) -> None:
             f"engine.sleep_level={level}: an engine that plays the next rollout during an update cannot sleep then. "
             "Set engine.sleep_level=0, or rollout.overlap=false."
         )
-    resamples = getattr(SAMPLERS.find(run.sampler.name), "informative", None) is not Sampler.informative
+    resamples = _sampler(run).filter.overrides("informative")
     measured = ENTROPY in needed_with(*run.algo)
     if resamples and (columns or measured):
         needed = "critic" if columns else "policy"
@@ -165,6 +165,11 @@ def try_shaping(run: RunSettings) -> None:
         shape(run.shaping, rollout)
 
 
+def _sampler(run: RunSettings) -> Sampler:
+    """Return the run's sampler, without tasks. Raises ValueError if it refuses its options."""
+    return make_sampler(run.sampler, (), run.seed)
+
+
 def _estimators(run: RunSettings) -> list[tuple[str, Choice]]:
     """Return the estimator and its base estimators with all options, each with the setting that holds them."""
     return [("algo" + ".base_options" * depth, estimator) for depth, estimator in enumerate(with_bases(*run.algo))]
@@ -172,10 +177,9 @@ def _estimators(run: RunSettings) -> list[tuple[str, Choice]]:
 
 def _recorded(run: RunSettings) -> tuple[str, ...]:
     """Return the columns of the run's rollouts, apart from those of every batch."""
-    sampler_columns = getattr(SAMPLERS.find(run.sampler.name), "records", ())
     plan_columns = PLAN_COLUMNS if run.prompt.subgoals is not None else ()
     reward_columns = (REWARD_VECTOR,) if REWARD_VECTOR in needed_columns(run) else ()
-    return (*RECORDED, *sampler_columns, *recorded_columns(run), *plan_columns, *reward_columns)
+    return (*RECORDED, *_sampler(run).collector.records, *recorded_columns(run), *plan_columns, *reward_columns)
 
 
 def _toy_batch(run: RunSettings, extras: dict[str, Any]) -> StepBatch:

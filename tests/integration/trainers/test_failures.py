@@ -145,7 +145,7 @@ def test_samplers_that_branch_leave_out_a_group_that_failed(tmp_path, name):
         sampler = make_sampler(Choice(name, own), env.unwrapped.task_ids, 0)
         seeds = [(7, 0, 0, group) for group in range(3)]
         tasks = env.unwrapped.task_ids[:3]
-        return sampler.collect(
+        return sampler.collector.collect(
             env, policy, Sampling(max_new_tokens=16), task_ids=tasks, seeds=seeds, max_retries=max_retries, **options
         )
 

@@ -26,7 +26,7 @@ def maze(groups=2, size=6, **options):
 def planned(policy=None, groups=2, team=TEAM, env=None, trials=3):
     env = env or maze()
     sampler = make_sampler(Choice("best_plan", {"trials": trials, "executions": 6 - trials}), env.unwrapped.task_ids, 0)
-    return sampler.collect(
+    return sampler.collector.collect(
         env,
         policy or make_policy(),
         Sampling(),

@@ -16,11 +16,19 @@ from hgpo_gym.rollouts.collect import collect
 from hgpo_gym.rollouts.measures import measure_tasks
 from hgpo_gym.rollouts.rollout import merge
 from hgpo_gym.rollouts.rounds import collect_rounds
-from hgpo_gym.rollouts.samplers import SAMPLERS, GroupOutcome, Sampler, make_sampler, register_sampler
+from hgpo_gym.rollouts.samplers import (
+    SAMPLERS,
+    Curriculum,
+    Filter,
+    GroupOutcome,
+    TaskDraw,
+    make_sampler,
+    register_sampler,
+)
 from hgpo_gym.rollouts.samplers.base import draw_tasks
-from hgpo_gym.rollouts.samplers.gaussian import gaussian_weights
-from hgpo_gym.rollouts.samplers.pods import most_different
-from hgpo_gym.rollouts.samplers.pools import pool_weights
+from hgpo_gym.rollouts.samplers.curricula.gaussian import gaussian_weights
+from hgpo_gym.rollouts.samplers.curricula.pools import pool_weights
+from hgpo_gym.rollouts.samplers.filters.pods import most_different
 from hgpo_gym.rollouts.selection import select_episodes, select_steps
 from tests.support.golden import load
 from tests.support.small_runs import train
@@ -54,7 +62,7 @@ def golden(name):
 def test_dynamic_sampling_keeps_the_groups_of_the_golden_values(case):
     batch = batch_of(case["groups"])
     values = np.concatenate([np.array(group) for group in case["groups"]])
-    found = sampler("dynamic", criterion=case["criterion"]).informative(batch, values)
+    found = sampler("dynamic", criterion=case["criterion"]).filter.informative(batch, values)
     assert found.tolist() == case["informative"]
 
 
@@ -76,8 +84,9 @@ def test_pods_finds_the_best_of_all_subsets(keep):
 def test_the_gaussian_curriculum_has_the_golden_weights(case):
     rates, iterations = case["win_rates"], 100
     chosen = sampler("gaussian", [str(n) for n in range(len(rates))], iterations=iterations, **case["options"])
-    chosen.begin({str(n): rate for n, rate in enumerate(rates)})
-    found = chosen.weights(int(case["progress"] * iterations), ())
+    measured = {str(n): rate for n, rate in enumerate(rates)}
+    draw = TaskDraw(tuple(measured), 0, int(case["progress"] * iterations), measured=measured)
+    found = chosen.curriculum.weights(draw)
     np.testing.assert_allclose(found, case["weights"], atol=1e-8)
 
 
@@ -203,7 +212,7 @@ def test_pods_takes_returns_that_differ_by_rounding_as_equal():
         group=[0] * 4, trajectory=range(4), step=[0] * 4, observation=["a"] * 4, history_length=0,
         reward=[0.3, 0.1 + 0.2, 0.3, 0.1 + 0.2],
     )  # fmt: skip
-    kept = sampler("pods", keep=2).episodes(batch, np.random.default_rng(0))
+    kept = sampler("pods", keep=2).filter.episodes(batch, np.random.default_rng(0))
     assert kept.tolist() == [True, True, False, False]
 
 
@@ -220,7 +229,7 @@ def test_pods_takes_whole_episodes_and_all_of_them_change_nothing():
         assert len(kept) == min(2, len(returns))
 
 
-class Halves(Sampler):
+class Halves(Filter):
     """Learns from every other step, a random half of the episodes, and groups that were won at all."""
 
     def episodes(self, batch, generator):
@@ -230,7 +239,7 @@ class Halves(Sampler):
         return batch.step % 2 == int(2 * progress)
 
 
-class Nothing(Sampler):
+class Nothing(Filter):
     def episodes(self, batch, generator):
         return np.zeros(len(batch.first_rows), dtype=np.bool_)
 
@@ -244,7 +253,8 @@ class Nothing(Sampler):
 def test_hooks_of_ones_own_select_and_are_checked(monkeypatch):
     game = Game()
     rollout = rounds(game, sampler("in_order", game.task_ids)).rollout
-    halves = Halves(game.task_ids, 1)
+    monkeypatch.setitem(SAMPLERS._all, "halves", Halves)
+    halves = sampler("halves", game.task_ids, seed=1)
     some = [select_episodes(rollout, halves, iteration) for iteration in (0, 0, 1)]
     assert len(some[0].episodes) == 6
     same(some[0], some[1])
@@ -262,6 +272,24 @@ def test_hooks_of_ones_own_select_and_are_checked(monkeypatch):
         select_steps(rollout.batch, zeros, nothing, 0, 0.0)
     with pytest.raises(ValueError, match=r"informative\(\) has to return bool\[3\], an entry a group; it returned \[T"):
         rounds(game, nothing)
+
+
+class OddTasks(Curriculum):
+    def tasks(self, draw, count):
+        return [task for task in draw.task_ids if int(task.split()[1]) % 2][:count]
+
+
+def test_a_choice_may_make_several_parts_and_leaves_the_others_as_they_are(monkeypatch):
+    monkeypatch.setitem(SAMPLERS._all, "odd_halves", lambda *, keep=1: (OddTasks(), Halves()))
+    chosen = sampler("odd_halves", keep=2)
+    assert chosen.tasks(0, 3, ()) == ["task 1", "task 3", "task 5"]
+    assert chosen.filter.overrides("episodes")
+    assert chosen.described == "sampler=odd_halves (sampler.keep=2)"
+    with pytest.raises(ValueError, match=r"sampler=odd_halves .* names 5 tasks for 6 groups"):
+        chosen.tasks(0, 6, ())
+    monkeypatch.setitem(SAMPLERS._all, "nobody", lambda: 3)
+    with pytest.raises(TypeError, match="sampler=nobody: int is no part of a sampler"):
+        sampler("nobody")
 
 
 def test_draws_by_weight_repeat_only_when_all_were_drawn():
@@ -284,7 +312,8 @@ def test_pools_follow_the_latest_group_of_a_task():
         [GroupOutcome("task 0", 1.0, 4, 4), GroupOutcome("task 1", 0.0, 0, 4)],
         [GroupOutcome("task 1", 9.0, 3, 4), GroupOutcome("task 2", 0.0, 2, 4)],
     ]
-    np.testing.assert_array_equal(chosen.weights(2, outcomes), [5, 5, 0, *[1] * 7])
+    weights = chosen.curriculum.weights(TaskDraw(TASKS, 3, 2, outcomes=outcomes))
+    np.testing.assert_array_equal(weights, [5, 5, 0, *[1] * 7])
     assert chosen.tasks(2, 4, outcomes) == sampler("pools", pools=[[0.5, 0.0], [1.0, 5.0]]).tasks(2, 4, outcomes)
     assert "task 2" not in chosen.tasks(2, 9, outcomes)
     assert chosen.tasks(2, 10, outcomes)[-1] == "task 2"
@@ -293,12 +322,15 @@ def test_pools_follow_the_latest_group_of_a_task():
 def test_stages_go_from_short_to_long_tasks():
     lengths = {f"task {n}": float(n) for n in range(9)} | {"task 9": None}
     growing, apart = sampler("stages"), sampler("stages", easier=False, stages=[[3, 2], [8, 1], [None, None]])
-    for chosen in (growing, apart):
-        chosen.begin(lengths)
-    assert [int(growing.weights(n, ()).sum()) for n in (0, 9, 10, 19, 20, 500)] == [4, 4, 9, 9, 10, 10]
-    assert [np.flatnonzero(apart.weights(n, ())).tolist() for n in (1, 2, 3)] == [[0, 1, 2, 3], [4, 5, 6, 7, 8], [9]]
+
+    def weights(chosen, iteration):
+        return chosen.curriculum.weights(TaskDraw(TASKS, 3, iteration, measured=lengths))
+
+    assert [int(weights(growing, n).sum()) for n in (0, 9, 10, 19, 20, 500)] == [4, 4, 9, 9, 10, 10]
+    assert [np.flatnonzero(weights(apart, n)).tolist() for n in (1, 2, 3)] == [[0, 1, 2, 3], [4, 5, 6, 7, 8], [9]]
+    growing.measured = lengths
     assert set(growing.tasks(0, 4, ())) == {f"task {n}" for n in range(4)}
-    assert {task for number in range(1, 20) for task in growing.redraw(0, number, 2, ())} == {
+    assert {task for number in range(1, 20) for task in growing.tasks(0, 2, (), number)} == {
         f"task {n}" for n in range(4)
     }
 
@@ -312,9 +344,9 @@ def test_win_rates_and_expert_lengths_are_measured_by_playing():
     assert [len(tasks) for tasks, _ in game.asked] == [3, 3]  # two groups of four for each of three tasks
     played = game(game.task_ids[:1] * 2, game.asked[0][1][:2]).episodes
     assert measured.values[game.task_ids[0]] == sum(episode.won for episode in played[:6]) / 6
-    chosen.begin(measured.values)
     rates = np.array([measured.values[task] for task in game.task_ids])
-    np.testing.assert_array_equal(chosen.weights(5, ()), gaussian_weights(rates, 0.5, 0.15))
+    draw = TaskDraw(game.task_ids, 3, 5, measured=measured.values)
+    np.testing.assert_array_equal(chosen.curriculum.weights(draw), gaussian_weights(rates, 0.5, 0.15))
 
     def expert_env():
         vector = TextVectorEnv("hgpo_gym/SignpostMaze-v0", 2, sections=2, expert=True, max_episode_steps=20)
@@ -330,7 +362,7 @@ def test_win_rates_and_expert_lengths_are_measured_by_playing():
 @pytest.mark.parametrize("name", ["gaussian", "stages"])
 def test_a_curriculum_that_was_told_nothing_says_so(name):
     chosen = sampler(name, **({"iterations": 4} if name == "gaussian" else {}))
-    with pytest.raises(ValueError, match=f"sampler={name}.* needs .* in every task|every task before training"):
+    with pytest.raises(ValueError, match=f"sampler={name}.* needs the .* of every task before training"):
         chosen.tasks(0, 2, ())
 
 

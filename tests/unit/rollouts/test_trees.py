@@ -375,7 +375,7 @@ def test_the_sampler_collects_trees_and_round_0_counts_chains():
     sampler = make_sampler(Choice("tree", SHAPE), env.unwrapped.task_ids, 1)
 
     def play(tasks, seeds):
-        return sampler.collect(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds)
+        return sampler.collector.collect(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds)
 
     found = collect_rounds(
         play, sampler, iteration=0, num_tasks=3, outcomes=(), assign=lambda rollout: estimate("grpo", rollout.batch)
@@ -388,14 +388,14 @@ def test_the_sampler_collects_trees_and_round_0_counts_chains():
     alone = maze(3, 2)
 
     def play_alone(tasks, seeds):
-        return plain.collect(alone, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds)
+        return plain.collector.collect(alone, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds)
 
     same = collect_rounds(play_alone, plain, iteration=0, num_tasks=3, outcomes=(), assign=lambda rollout: None)
     assert found.first_round == same.rollout.episodes
     with pytest.raises(
         ValueError, match=r"rollout.group_size=2: the groups of sampler=tree .* Set rollout.group_size=8"
     ):
-        sampler.collect(alone, RandomPolicy(), Sampling(), task_ids=[], seeds=[])
+        sampler.collector.collect(alone, RandomPolicy(), Sampling(), task_ids=[], seeds=[])
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,16 @@
 """PODS: learn from the most different episodes of each group."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.statistics import episode_returns, snap_equal
-from hgpo_gym.rollouts.samplers.base import Sampler
+from hgpo_gym.rollouts.samplers.base import Filter
 
 SAME = 1e-9
 """Variances count as equal up to this difference."""
 
 
-class Pods(Sampler):
+class Pods(Filter):
     """Learn from the `keep` episodes of each group with the largest variance of returns.
 
     These are some of the best episodes and some of the worst. Advantages are computed among the selected episodes.
@@ -26,13 +24,12 @@ class Pods(Sampler):
         ValueError: keep below 1.
     """
 
-    def __init__(self, task_ids: Sequence[str], seed: int, *, keep: int = 4):
-        super().__init__(task_ids, seed)
+    def __init__(self, *, keep: int = 4):
         if keep < 1:
             raise ValueError(f"sampler.keep={keep}: keep 1 episode of each group at least.")
         self._keep = keep
 
-    def episodes(self, batch: StepBatch, generator: np.random.Generator) -> np.ndarray:  # noqa: ARG002 - of Sampler
+    def episodes(self, batch: StepBatch, generator: np.random.Generator) -> np.ndarray:  # noqa: ARG002 - of Filter
         groups = batch.group_labels[batch.first_rows]
         returns = snap_equal(episode_returns(batch)[batch.first_rows], groups)
         selected = np.zeros(len(returns), dtype=np.bool_)

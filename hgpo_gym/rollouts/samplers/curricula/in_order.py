@@ -1,9 +1,9 @@
-"""In order: all tasks equally often, and all their groups, episodes and steps."""
+"""In order: all tasks equally often."""
 
-from hgpo_gym.rollouts.samplers.base import Sampler
+from hgpo_gym.rollouts.samplers.base import Curriculum
 
 
-class InOrder(Sampler):
+class InOrder(Curriculum):
     """Play shuffled epochs over all tasks, and learn from every episode and step.
 
     This is the baseline of the other samplers. Their first round plays the same tasks with the same seeds, unless they

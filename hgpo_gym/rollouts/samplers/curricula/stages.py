@@ -1,16 +1,16 @@
 """A curriculum by stages: begin with tasks that the expert solves in few steps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from hgpo_gym.rollouts.samplers.base import Outcomes
-from hgpo_gym.rollouts.samplers.curriculum import Curriculum
+from hgpo_gym.rollouts.samplers.base import TaskDraw
+from hgpo_gym.rollouts.samplers.curricula._weighted import WeightedTasks
 
 Stage = tuple[int | None, int | None]
 
 
-class Stages(Curriculum):
+class Stages(WeightedTasks):
     """Draw from the tasks that the expert solves within the stage's step limit. Needs an environment with an expert.
 
     Tasks that the expert does not win count as the longest. After the idea of CRAFT-GUI (arXiv 2508.11360), which has
@@ -28,27 +28,20 @@ class Stages(Curriculum):
 
     def __init__(
         self,
-        task_ids: Sequence[str],
-        seed: int,
         *,
         stages: Sequence[Stage] = ((3, 10), (8, 10), (None, None)),
         easier: bool = True,
     ):
-        super().__init__(task_ids, seed)
         self._bounds = [np.inf if steps is None else float(steps) for steps, _ in stages]
         self._lengths = [np.inf if iterations is None else iterations for _, iterations in stages]
         if not stages or any(later <= bound for bound, later in zip(self._bounds, self._bounds[1:], strict=False)):
             raise ValueError(f"sampler.stages={stages}: give pairs of steps and iterations, the steps growing.")
         self._easier = easier
-        self._steps: np.ndarray | None = None
 
-    def begin(self, measured: Mapping[str, float | None]) -> None:
-        steps = [measured[task_id] for task_id in self.task_ids]
-        self._steps = np.array([np.inf if length is None else length for length in steps])
-
-    def weights(self, iteration: int, outcomes: Outcomes) -> np.ndarray:  # noqa: ARG002 - of Curriculum
-        if self._steps is None:
-            raise ValueError(f"{self.described} needs the expert's steps in every task: call begin() first.")
-        stage = min(int(np.searchsorted(np.cumsum(self._lengths), iteration, side="right")), len(self._bounds) - 1)
+    def weights(self, draw: TaskDraw) -> np.ndarray:
+        lengths = [draw.measured[task_id] for task_id in draw.task_ids]
+        steps = np.array([np.inf if length is None else length for length in lengths])
+        ends = np.cumsum(self._lengths)
+        stage = min(int(np.searchsorted(ends, draw.iteration, side="right")), len(self._bounds) - 1)
         least = -np.inf if self._easier or stage == 0 else self._bounds[stage - 1]
-        return ((self._steps > least) & (self._steps <= self._bounds[stage])).astype(np.float64)
+        return ((steps > least) & (steps <= self._bounds[stage])).astype(np.float64)

@@ -1,12 +1,10 @@
 """Dynamic sampling: replace zero-variance groups."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.statistics import episode_returns
-from hgpo_gym.rollouts.samplers.base import Sampler
+from hgpo_gym.rollouts.samplers.base import Filter
 from hgpo_gym.suggest import unknown_name
 
 CRITERIA = ("returns", "advantages")
@@ -14,7 +12,7 @@ TOLERANCE = 1e-10
 """Returns count as equal up to this relative difference, because sums have rounding errors."""
 
 
-class Dynamic(Sampler):
+class Dynamic(Filter):
     """Keep groups whose episodes differ in return, and play new groups in place of the others.
 
     DAPO (arXiv 2503.14476), by episode returns as in the code of DrMAS (langfengQ/DrMAS). That code plays whole batches
@@ -31,10 +29,7 @@ class Dynamic(Sampler):
         ValueError: an unknown criterion, rounds below 1, after below 0.
     """
 
-    def __init__(
-        self, task_ids: Sequence[str], seed: int, *, criterion: str = "returns", rounds: int = 10, after: int = 0
-    ):
-        super().__init__(task_ids, seed)
+    def __init__(self, *, criterion: str = "returns", rounds: int = 10, after: int = 0):
         if criterion not in CRITERIA:
             raise ValueError(unknown_name("sampler.criterion", criterion, CRITERIA))
         if rounds < 1:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hgpo_gym.rollouts.samplers.base import Outcomes
-from hgpo_gym.rollouts.samplers.curriculum import Curriculum
+from hgpo_gym.rollouts.samplers.base import TaskDraw
+from hgpo_gym.rollouts.samplers.curricula._weighted import WeightedTasks
 
 Pool = tuple[float, float]
 """Threshold and weight."""
@@ -13,7 +13,7 @@ UNSEEN = 1.0
 """The weight of a task that has not been played."""
 
 
-class Pools(Curriculum):
+class Pools(WeightedTasks):
     """Weight each task by its pool of difficulty, as prime-rl does (code).
 
     A task is in the first pool whose threshold is at least the success of its latest group. The last pool takes the
@@ -26,17 +26,14 @@ class Pools(Curriculum):
         ValueError: no pools, or a negative weight.
     """
 
-    def __init__(
-        self, task_ids: Sequence[str], seed: int, *, pools: Sequence[Pool] = ((0.25, 0.2), (0.75, 1.0), (1.0, 0.2))
-    ):
-        super().__init__(task_ids, seed)
+    def __init__(self, *, pools: Sequence[Pool] = ((0.25, 0.2), (0.75, 1.0), (1.0, 0.2))):
         if not pools or any(weight < 0 for _, weight in pools):
             raise ValueError(f"sampler.pools={pools}: give pairs of threshold and weight, 0 or more.")
         self._pools = pools
 
-    def weights(self, iteration: int, outcomes: Outcomes) -> np.ndarray:  # noqa: ARG002 - of Curriculum
-        latest = {group.task_id: group.wins / group.episodes for groups in outcomes for group in groups}
-        return pool_weights([latest.get(task_id) for task_id in self.task_ids], self._pools)
+    def weights(self, draw: TaskDraw) -> np.ndarray:
+        latest = {group.task_id: group.wins / group.episodes for groups in draw.outcomes for group in groups}
+        return pool_weights([latest.get(task_id) for task_id in draw.task_ids], self._pools)
 
 
 def pool_weights(successes: Sequence[float | None], pools: Sequence[Pool]) -> np.ndarray:

@@ -1,14 +1,12 @@
 """A curriculum from easy to hard: prefer tasks whose initial win rate is near a falling target."""
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
-from hgpo_gym.rollouts.samplers.base import Outcomes
-from hgpo_gym.rollouts.samplers.curriculum import Curriculum
+from hgpo_gym.rollouts.samplers.base import TaskDraw
+from hgpo_gym.rollouts.samplers.curricula._weighted import WeightedTasks
 
 
-class Gaussian(Curriculum):
+class Gaussian(WeightedTasks):
     """Weight tasks by exp(-(p - mean)^2 / (2 width^2)), with p the win rate before training.
 
     Tasks that were always won have weight 0. The mean moves linearly from `first` to `last` (arXiv 2604.03044, section
@@ -29,8 +27,6 @@ class Gaussian(Curriculum):
 
     def __init__(
         self,
-        task_ids: Sequence[str],
-        seed: int,
         *,
         iterations: int,
         episodes: int = 10,
@@ -38,7 +34,6 @@ class Gaussian(Curriculum):
         last: float = 0.2,
         width: float = 0.15,
     ):
-        super().__init__(task_ids, seed)
         for name, value in (("iterations", iterations), ("episodes", episodes)):
             if value < 1:
                 raise ValueError(f"sampler.{name}={value}: must be at least 1.")
@@ -46,16 +41,11 @@ class Gaussian(Curriculum):
             raise ValueError(f"sampler.width={width}: must be above 0.")
         self.episodes_before = episodes
         self._iterations, self._first, self._last, self._width = iterations, first, last, width
-        self._win_rates: np.ndarray | None = None
 
-    def begin(self, measured: Mapping[str, float | None]) -> None:
-        self._win_rates = np.array([measured[task_id] for task_id in self.task_ids], dtype=np.float64)
-
-    def weights(self, iteration: int, outcomes: Outcomes) -> np.ndarray:  # noqa: ARG002 - of Curriculum
-        if self._win_rates is None:
-            raise ValueError(f"{self.described} needs the win rate of every task before training: call begin() first.")
-        mean = self._first + (self._last - self._first) * min(1.0, iteration / self._iterations)
-        return gaussian_weights(self._win_rates, mean, self._width)
+    def weights(self, draw: TaskDraw) -> np.ndarray:
+        win_rates = np.array([draw.measured[task_id] for task_id in draw.task_ids], dtype=np.float64)
+        mean = self._first + (self._last - self._first) * min(1.0, draw.iteration / self._iterations)
+        return gaussian_weights(win_rates, mean, self._width)
 
 
 def gaussian_weights(win_rates: np.ndarray, mean: float, width: float) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Curricula: which tasks are played. A file has one, a subclass of `Curriculum` named after the file."""
