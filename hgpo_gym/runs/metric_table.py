@@ -194,7 +194,7 @@ UPDATE = {
         "optimiser steps",
         COUNT,
         "One a mini-batch. Answers without an advantage, which are left out, make them fewer: by how much depends on "
-        "the estimator (docs/league_silent.md); with trainer.zero_advantage=mask only a mini-batch that has no others "
+        "the estimator; with trainer.zero_advantage=mask only a mini-batch that has no others "
         "makes none.",
         "10 to 100.",
         "Algorithms of a comparison differ much: compare them by trainer.zero_advantage=mask.",

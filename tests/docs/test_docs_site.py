@@ -91,7 +91,7 @@ def test_pages_have_what_is_generated(site):
         assert "<!-- generated" not in page.read_text(), page
     assert 'href="../reference/configuration/trainer.html#trainer-default"' not in (site / "update.html").read_text()
     assert 'href="reference/configuration/trainer.html#trainer-default"' in (site / "update.html").read_text()
-    assert "../images/signpost_maze_20_seeds.png" in (site / "benchmarks/index.html").read_text()
+    assert 'href="results/pass_at_k.csv"' in (site / "benchmarks/index.html").read_text()
     for command in COMMANDS:
         assert f'id="{command}"' in (site / "reference/commands.html").read_text()
     assert "<mfrac>" in (site / "environments/webshop.html").read_text()
@@ -195,9 +195,9 @@ def test_an_unknown_part_or_command_of_a_formula_is_an_error():
     ("page", "link", "expected"),
     [
         ("update.md", "../hgpo_gym/configs/trainer/default.yaml", "reference/configuration/trainer.md#trainer-default"),
-        ("environments/webshop.md", "../../benchmarks/README.md#experts", "../benchmarks/README.md#experts"),
+        ("environments/webshop.md", "../../benchmarks/README.md#speed", "../benchmarks/README.md#speed"),
         ("benchmarks/README.md", "../docs/images/group_desktop.png", "../images/group_desktop.png"),
-        ("benchmarks/README.md", "results/webshop_20_iterations.csv", "results/webshop_20_iterations.csv"),
+        ("benchmarks/README.md", "results/pass_at_k.csv", "results/pass_at_k.csv"),
         ("update.md", "../hgpo_gym/files.py", "source/hgpo_gym/files.py.md"),
         ("update.md", "gpu_memory.md#the-formula", "gpu_memory.md#the-formula"),
         ("index.md", "../README.md", "index.md"),
