@@ -18,6 +18,7 @@ from hgpo_gym.source_code import is_defined_again
 from hgpo_gym.suggest import unknown_name
 
 _NO_HISTORY = np.uint64(0)
+_64_BITS = 2**64 - 1
 
 
 def hash_text(text: str) -> int:
@@ -81,21 +82,27 @@ def key_function(key: str | KeyFunction) -> KeyFunction:
 
 
 class KeyChain:
-    """The context keys of one episode, step by step."""
+    """The context keys of one episode, step by step.
+
+    Attributes:
+        keys: the keys of the present step, level 0 first, each 0 to 2^64 - 1.
+    """
 
     def __init__(self, history_length: int):
-        self.keys = np.zeros(history_length + 1, dtype=np.uint64)
+        self.keys = [0] * (history_length + 1)
 
     def advance(self, observation_hash: int, action_hash: int | None = None) -> np.ndarray:
         """Go to the next observation and return its keys, int64[history_length + 1].
 
         `action_hash` is the hash of the action before it, for key functions with actions.
         """
-        previous = self.keys[:-1] if action_hash is None else link(self.keys[:-1], np.uint64(action_hash))
+        # In Python integers: for a handful of levels NumPy's calls would take eight times as long.
+        before = self.keys[:-1]
+        if action_hash is not None:
+            before = [_link_integers(key, action_hash) for key in before]
         # Level k continues level k - 1 of the previous step; the deepest key drops out.
-        now = np.uint64(observation_hash)
-        self.keys = np.concatenate(([now], link(previous, now)))
-        return self.keys.view(np.int64)
+        self.keys = [observation_hash, *(_link_integers(key, observation_hash) for key in before)]
+        return np.array(self.keys, dtype=np.uint64).view(np.int64)
 
 
 def chain_keys(
@@ -132,6 +139,16 @@ def link(before: np.ndarray, now: np.ndarray | np.uint64) -> np.ndarray:
     mixed ^= mixed >> np.uint64(31)
     # 0 means "no history", so a mix that happens to be 0 becomes 1.
     return np.where(before == _NO_HISTORY, _NO_HISTORY, np.maximum(mixed, np.uint64(1)))
+
+
+def _link_integers(before: int, now: int) -> int:
+    """Return `link` of two Python integers."""
+    if before == 0:
+        return 0
+    mixed = (before * 0x9E3779B97F4A7C15 + now) & _64_BITS
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _64_BITS
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _64_BITS
+    return (mixed ^ (mixed >> 31)) or 1
 
 
 def link_text(keys: np.ndarray, text: str) -> np.ndarray:

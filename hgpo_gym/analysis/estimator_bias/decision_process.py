@@ -93,7 +93,7 @@ def unfold(rules: Dynamics, situations: Situations, *, window: int, history_leng
     def look(place: Hashable, history: tuple[PastStep, ...], keys: tuple[int, ...], action: str | None) -> Any:
         """Return the state of an agent that arrives at `place` by `action`, given its memory before."""
         chain = KeyChain(history_length)
-        chain.keys = np.array(keys, dtype=np.int64).view(np.uint64)
+        chain.keys = np.array(keys, dtype=np.int64).view(np.uint64).tolist()
         canonical = function.canonical(rules.observation(place), rules.admissible_actions(place))
         action_hash = hash_text(action) if function.with_action and action is not None else None
         return place, history, tuple(chain.advance(hash_text(canonical), action_hash).tolist())
