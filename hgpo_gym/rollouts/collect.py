@@ -1,7 +1,7 @@
 """Rollouts: a policy acts in a vector of environments until every episode has ended."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
 from hgpo_gym.rollouts.plans import plan_columns
 from hgpo_gym.rollouts.player import Player, StepRecord
-from hgpo_gym.rollouts.playing import ProgressCallback, episode_specs, play, without_failed
-from hgpo_gym.rollouts.rollout import Rollout
+from hgpo_gym.rollouts.playing import ProgressCallback, episode_specs, play
+from hgpo_gym.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout, response_tokens
 from hgpo_gym.rollouts.teams.base import Solo, Team
 
 
@@ -64,8 +64,17 @@ def collect(
         env, policy, sampling, specs, team or Solo(), record, max_retries=max_retries, on_progress=on_progress
     )
     whole_groups, dropped = kept_and_dropped(result.players, result.failed_groups, size)
-    rollout = rollout_of(list(whole_groups.values()), env, size, invalid_action_penalty, record)
-    return without_failed(rollout, result.failed, dropped)
+    return rollout_of(
+        list(whole_groups.values()), env, size, invalid_action_penalty, record, failed=result.failed, dropped=dropped
+    )
+
+
+class LeftOut(NamedTuple):
+    """Counts of what was played but is not part of a rollout."""
+
+    steps: int = 0
+    episodes: int = 0
+    tokens: int = 0
 
 
 def kept_and_dropped(
@@ -82,8 +91,27 @@ def rollout_of(
     group_size: int,
     invalid_action_penalty: float,
     record: Sequence[str],
+    *,
+    extras: Mapping[str, np.ndarray] | None = None,
+    trained: np.ndarray | None = None,
+    chains: Sequence[EpisodeOutcome] | None = None,
+    left_out: LeftOut = LeftOut(),  # noqa: B008 - immutable
+    failed: Sequence[FailedEpisode] = (),
+    dropped: Sequence[Player] = (),
 ) -> Rollout:
-    """Return the episodes of finished players as a rollout, group after group; see `collect` for the rows."""
+    """Return the episodes of finished players as a rollout, group after group; every collector ends so.
+
+    Args:
+        players: of the episodes, those of a group adjacent; see `collect` for the order of their rows.
+        env, invalid_action_penalty, record: see `collect`.
+        group_size: episodes of a group.
+        extras: further columns, in the order of `rows_in_order`.
+        trained: bool[N], false on copies of responses that several episodes share; None without copies.
+        chains: where episodes branch, those that were played from the start of their task.
+        left_out: what the collector played besides, where no environment failed.
+        failed: the attempts whose environment failed.
+        dropped: players whose episodes ended, in groups that were given up.
+    """
     indexed = rows_in_order(players)
     rows, trajectory = [row for row, _ in indexed], np.array([index for _, index in indexed], dtype=np.int64)
     outcomes = tuple(player.outcome for player in players)
@@ -106,9 +134,28 @@ def rollout_of(
             "truncated": np.array([players[index].truncated for index in trajectory], dtype=np.bool_),
             **{name: _column([row.extras.get(name) for row in rows]) for name in record},
             **({} if env.prompt.subgoals is None else plan_columns([row.plan for row in rows if row.plan])),
+            **(extras or {}),
         },
+        trained=trained,
     )
-    return Rollout(batch, tuple(row.tokens for row in rows), tuple(row.text for row in rows), outcomes)
+    dropped_rows = list({id(row): row for player in dropped for row in player.rows}.values())
+    # Where a response is shared, its rows may be copies: their tokens are one object.
+    dropped_responses = {id(row.tokens): row.tokens for row in dropped_rows}.values()
+    return Rollout(
+        batch=batch,
+        tokens=tuple(row.tokens for row in rows),
+        steps=tuple(row.text for row in rows),
+        episodes=outcomes,
+        steps_left_out=left_out.steps
+        + sum(row.last_of_turn for row in dropped_rows)
+        + sum(episode.steps for episode in failed),
+        episodes_left_out=left_out.episodes + len(dropped) + len(failed),
+        tokens_left_out=left_out.tokens
+        + response_tokens(dropped_responses)
+        + sum(episode.tokens for episode in failed),
+        chains=None if chains is None else tuple(chains),
+        failures=tuple(failed),
+    )
 
 
 def rows_in_order(players: Sequence[Player]) -> list[tuple[StepRecord, int]]:

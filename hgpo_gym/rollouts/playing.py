@@ -16,7 +16,7 @@ from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
 from hgpo_gym.policies.streams import open_stream
 from hgpo_gym.rollouts.player import Player
-from hgpo_gym.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout, response_tokens
+from hgpo_gym.rollouts.rollout import EpisodeOutcome, FailedEpisode, response_tokens
 from hgpo_gym.rollouts.teams.base import Team
 
 ProgressCallback = Callable[[int, int], None]
@@ -133,29 +133,6 @@ def play(
         if not (pending := {row: pending[row] for row in failures}):
             break
     return result
-
-
-def without_failed(rollout: Rollout, failed: Sequence[FailedEpisode], dropped: Sequence[Player]) -> Rollout:
-    """Return the rollout with its failures, and with the counts of what was played but left out.
-
-    Args:
-        dropped: players whose episodes ended, in groups that were given up.
-    """
-    if not failed:
-        return rollout
-    rows = {id(row): row for player in dropped for row in player.rows}.values()
-    responses = {id(row.tokens): row.tokens for row in rows}.values()  # where one is shared, rows may be copies
-    return replace(
-        rollout,
-        failures=tuple(failed),
-        steps_left_out=rollout.steps_left_out
-        + sum(row.last_of_turn for row in rows)
-        + sum(episode.steps for episode in failed),
-        episodes_left_out=rollout.episodes_left_out + len(dropped) + len(failed),
-        tokens_left_out=rollout.tokens_left_out
-        + response_tokens(responses)
-        + sum(episode.tokens for episode in failed),
-    )
 
 
 def _begin(

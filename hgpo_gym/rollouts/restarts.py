@@ -6,7 +6,6 @@ branches of a tree. Worker processes and environments without snapshots thus sup
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -18,14 +17,14 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
 from hgpo_gym.randomness import RandomStream
-from hgpo_gym.rollouts.collect import kept_and_dropped, rollout_of, rows_in_order
+from hgpo_gym.rollouts.collect import LeftOut, kept_and_dropped, rollout_of, rows_in_order
 from hgpo_gym.rollouts.player import Player
-from hgpo_gym.rollouts.playing import EpisodeSpec, PlayedEpisodes, episode_specs, failed_groups_of, play, without_failed
+from hgpo_gym.rollouts.playing import EpisodeSpec, PlayedEpisodes, episode_specs, failed_groups_of, play
 from hgpo_gym.rollouts.rollout import FailedEpisode, Rollout, response_tokens
 from hgpo_gym.rollouts.teams.base import Solo, Team
 
 
-class _Snapshot(NamedTuple):
+class _RestartPoint(NamedTuple):
     """The start of a row: the episode's number, its player, and the row's index in the player's rows."""
 
     episode: int
@@ -46,7 +45,7 @@ class _Restart(NamedTuple):
     """A continuation: the history whose value it samples, its snapshot, its member number and its seed."""
 
     history: int
-    moment: _Snapshot
+    point: _RestartPoint
     member: int
     seed: tuple[int, ...]
 
@@ -99,23 +98,31 @@ def collect_with_restarts(
         env, policy, sampling, episode_specs(task_ids, seeds, size, size), team, record, max_retries=max_retries
     )
     players, _ = kept_and_dropped(first.players, first.failed_groups, size)
-    histories = [moments for group_players in _by_group(players, size) for moments in _histories(group_players)]
+    histories = [points for group_players in _by_group(players, size) for points in _histories(group_players)]
     continuations = list(_restarts(histories, seeds, size, restarts, share))
     play_part = partial(play, env, policy, sampling, team=team, record=record, max_retries=max_retries)
     results, failed = _play_restarts(play_part, first.starts, continuations, gamma, vector)
     failed = [*first.failed, *failed]
     players, dropped = kept_and_dropped(first.players, failed_groups_of(failed), size)
-    rollout = rollout_of(list(players.values()), env, size, invalid_action_penalty, record)
     values = _values(histories, continuations, results)
-    value = np.array([values[id(row)] for row, _ in rows_in_order(list(players.values()))], dtype=np.float64)
-    rollout = replace(
-        rollout,
-        batch=replace(rollout.batch, extras={**rollout.batch.extras, "value": value}),
-        steps_left_out=sum(result.steps for result in results.values()),
-        episodes_left_out=len(results),
-        tokens_left_out=sum(result.tokens for result in results.values()),
+    in_order = list(players.values())
+    value = np.array([values[id(row)] for row, _ in rows_in_order(in_order)], dtype=np.float64)
+    left_out = LeftOut(
+        steps=sum(result.steps for result in results.values()),
+        episodes=len(results),
+        tokens=sum(result.tokens for result in results.values()),
     )
-    return without_failed(rollout, failed, dropped)
+    return rollout_of(
+        in_order,
+        env,
+        size,
+        invalid_action_penalty,
+        record,
+        extras={"value": value},
+        left_out=left_out,
+        failed=failed,
+        dropped=dropped,
+    )
 
 
 def check_restarts(restarts: int, share: float, gamma: float) -> None:
@@ -130,16 +137,16 @@ def _by_group(players: Mapping[int, Player], group_size: int) -> list[list[tuple
     return [in_order[first : first + group_size] for first in range(0, len(in_order), group_size)]
 
 
-def _histories(players: Sequence[tuple[int, Player]]) -> list[list[_Snapshot]]:
+def _histories(players: Sequence[tuple[int, Player]]) -> list[list[_RestartPoint]]:
     """Return the snapshots of a group's players by equal history, in the order in which members reach them."""
     ids: dict[tuple[object, ...], int] = {}
-    snapshots: dict[int, list[_Snapshot]] = {}
+    snapshots: dict[int, list[_RestartPoint]] = {}
     for episode, player in players:
         history = -1
         for place, row in enumerate(player.rows):
             state = (history, row.text.observation, row.text.admissible_actions, row.agent)
             key = ids.setdefault(state, len(ids))
-            snapshots.setdefault(key, []).append(_Snapshot(episode, player, place))
+            snapshots.setdefault(key, []).append(_RestartPoint(episode, player, place))
             # The subgoal is part of the history: the next prompt shows it.
             response = (row.text.action, row.plan and row.plan.subgoal)
             history = ids.setdefault((key, response), len(ids))
@@ -147,7 +154,7 @@ def _histories(players: Sequence[tuple[int, Player]]) -> list[list[_Snapshot]]:
 
 
 def _restarts(
-    histories: Sequence[list[_Snapshot]],
+    histories: Sequence[list[_RestartPoint]],
     seeds: Sequence[tuple[int, ...]],
     group_size: int,
     restarts: int,
@@ -159,15 +166,15 @@ def _restarts(
     """
     generators = [np.random.default_rng((RandomStream.RESTART, *seed)) for _, *seed in seeds]
     next_member = [group_size] * len(seeds)
-    for history, moments in enumerate(histories):
-        group = moments[0].episode // group_size
+    for history, points in enumerate(histories):
+        group = points[0].episode // group_size
         first, next_member[group] = next_member[group], next_member[group] + restarts
         selected = generators[group].random() < share
-        if selected or moments[0].place == 0:
+        if selected or points[0].place == 0:
             for number in range(restarts):
                 member = first + number
                 seed = (RandomStream.RESTART, *seeds[group][1:], member)
-                yield _Restart(history, moments[number % len(moments)], member, seed)
+                yield _Restart(history, points[number % len(points)], member, seed)
 
 
 def _play_restarts(
@@ -182,7 +189,7 @@ def _play_restarts(
     Those that begin at the same turn play together, since they have as many steps left. Returns the results by
     number, and the attempts that failed.
     """
-    order = sorted(range(len(continuations)), key=lambda number: continuations[number].moment.turn)
+    order = sorted(range(len(continuations)), key=lambda number: continuations[number].point.turn)
     finished: dict[int, _RestartResult] = {}
     failed: list[FailedEpisode] = []
     for first in range(0, len(order), vector.num_envs):
@@ -190,28 +197,28 @@ def _play_restarts(
         result = play_part({row: _episode_spec(continuations[number], starts, vector) for row, number in batch.items()})
         failed += result.failed
         for row, player in result.players.items():
-            finished[batch[row]] = _restart_result(player, continuations[batch[row]].moment, gamma)
+            finished[batch[row]] = _restart_result(player, continuations[batch[row]].point, gamma)
     return finished, failed
 
 
 def _episode_spec(restart: _Restart, starts: Mapping[int, EpisodeStart], vector: TextVectorEnv) -> EpisodeSpec:
-    moment = restart.moment
-    group, start = moment.episode // vector.group_size, starts[moment.episode]
-    return EpisodeSpec(group, start, restart.member, restart.seed, moment.player, moment.turn, moment.responses_given)
+    point = restart.point
+    group, start = point.episode // vector.group_size, starts[point.episode]
+    return EpisodeSpec(group, start, restart.member, restart.seed, point.player, point.turn, point.responses_given)
 
 
-def _restart_result(player: Player, moment: _Snapshot, gamma: float) -> _RestartResult:
-    new_rows = player.rows[moment.place :]
+def _restart_result(player: Player, point: _RestartPoint, gamma: float) -> _RestartResult:
+    new_rows = player.rows[point.place :]
     rewards = np.array([row.reward for row in new_rows])
     return _RestartResult(
         earned=float(rewards @ gamma ** np.arange(len(rewards))),
-        steps=player.turn - moment.turn,
+        steps=player.turn - point.turn,
         tokens=response_tokens(row.tokens for row in new_rows),
     )
 
 
 def _values(
-    histories: Sequence[list[_Snapshot]], continuations: Sequence[_Restart], results: Mapping[int, _RestartResult]
+    histories: Sequence[list[_RestartPoint]], continuations: Sequence[_Restart], results: Mapping[int, _RestartResult]
 ) -> dict[int, float]:
     """Return, by row identity, the mean return of its history's restarts; NaN without restarts."""
     returns_of_history: list[list[float]] = [[] for _ in histories]
@@ -219,7 +226,7 @@ def _values(
         returns_of_history[continuations[number].history].append(result.earned)
     means = [float(np.mean(returns)) if returns else float("nan") for returns in returns_of_history]
     return {
-        id(moment.player.rows[moment.place]): mean
-        for moments, mean in zip(histories, means, strict=True)
-        for moment in moments
+        id(point.player.rows[point.place]): mean
+        for points, mean in zip(histories, means, strict=True)
+        for point in points
     }

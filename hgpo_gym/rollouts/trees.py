@@ -6,7 +6,7 @@ response. That copy is trained with the mean advantage of all copies (`mean_over
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,9 +15,9 @@ from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
 from hgpo_gym.randomness import RandomStream
-from hgpo_gym.rollouts.collect import rollout_of, rows_in_order
+from hgpo_gym.rollouts.collect import LeftOut, rollout_of, rows_in_order
 from hgpo_gym.rollouts.player import Player
-from hgpo_gym.rollouts.playing import EpisodeSpec, failed_groups_of, group_seed, play, without_failed
+from hgpo_gym.rollouts.playing import EpisodeSpec, failed_groups_of, group_seed, play
 from hgpo_gym.rollouts.rollout import FailedEpisode, Rollout, response_tokens
 from hgpo_gym.rollouts.teams.base import Solo, Team
 from hgpo_gym.suggest import unknown_name
@@ -156,9 +156,21 @@ def collect_tree(
         _draw_leaves(group_paths, trees, leaves, _generator(seeds[group_paths[0].group], rounds))
         for group_paths in paths
     ]
-    rollout = rollout_of([path.played for path in _flat(drawn)], env, trees * leaves, invalid_action_penalty, record)
-    rollout = _with_trees(rollout, list(_flat(drawn)), list(_flat(paths)), branched=rounds > 0)
-    return without_failed(rollout, failed, dropped)
+    leaf_paths, all_paths = list(_flat(drawn)), list(_flat(paths))
+    extras, trained, left_out = _tree_columns(leaf_paths, all_paths)
+    return rollout_of(
+        [path.played for path in leaf_paths],
+        env,
+        trees * leaves,
+        invalid_action_penalty,
+        record,
+        extras=extras,
+        trained=trained if rounds else None,
+        chains=[path.played.outcome for path in all_paths if path.origin is None] if rounds else None,
+        left_out=left_out,
+        failed=failed,
+        dropped=dropped,
+    )
 
 
 def check_shape(trees: int, nodes: int, rounds: int, leaves: int, branch_at: str) -> None:
@@ -220,9 +232,10 @@ def _draw_leaves(paths: Sequence[_Path], trees: int, leaves: int, generator: np.
     return drawn
 
 
-def _with_trees(rollout: Rollout, drawn: Sequence[_Path], paths: Sequence[_Path], branched: bool) -> Rollout:
-    """Return the rollout of the drawn paths with tree columns and the counts of all other paths."""
+def _tree_columns(drawn: Sequence[_Path], paths: Sequence[_Path]) -> tuple[dict[str, np.ndarray], np.ndarray, LeftOut]:
+    """Return the columns of the drawn paths, which of their rows are trained, and the counts of all other paths."""
     rows = rows_in_order([path.played for path in drawn])
+    trajectory = np.array([index for _, index in rows], dtype=np.int64)
     response_ids: dict[int, int] = {}
     response = np.array([response_ids.setdefault(id(row), len(response_ids)) for row, _ in rows], dtype=np.int64)
     trained = np.zeros(len(rows), dtype=np.bool_)
@@ -230,23 +243,19 @@ def _with_trees(rollout: Rollout, drawn: Sequence[_Path], paths: Sequence[_Path]
     trained[np.unique(response, return_index=True)[1]] = True
     branches: dict[tuple[_Path | None, int], int] = {(None, 0): 0}
     branch = np.array([branches.setdefault(path.node, len(branches)) for path in drawn], dtype=np.int64)
-    trajectory = rollout.batch.trajectory
     extras = {
         "tree": np.array([path.tree for path in drawn], dtype=np.int64)[trajectory],
         "branch": branch[trajectory],
         "response": response,
     }
-    batch = replace(rollout.batch, extras={**rollout.batch.extras, **extras}, trained=trained if branched else None)
     all_rows = {id(row): row for path in paths for row in path.played.rows}
-    left_out = [row for number, row in all_rows.items() if number not in response_ids]
-    return replace(
-        rollout,
-        batch=batch,
-        steps_left_out=sum(row.last_of_turn for row in left_out),
-        episodes_left_out=len(paths) - len(drawn),
-        tokens_left_out=response_tokens(row.tokens for row in left_out),
-        chains=tuple(path.played.outcome for path in paths if path.origin is None) if branched else None,
+    other_rows = [row for number, row in all_rows.items() if number not in response_ids]
+    left_out = LeftOut(
+        steps=sum(row.last_of_turn for row in other_rows),
+        episodes=len(paths) - len(drawn),
+        tokens=response_tokens(row.tokens for row in other_rows),
     )
+    return extras, trained, left_out
 
 
 def _generator(seed: tuple[int, ...], round: int) -> np.random.Generator:

@@ -5,7 +5,6 @@ A plan is the team's messages before its first action. Every episode under a pla
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
 from hgpo_gym.rollouts.collect import rollout_of, rows_in_order
 from hgpo_gym.rollouts.player import Player, StepRecord
-from hgpo_gym.rollouts.playing import EpisodeSpec, episode_specs, failed_groups_of, play, without_failed
+from hgpo_gym.rollouts.playing import EpisodeSpec, episode_specs, failed_groups_of, play
 from hgpo_gym.rollouts.rollout import Rollout
 from hgpo_gym.rollouts.teams.base import Solo, Team
 
@@ -86,14 +85,24 @@ def collect_under_best_plan(
     in_whole_groups = [row for row in sorted(plan_of) if row // size not in failed_groups]
     episode_of = {row: episode for episode, row in enumerate(in_whole_groups)}
     kept_players = [players[row] for row in in_whole_groups]
-    rollout = rollout_of(kept_players, env, size, invalid_action_penalty, record)
-    rollout = _with_plans(
-        rollout,
+    trial_of_episode = {episode_of[row]: trial for row, trial in tried.items() if row in episode_of}
+    extras, trained = _plan_columns(
         rows_in_order(kept_players),
-        {episode_of[row]: trial for row, trial in tried.items() if row in episode_of},
+        trial_of_episode,
         np.array([episode_of[plan_of[row]] for row in in_whole_groups], dtype=np.int64),
     )
-    return without_failed(rollout, failed, [player for row, player in players.items() if row not in episode_of])
+    return rollout_of(
+        kept_players,
+        env,
+        size,
+        invalid_action_penalty,
+        record,
+        extras=extras,
+        trained=trained,
+        chains=[trial.player.outcome for trial in trial_of_episode.values()],
+        failed=failed,
+        dropped=[player for row, player in players.items() if row not in episode_of],
+    )
 
 
 def _execution(row: int, trial: _Trial, seeds: Sequence[tuple[int, ...]], size: int) -> EpisodeSpec:
@@ -129,10 +138,10 @@ def _best(trials: Mapping[int, _Trial], group: Sequence[int]) -> int:
     return max(group, key=lambda episode: float(np.mean(returns_of_plan[trials[episode].plan])))
 
 
-def _with_plans(
-    rollout: Rollout, rows: Sequence[tuple[StepRecord, int]], trials: Mapping[int, _Trial], plan_of: np.ndarray
-) -> Rollout:
-    """Return the rollout with the plan columns.
+def _plan_columns(
+    rows: Sequence[tuple[StepRecord, int]], trials: Mapping[int, _Trial], plan_of: np.ndarray
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return the plan columns, and which rows are trained.
 
     Args:
         rows: each with its episode, in the order of the rollout.
@@ -155,8 +164,4 @@ def _with_plans(
         "execution": execution[episode],
         "response": joint_labels(np.where(copied, plan_of[episode], episode), place),
     }
-    return replace(
-        rollout,
-        batch=replace(rollout.batch, extras={**rollout.batch.extras, **extras}, trained=~copied),
-        chains=tuple(trial.player.outcome for trial in trials.values()),
-    )
+    return extras, ~copied
