@@ -5,15 +5,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from hgpo_gym.advantages.kinds import ANY, LABEL, NUMBER, NUMBER_OR_NONE, TRUTH, WHOLE, Kind, as_column
+from hgpo_gym.advantages.kinds import ANY, LABEL, NUMBER, NUMBER_OR_NONE, TRUTH, WHOLE, ColumnKind, as_column
 
 Estimator = TypeVar("Estimator", bound=Callable[..., Any])
 
 
-class Column(NamedTuple):
+class ColumnSpec(NamedTuple):
     """A column of a `StepBatch`: the kind of its entries, its meaning and source, and its shape."""
 
-    kind: Kind
+    kind: ColumnKind
     about: str
     shape: str = "[N]"
 
@@ -22,63 +22,67 @@ class Column(NamedTuple):
 
 
 COLUMNS = {
-    "group": Column(WHOLE, "the task group"),
-    "trajectory": Column(WHOLE, "the episode"),
-    "step": Column(WHOLE, "0 at the start of the episode"),
-    "reward": Column(NUMBER, "of the action taken there"),
-    "context_keys": Column(WHOLE, "see `hgpo_gym.memory.keys`", "[N, K + 1]"),
-    "penalty": Column(NUMBER, "taken off the return of the step alone"),
-    "action": Column(WHOLE, "the key of the executed action: rollouts record it; from_records takes action="),
-    "success": Column(TRUTH, "of the episode: rollouts record it; from_records takes success="),
-    "final_keys": Column(
+    "group": ColumnSpec(WHOLE, "the task group"),
+    "trajectory": ColumnSpec(WHOLE, "the episode"),
+    "step": ColumnSpec(WHOLE, "0 at the start of the episode"),
+    "reward": ColumnSpec(NUMBER, "of the action taken there"),
+    "context_keys": ColumnSpec(WHOLE, "see `hgpo_gym.memory.keys`", "[N, K + 1]"),
+    "penalty": ColumnSpec(NUMBER, "taken off the return of the step alone"),
+    "action": ColumnSpec(WHOLE, "the key of the executed action: rollouts record it; from_records takes action="),
+    "success": ColumnSpec(TRUTH, "of the episode: rollouts record it; from_records takes success="),
+    "final_keys": ColumnSpec(
         WHOLE,
         "the context keys of what the episode's last step led to, 0 where not recorded: rollouts record them; "
         "from_records takes final_observation=",
         "[N, K + 1]",
     ),
-    "trained": Column(TRUTH, "whether the row is learned from; None is all"),
-    "response": Column(
+    "trained": ColumnSpec(TRUTH, "whether the row is learned from; None is all"),
+    "response": ColumnSpec(
         LABEL,
         "equal for the copies of a step that several episodes of the group share: the samplers `tree` and `best_plan` "
         "record it",
     ),
-    "agent": Column(LABEL, "the role that acted: rollouts of a team record it"),
-    "branch": Column(LABEL, "of the episode, the snapshot that it continues: the sampler `tree` records it"),
-    "response_tokens": Column(WHOLE, "the tokens of the response: a prompt with subgoals (prompt=plan) records it"),
-    "boundary": Column(TRUTH, "the first step of a subgoal: a prompt with subgoals (prompt=plan) records it"),
-    "entropy": Column(NUMBER, "nats, the mean token entropy of the response: training measures it before the update"),
-    "execution": Column(
+    "agent": ColumnSpec(LABEL, "the role that acted: rollouts of a team record it"),
+    "branch": ColumnSpec(LABEL, "of the episode, the snapshot that it continues: the sampler `tree` records it"),
+    "response_tokens": ColumnSpec(WHOLE, "the tokens of the response: a prompt with subgoals (prompt=plan) records it"),
+    "boundary": ColumnSpec(TRUTH, "the first step of a subgoal: a prompt with subgoals (prompt=plan) records it"),
+    "entropy": ColumnSpec(
+        NUMBER, "nats, the mean token entropy of the response: training measures it before the update"
+    ),
+    "execution": ColumnSpec(
         TRUTH, "of the episode, it went by the best plan from the start: the sampler `best_plan` records it"
     ),
-    "milestone": Column(TRUTH, "the step reached the next milestone: environments put `milestone` in info"),
-    "opening": Column(TRUTH, "the step is the plan that its episode began with: the sampler `best_plan` records it"),
-    "plan": Column(LABEL, "of the episode, its plan in the task group: the sampler `best_plan` records it"),
-    "plan_tokens": Column(
+    "milestone": ColumnSpec(TRUTH, "the step reached the next milestone: environments put `milestone` in info"),
+    "opening": ColumnSpec(
+        TRUTH, "the step is the plan that its episode began with: the sampler `best_plan` records it"
+    ),
+    "plan": ColumnSpec(LABEL, "of the episode, its plan in the task group: the sampler `best_plan` records it"),
+    "plan_tokens": ColumnSpec(
         WHOLE,
         "the tokens of the response up to the end of its subgoal, 0 where it names none: a prompt with subgoals "
         "(prompt=plan) records it",
     ),
-    "reward_vector": Column(
+    "reward_vector": ColumnSpec(
         NUMBER,
         "several rewards of the episode, repeated on its rows: runs record those of rollout.rewards",
         "[N, m]",
     ),
-    "switch_tokens": Column(
+    "switch_tokens": ColumnSpec(
         WHOLE,
         "the tokens of the response up to the end of its <switch>: a prompt with subgoals (prompt=plan) records it",
     ),
-    "tag": Column(LABEL, "what kind of step it is: environments put `tag` in info"),
-    "tag_reward": Column(NUMBER, "the reward of the step's tag: environments put `tag_reward` in info"),
-    "tree": Column(LABEL, "of the episode, the tree that it is a leaf of: the sampler `tree` records it"),
-    "truncated": Column(TRUTH, "of the episode, ended by the step limit: rollouts record it"),
-    "turn_reward": Column(NUMBER, "a reward of the turn alone: environments put `turn_reward` in info"),
-    "value": Column(
+    "tag": ColumnSpec(LABEL, "what kind of step it is: environments put `tag` in info"),
+    "tag_reward": ColumnSpec(NUMBER, "the reward of the step's tag: environments put `tag_reward` in info"),
+    "tree": ColumnSpec(LABEL, "of the episode, the tree that it is a leaf of: the sampler `tree` records it"),
+    "truncated": ColumnSpec(TRUTH, "of the episode, ended by the step limit: rollouts record it"),
+    "turn_reward": ColumnSpec(NUMBER, "a reward of the turn alone: environments put `turn_reward` in info"),
+    "value": ColumnSpec(
         NUMBER_OR_NONE,
         "the value of the state before the step: the sampler `restarts` records it (NaN where nothing was restarted), "
         "or the run's critic predicts it, for estimators that give it targets",
     ),
-    "value_high": Column(NUMBER, "over subgoals: the run's critic predicts it at the end of the prompt"),
-    "value_low": Column(NUMBER, "within a subgoal: the run's critic predicts it after the subgoal"),
+    "value_high": ColumnSpec(NUMBER, "over subgoals: the run's critic predicts it at the end of the prompt"),
+    "value_low": ColumnSpec(NUMBER, "within a subgoal: the run's critic predicts it after the subgoal"),
 }
 """The columns that estimators of this package may need. Other columns may have any name, and hold finite numbers, truth
 values or names."""

@@ -22,7 +22,7 @@ class ColumnError(ValueError):
     """A column has a wrong value, type or shape."""
 
 
-class Kind(NamedTuple):
+class ColumnKind(NamedTuple):
     """The allowed entries of a column.
 
     Attributes:
@@ -44,15 +44,15 @@ def _not_whole(array: np.ndarray) -> np.ndarray:
     return (array != np.floor(array)) | ~(np.abs(array) <= _EXACT)
 
 
-WHOLE = Kind("a whole number", np.int64, _not_whole)
-NUMBER = Kind("a finite number", np.float64, lambda array: ~np.isfinite(array))
-NUMBER_OR_NONE = Kind("a finite number, or None", np.float64, np.isinf, missing=True)
-TRUTH = Kind("True or False", np.bool_, lambda array: (array != 0) & (array != 1))
-LABEL = Kind("whole numbers on all rows, or texts on all rows", np.int64, _not_whole, text=True)
-ANY = Kind("finite numbers, truth values or names, one kind on all rows", None, np.isinf, text=True, missing=True)
+WHOLE = ColumnKind("a whole number", np.int64, _not_whole)
+NUMBER = ColumnKind("a finite number", np.float64, lambda array: ~np.isfinite(array))
+NUMBER_OR_NONE = ColumnKind("a finite number, or None", np.float64, np.isinf, missing=True)
+TRUTH = ColumnKind("True or False", np.bool_, lambda array: (array != 0) & (array != 1))
+LABEL = ColumnKind("whole numbers on all rows, or texts on all rows", np.int64, _not_whole, text=True)
+ANY = ColumnKind("finite numbers, truth values or names, one kind on all rows", None, np.isinf, text=True, missing=True)
 
 
-def as_column(name: str, values: Any, kind: Kind, shape: str = "") -> np.ndarray:
+def as_column(name: str, values: Any, kind: ColumnKind, shape: str = "") -> np.ndarray:
     """Convert values to an array of the kind; an array of the right type is returned without a copy.
 
     Args:
@@ -152,7 +152,7 @@ def _as_list(name: str, values: Any) -> list[Any]:
     return np.asarray(values).tolist() if hasattr(values, "__array__") else list(values)
 
 
-def _as_array(name: str, values: Any, kind: Kind) -> np.ndarray:
+def _as_array(name: str, values: Any, kind: ColumnKind) -> np.ndarray:
     """Return an array of truth values or numbers with the dimensions of the values."""
     if hasattr(values, "__array__") and not isinstance(values, np.ma.MaskedArray):
         values = np.asarray(values)
@@ -166,7 +166,7 @@ def _as_array(name: str, values: Any, kind: Kind) -> np.ndarray:
     return _of_scalars(name, rows, kind, rows_of=int(np.prod(shape[1:]))).reshape(shape)
 
 
-def _of_scalars(name: str, entries: list[Any], kind: Kind, rows_of: int) -> np.ndarray:
+def _of_scalars(name: str, entries: list[Any], kind: ColumnKind, rows_of: int) -> np.ndarray:
     types = set(map(type, entries))
     # A column of only None counts as text, unless the kind allows missing numbers.
     of_texts = kind.text and (any(issubclass(entry_type, str) for entry_type in types) or not kind.missing)
@@ -189,7 +189,7 @@ def _of_scalars(name: str, entries: list[Any], kind: Kind, rows_of: int) -> np.n
     return np.array(entries, dtype=np.float64)
 
 
-def _of_texts(name: str, texts: list[str | None], kind: Kind) -> np.ndarray:
+def _of_texts(name: str, texts: list[str | None], kind: ColumnKind) -> np.ndarray:
     if kind.dtype is None:
         # A user's column: a CSV reader may give numbers as texts, and hashing these would hide the mistake.
         like_numbers = {text for text in set(texts) if text is not None and _reads_like_a_value(text)}
@@ -215,7 +215,7 @@ def _refuse_types(name: str, entries: Sequence[Any], wrong: set[type], expected:
         raise _error(name, entry // rows_of, entries[entry], expected)
 
 
-def _refuse_where(name: str, array: np.ndarray, kind: Kind) -> None:
+def _refuse_where(name: str, array: np.ndarray, kind: ColumnKind) -> None:
     wrong = kind.wrong(array)
     if wrong.any():
         place = np.unravel_index(int(wrong.argmax()), wrong.shape)

@@ -26,7 +26,7 @@ OF_AN_ACTION: Mapping[str, Any] = {"milestone": False, "tag": 0, "tag_reward": 0
 """Extras of `info` about the last action, with their values for asking. They replace the inner environment's values."""
 
 
-class _Snapshot(NamedTuple):
+class _AskExpertState(NamedTuple):
     """State of the inner environment, its latest observation, and its latest `info`."""
 
     inner: Snapshot
@@ -106,10 +106,10 @@ class AskExpertEnv(TextEnv):
             self._seen = observation
         return self._turn(observation, reward=reward, terminated=terminated, action_valid=valid)
 
-    def save_state(self) -> _Snapshot:
-        return _Snapshot(self._inner.snapshot(), self._seen, self._inner_info)
+    def save_state(self) -> _AskExpertState:
+        return _AskExpertState(self._inner.snapshot(), self._seen, self._inner_info)
 
-    def load_state(self, state: _Snapshot) -> None:
+    def load_state(self, state: _AskExpertState) -> None:
         self._inner.restore(state.inner)
         self._seen, self._inner_info = state.seen, dict(state.info)
 

@@ -27,7 +27,7 @@ class DiscreteTask:
     seed: int | None = None
 
 
-class _Snapshot(NamedTuple):
+class _GameState(NamedTuple):
     """State: a copy of the environment, its options, and its latest observation and info."""
 
     env: gymnasium.Env[Any, Any]
@@ -113,15 +113,15 @@ class TextFromDiscrete(TextEnv):
         if getattr(type(self._env.unwrapped), "__getstate__", None) is EzPickle.__getstate__:
             return False
         try:
-            self._copied(_Snapshot(self._env, self._made_with, None, {}))
+            self._copied(_GameState(self._env, self._made_with, None, {}))
         except Exception:  # noqa: BLE001 - whatever a stranger's environment raises
             return False
         return True
 
-    def save_state(self) -> _Snapshot:
+    def save_state(self) -> _GameState:
         if not self.can_snapshot:
             raise NotImplementedError(f"{self._env} cannot be copied, so there are no snapshots of it.")
-        return self._copied(_Snapshot(self._env, self._made_with, self._observation, self._inner_info))
+        return self._copied(_GameState(self._env, self._made_with, self._observation, self._inner_info))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if not self.can_snapshot:
@@ -130,12 +130,12 @@ class TextFromDiscrete(TextEnv):
             )
         return super().__reduce_ex__(protocol)
 
-    def load_state(self, state: _Snapshot) -> None:
+    def load_state(self, state: _GameState) -> None:
         self._env.close()
         self._env, self._made_with, self._observation, self._inner_info = self._copied(state)
 
     @staticmethod
-    def _copied(moment: _Snapshot) -> _Snapshot:
+    def _copied(moment: _GameState) -> _GameState:
         table = getattr(moment.env.unwrapped, "P", None)
         # The memo makes all copies share the transition table, which never changes.
         return copy.deepcopy(moment, {id(table): table})

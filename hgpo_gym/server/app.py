@@ -35,7 +35,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 _NO_TOKEN: dict[int | str, dict[str, Any]] = {
     401: {"model": models.ProblemObject, "description": "The token is missing or not one of this server's."}
 }
-_TURN: dict[str, Any] = {"response_model": models.Turn, "response_class": Response}
+_TURN: dict[str, Any] = {"response_model": models.TurnReply, "response_class": Response}
 
 
 def create_app(
@@ -148,17 +148,17 @@ def _add_routes(app: FastAPI) -> None:
     @app.get("/environments/{environment:path}/tasks", tags=["environments"])
     async def list_tasks_of_environment(
         environment: str, sessions: AllSessions, client: Client, offset: Offset = 0, limit: PageSize = 100
-    ) -> models.Tasks:
+    ) -> models.TaskPage:
         """The tasks of an environment with its default choices, page by page."""
         return await sessions.listed_tasks(client, sessions.offer(environment), offset, limit)
 
     @app.post("/sessions", status_code=201, tags=["sessions"])
-    async def create_session(body: models.NewSession, sessions: AllSessions, client: Client) -> models.Session:
+    async def create_session(body: models.NewSession, sessions: AllSessions, client: Client) -> models.SessionInfo:
         """Make an environment of one's own."""
         return (await sessions.open(client, body)).describe(limits.idle_timeout)
 
     @app.get("/sessions/{session}", tags=["sessions"])
-    async def get_session(session: OneSession) -> models.Session:
+    async def get_session(session: OneSession) -> models.SessionInfo:
         """What it plays and where it is. Counts as use."""
         return session.describe(limits.idle_timeout)
 
@@ -169,7 +169,7 @@ def _add_routes(app: FastAPI) -> None:
         offset: Offset = 0,
         limit: PageSize = 100,
         task_id: Annotated[str | None, Query(description="List this one, if there is such a task.")] = None,
-    ) -> models.Tasks:
+    ) -> models.TaskPage:
         """The session's tasks, page by page."""
         return await sessions.tasks(session, offset, limit, task_id)
 

@@ -79,7 +79,7 @@ class Environments(BaseModel):
     environments: list[Environment]
 
 
-class Tasks(BaseModel):
+class TaskPage(BaseModel):
     """A page of the tasks of an environment, in their fixed order."""
 
     total: int = Field(description="Tasks in all.")
@@ -87,7 +87,7 @@ class Tasks(BaseModel):
     task_ids: list[str]
 
 
-class Session(BaseModel):
+class SessionInfo(BaseModel):
     """An environment that one client plays. The id is a secret: who knows it can play."""
 
     session: str
@@ -100,7 +100,7 @@ class Session(BaseModel):
     idle_timeout: float = Field(description="Seconds after which an unused session is closed.")
 
 
-class Turn(BaseModel):
+class TurnReply(BaseModel):
     """What the environment says to a reset or a step: Gymnasium's five values."""
 
     turn: int = Field(description="The number of this turn.")

@@ -43,10 +43,10 @@ class Session:
     said: int = 0
     """Characters of the episode's actions, each counted as `SHORTEST` at least: some environments keep them."""
 
-    def describe(self, idle_timeout: float) -> models.Session:
+    def describe(self, idle_timeout: float) -> models.SessionInfo:
         """What a client is told of it."""
         env = self.env
-        return models.Session(
+        return models.SessionInfo(
             session=self.id,
             environment=self.offer.id,
             split=env.get_wrapper_attr("split"),
@@ -58,13 +58,13 @@ class Session:
         )
 
 
-def page_of_tasks(env: gymnasium.Env[str, str], offset: int, limit: int, task_id: str | None = None) -> models.Tasks:
+def page_of_tasks(env: gymnasium.Env[str, str], offset: int, limit: int, task_id: str | None = None) -> models.TaskPage:
     """Tasks from `offset` on; with a `task_id`, that one alone, or none if there is no such task."""
     task_ids = env.get_wrapper_attr("task_ids")
     if task_id is not None:
         found = [task_id] if task_id in task_ids else []
-        return models.Tasks(total=len(found), offset=0, task_ids=found)
-    return models.Tasks(total=len(task_ids), offset=offset, task_ids=list(task_ids[offset : offset + limit]))
+        return models.TaskPage(total=len(found), offset=0, task_ids=found)
+    return models.TaskPage(total=len(task_ids), offset=offset, task_ids=list(task_ids[offset : offset + limit]))
 
 
 def play(session: Session, request: models.Reset | models.Step) -> tuple[bytes, bool]:

@@ -109,13 +109,13 @@ class Sessions:
             session.turn, session.last = session.turn + 1, StoredReply(request, response)
             return response
 
-    async def tasks(self, session: Session, offset: int, limit: int, task_id: str | None) -> models.Tasks:
+    async def tasks(self, session: Session, offset: int, limit: int, task_id: str | None) -> models.TaskPage:
         """A page of the session's tasks. Raises `ProblemDetails`."""
         async with session.lock:
             self._check_open(session)
             return await self._run(session, partial(page_of_tasks, session.env, offset, limit, task_id))
 
-    async def listed_tasks(self, client: str, offer: EnvironmentOffer, offset: int, limit: int) -> models.Tasks:
+    async def listed_tasks(self, client: str, offer: EnvironmentOffer, offset: int, limit: int) -> models.TaskPage:
         """A page of the tasks of an environment with its default options. Raises `ProblemDetails`."""
         session = await self.open(client, models.NewSession(environment=offer.id))
         try:

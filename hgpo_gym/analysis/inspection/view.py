@@ -9,7 +9,7 @@ from hgpo_gym.analysis.inspection.drawing import draw_graph
 from hgpo_gym.analysis.inspection.graph import END_NAMES, Edge, Graph, observation_graph, shortest_paths
 from hgpo_gym.analysis.inspection.group import Group, group_task_ids
 from hgpo_gym.analysis.inspection.hierarchy import KeyLevel, levels_of
-from hgpo_gym.analysis.report.blocks import Block, Column, Items, Paragraph, Picture, Section, Table, Tree, Value
+from hgpo_gym.analysis.report.blocks import Block, Column, Items, Outline, Paragraph, Picture, Section, Table, Value
 from hgpo_gym.analysis.transcripts import conversation, exchanged
 from hgpo_gym.rollouts.saved import KeptRollout
 
@@ -77,7 +77,7 @@ def _episodes(group: Group) -> Section:
 
 def _graph(group: Group, graph: Graph) -> Section:
     start = graph.nodes[1]
-    tree = Tree(f"[1] {_one_line(start.observation)} ({_count(start.visits, 'step')})", _branches(graph, 1))
+    tree = Outline(f"[1] {_one_line(start.observation)} ({_count(start.visits, 'step')})", _branches(graph, 1))
     return Section(
         "Observations and actions",
         [
@@ -96,19 +96,19 @@ def _graph(group: Group, graph: Graph) -> Section:
     )
 
 
-def _branches(graph: Graph, number: int) -> tuple[Tree, ...]:
+def _branches(graph: Graph, number: int) -> tuple[Outline, ...]:
     """Return the actions at an observation; later observations are listed under the shortest path to them."""
     paths = shortest_paths(graph)
 
-    def branch(edge: Edge) -> Tree:
+    def branch(edge: Edge) -> Outline:
         action = f"{edge.action or NO_ACTION} ({_count(edge.count, 'time')}, return {edge.mean_return:.2f}) → "
         if edge.target in END_NAMES:
-            return Tree(action + END_NAMES[edge.target])
+            return Outline(action + END_NAMES[edge.target])
         node = graph.nodes[edge.target]
         if paths.get(edge.target) is not edge:
-            return Tree(f"{action}[{node.number}]")
+            return Outline(f"{action}[{node.number}]")
         text = f"{action}[{node.number}] {_one_line(node.observation)} ({_count(node.visits, 'step')})"
-        return Tree(text, _branches(graph, node.number))
+        return Outline(text, _branches(graph, node.number))
 
     return tuple(branch(edge) for edge in graph.edges_from(number))
 

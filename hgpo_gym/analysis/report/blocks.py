@@ -45,11 +45,11 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Tree:
+class Outline:
     """A line, and the branches below it."""
 
     text: str
-    branches: "tuple[Tree, ...]" = ()
+    branches: "tuple[Outline, ...]" = ()
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Picture:
         return self.figure
 
 
-Block = Paragraph | Items | Code | Tree | Table | Picture
+Block = Paragraph | Items | Code | Outline | Table | Picture
 
 
 @dataclass(frozen=True)

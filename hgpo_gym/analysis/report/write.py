@@ -22,11 +22,11 @@ from hgpo_gym.analysis.report.blocks import (
     Code,
     Column,
     Items,
+    Outline,
     Paragraph,
     Picture,
     Section,
     Table,
-    Tree,
 )
 from hgpo_gym.plain_text import for_markdown, for_spreadsheet, for_terminal
 
@@ -154,7 +154,7 @@ def _block_for_page(block: Block, slug: str) -> dict[str, Any]:
         }
     if isinstance(block, Items):
         return {"kind": "items", "texts": block.texts}
-    if isinstance(block, Tree):
+    if isinstance(block, Outline):
         return {"kind": "tree", "tree": block}
     assert isinstance(block, Paragraph | Code)
     return {"kind": type(block).__name__.lower(), "text": block.text}
@@ -166,7 +166,7 @@ def _show(block: Block, console: Console) -> None:
             console.print(_text(text))
         case Items(texts):
             console.print(_text("\n".join(f"- {text}" for text in texts)))
-        case Tree():
+        case Outline():
             console.print(_hang(block, rich.tree.Tree(_text(block.text))))
         case Table():
             _show_table(block, console)
@@ -214,7 +214,7 @@ def _text(text: str, style: str = "") -> Text:
     return Text(for_terminal(text), style)
 
 
-def _hang(block: Tree, tree: rich.tree.Tree) -> rich.tree.Tree:
+def _hang(block: Outline, tree: rich.tree.Tree) -> rich.tree.Tree:
     for branch in block.branches:
         _hang(branch, tree.add(_text(branch.text)))
     return tree
@@ -226,7 +226,7 @@ def _markdown(block: Block, slug: str) -> list[str]:
             return [for_markdown(text)]
         case Items(texts):
             return [f"- {for_markdown(text)}" for text in texts]
-        case Tree():
+        case Outline():
             return _markdown_tree(block, "")
         case Code(text):
             # The fence must be longer than any run of backticks in the text.
@@ -241,7 +241,7 @@ def _markdown(block: Block, slug: str) -> list[str]:
             return [for_markdown(caption), "", *(_markdown_row(cells) for cells in (titles, rule, *block.texts()))]
 
 
-def _markdown_tree(tree: Tree, indent: str) -> list[str]:
+def _markdown_tree(tree: Outline, indent: str) -> list[str]:
     return [
         f"{indent}- {for_markdown(tree.text)}",
         *(line for branch in tree.branches for line in _markdown_tree(branch, indent + "  ")),

@@ -46,7 +46,7 @@ QUERIES: dict[str, Callable[[str], tuple[str, ...]]] = {
 """Admissible actions of the search page from the instruction, by name."""
 
 
-class _Snapshot(NamedTuple):
+class _ShopState(NamedTuple):
     """State of an episode, the expert's notes, and the number of phases reached."""
 
     state: ShopState
@@ -183,10 +183,10 @@ class WebShopEnv(TextEnv):
         state = self._shop.act(self.state, self._page, action)
         return self._show(self.state, action_valid=False) if state is None else self._show(state)
 
-    def save_state(self) -> _Snapshot:
-        return _Snapshot(self.state, self._notes, self._phase)
+    def save_state(self) -> _ShopState:
+        return _ShopState(self.state, self._notes, self._phase)
 
-    def load_state(self, state: _Snapshot) -> None:
+    def load_state(self, state: _ShopState) -> None:
         self._notes, self._phase = state.notes, state.phase
         self._show(state.state)
 

@@ -30,7 +30,7 @@ from hgpo_gym.rollouts.measures import TaskMeasures
 from hgpo_gym.rollouts.rollout import Rollout
 from hgpo_gym.rollouts.rounds import Rounds
 from hgpo_gym.rollouts.samplers import Outcomes
-from hgpo_gym.trainers.learners.collector import Collector, assign_credit
+from hgpo_gym.trainers.learners.rollout_worker import RolloutWorker, assign_credit
 from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -71,17 +71,17 @@ class AsyncRollout(Protocol):
         """Stop at once."""
 
 
-def async_rollout(collector: Collector, folder: Path, measured: TaskMeasures | None) -> AsyncRollout:
-    """Return the asynchronous rollout of a collector.
+def async_rollout(worker: RolloutWorker, folder: Path, measured: TaskMeasures | None) -> AsyncRollout:
+    """Return the asynchronous rollout of a worker.
 
     Args:
-        collector: collects the other rollouts.
+        worker: collects the other rollouts.
         folder: a saved model of the run; read until the first `submit`.
         measured: the sampler's measurements of the tasks.
     """
-    if isinstance(collector.policy, CopyingPolicy):
-        return AheadInThread(collector, collector.policy)
-    return AheadInProcess(collector.run, folder, measured)
+    if isinstance(worker.policy, CopyingPolicy):
+        return AheadInThread(worker, worker.policy)
+    return AheadInProcess(worker.run, folder, measured)
 
 
 class AheadInProcess:
@@ -163,10 +163,10 @@ def _serve(
             load_plugins(resolved["plugins"])
             run = RunSettings.parse(resolved)
             policy = run.model.load(run, folder)
-            collector = Collector(run, policy)
-            stack.callback(collector.close)
+            worker = RolloutWorker(run, policy)
+            stack.callback(worker.close)
             if measured:
-                collector.sampler.measured = measured.values
+                worker.sampler.measured = measured.values
         except Exception as error:  # noqa: BLE001 - the parent has to see every error
             error.add_note(_FAILURE_NOTE)
             connection.send(picklable(error))
@@ -176,7 +176,7 @@ def _serve(
         while True:
             iteration, outcomes = connection.recv()
             put_weights(policy, torch.load(io.BytesIO(connection.recv_bytes()), weights_only=True))
-            connection.send(_played(collector, iteration, outcomes))
+            connection.send(_played(worker, iteration, outcomes))
 
 
 _FAILURE_NOTE = (
@@ -197,34 +197,34 @@ def _stop(_signal: int, _frame: object) -> None:
     raise NotWantedError
 
 
-def _played(collector: Collector, iteration: int, outcomes: Outcomes) -> Rounds | Exception:
+def _played(worker: RolloutWorker, iteration: int, outcomes: Outcomes) -> Rounds | Exception:
     try:
-        return _collect(collector, iteration, outcomes)
+        return _collect(worker, iteration, outcomes)
     except Exception as error:  # noqa: BLE001 - the parent raises every error
         return picklable(error)
 
 
-def _collect(collector: Collector, iteration: int, outcomes: Outcomes) -> Rounds:
+def _collect(worker: RolloutWorker, iteration: int, outcomes: Outcomes) -> Rounds:
     def advantages(rollout: Rollout) -> np.ndarray:
-        return assign_credit(collector.run, rollout)[1].values
+        return assign_credit(worker.run, rollout)[1].values
 
-    return collector.collect(iteration, outcomes, advantages)
+    return worker.collect(iteration, outcomes, advantages)
 
 
 class AheadInThread:
     """Collect in a thread, see `async_rollout`. The policy generates with a copy of the weights.
 
     Args:
-        collector: lends its environments while it is idle.
-        policy: the collector's policy.
+        worker: lends its environments while it is idle.
+        policy: the worker's policy.
     """
 
-    def __init__(self, collector: Collector, policy: CopyingPolicy):
+    def __init__(self, worker: RolloutWorker, policy: CopyingPolicy):
         self.iteration: int | None = None
         self._policy, self._stopped = policy, threading.Event()
         # A shallow copy: it shares the environments but has a stoppable policy.
-        self._collector = copy.copy(collector)
-        self._collector.policy = _Stoppable(policy, self._stopped)
+        self._worker = copy.copy(worker)
+        self._worker.policy = _Stoppable(policy, self._stopped)
         self._copy = ExitStack()
         self._thread = threading.Thread()
         self._collected: Rounds | BaseException
@@ -262,7 +262,7 @@ class AheadInThread:
 
     def _play(self, iteration: int, outcomes: Outcomes) -> None:
         try:
-            self._collected = _collect(self._collector, iteration, outcomes)
+            self._collected = _collect(self._worker, iteration, outcomes)
         except BaseException as error:  # noqa: BLE001 - `result` raises every error
             self._collected = error
 

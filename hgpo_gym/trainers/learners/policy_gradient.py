@@ -30,7 +30,7 @@ from hgpo_gym.trainers.critic.critic import Critic, States
 from hgpo_gym.trainers.environments import make_env
 from hgpo_gym.trainers.learners.async_rollout import AsyncRollout, async_rollout
 from hgpo_gym.trainers.learners.base import Learned
-from hgpo_gym.trainers.learners.collector import Collector, assign_credit, reads_rewards
+from hgpo_gym.trainers.learners.rollout_worker import RolloutWorker, assign_credit, reads_rewards
 from hgpo_gym.trainers.learners.validate import (
     check_critic,
     check_overlap,
@@ -122,8 +122,8 @@ class PolicyGradientLearner:
         if self.processes.main and getattr(self.run.model, "path", None) is not None:
             for line in memory_lines(self.run, self.policy.model, self.processes):
                 self.progress.line(line)
-        self.collector = Collector(self.run, self.policy, self.processes)
-        self.sampler = self.collector.sampler
+        self.worker = RolloutWorker(self.run, self.policy, self.processes)
+        self.sampler = self.worker.sampler
         reference = self._reference(initial() / "model") if self.run.trainer.kl_coef > 0 else None
         self.update = PolicyUpdate(
             self.policy,
@@ -154,7 +154,7 @@ class PolicyGradientLearner:
         if self.measured:
             self.sampler.measured = self.measured.values
         if self.run.rollout.overlap:
-            self.async_rollout = async_rollout(self.collector, checkpoint / "model", self.measured)
+            self.async_rollout = async_rollout(self.worker, checkpoint / "model", self.measured)
 
     def rollout_weights(self) -> AbstractContextManager[Any]:
         """See `Learner`."""
@@ -169,7 +169,7 @@ class PolicyGradientLearner:
         if self.async_rollout is not None and self.async_rollout.iteration == iteration:
             return self.async_rollout.result()
         with self.past.rollout_weights(), self.rollout_weights():
-            return self.collector.collect(
+            return self.worker.collect(
                 iteration, self.outcomes[:iteration], lambda rollout: self._credit(rollout)[1].values
             )
 
@@ -251,7 +251,7 @@ class PolicyGradientLearner:
         if self.async_rollout is not None:
             self.async_rollout.close()
         if self.update is not None:
-            self.collector.close()
+            self.worker.close()
 
     def _critic(self, checkpoint: Path) -> Critic | None:
         """Return the critic for the columns that the estimator has targets for, in the state of the checkpoint."""
@@ -267,7 +267,7 @@ class PolicyGradientLearner:
         """Return the batch that credit assignment uses, its advantages, and the states that the critic has read."""
         assert self.update is not None
         states: States = {}
-        if ENTROPY in self.collector.record:
+        if ENTROPY in self.worker.record:
             rollout = with_extra(rollout, ENTROPY, self.update.entropies(rollout.tokens))  # type: ignore[arg-type]
         if self.critic is not None:
             with self.update.weights.gathered():
@@ -291,7 +291,7 @@ class PolicyGradientLearner:
         with self.rollout_weights():
             measured = measure_tasks(
                 self.sampler,
-                self.collector.play,
+                self.worker.play,
                 lambda: make_env(self.run, num_tasks=rollout.num_tasks, group_size=1, expert=True),
                 num_tasks=rollout.num_tasks,
                 group_size=rollout.group_size,

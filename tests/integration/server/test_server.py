@@ -181,13 +181,13 @@ def test_responses_are_what_the_documentation_says(server, session):
     for path, methods in openapi["paths"].items():
         for method, route in methods.items():
             assert route["description"], f"{method} {path}"
-    for name in ("NewSession", "Reset", "Step", "Turn", "ProblemObject"):
+    for name in ("NewSession", "Reset", "Step", "TurnReply", "ProblemObject"):
         assert openapi["components"]["schemas"][name]["description"]
     assert "HTTPBearer" in openapi["components"]["securitySchemes"]
-    models.Session.model_validate_json(server.get(session, **ONE).text)
-    models.Turn.model_validate_json(server.post(f"{session}/reset", **ONE).text)
-    models.Turn.model_validate_json(server.post(f"{session}/step", {"action": "go"}, **ONE).text)
-    models.Tasks.model_validate_json(server.get(f"{session}/tasks", **ONE).text)
+    models.SessionInfo.model_validate_json(server.get(session, **ONE).text)
+    models.TurnReply.model_validate_json(server.post(f"{session}/reset", **ONE).text)
+    models.TurnReply.model_validate_json(server.post(f"{session}/step", {"action": "go"}, **ONE).text)
+    models.TaskPage.model_validate_json(server.get(f"{session}/tasks", **ONE).text)
     models.Environments.model_validate_json(server.get("/environments", **ONE).text)
     models.Health.model_validate_json(server.get("/health").text)
     refused = server.post(f"{session}/step", {"action": 3}, **ONE)

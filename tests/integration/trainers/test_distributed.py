@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -86,11 +85,11 @@ def train(run_dir, *overrides):
     return run_dir
 
 
-def launch(launcher, run_dir, *overrides, **environment):
+def launch(launcher, run_dir, *overrides):
     settings = [*SMALL, f"run_dir={run_dir}", *overrides]
     return subprocess.Popen(
         [sys.executable, "-m", *launcher, "-m", "tests.support.command_with_threads", "train", *settings],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | environment,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
 
 
@@ -230,11 +229,12 @@ def test_two_shards_under_an_adapter_give_the_numbers_of_one_process(tmp_path):
 
 
 def launched_until_broken_off(run_dir, *overrides):
-    """A launcher whose run waits after `BROKEN_OFF` iterations, and its processes."""
-    launcher = launch(TORCHRUN, run_dir, "distributed=ddp", *overrides, HELD_AFTER=str(BROKEN_OFF))
-    while not (run_dir / "held").exists():
-        assert launcher.poll() is None, launcher.stdout.read()
-        time.sleep(0.01)
+    """A launcher whose run has come to `BROKEN_OFF`, and its processes."""
+    launcher = launch(TORCHRUN, run_dir, "distributed=ddp", *overrides)
+    assert launcher.stdout is not None
+    for line in launcher.stdout:
+        if f"{BROKEN_OFF}/{ITERATIONS}" in line:
+            break
     return launcher, psutil.Process(launcher.pid).children(recursive=True)
 
 

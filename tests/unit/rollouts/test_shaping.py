@@ -17,7 +17,7 @@ from hgpo_gym.rollouts.collect import collect
 from hgpo_gym.rollouts.shaping import SHAPERS, register_shaping, shape
 from hgpo_gym.rollouts.shaping.overlong import overlong_penalty
 from hgpo_gym.runs.directory import read_metrics
-from hgpo_gym.trainers.learners.collector import assign_credit
+from hgpo_gym.trainers.learners.rollout_worker import assign_credit
 from tests.support import small_runs
 from tests.support.golden import load
 from tests.support.small_models import make_policy

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from random import Random
 
-from hgpo_gym.envs.webshop.generation.vocabulary import Attribute, Kind, Options
+from hgpo_gym.envs.webshop.generation.vocabulary import Attribute, Options, ProductKind
 
 _PRICE_MISSING = 100.0  # what the benchmark takes a missing price for
 _ABOVE_ANY_LIMIT = 41  # a price limit is at most 40 above the price that it was drawn for
@@ -36,7 +36,7 @@ class Member:
     telling_values: tuple[str, ...] = ()
 
 
-def make_family(rng: Random, kind: Kind) -> list[Member]:
+def make_family(rng: Random, kind: ProductKind) -> list[Member]:
     """Return six to eight members in random order."""
     *shared, a, b, c, d, e = rng.sample(kind.attributes, 7)
     pairs = rng.sample(list(combinations((a, b, c, d, e), 2)), rng.randint(4, 6))

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 from hgpo_gym.envs.webshop.generation.families import Member
-from hgpo_gym.envs.webshop.generation.vocabulary import Attribute, Kind
+from hgpo_gym.envs.webshop.generation.vocabulary import Attribute, ProductKind
 
 GOALS_PER_PRODUCT = 4
 
@@ -30,7 +30,7 @@ _OPTION_WORDS = {
 """Words for an option: its name, and a value of it."""
 
 
-def human_goals(rng: Random, kind: Kind, member: Member, asin: str) -> list[dict[str, Any]]:
+def human_goals(rng: Random, kind: ProductKind, member: Member, asin: str) -> list[dict[str, Any]]:
     """Return `GOALS_PER_PRODUCT` different instructions, each of which no other member of the family fulfils."""
     goals: dict[str, dict[str, Any]] = {}
     while len(goals) < GOALS_PER_PRODUCT:
@@ -63,7 +63,7 @@ def _chosen_options(rng: Random, member: Member) -> dict[str, str]:
     return chosen
 
 
-def _instruction(rng: Random, kind: Kind, requested: list[Attribute], chosen: Mapping[str, str]) -> str:
+def _instruction(rng: Random, kind: ProductKind, requested: list[Attribute], chosen: Mapping[str, str]) -> str:
     """Return an instruction: attributes in the words of the page or others, options in the sentence or after it."""
     reworded = [attribute for attribute in requested if rng.random() < 0.35]
     plain = [attribute for attribute in requested if attribute not in reworded]
@@ -79,7 +79,7 @@ def _instruction(rng: Random, kind: Kind, requested: list[Attribute], chosen: Ma
     return ", ".join([sentence, *(_OPTION_WORDS[name][1].format(value) for name, value in chosen.items())])
 
 
-def synthetic_entry(rng: Random, kind: Kind, member: Member) -> dict[str, Any]:
+def synthetic_entry(rng: Random, kind: ProductKind, member: Member) -> dict[str, Any]:
     """Return the attributes, for four products in ten with an instruction that a program wrote."""
     entry: dict[str, Any] = {"attributes": [attribute.phrase for attribute in member.attributes]}
     if rng.random() < 0.4:

@@ -5,12 +5,12 @@ from string import capwords
 from typing import Any
 
 from hgpo_gym.envs.webshop.generation.families import Member
-from hgpo_gym.envs.webshop.generation.vocabulary import Attribute, Kind
+from hgpo_gym.envs.webshop.generation.vocabulary import Attribute, ProductKind
 
 _PLACES, _PLACE_WEIGHTS = ("title", "bullet", "description"), (25, 85, 100)  # the weights are cumulative
 
 
-def product_record(rng: Random, kind: Kind, member: Member, asin: str, brand: str) -> dict[str, Any]:
+def product_record(rng: Random, kind: ProductKind, member: Member, asin: str, brand: str) -> dict[str, Any]:
     """Return the product's element in the list of products. Each attribute occurs in one place."""
     places: dict[str, list[Attribute]] = {"title": [], "bullet": [], "description": []}
     for attribute in member.attributes:
@@ -31,7 +31,7 @@ def product_record(rng: Random, kind: Kind, member: Member, asin: str, brand: st
     }
 
 
-def _title(rng: Random, kind: Kind, brand: str, attributes: list[Attribute]) -> str:
+def _title(rng: Random, kind: ProductKind, brand: str, attributes: list[Attribute]) -> str:
     noun, use = capwords(kind.noun), rng.choice(kind.uses)
     name = f"{brand} {rng.choice('KMNRTX')}{rng.randint(10, 9999)}" if rng.random() < 0.4 else brand
     shape = rng.randrange(3)
@@ -44,7 +44,7 @@ def _title(rng: Random, kind: Kind, brand: str, attributes: list[Attribute]) -> 
     return f"{' '.join([name, *before, noun, *behind])}, {use}"
 
 
-def _description(rng: Random, kind: Kind, brand: str, attributes: list[Attribute]) -> str:
+def _description(rng: Random, kind: ProductKind, brand: str, attributes: list[Attribute]) -> str:
     """Return a description; an empty text for a part of the products without attributes in it."""
     if not attributes and rng.random() < 0.4:
         return ""
@@ -52,7 +52,7 @@ def _description(rng: Random, kind: Kind, brand: str, attributes: list[Attribute
     return " ".join([kind.about, *facts, f"{brand}: {rng.choice(kind.fillers)}."])
 
 
-def _bullets(rng: Random, kind: Kind, attributes: list[Attribute]) -> list[str]:
+def _bullets(rng: Random, kind: ProductKind, attributes: list[Attribute]) -> list[str]:
     """Return the bullets. The search engine reads only the first one, so that one has no information."""
     style = rng.randrange(3)
     first, later = rng.sample(kind.fillers, 2)

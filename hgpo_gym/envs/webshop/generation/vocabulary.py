@@ -28,8 +28,8 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
-    """Kind of product of a family: a table `[[kinds]]` of the vocabulary, with its attributes and option values in
+class ProductKind:
+    """A kind of product of a family: a table `[[kinds]]` of the vocabulary, with its attributes and option values in
     it."""
 
     category: str
@@ -46,7 +46,7 @@ class Kind:
 
 
 @functools.cache
-def read_vocabulary() -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+def read_vocabulary() -> tuple[tuple[ProductKind, ...], tuple[str, ...]]:
     """Return the kinds of product, and the names of brands."""
     words = tomllib.loads(VOCABULARY_FILE.read_text(encoding="utf-8"))
     attributes = {
@@ -55,7 +55,7 @@ def read_vocabulary() -> tuple[tuple[Kind, ...], tuple[str, ...]]:
         for phrase, (says, asked) in phrases.items()
     }
     kinds = tuple(
-        Kind(
+        ProductKind(
             **table
             | {
                 "attributes": tuple(attributes[phrase] for phrase in table["attributes"]),

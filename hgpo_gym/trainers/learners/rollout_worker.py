@@ -1,4 +1,4 @@
-"""Collector: plays the episodes of an iteration, in the trainer's process or another one."""
+"""Rollout worker: plays the episodes of an iteration, in the trainer's process or another one."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ Assign = Callable[[Rollout], np.ndarray]
 """Returns the advantages float64[N] of a rollout, for samplers that read them."""
 
 
-class Collector:
+class RolloutWorker:
     """The training environments of a run and the policy that acts in them.
 
     Args:
