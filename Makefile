@@ -48,15 +48,13 @@ install: .venv/installed
 demo: install
 	$(BIN)/hgpo-gym compare experiment=demo out=runs/demo
 
-# What these mean is in tests/README.md. With SEED=1 tests are shuffled, by another number in another order.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal $(if $(SEED),-p randomly --randomly-seed=$(SEED))
+# What these mean is in tests/README.md.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 FIRST := ((unit and not slow) or smoke) and not exhaustive
-# Files without any of these would only be imported, trl and Weights & Biases with them.
-FIRST_FILES := tests/unit $(shell grep -rl mark.smoke tests/docs tests/integration tests/parity --include="test_*.py")
 
 # With K=WORD all tests of that name instead.
 test: install
-	$(PYTEST) $(if $(K),-k "$(K)",-m "$(FIRST)" $(FIRST_FILES))
+	$(PYTEST) $(if $(K),-k "$(K)",-m "$(FIRST)")
 
 test-rest: install
 	$(PYTEST) -m "not exhaustive and not ($(FIRST))" --durations=25

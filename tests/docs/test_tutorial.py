@@ -1,10 +1,10 @@
-"""docs/your_own_environment.md says how much of it is one's own. That it can be followed is in test_docs.py."""
+"""docs/tutorials/your_environment.md says how much of it is one's own. That it can be followed is in test_docs.py."""
 
 from hgpo_gym.cli.main import main
 from tests.support import ROOT
 from tests.support.documents import blocks
 
-PAGE = "docs/your_own_environment.md"
+PAGE = "docs/tutorials/your_environment.md"
 
 
 def test_the_lines_that_are_written_are_as_many_as_the_page_says(tmp_path, monkeypatch):

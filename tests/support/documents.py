@@ -33,10 +33,10 @@ from tests.support import ROOT
 
 CHECKED_ONLY = ("benchmarks/",)
 """Pages whose commands take hours: as if each block were marked `not run`."""
-REAL_MODEL = "docs/tutorials/real_model.md"
+REAL_MODEL = "docs/tutorials/small_model.md"
 """A page that needs weights of a real model: tests/pretrained follows it."""
 SHELL = ("sh", "bash")
-SHOWN = ("text", "yaml", "json", "toml", "math", "diff")
+SHOWN = ("text", "yaml", "json", "toml", "math", "diff", "bibtex")
 FENCE = re.compile(
     r"^(?:(?P<indent> *)<!-- (?P<mark>[^\n]*?) -->\n)?(?P<inside> *)(?P<fence>```+)(?P<info>[^\n`]*)\n"
     r"(?P<text>.*?)^ *(?P=fence)[ ]*$",
