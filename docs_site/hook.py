@@ -9,6 +9,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
+from docs_site.cards import cards, columns
 from docs_site.environments import environments, facts, options, splits
 from docs_site.formulas import draw_formulas
 from docs_site.groups import groups
@@ -20,12 +21,14 @@ from docs_site.reference import commands, configuration, estimators
 from hgpo_gym.analysis.groups_picture import PANELS
 
 PARTS: dict[str, Callable[[str], str]] = {
+    "cards": cards,
+    "columns": columns,
     "commands": commands,
     "configuration": configuration,
     "environments": environments,
     "estimators": estimators,
     "facts": facts,
-    "methods": lambda _: methods("estimators"),
+    "methods": lambda _: methods("methods"),
     "metrics": metrics,
     "options": options,
     "splits": splits,
@@ -34,7 +37,7 @@ PARTS: dict[str, Callable[[str], str]] = {
 """What `<!-- generated: NAME ARGUMENT -->` on a line of its own stands for: Markdown, made from the argument."""
 PICTURES: Mapping[str, Callable[[], str]] = {
     f"environments/generated/{name}.svg": partial(picture, name) for name in GAMES
-} | {f"estimators/generated/{name}.svg": partial(groups, name) for name in PANELS}
+} | {f"methods/generated/{name}.svg": partial(groups, name) for name in PANELS}
 """Pictures that pages link to and no folder has: SVG, by their path on the site."""
 MARK = re.compile(r"^<!-- generated: (\S+) ?(.*?) -->$", flags=re.MULTILINE)
 

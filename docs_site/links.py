@@ -12,7 +12,7 @@ LINK = re.compile(r"(?<=\]\()([^)\s#]+)(#[^)\s]*)?(?=\))")
 
 
 def in_repository(page: str) -> str:
-    """The path in the repository of a page of the site: `docs/update.md` of `update.md`."""
+    """The path in the repository of a page of the site: `docs/runs.md` of `runs.md`."""
     return page if page.startswith(f"{BENCHMARKS}/") else f"docs/{page}"
 
 

@@ -2,6 +2,7 @@
 
 import csv
 
+from docs_site.cards import PAGES
 from docs_site.links import ROOT
 from docs_site.markdown import table
 
@@ -13,4 +14,4 @@ def methods(folder: str) -> str:
     """The table; names link to the pages in `folder`."""
     with SOURCE.open(newline="") as file:
         columns, *rows = csv.reader(file)
-    return table(columns, ([f"[{name}]({folder}/{name}.md)", *cells] for name, *cells in rows))
+    return table(columns, ([f"[{name}]({folder}/{PAGES[name]})", *cells] for name, *cells in rows))

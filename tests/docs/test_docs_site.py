@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 import pytest
 import yaml
 
+from docs_site.cards import KINDS
 from docs_site.config_files import config_files, explanation
 from docs_site.environments import PAGES as PAGES_OF_ENVIRONMENTS
 from docs_site.environments import option_meanings, own_environments
@@ -32,6 +33,13 @@ from tests.support.documents import LAUNCHED, check_command, words
 
 pytestmark = pytest.mark.timeout(600)
 
+CARDS = {
+    "estimators": "all_estimators",
+    "objectives": "losses",
+    "samplers": "samplers",
+    "shapings": "teams_and_shaping",
+    "teams": "teams_and_shaping",
+}
 CONFIGS = sorted(FOLDER.rglob("*.yaml"))
 
 
@@ -89,8 +97,9 @@ def test_pages_have_what_is_generated(site):
     assert "alfworld.md" not in (site / "index.html").read_text()
     for page in site.rglob("*.html"):
         assert "<!-- generated" not in page.read_text(), page
-    assert 'href="../reference/configuration/trainer.html#trainer-default"' not in (site / "update.html").read_text()
-    assert 'href="reference/configuration/trainer.html#trainer-default"' in (site / "update.html").read_text()
+    update = (site / "methods/update.html").read_text()
+    assert 'href="../reference/configuration/trainer.html#trainer-default"' in update
+    assert "../../reference/configuration" not in update
     assert 'href="results/pass_at_k.csv"' in (site / "benchmarks/index.html").read_text()
     for command in COMMANDS:
         assert f'id="{command}"' in (site / "reference/commands.html").read_text()
@@ -106,6 +115,20 @@ def test_every_environment_has_a_page_with_its_picture_and_its_options(site):
             assert f"<td><code>{option}</code></td>" in page
             assert meaning
         assert option_meanings(record.id).keys() == option_defaults(record.id).keys()
+
+
+@pytest.mark.parametrize(("kind", "page"), CARDS.items())
+def test_every_choice_has_a_card_with_all_its_options_and_its_formula(site, kind, page):
+    group, registry = KINDS[kind]
+    shown = html.unescape((site / f"methods/{page}.html").read_text())
+    for name in registry:
+        if registry[name].__module__.startswith("hgpo_gym."):
+            card = re.search(rf'<h3 id="{name}">.*?(?=<h[23]|</article>)', shown, re.DOTALL)[0]
+            assert f"<code>{group}={name}</code>" in card
+            for option in registry.options(name):
+                assert f"<code>{group}.{option}</code>" in card, f"{name} has no {option}"
+            if kind in ("estimators", "objectives"):
+                assert "<pre" in card, f"The docstring of {name} shows no formula."
 
 
 def flat(section, prefix=""):
@@ -194,15 +217,15 @@ def test_an_unknown_part_or_command_of_a_formula_is_an_error():
 @pytest.mark.parametrize(
     ("page", "link", "expected"),
     [
-        ("update.md", "../hgpo_gym/configs/trainer/default.yaml", "reference/configuration/trainer.md#trainer-default"),
+        ("runs.md", "../hgpo_gym/configs/trainer/default.yaml", "reference/configuration/trainer.md#trainer-default"),
         ("environments/webshop.md", "../../benchmarks/README.md#speed", "../benchmarks/README.md#speed"),
         ("benchmarks/README.md", "../docs/images/group_desktop.png", "../images/group_desktop.png"),
         ("benchmarks/README.md", "results/pass_at_k.csv", "results/pass_at_k.csv"),
-        ("update.md", "../hgpo_gym/files.py", "source/hgpo_gym/files.py.md"),
-        ("update.md", "gpu_memory.md#the-formula", "gpu_memory.md#the-formula"),
+        ("runs.md", "../hgpo_gym/files.py", "source/hgpo_gym/files.py.md"),
+        ("runs.md", "gpu_memory.md#the-formula", "gpu_memory.md#the-formula"),
         ("index.md", "../README.md", "index.md"),
-        ("update.md", "nosuchfile.md", "nosuchfile.md"),
-        ("update.md", "https://example.org/a.md", "https://example.org/a.md"),
+        ("runs.md", "nosuchfile.md", "nosuchfile.md"),
+        ("runs.md", "https://example.org/a.md", "https://example.org/a.md"),
     ],
 )
 def test_links_lead_to_where_the_site_has_the_file(page, link, expected):
@@ -270,6 +293,6 @@ def test_the_search_finds_a_metric(site, browser):
 
 
 def test_the_readme_has_the_table_of_the_measurements():
-    """One CSV is the source of both; `docs_site.methods.methods("docs/estimators")` is what belongs in the README."""
-    assert methods("docs/estimators") in (ROOT / "README.md").read_text()
+    """One CSV is the source of both; `docs_site.methods.methods("docs/methods")` is what belongs in the README."""
+    assert methods("docs/methods") in (ROOT / "README.md").read_text()
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
