@@ -8,10 +8,9 @@ import numpy as np
 
 from hgpo_gym.analysis.report.blocks import Block, Chapter, Column, Items, Paragraph, Section, Table
 from hgpo_gym.analysis.report.health import COURSE, ENDS, NOTHING_WRONG, course_of
-from hgpo_gym.runs.diagnostics import check_numbers, diagnose
+from hgpo_gym.runs.diagnostics import diagnose
 from hgpo_gym.runs.directory import finished_iterations, flatten, read_config, read_metrics
 from hgpo_gym.runs.metric_table import METRICS
-from hgpo_gym.runs.run_files import damage_named
 
 LEFT_OUT = ("iteration", "group_sizes", "steps_so_far", "seconds_so_far")
 """Metrics that the table leaves out: counters, and values that are no number."""
@@ -25,14 +24,11 @@ def health_of_run(run_dir: Path) -> Chapter:
         DamagedError: a file of the run is damaged.
     """
     settings, metrics = flatten(read_config(run_dir)), read_metrics(run_dir)
-    with damage_named(run_dir / "config.yaml"):
-        check_numbers(settings)
-        iterations = f"{len(metrics)} of {settings['trainer.iterations']} iterations"
-        about = f"{settings['env_name']}, algo={settings['algo.name']}, seed {settings['seed']}: {iterations}"
+    iterations = f"{len(metrics)} of {settings['trainer.iterations']} iterations"
+    about = f"{settings['env_name']}, algo={settings['algo.name']}, seed {settings['seed']}: {iterations}"
     if not metrics:
         return Chapter("", "", [Section("", [Paragraph(f"{about}. There is nothing to judge by yet.")])])
-    with damage_named(run_dir / "metrics.jsonl"):
-        return _judged(metrics, settings, about, finished=bool(finished_iterations(run_dir)))
+    return _judged(metrics, settings, about, finished=bool(finished_iterations(run_dir)))
 
 
 def _judged(metrics: list[dict[str, Any]], settings: Mapping[str, Any], about: str, *, finished: bool) -> Chapter:

@@ -57,7 +57,8 @@ def train_all(
             ready = wait([worker.connection for worker in workers], timeout=POLL_SECONDS)
             # A copy, because the loop removes finished workers.
             for worker in [worker for worker in workers if worker.connection in ready]:
-                run, alive, reason = worker.run, *worker.result()
+                run = worker.run
+                alive, reason = worker.result()
                 if reason:
                     failed[run] = reason
                 if alive and waiting:

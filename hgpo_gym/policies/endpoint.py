@@ -10,6 +10,7 @@ from hgpo_gym.policies.base import MeteredResponse, NoResponseError, Request, Re
 from hgpo_gym.policies.endpoint_client import UNREACHABLE, EndpointClient, FailedError
 from hgpo_gym.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.policies.response_cache import ResponseCache
+from hgpo_gym.policies.streams import respond
 
 ALWAYS_STOP = (UNREACHABLE, 401, 403, 404)
 """The status of failures that every later request would meet too."""
@@ -75,12 +76,7 @@ class EndpointPolicy:
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
         """Return one response for each request, in order. Raises NoAnswerError as `EndpointStream.work` does."""
-        stream = self.stream(sampling)
-        stream.ask(dict(enumerate(requests)))
-        responses: dict[int, Response] = {}
-        while stream.pending:
-            responses |= stream.work()
-        return [responses[number] for number in range(len(requests))]
+        return respond(self.stream(sampling), requests)
 
     def stream(self, sampling: Sampling) -> "EndpointStream":
         """Return a stream: requests can be added while others are in progress."""

@@ -1,6 +1,6 @@
 """Streams of responses: a policy's own, or batches in the form of a stream."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hgpo_gym.policies.base import Policy, Request, Response, Sampling, Stream, StreamingPolicy
 
@@ -8,6 +8,15 @@ from hgpo_gym.policies.base import Policy, Request, Response, Sampling, Stream, 
 def open_stream(policy: Policy, sampling: Sampling) -> Stream:
     """Return the policy's own stream, or one that answers in batches."""
     return policy.stream(sampling) if isinstance(policy, StreamingPolicy) else Batches(policy, sampling)
+
+
+def respond(stream: Stream, requests: Sequence[Request]) -> list[Response]:
+    """Return one response for each request, in order."""
+    stream.ask(dict(enumerate(requests)))
+    responses: dict[int, Response] = {}
+    while stream.pending:
+        responses |= stream.work()
+    return [responses[number] for number in range(len(requests))]
 
 
 class Batches:

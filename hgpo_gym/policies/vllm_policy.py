@@ -18,6 +18,7 @@ from hgpo_gym.policies.generation import GeneratedSequence
 from hgpo_gym.policies.language_model import Constraint, LanguageModelPolicy
 from hgpo_gym.policies.language_part import towers
 from hgpo_gym.policies.lora import base_model, save_adapter
+from hgpo_gym.policies.streams import respond
 from hgpo_gym.policies.vllm_engine import VllmEngine, VllmOptions
 from hgpo_gym.policies.vllm_requests import InferenceEngine, sampling_parameters
 from hgpo_gym.policies.vllm_server import VllmServer
@@ -97,12 +98,7 @@ class VllmPolicy:
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
         """One response a request, in order; each depends on its own seed, not on what it is batched with."""
-        stream = self.stream(sampling)
-        stream.ask(dict(enumerate(requests)))
-        responses: dict[int, Response] = {}
-        while stream.pending:
-            responses |= stream.work()
-        return [responses[number] for number in range(len(requests))]
+        return respond(self.stream(sampling), requests)
 
     def stream(self, sampling: Sampling) -> "VllmStream":
         """A new stream of responses by the model as it is now.

@@ -17,7 +17,7 @@ from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.rollouts.conversations import Conversation, conversations, read, write
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, Rollout
 from hgpo_gym.runs.renamed import with_new_fields
-from hgpo_gym.runs.run_files import damage_named, read_gzipped_json
+from hgpo_gym.runs.run_files import damage_named, read_json
 
 _PATTERN = "iteration_*.json.gz"
 _TEXTS = TypeAdapter(list[str])
@@ -110,7 +110,7 @@ def load(folder: Path, iteration: int) -> KeptRollout:
             f"The rollout of iteration {iteration} is not in {folder}: {available}. A run keeps those of every "
             "checkpoint.rollouts_every iterations while it trains (0: none)."
         )
-    content = read_gzipped_json(path)
+    content = read_json(path, unpack=True)
     with damage_named(path):
         rollout = _kept_rollout(content)
     transcripts = _transcripts_path(folder, iteration)

@@ -363,12 +363,6 @@ def diagnose(metrics: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) 
     return monitor.found
 
 
-def check_numbers(settings: Mapping[str, Any]) -> None:
-    """Raise TypeError or ValueError if a setting that `diagnose` computes with is no number."""
-    for name in ("rollout.num_tasks", "rollout.group_size", *(check.of for check in CHECKS)):
-        float(settings.get(name, 1.0))
-
-
 def _number(metrics: Mapping[str, Any], name: str) -> float:
     """Return a metric as a float; NaN if it is missing, which is neither above nor below a limit."""
     value = metrics.get(name)

@@ -3,6 +3,7 @@ checkpoints/, summary.json."""
 
 import fcntl
 import json
+import os
 import platform
 import shlex
 import sys
@@ -11,14 +12,15 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 import yaml
 
 from hgpo_gym.files import append_line, write_whole, writing
 from hgpo_gym.runs.loggers import Logger, MakeLogger
+from hgpo_gym.runs.records import ConfigRecord, LaunchRecord, MetricsRecord, SummaryRecord
 from hgpo_gym.runs.renamed import with_new_metrics, with_new_settings
-from hgpo_gym.runs.run_files import damage_named, read_json, read_json_lines, read_yaml
+from hgpo_gym.runs.run_files import check_record, damage_named, open_plain, read_json, read_json_lines, read_yaml
 
 NUMBERS_UNCHANGED = (
     "resume",
@@ -70,7 +72,7 @@ class RunDirectory:
         self.evaluations_path = path / "evaluations"
         self.failures_path = path / "failures"
         self._loggers: list[Logger] = []
-        self._lock: TextIO | None = None
+        self._lock: BinaryIO | None = None
 
     def begin(
         self, settings: Mapping[str, Any], packages: Sequence[str] = (), code: Mapping[str, str] = MappingProxyType({})
@@ -87,7 +89,7 @@ class RunDirectory:
             BlockingIOError: another process is writing in it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.path / "lock").open("w")
+        self._lock = open_plain(self.path / "lock", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -139,17 +141,17 @@ def this_command() -> str:
 
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
     """The lines of a run's metrics.jsonl; empty if there is none. A last line cut short by a kill is left out."""
-    return [with_new_metrics(line) for line in read_json_lines(run_dir / "metrics.jsonl")]
+    return [with_new_metrics(line) for line in read_json_lines(run_dir / "metrics.jsonl", MetricsRecord)]
 
 
 def read_launches(run_dir: Path) -> list[dict[str, Any]]:
     """The command, versions and code of every start of a run; empty where they were not kept."""
-    return read_json_lines(run_dir / "launches.jsonl")
+    return read_json_lines(run_dir / "launches.jsonl", LaunchRecord)
 
 
 def read_summary(run_dir: Path) -> dict[str, Any]:
     """A run's summary.json, of the last time that it came to an end."""
-    return read_json(run_dir / "summary.json")
+    return read_json(run_dir / "summary.json", SummaryRecord)
 
 
 def finished_iterations(run_dir: Path) -> int:
@@ -161,18 +163,13 @@ def finished_iterations(run_dir: Path) -> int:
     ended = iterations_at_last_end(run_dir)
     if not ended or not (run_dir / "config.yaml").exists():
         return 0
-    with damage_named(run_dir / "config.yaml"):
-        wanted = read_config(run_dir)["trainer"]["iterations"]
-    return ended if ended == wanted == len(read_metrics(run_dir)) else 0
+    planned = read_config(run_dir)["trainer"]["iterations"]
+    return ended if ended == planned == len(read_metrics(run_dir)) else 0
 
 
 def iterations_at_last_end(run_dir: Path) -> int:
     """Those that summary.json tells, 0 without one. It stays as it is while a run goes on to more."""
-    path = run_dir / "summary.json"
-    if not path.exists():
-        return 0
-    with damage_named(path):
-        return int(read_summary(run_dir)["iterations"])
+    return read_summary(run_dir)["iterations"] if (run_dir / "summary.json").exists() else 0
 
 
 def read_config(run_dir: Path) -> dict[str, Any]:
@@ -186,7 +183,10 @@ def read_config(run_dir: Path) -> dict[str, Any]:
     if not path.exists():
         several = f" Runs are in folders of it: {run_dir}/*." if any(run_dir.glob("*/config.yaml")) else ""
         raise FileNotFoundError(f"No run in {run_dir}: expected {path}.{several}")
-    return with_new_settings(read_yaml(path))
+    config = with_new_settings(read_yaml(path))
+    with damage_named(path):
+        check_record(ConfigRecord, flatten(config))
+    return config
 
 
 NOT_SET = "not set"

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from hgpo_gym.files import writing
+from hgpo_gym.runs.run_files import open_plain
 
 
 class History:
@@ -41,11 +43,8 @@ class History:
         """Take the rows as they were when `save` returned `saved`. Return False if the file no longer has them."""
         content = b""
         if saved["bytes"]:
-            try:
-                with self.path.open("rb") as file:
-                    content = file.read(saved["bytes"])
-            except FileNotFoundError:
-                return False
+            with suppress(FileNotFoundError), open_plain(self.path) as file:
+                content = file.read(saved["bytes"])
         digest = hashlib.sha256(content)
         if digest.hexdigest() != saved["sha256"]:
             return False

@@ -1,15 +1,21 @@
 """Files of a run directory, which may come from somebody else: plain data, no larger or deeper than a run writes."""
 
+import errno
 import gzip
 import json
+import os
+import stat
 import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import yaml
+from pydantic import BaseModel
+
+from hgpo_gym.section import parse_section
 
 CONFIG_BYTES = 2**18
 """The largest config.yaml. A typical one has 5 kB."""
@@ -22,65 +28,90 @@ _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The loader of libyaml, if PyYAML has it: ten times as fast."""
 
 
+REMEDY = "Restore it from where the run comes from."
+_CONTENT_ERRORS = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, EOFError),
+    *(gzip.BadGzipFile, zlib.error, yaml.YAMLError),
+)
+"""The errors that parsers raise for odd content; PyYAML raises more than its own."""
+
+
 class DamagedError(ValueError):
     """A file of a run is not what a run writes. The message names the file, the damage and a remedy."""
 
-    def __init__(self, path: Path, reason: object, remedy: str = "Restore it from where the run comes from."):
+    def __init__(self, path: Path, reason: object, remedy: str = REMEDY):
         super().__init__(f"{path} is damaged: {reason}. {remedy}")
 
 
 @contextmanager
-def damage_named(path: Path) -> Iterator[None]:
+def damage_named(path: Path, where: str = "", remedy: str = REMEDY) -> Iterator[None]:
     """Turn errors from a file's content into a `DamagedError` that names the file."""
     try:
         yield
     except DamagedError:
         raise
     except KeyError as error:
-        raise DamagedError(path, f"it has no {error}") from error
+        raise DamagedError(path, f"{where}it has no {error}", remedy) from error
     except RecursionError as error:
-        raise DamagedError(path, "it is nested too deep") from error
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, EOFError, zlib.error) as error:
-        raise DamagedError(path, str(error).strip().rstrip(".").replace("\n", "; ")) from error
+        raise DamagedError(path, f"{where}it is nested too deep", remedy) from error
+    except _CONTENT_ERRORS as error:
+        reason = "; ".join(line.strip() for line in str(error).strip().rstrip(".").splitlines())
+        raise DamagedError(path, where + reason, remedy) from error
 
 
-def read_bytes(path: Path, most: int = JSON_BYTES) -> bytes:
-    """Return the content of a plain file of at most `most` bytes. Raises FileNotFoundError, DamagedError."""
-    _check_plain(path)
-    with path.open("rb") as file:
-        # One byte more than allowed shows that the file is too large, without reading all of it.
-        return _at_most(file.read(most + 1), most, path)
+def open_plain(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
+    """Open a file of a run directory, which is neither a link nor a pipe or a device.
 
-
-def read_gzipped(path: Path, most: int = JSON_BYTES) -> bytes:
-    """Return the content of a gzipped file, at most `most` bytes unpacked. Raises FileNotFoundError, DamagedError."""
-    _check_plain(path)
+    Raises FileNotFoundError, DamagedError.
+    """
     try:
-        with gzip.open(path, "rb") as file:
-            return _at_most(file.read(most + 1), most, path)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DamagedError(path, error) from error
+        # Opening a pipe without O_NONBLOCK waits for the other end.
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist.") from None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise DamagedError(path, "it is a link") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DamagedError(path, "it is no plain file")
+    return os.fdopen(descriptor, "r+b" if flags & os.O_RDWR else "rb")
 
 
-def read_json(path: Path) -> Any:
-    """Return the content of a JSON file. Raises FileNotFoundError, DamagedError."""
-    return _parse_json(read_bytes(path), path)
+def read_bytes(path: Path, most: int | None = None, *, unpack: bool = False) -> bytes:
+    """Return the content of a file of a run directory, unpacked if it is gzipped.
+
+    Args:
+        most: the most bytes, unpacked; None: `JSON_BYTES`.
+
+    Raises FileNotFoundError, DamagedError.
+    """
+    most = most or JSON_BYTES
+    with damage_named(path), open_plain(path) as file:
+        # One byte more than allowed shows that the file is too large, without reading all of it.
+        content = (gzip.GzipFile(fileobj=file) if unpack else file).read(most + 1)
+    if len(content) > most:
+        raise DamagedError(path, f"it has more than {most:,} bytes")
+    return content
 
 
-def read_gzipped_json(path: Path) -> Any:
-    """Return the content of a gzipped JSON file. Raises FileNotFoundError, DamagedError."""
-    return _parse_json(read_gzipped(path), path)
+def read_json(path: Path, kind: type[BaseModel] | None = None, *, unpack: bool = False) -> Any:
+    """Return the content of a JSON file; of a `kind`, where one is named. Raises FileNotFoundError, DamagedError."""
+    content = read_bytes(path, unpack=unpack)
+    with damage_named(path):
+        return _parse_json(content, kind)
 
 
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
+def read_json_lines(path: Path, kind: type[BaseModel]) -> list[dict[str, Any]]:
     """Return the objects of a file of JSON lines; empty if there is no file. A last line that a kill cut short is
-    skipped. Raises DamagedError."""
+    skipped. Raises DamagedError, which names the line."""
     if not path.exists():
         return []
-    content = read_bytes(path)
-    lines = [_parse_json(line, path) for line in content[: content.rfind(b"\n") + 1].splitlines()]
-    if not all(isinstance(line, dict) for line in lines):
-        raise DamagedError(path, "a line is no JSON object")
+    content, lines = read_bytes(path), []
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
+        with damage_named(path, f"line {number}: "):
+            lines.append(_parse_json(line, kind))
     return lines
 
 
@@ -91,36 +122,25 @@ def read_yaml(path: Path) -> dict[str, Any]:
         "Restore it, or remove it: training then goes on from the checkpoints beside it with the settings of the "
         "command."
     )
-    try:
-        text = content.decode()
-        config = _parse_yaml(text)
-    except RecursionError as error:
-        raise DamagedError(path, "it is nested too deep", remedy) from error
-    # On odd content, PyYAML raises more than its own errors.
-    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise DamagedError(path, " ".join(str(error).split()).rstrip("."), remedy) from error
-    if not isinstance(config, dict) or not config or not _is_plain(config):
-        raise DamagedError(path, "it is no mapping of names to numbers, texts, lists and mappings", remedy)
+    with damage_named(path, remedy=remedy):
+        config = _parse_yaml(content.decode())
+        if not isinstance(config, dict) or not config or not _is_plain(config):
+            raise ValueError("it is no mapping of names to numbers, texts, lists and mappings")
     return config
 
 
-def _check_plain(path: Path) -> None:
-    """Raise an error unless the path is a plain file: a device or a pipe could be read without end."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist.")
-    if not path.is_file():
-        raise DamagedError(path, "it is no plain file")
+def _parse_json(content: bytes, kind: type[BaseModel] | None) -> Any:
+    parsed = json.loads(content, parse_int=_whole)
+    if kind is not None:
+        check_record(kind, parsed)
+    return parsed
 
 
-def _at_most(content: bytes, most: int, path: Path) -> bytes:
-    if len(content) > most:
-        raise DamagedError(path, f"it has more than {most:,} bytes")
-    return content
-
-
-def _parse_json(content: bytes, path: Path) -> Any:
-    with damage_named(path):
-        return json.loads(content, parse_int=_whole)
+def check_record(kind: type[BaseModel], content: Any) -> None:
+    """Raise ValueError if the content of a file, or of a line, is not of this kind."""
+    if not isinstance(content, dict):
+        raise ValueError("it is no JSON object")
+    parse_section(kind, content)
 
 
 def _whole(digits: str) -> int:

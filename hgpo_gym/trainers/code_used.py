@@ -54,9 +54,7 @@ def changed_code(run_dir: Path, now: Mapping[str, str]) -> list[str]:
         now: the result of `code_used`.
     """
     launches = read_launches(run_dir)
-    before = launches[-1].get("code") if launches else None
-    if not isinstance(before, Mapping):
-        return []
+    before = launches[-1].get("code", {}) if launches else {}
     return [f"{places(now[group])} ({group})" for group in now if group in before and before[group] != now[group]]
 
 

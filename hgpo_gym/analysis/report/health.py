@@ -10,9 +10,8 @@ from hgpo_gym.analysis.report.blocks import Column, Items, Paragraph, Picture, S
 from hgpo_gym.analysis.report.figures import Styles
 from hgpo_gym.analysis.report.intervals import typical
 from hgpo_gym.analysis.report.load import Comparison, RunRecord
-from hgpo_gym.runs.diagnostics import Check, Diagnostic, check_numbers, diagnose
+from hgpo_gym.runs.diagnostics import Check, Diagnostic, diagnose
 from hgpo_gym.runs.metric_table import METRICS, SHARE, UPDATE
-from hgpo_gym.runs.run_files import damage_named
 
 LENGTHS = ("prompt_tokens", "response_tokens", "truncated_fraction", "episode_length")
 DRAWN = (
@@ -31,11 +30,7 @@ def warnings(comparison: Comparison) -> Section:
     by_check: defaultdict[tuple[str, Check], list[tuple[RunRecord, Diagnostic]]] = defaultdict(list)
     for label, runs in comparison.runs.items():
         for run in runs:
-            with damage_named(run.path / "config.yaml"):
-                check_numbers(run.settings)
-            with damage_named(run.path / "metrics.jsonl"):
-                diagnostics = diagnose(run.metrics, run.settings)
-            for diagnostic in diagnostics:
+            for diagnostic in diagnose(run.metrics, run.settings):
                 by_check[label, diagnostic.check].append((run, diagnostic))
     if not by_check:
         return Section("Health", [Paragraph(NOTHING_WRONG)], headline=True)

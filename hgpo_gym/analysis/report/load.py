@@ -7,17 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel
 
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.analysis.report.intervals import at_shared_seeds, first_reaching
-from hgpo_gym.analysis.report.records import (
-    EvaluationInReport,
-    IterationInReport,
-    LaunchInReport,
-    SettingsInReport,
-    SummaryInReport,
-)
 from hgpo_gym.runs.directory import (
     AGGREGATION,
     COMPARED_GROUPS,
@@ -31,8 +23,8 @@ from hgpo_gym.runs.directory import (
     read_metrics,
     read_summary,
 )
-from hgpo_gym.runs.run_files import DamagedError, damage_named, read_json
-from hgpo_gym.section import parse_section
+from hgpo_gym.runs.records import EvaluationRecord
+from hgpo_gym.runs.run_files import DamagedError, read_json
 
 PARTS = ("rollout", "advantage", "update")
 """The parts of an iteration whose seconds are measured."""
@@ -69,8 +61,7 @@ class RunRecord:
         later_evaluations: those of `hgpo-gym eval` in evaluation_*.json, for example of other splits.
         seconds: the seconds of training and evaluation, by part.
         launches: the command and versions of each start.
-        tasks: the training and evaluation tasks, see `hgpo_gym.trainers.environments.Tasks`; empty in runs of older
-            versions, which do not record them.
+        tasks: the training and evaluation tasks, see `hgpo_gym.trainers.environments.Tasks`.
     """
 
     path: Path
@@ -177,11 +168,10 @@ class RunRecord:
 
     def curve(self, metric: str) -> np.ndarray:
         """Return a metric, float64[iterations]; NaN for iterations without it."""
-        with damage_named(self.path / "metrics.jsonl"):
-            return np.array([line.get(metric, np.nan) for line in self.metrics], dtype=np.float64)
+        return np.array([line.get(metric, np.nan) for line in self.metrics], dtype=np.float64)
 
     def has(self, metric: str) -> bool:
-        """Return True if every iteration has this metric; older versions logged fewer."""
+        """Return True if every iteration has this metric; other learners log fewer."""
         return all(metric in line for line in self.metrics)
 
     def played_after(self, cost: str) -> dict[int, float]:
@@ -389,12 +379,7 @@ def label_of(run: RunRecord, options: Iterable[str]) -> str:
 
 def _load(path: Path) -> RunRecord:
     """Return a finished run. Raises DamagedError, which names the file, if a file is not valid."""
-    settings, metrics = flatten(read_config(path)), read_metrics(path)
-    _check(path / "config.yaml", SettingsInReport, settings)
-    for line in metrics:
-        _check(path / "metrics.jsonl", IterationInReport, line)
-    summary = read_summary(path)
-    _check(path / "summary.json", SummaryInReport, summary)
+    metrics, summary = read_metrics(path), read_summary(path)
     iterations = [line["iteration"] for line in metrics]
     if iterations != sorted(set(iterations)):
         raise DamagedError(path / "metrics.jsonl", "its iterations are not in order")
@@ -403,37 +388,24 @@ def _load(path: Path) -> RunRecord:
         raise DamagedError(path / "metrics.jsonl", "group_sizes has not the same levels in each line")
     if missing := {evaluation["iteration"] for evaluation in summary["evaluations"]} - {0, *iterations}:
         raise DamagedError(path / "summary.json", f"it evaluates iteration {min(missing)}, which has no metrics")
-    later = {file: read_json(file) for file in sorted(path.glob("evaluation_*.json"))}
-    for file, evaluation in later.items():
-        _check(file, EvaluationInReport, evaluation)
-    launches = read_launches(path)
-    for launch in launches:
-        _check(path / "launches.jsonl", LaunchInReport, launch)
+    later = [read_json(file, EvaluationRecord) for file in sorted(path.glob("evaluation_*.json"))]
     return RunRecord(
         path=path,
-        settings=settings,
+        settings=flatten(read_config(path)),
         metrics=tuple(metrics),
         evaluations=tuple(summary["evaluations"]),
-        later_evaluations=tuple(later.values()),
+        later_evaluations=tuple(later),
         seconds=summary["seconds"],
-        launches=tuple(launches),
-        tasks=summary.get("tasks") or {},
+        launches=tuple(read_launches(path)),
+        tasks=summary["tasks"],
     )
 
 
-def _check(path: Path, kind: type[BaseModel], content: Any) -> None:
-    with damage_named(path):
-        if not isinstance(content, dict):
-            raise ValueError("it is no JSON object")
-        parse_section(kind, content)
-
-
 def _by_tasks(runs: Sequence[RunRecord]) -> list[list[RunRecord]]:
-    """Return the runs grouped by their tasks; runs without recorded tasks join the first group."""
+    """Return the runs grouped by their tasks."""
     groups: dict[str, list[RunRecord]] = {}
-    recorded_tasks = [repr(run.tasks) for run in runs if run.tasks]
     for run in runs:
-        groups.setdefault(repr(run.tasks) if run.tasks else next(iter(recorded_tasks), ""), []).append(run)
+        groups.setdefault(repr(run.tasks), []).append(run)
     return list(groups.values())
 
 
@@ -453,9 +425,9 @@ def _titles(groups: list[list[RunRecord]]) -> list[str]:
 
 
 def _training_tasks(runs: Sequence[RunRecord]) -> str:
-    """Return the training split and its size, `train (3,553)`; empty for runs of older versions."""
-    training = next((run.tasks["training"] for run in runs if run.tasks), None)
-    return f"{training['split']} ({training['tasks']:,})" if training else ""
+    """Return the training split and its size, `train (3,553)`."""
+    training = runs[0].tasks["training"]
+    return f"{training['split']} ({training['tasks']:,})"
 
 
 def _by_label(runs: list[RunRecord]) -> dict[str, tuple[RunRecord, ...]]:

@@ -154,7 +154,7 @@ def _of_baselines(comparison: Comparison) -> list[Block]:
 def mean_total(runs: Sequence[RunRecord], metric: str) -> Estimate | None:
     """Return the mean over runs of a metric's total.
 
-    None if any run lacks the metric, as runs of another library or an older version do.
+    None if any run lacks the metric, as runs of another library do.
     """
     return mean([run.curve(metric).sum() for run in runs]) if all(run.has(metric) for run in runs) else None
 

@@ -142,11 +142,6 @@ def mean_ranks(scores: Sequence[Sequence[np.ndarray]]) -> Estimate:
     itself, since an algorithm that mostly loses may have the higher interquartile mean. Resampled runs would be biased:
     ranks of close algorithms would move to the middle.
 
-    Its interval holds the ranks that the runs leave open: in each comparison from one after all that are surely better
-    to one before all that are surely worse, see `pair_p_values`, and the rank itself, which may be another where one
-    that mostly does worse has the higher interquartile mean. (Resampled runs would tell too much: where algorithms are
-    close, their ranks are drawn to the middle.)
-
     Args:
         scores: for each comparison, for each algorithm, a number for each run.
 
@@ -184,9 +179,6 @@ def best_against_each(scores: Mapping[str, Mapping[int, float]], others: Sequenc
 
     p is corrected for all pairs, because the best one was selected among them. If ranks of runs are not significant,
     differences at the same seed decide.
-
-    Judged by p corrected for all pairs, since which one is the best was looked for among them; where ranks of runs tell
-    nothing, by what the two have at the same seed.
 
     Args:
         scores: for each algorithm, a number for each seed.

@@ -1,14 +1,14 @@
 """The training of the runs of a comparison: credit assignment, time, and how to reproduce it."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from hgpo_gym.advantages.batch import SIZE_BOUNDS
 from hgpo_gym.analysis.report import figures
-from hgpo_gym.analysis.report.blocks import Block, Code, Column, Paragraph, Picture, Section, Table, Value
+from hgpo_gym.analysis.report.blocks import Code, Column, Paragraph, Picture, Section, Table, Value
 from hgpo_gym.analysis.report.figures import Styles
 from hgpo_gym.analysis.report.intervals import typical
 from hgpo_gym.analysis.report.load import COSTS, PARTS, Comparison, RunRecord
@@ -19,7 +19,6 @@ SIZE_NAMES = (
     "no history",
 )
 """Names of the size classes in metrics.jsonl, then that of steps in no group."""
-NOT_RECORDED = "Not recorded by the older version that made the runs"
 CREDIT_METRICS = {
     "advantage_zero_share": ("no_signal", "steps without signal", "Share of steps whose advantage is exactly 0."),
     "advantage_mean": ("advantage_mean", "mean advantage", "Mean advantage of the steps of an iteration."),
@@ -97,14 +96,7 @@ def credit_assignment(comparison: Comparison, style: Styles) -> Section:
         for metric, (name, axis, caption) in CREDIT_METRICS.items()
         if recording[metric].runs
     ]
-    return Section(
-        "Credit assignment",
-        [
-            Table("credit_assignment", caption, columns, tuple(rows)),
-            *pictures,
-            *_not_recorded(comparison, CREDIT_METRICS),
-        ],
-    )
+    return Section("Credit assignment", [Table("credit_assignment", caption, columns, tuple(rows)), *pictures])
 
 
 def group_sizes(comparison: Comparison) -> Section:
@@ -120,30 +112,17 @@ def group_sizes(comparison: Comparison) -> Section:
         "1) and so on, themselves included; over all iterations and runs. A step on its own learns nothing at that "
         "level; at the start of an episode there is no history to share yet."
     )
-    blocks: list[Block] = [*_not_recorded(comparison, ["group_sizes"])]
-    if shares:
-        blocks += [
-            Table(
-                "group_sizes",
-                caption,
-                columns,
-                tuple((name, *map(float, level_shares)) for name, level_shares in shares.items()),
-            ),
-            Picture(
-                "group_sizes", "The same as bars: dark is many companions.", figures.size_shares(shares, SIZE_NAMES)
-            ),
-        ]
-    return Section("Sizes of groups", blocks)
-
-
-def _not_recorded(comparison: Comparison, metrics: Iterable[str]) -> list[Paragraph]:
-    """Return a paragraph on the metrics that runs of some estimators lack; nothing if none is missing."""
-    lines = []
-    for metric in metrics:
-        recording = comparison.recording(metric).runs
-        if missing := [label for label in comparison.of_estimators.runs if label not in recording]:
-            lines.append(f"{metric} of {', '.join(missing)}")
-    return [Paragraph(f"{NOT_RECORDED}: {'; '.join(lines)}.")] if lines else []
+    if not shares:
+        return Section("Sizes of groups", [])
+    rows: list[tuple[Value, ...]] = [(name, *map(float, level_shares)) for name, level_shares in shares.items()]
+    bars = figures.size_shares(shares, SIZE_NAMES)
+    return Section(
+        "Sizes of groups",
+        [
+            Table("group_sizes", caption, columns, tuple(rows)),
+            Picture("group_sizes", "The same as bars: dark is many companions.", bars),
+        ],
+    )
 
 
 def _shares_by_size(runs: Sequence[RunRecord]) -> np.ndarray:
@@ -223,11 +202,6 @@ def reproduction(comparison: Comparison) -> Section:
         ", ".join(f"{name} {number}" for name, number in launch["versions"].items()) for launch in launches
     )
     commands = dict.fromkeys(launch["command"] for launch in launches)
-    started: list[Block] = [
-        Paragraph("The command of every start of a run, and the versions at work."),
-        Code("\n".join(commands)),
-        Code("\n".join(versions)),
-    ]
     settings = [f"{key}={json.dumps(value)}" for key, value in comparison.settings.items()]
     label_settings = [
         f"{label}: " + " ".join(f"{key}={json.dumps(value)}" for key, value in runs[0].compared.items())
@@ -236,7 +210,9 @@ def reproduction(comparison: Comparison) -> Section:
     return Section(
         "Commands, versions, settings",
         [
-            *(started if launches else [Paragraph(f"{NOT_RECORDED}: commands and versions.")]),
+            Paragraph("The command of every start of a run, and the versions at work."),
+            Code("\n".join(commands)),
+            Code("\n".join(versions)),
             Paragraph("The algorithms' own settings."),
             Code("\n".join(label_settings)),
             Paragraph("What all runs have in common."),

@@ -139,7 +139,6 @@ def test_a_whole_number_that_no_float_holds_is_damage(run, capsys):
 
 def test_a_rollout_that_unpacks_without_end_is_refused(run, capsys, monkeypatch):
     monkeypatch.setattr("hgpo_gym.runs.run_files.JSON_BYTES", 10**6)
-    monkeypatch.setattr("hgpo_gym.runs.run_files.read_gzipped.__defaults__", (10**6,))
     (run / "rollouts" / "iteration_0004.json.gz").write_bytes(gzip.compress(b" " * 10**7))
     assert "iteration_0004.json.gz is damaged: it has more than 1,000,000 bytes" in refused(capsys, "inspect", run)
 

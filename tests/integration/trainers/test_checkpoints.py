@@ -438,9 +438,9 @@ def test_metrics_that_the_disk_does_not_take_are_named_and_the_lines_before_stay
         run.log({"iteration": 1, "success": 0.25})
         with pytest.raises(NotWrittenError, match=r"Cannot write .*metrics\.jsonl: File too large; .* MB are free"):
             run.log({"iteration": 2, "success": 0.5, "more": "x" * 100})
-    assert read_metrics(run.path) == [{"iteration": 1, "success": 0.25}]
+    assert run.metrics_path.read_text() == '{"iteration": 1, "success": 0.25}\n'
     run.log({"iteration": 2, "success": 0.5})
-    assert [line["iteration"] for line in read_metrics(run.path)] == [1, 2]
+    assert [json.loads(line)["iteration"] for line in run.metrics_path.read_text().splitlines()] == [1, 2]
 
 
 def test_a_file_or_folder_that_the_disk_does_not_take_leaves_what_was_there_and_no_rest(tmp_path):

@@ -117,7 +117,6 @@ def test_they_are_evaluated_and_compared_as_the_others(capsys, tmp_path):
     main(["compare", *settings, algos, "jobs=1", f"out={out}"])
     text = (out / "report.md").read_text()
     assert "sb3_ppo: by Stable-Baselines3, with a network of its own" in text
-    assert "older version" not in text
     assert "figures/learning_curve_over_steps" in text
     assert list((out / "figures").glob("learning_curve_over_steps.*"))
     run = out / "sb3_ppo-seed0"

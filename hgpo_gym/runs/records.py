@@ -1,19 +1,21 @@
-"""The types of the values that a report reads from a run's files, which may be damaged or from somebody else."""
+"""The types of what stands in a run's files: a model for each kind of file. A file may be damaged or from somebody
+else."""
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import AllowInfNan, BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 
 class _Record(BaseModel):
-    """Typed values that the report reads; a file may hold more."""
+    """Typed values that are read; a file may hold more."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
-class SettingsInReport(_Record):
+class ConfigRecord(_Record):
     """config.yaml, by flat key."""
 
     env_name: str
@@ -25,27 +27,29 @@ class SettingsInReport(_Record):
     shaping: str = Field(alias="shaping.name")
     team: str = Field(alias="team.name")
     iterations: NonNegativeInt = Field(alias="trainer.iterations")
+    max_grad_norm: float = Field(1.0, alias="trainer.max_grad_norm")
     num_tasks: PositiveInt = Field(alias="rollout.num_tasks")
     group_size: PositiveInt = Field(alias="rollout.group_size")
 
 
-class IterationInReport(_Record):
-    """A line of metrics.jsonl."""
+class MetricsRecord(_Record):
+    """A line of metrics.jsonl. Everything else in it is a number, or nothing."""
 
     iteration: Annotated[int, Field(ge=1, lt=2**31)]
     success: Share
     steps: Annotated[int, Field(ge=1, lt=2**53)]
     episodes: Annotated[int, Field(ge=1, lt=2**53)] = 1
-    tokens: Annotated[int, Field(ge=0, lt=2**53)] = 0
+    tokens: Count = 0
     rounds: Annotated[int, Field(ge=1, lt=2**31)] = 1
     groups_kept: Annotated[int, Field(ge=0, lt=2**31)] = 0
     seconds_rollout: NonNegativeFloat
     seconds_advantage: NonNegativeFloat
     seconds_update: NonNegativeFloat
-    group_sizes: list[list[Annotated[int, Field(ge=0, lt=2**53)]]] = []
+    group_sizes: list[list[Count]] = []
+    __pydantic_extra__: dict[str, Annotated[float, AllowInfNan(True)] | None]
 
 
-class EvaluationInReport(_Record):
+class EvaluationRecord(_Record):
     """A summary of `hgpo-gym eval`."""
 
     policy: str = "model"
@@ -59,22 +63,22 @@ class EvaluationInReport(_Record):
     changed: dict[str, Annotated[list[Any], Field(min_length=2, max_length=2)]] = {}
 
 
-class EvaluationWhileTraining(EvaluationInReport):
+class _EvaluationWhileTraining(EvaluationRecord):
     iteration: NonNegativeInt
 
 
-class TasksInReport(_Record):
+class _Tasks(_Record):
     split: str
     tasks: PositiveInt
     key: str
 
 
-class TasksOfRun(_Record):
-    training: TasksInReport
-    evaluation: TasksInReport
+class _TasksOfRun(_Record):
+    training: _Tasks
+    evaluation: _Tasks
 
 
-class Seconds(_Record):
+class _Seconds(_Record):
     rollout: NonNegativeFloat
     advantage: NonNegativeFloat
     update: NonNegativeFloat
@@ -82,15 +86,16 @@ class Seconds(_Record):
     __pydantic_extra__: dict[str, NonNegativeFloat]
 
 
-class SummaryInReport(_Record):
+class SummaryRecord(_Record):
     """summary.json"""
 
-    tasks: TasksOfRun | None = None
-    evaluations: list[EvaluationWhileTraining] = Field(min_length=1)
-    seconds: Seconds
+    iterations: Count
+    tasks: _TasksOfRun
+    evaluations: list[_EvaluationWhileTraining] = Field(min_length=1)
+    seconds: _Seconds
 
 
-class LaunchInReport(_Record):
+class LaunchRecord(_Record):
     """A line of launches.jsonl."""
 
     command: str
