@@ -15,7 +15,7 @@ from hgpo_gym.experiments.pool import Train, train_all, visible_gpus
 from hgpo_gym.experiments.ray_tasks import RaySettings, ray_tasks
 from hgpo_gym.experiments.slurm_jobs import SlurmSettings, slurm_jobs
 from hgpo_gym.progress import Progress
-from hgpo_gym.runs.directory import read_metrics
+from hgpo_gym.runs.directory import latest_metrics
 from hgpo_gym.section import SettingsSection, parse_section
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.code_used import changes_told
@@ -187,9 +187,10 @@ def _train(runs: Sequence[PlannedRun], launch: Launch, jobs: int, train: Train, 
 
         def watch(running: Sequence[Path]) -> None:
             begun.update(running)
-            lines = {run: read_metrics(run) for run in running}
-            completed = sum(iterations[run] for run in begun.difference(running)) + sum(map(len, lines.values()))
-            labels = [f"{run.name}: {metrics[-1]['success']:.0%}" for run, metrics in lines.items() if metrics]
+            latest = {run: metrics for run in running if (metrics := latest_metrics(run))}
+            completed = sum(iterations[run] for run in begun.difference(running))
+            completed += sum(metrics["iteration"] for metrics in latest.values())
+            labels = [f"{run.name}: {metrics['success']:.0%}" for run, metrics in latest.items()]
             report_progress(completed, sum(iterations.values()), "  ".join(labels))
 
         failed = launch({run.settings.run_dir: run.settings for run in runs}, train, watch)

@@ -58,6 +58,8 @@ MAY_DIFFER = (*(f"{group}." for group in COMPARED_GROUPS), *AGGREGATION, "seed",
 MAY_CHANGE = (*NUMBERS_UNCHANGED, "trainer.iterations", "evaluation.every")
 """Settings that may differ between a run and its continuation."""
 
+LONGEST_LINE = 2**16
+"""Bytes that hold a line of metrics.jsonl. A typical one has 2 kB."""
 RECORDED_VERSIONS = ("hgpo_gym", "torch", "transformers", "gymnasium", "numpy")
 
 
@@ -142,6 +144,18 @@ def this_command() -> str:
 def read_metrics(run_dir: Path) -> list[dict[str, Any]]:
     """The lines of a run's metrics.jsonl; empty if there is none. A last line cut short by a kill is left out."""
     return [with_new_metrics(line) for line in read_json_lines(run_dir / "metrics.jsonl", MetricsRecord)]
+
+
+def latest_metrics(run_dir: Path) -> dict[str, Any] | None:
+    """The last whole line of a run's metrics.jsonl, None if there is none. The cost does not grow with the run."""
+    path = run_dir / "metrics.jsonl"
+    if not path.exists():
+        return None
+    with open_plain(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - LONGEST_LINE))
+        lines = file.read().split(b"\n")[:-1]  # behind the last line feed, a line is being written
+    return with_new_metrics(json.loads(lines[-1])) if lines else None
 
 
 def read_launches(run_dir: Path) -> list[dict[str, Any]]:

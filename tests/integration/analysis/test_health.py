@@ -279,7 +279,7 @@ def test_the_report_begins_with_what_is_wrong(runs, tmp_path):
     table = (tmp_path / "healthy" / "tables" / "update.csv").read_text()
     for metric in ("loss", "KL to behaviour", "entropy", "clip fraction", "gradient norm", "mismatch", "learning rate"):
         assert f"\n{metric}," in table
-    assert "\nanswer tokens," in table
+    assert "\nresponse tokens," in table
 
 
 def test_the_report_counts_the_runs_that_show_a_sign(tmp_path):
