@@ -38,6 +38,8 @@ def beacon(
     those of the task that head for the same milestone. Without milestones the step term has only penalties. Milestones
     reveal part of the solution to the training. Source: code (ZJU-REAL/BEACON).
 
+    Avoid it where milestones can be reached in another order: other ways are then blamed.
+
     Args:
         batch: the steps, with the column `milestone`.
         gamma: discount, from 0 to 1.

@@ -42,6 +42,10 @@ def crbc(
     with mu and P the frequencies in the group. A state with only one action has the step term 0. Penalties are part of
     the episode term only. Source: paper (no code was found).
 
+    Use it where states recur and the observation shows the state. Avoid it where observations hide the state,
+    unless `level` or `time_aware` helps, and where rewards between failure and success matter. A group without a
+    success has no step term.
+
     Args:
         batch: the steps, with the column `action`; `success`, if recorded, marks the ends of value 1.
         beta: discount of the chain, from 0 to 1.

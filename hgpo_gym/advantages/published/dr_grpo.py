@@ -15,6 +15,8 @@ def dr_grpo(batch: StepBatch) -> np.ndarray:
     `grpo` with `norm=mean_norm`. The other half of Dr. GRPO is its loss, a sum over tokens divided by a constant. No
     options. Source: third party (verl's code).
 
+    Like GRPO it gives all steps of an episode the same credit.
+
     Returns float64[N].
     """
     return episode_advantage(batch, "mean_norm", "trajectories")

@@ -19,6 +19,8 @@ def dr_mas(batch: StepBatch, *, norm: str = "mean_std_norm", statistics_of: int 
     with the deviation's n - 1 and p the step's penalty. A single step keeps R - p (as published). With one role it is
     GRPO with `episode_statistics=steps`, except for groups of one episode. Source: code (langfengQ/DrMAS).
 
+    It separates the scales of the roles. It does not say which role deserves the outcome.
+
     Args:
         batch: the steps, with the column `agent`.
         norm: `mean_std_norm`, or `mean_norm` without the division.

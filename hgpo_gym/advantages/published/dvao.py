@@ -20,6 +20,8 @@ def dvao(batch: StepBatch, *, weights: Sequence[float] | None = None) -> np.ndar
     with weights w_k sigma_k, so a reward that does not vary in the group has no influence. If no reward varies, the
     first term is 0. Source: third party.
 
+    A reward with a large deviation outweighs the others, so choose units or weights with care.
+
     Args:
         batch: the steps, with the column `reward_vector`.
         weights: one per reward, scaled to sum 1; None weighs them alike.

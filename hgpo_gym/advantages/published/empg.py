@@ -35,6 +35,9 @@ def empg(
     over all steps of the batch, with H the mean token entropy of the step's response; last steps have no bonus. Source:
     third party (WillDreamer/ARL-Arena).
 
+    Avoid it for short or constrained responses: their entropy shows how many responses were admissible, not how
+    sure the policy was.
+
     Args:
         batch: the steps, with the column `entropy`.
         base: the estimator whose advantages are modulated.

@@ -39,6 +39,8 @@ def g2po(
     over the visits S of s and over all steps of the task group g, with the deviations' n - 1 and p the step's penalty.
     Source: code (Nala-YN/G2PO, where 0.95 and a reward of 10 are constants).
 
+    Avoid it where observations hide the state: it relies on the next state's mean alone.
+
     Args:
         batch: the steps; `success`, if recorded, marks the won episodes.
         gamma: discount, from 0 to 1.

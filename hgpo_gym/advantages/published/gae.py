@@ -20,6 +20,8 @@ def gae(batch: StepBatch, *, gamma: float = 1.0, trace_decay: float = 0.95, whit
     lambda-return, A + p + v before whitening. Source: code (AgentR1/StepPO, which adds 1e-8 to the deviation and not to
     the variance); the formula is by Schulman et al., 2016, arXiv:1506.02438.
 
+    It compares a step with a critic's expectation, not with a group. A wrong critic makes wrong advantages.
+
     Args:
         batch: the steps, with the column `value`, a number for every step.
         gamma: discount.

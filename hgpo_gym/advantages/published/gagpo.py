@@ -36,6 +36,9 @@ def gagpo(
     `norm=mean_norm` is B on every step whose observation is shared. Source: third party (a summary of the paper,
     re-implementations; gamma and lambda are theirs).
 
+    Use it where states recur. Where they do not, V is the step's own return and B is almost 0. Subtracting the mean
+    of the group blames ordinary steps of a task in which few steps gained much.
+
     Args:
         batch: the steps.
         gamma: discount.

@@ -20,6 +20,8 @@ def gbpo(batch: StepBatch, *, norm: str = "mean_std_norm", temperature: float = 
     -p and the target 1/2. A single episode uses R in place of both relative values. Source: code
     (bounded-ratio-rl/bounded_ratio_rl). The `bpo` objectives of this project are unrelated to `siblings`.
 
+    Without the objective `gbpo` the target has no effect, and the rest is almost `grpo`.
+
     Args:
         batch: the steps.
         norm: `mean_std_norm`, or `mean_norm` without the divisions by the deviation.

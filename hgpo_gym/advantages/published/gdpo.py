@@ -22,6 +22,8 @@ def gdpo(batch: StepBatch, *, weights: Sequence[float] | None = None) -> np.ndar
     over the episodes of the task group, with the deviation's n - 1, whitened over all steps of the batch, and p the
     step's penalty. Source: third party, which whitens over tokens.
 
+    A reward that hardly varies counts as much as one that decides the task; `dvao` weighs by deviation.
+
     Args:
         batch: the steps, with the column `reward_vector`.
         weights: one per reward; None weighs each with 1.

@@ -19,6 +19,9 @@ def graft(batch: StepBatch, *, gamma: float = 0.99, level: int = 0, time_aware: 
     exactly 0 if states are matched exactly, since the differences of a state sum to 0; so there is no lambda. Source:
     paper (no code was found; it does not say n or n - 1).
 
+    Avoid it where chance decides what an action leads to: it credits the luck of the draw. Tiny differences count
+    in full, since the deviation has no floor. A group without a success has no signal.
+
     Args:
         batch: the steps; `success`, if recorded, marks the ends of value 1.
         gamma: discount of the chain, from 0 to 1.

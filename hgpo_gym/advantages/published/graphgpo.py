@@ -31,6 +31,9 @@ def graphgpo(
     farther than the farthest state with a path. The method assumes a deterministic environment: one lucky episode makes
     a state look near. Source: code (a recipe as found in zzj1111/alfworldauto).
 
+    Use it where states recur. Avoid it where observations hide the state: the graph then has edges that nobody can
+    take. A group without a success has no step term.
+
     Args:
         batch: the steps; `final_keys` has the final state of lost episodes.
         omega: the factor per edge, above 0 and up to 1 (the authors: ALFWorld 0.1, WebShop 0.2, Sokoban 0.8).

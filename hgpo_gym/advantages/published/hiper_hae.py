@@ -41,6 +41,8 @@ def hiper_hae(
     the tokens of a new subgoal. The critics' targets are A + value before whitening. The paper also has penalties for
     keeping a subgoal, which are part of the rewards. Source: code (JonP07/HiPER-agent, which whitens with n).
 
+    It needs a prompt with subgoals, `prompt=plan`. Subgoals that change at every step make low and high the same.
+
     Args:
         batch: the steps, with the columns `value_low`, `value_high` and `boundary`.
         part: `low` or `high` gives one number per step. `both` gives low per step, and token advantages: high on the

@@ -17,6 +17,9 @@ def pass_at_k(batch: StepBatch, *, norm: str = "mean_std_norm") -> np.ndarray:
     with the deviation's n - 1 and p the step's penalty. With several best episodes, or in a group of one, the lead is
     0. Source: third party (verl's code, which refuses groups of one and credits one row of the best).
 
+    Avoid it where the mean success rate counts. With success or failure alone it learns only from groups with
+    exactly one success.
+
     Args:
         batch: the steps.
         norm: `mean_std_norm`, or `mean_norm` without the division.

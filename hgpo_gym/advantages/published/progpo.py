@@ -41,6 +41,8 @@ def progpo(
     step's penalty. It rewards novelty, not progress. Observations are compared without history (level 0). Source: third
     party (two re-implementations that agree).
 
+    Avoid it where observations change for other reasons, such as a counter: everything is new then.
+
     Args:
         batch: the steps; `final_keys`, if recorded, counts the final observation too.
         base: the estimator of all other groups.

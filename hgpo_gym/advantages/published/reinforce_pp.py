@@ -15,6 +15,8 @@ def reinforce_pp(batch: StepBatch, *, gamma: float = 1.0) -> np.ndarray:
 
     with p the step's penalty. Source: third party (verl's code, which whitens over tokens).
 
+    Avoid it where tasks differ in difficulty: failures of hard and easy tasks are blamed alike.
+
     Args:
         batch: the steps.
         gamma: discount of the step returns G_t.

@@ -16,6 +16,8 @@ def reinforce_pp_baseline(batch: StepBatch) -> np.ndarray:
     with p the step's penalty. A group of one episode has no baseline. No options. Source: third party (verl's code,
     which whitens over tokens).
 
+    In a batch with few mixed groups the deviation is small, and those groups are scaled up.
+
     Returns float64[N].
     """
     return whiten(episode_advantage(batch, "mean_norm", "trajectories"), batch.copies)

@@ -14,6 +14,8 @@ def rloo(batch: StepBatch) -> np.ndarray:
     with p the step's penalty. The baseline excludes the episode itself, and nothing is divided by the deviation. A
     group of one keeps its return. No options. Source: third party (verl's code).
 
+    Like GRPO it gives all steps of an episode the same credit.
+
     Returns float64[N].
     """
     first = batch.first_rows

@@ -26,6 +26,8 @@ def rlvmr(
     set. A step with a unique tag has the reward itself (as published). Source: code (public copies of its
     core_rlvmr.py, where `mean_norm` is the default). The published sizes of the rewards are not confirmed.
 
+    No environment or prompt of this package gives tags: a custom environment puts `tag` and `tag_reward` into info.
+
     Args:
         batch: the steps, with the columns `tag` and `tag_reward`.
         w_group: weight of the episode's term.

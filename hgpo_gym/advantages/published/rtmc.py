@@ -29,6 +29,9 @@ def rtmc(
     visit in the task group counts. A state with one action has Q - V = 0. Source: third party (a comparison in GRAFT's
     appendix); the default discount is this project's.
 
+    Use it where states recur; elsewhere every step gets 0. The returns contain the luck of all later steps, which
+    `crbc` removes.
+
     Args:
         batch: the steps, with the column `action`.
         gamma: discount of the step returns G_t.

@@ -29,6 +29,8 @@ def salt(
     The paper's state is the last three pairs of action and observation; `memory.key=observation+action` with `level=3`
     is nearest. Source: third party (GRAFT's appendix; a re-implementation).
 
+    Where states do not recur it equals its base.
+
     Args:
         batch: the steps, with the column `action`; `final_keys` lets last steps merge.
         base: the estimator whose advantages are shared.

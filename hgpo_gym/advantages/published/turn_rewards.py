@@ -27,6 +27,9 @@ def turn_rewards(batch: StepBatch, *, gamma: float = 1.0, joint: bool = True) ->
     penalty. IGPO's turn reward is the gain in the probability of the true answer; others work too. Source: code and
     paper (GuoqingWang1/IGPO).
 
+    No environment of this package gives rewards of turns: a custom environment puts `turn_reward` into info. With
+    `joint`, a large outcome dominates small turn rewards.
+
     Args:
         batch: the steps, with the column `turn_reward`.
         gamma: discount, from 0 to 1.
