@@ -1,4 +1,4 @@
-"""The picture of docs/reading_a_run.md: two runs of the maze by their metrics, one of which learns.
+"""The picture of docs/guides/inspecting.md: two runs of the maze by their metrics, one of which learns.
 
     python -m benchmarks.healthy_and_dying --runs runs/healthy_and_dying --out docs/images/healthy_and_dying.png
 

@@ -4,7 +4,7 @@
     python -m benchmarks.update_memory --examples   # the formula for Qwen2.5-1.5B and 7B, measured where a GPU has room
 
 On a CPU (Linux) the peak of resident memory over what the process had before it made the model, each setting in a
-process of its own; on a GPU `torch.cuda.max_memory_allocated`. The formula is explained in docs/gpu_memory.md.
+process of its own; on a GPU `torch.cuda.max_memory_allocated`. The formula is explained in docs/guides/gpu_memory.md.
 """
 
 import argparse

@@ -63,5 +63,5 @@ def _courses(metrics: list[dict[str, Any]]) -> Table:
         curve = np.array([line.get(name, np.nan) for line in metrics], float) if name not in LEFT_OUT else np.array([])
         if (course := course_of([curve])) is not None:
             rows.append((metric.title, *course, metric.unit))
-    caption = f"What each of them is: docs/reading_a_run.md. First and final: means over {ENDS} iterations."
+    caption = f"What each of them is: docs/reference/metrics.md. First and final: means over {ENDS} iterations."
     return Table("metrics", caption, (Column("metric"), *COURSE, Column("unit")), tuple(rows))

@@ -1,7 +1,7 @@
 """Signs that training goes wrong: the symptom in a run's metrics, its likely cause, and the setting to try.
 
 The trainer prints them during training; the report and `hgpo-gym health` print them afterwards. The limits are set so
-that the healthy runs of docs/reading_a_run.md show no sign and the broken ones do.
+that the healthy runs of docs/guides/inspecting.md show no sign and the broken ones do.
 """
 
 from collections import Counter, deque

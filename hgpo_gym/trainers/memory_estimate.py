@@ -1,4 +1,4 @@
-"""Estimate the memory that a language model's run needs on each device, by the formula of docs/gpu_memory.md. A run
+"""Estimate the memory that a language model's run needs on each device, by the formula of docs/guides/gpu_memory.md. A run
 prints the estimate before it begins, and `benchmarks.published_cost` tabulates it."""
 
 import os

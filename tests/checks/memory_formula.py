@@ -1,4 +1,4 @@
-"""What an update step should take of memory, by the formula in docs/gpu_memory.md."""
+"""What an update step should take of memory, by the formula in docs/guides/gpu_memory.md."""
 
 from dataclasses import dataclass, replace
 
@@ -71,7 +71,7 @@ def make_model(setting: Setting) -> transformers.PreTrainedModel:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes. What there is as long as the run, and what the passes take at their peak; see docs/gpu_memory.md."""
+    """Bytes. What there is as long as the run, and what the passes take at their peak; see docs/guides/gpu_memory.md."""
 
     weights: float
     gradients: float

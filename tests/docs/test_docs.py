@@ -16,7 +16,7 @@ from tests.support.serving import ServerProcess
 from tests.support.small_runs import numbers, train
 
 PAGES = pages()
-SERVED = "docs/server.md"
+SERVED = "docs/guides/server.md"
 
 
 def read(page):

@@ -199,7 +199,7 @@ def test_the_pictures_are_of_games_that_are_won(name):
 
 
 def test_every_metric_stands_on_the_page_and_in_the_index_of_the_search(site):
-    page = html.unescape((site / "reading_a_run.html").read_text())
+    page = html.unescape((site / "reference/metrics.html").read_text())
     index = html.unescape((site / "search" / "search_index.json").read_text())
     for name in METRICS:
         assert f"<code>{name}</code>" in page
@@ -222,7 +222,7 @@ def test_an_unknown_part_or_command_of_a_formula_is_an_error():
         ("benchmarks/README.md", "../docs/images/group_desktop.png", "../images/group_desktop.png"),
         ("benchmarks/README.md", "results/pass_at_k.csv", "results/pass_at_k.csv"),
         ("runs.md", "../hgpo_gym/files.py", "source/hgpo_gym/files.py.md"),
-        ("runs.md", "gpu_memory.md#the-formula", "gpu_memory.md#the-formula"),
+        ("faq.md", "guides/gpu_memory.md#the-formula", "guides/gpu_memory.md#the-formula"),
         ("index.md", "../README.md", "index.md"),
         ("runs.md", "nosuchfile.md", "nosuchfile.md"),
         ("runs.md", "https://example.org/a.md", "https://example.org/a.md"),
@@ -258,7 +258,7 @@ BOXES = """() => [...document.querySelectorAll(".md-typeset__scrollwrap")].map(b
 })"""
 
 
-@pytest.mark.parametrize("name", ["index.html", "reading_a_run.html"])
+@pytest.mark.parametrize("name", ["index.html", "guides/inspecting.html"])
 def test_tables_fit_a_desk_and_scroll_in_their_own_box_on_a_phone(site, browser, name):
     for width in (1280, 390):
         page = browser.new_page(viewport={"width": width, "height": 900})
@@ -288,7 +288,7 @@ def test_the_search_finds_a_metric(site, browser):
     page.goto((site / "index.html").as_uri())
     page.locator("input[name=query]").click()
     page.keyboard.type("gradient_norm")
-    page.locator(".md-search-result__link[href*='reading_a_run.html']").first.wait_for()
+    page.locator(".md-search-result__link[href*='reference/metrics.html']").first.wait_for()
     page.close()
 
 
