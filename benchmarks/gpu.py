@@ -16,7 +16,7 @@ The share of peak arithmetic is of what a large product of matrices reaches on t
 float32, whichever is faster there: a CPU may compute bfloat16 slowly. A parameter and token cost 2 operations in a
 rollout and in scoring, 8 in an update: 6 to learn from it and 2 for the reference policy; what a KV cache spares and
 what gradient checkpointing computes twice is not counted, so a rollout may show more than it computes.
-Memory is the peak of the part, beside the formula of docs/guides/gpu_memory.md. The results are printed as tables and, with
+Memory is the peak of the part, beside the formula of docs/guides/gpu_memory.md. Results are printed as tables and, with
 --out, written as JSON.
 """
 

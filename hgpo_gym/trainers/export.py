@@ -9,6 +9,7 @@ from hgpo_gym.policies.lora import DEFAULT, adapters_in, base_of, load_adapters,
 from hgpo_gym.runs.checkpoints import Checkpoints
 from hgpo_gym.runs.directory import read_config
 from hgpo_gym.runs.run_files import damage_named
+from hgpo_gym.trainers.model_card import model_card
 from hgpo_gym.trainers.model_kinds import is_language_model
 
 if TYPE_CHECKING:
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 
 
 def export(run: Path, to: Path, iteration: int | None = None, dtype: str | None = None) -> Path:
-    """Write the model of a checkpoint into the new folder `to`. The default is the newest checkpoint; `iteration`
-    selects another.
+    """Write the model of a checkpoint into the new folder `to`, with a model card.
 
     An adapter is merged into the weights, and quantised weights are written out in full. If the roles of a team have
     adapters, each role's model is a folder in `to`. Returns the path of the checkpoint.
@@ -56,6 +56,7 @@ def export(run: Path, to: Path, iteration: int | None = None, dtype: str | None 
             merged, tokenizer = _merged(adapter, *formats)
             merged = merged.bfloat16() if dtype == "bfloat16" else merged
             save_model(merged, tokenizer, folder if name == DEFAULT else folder / name)
+        (folder / "README.md").write_text(model_card(run, read_config(run), chosen), encoding="utf-8")
 
     make_whole(to, fill)
     return checkpoint

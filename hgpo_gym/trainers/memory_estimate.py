@@ -1,5 +1,7 @@
-"""Estimate the memory that a language model's run needs on each device, by the formula of docs/guides/gpu_memory.md. A run
-prints the estimate before it begins, and `benchmarks.published_cost` tabulates it."""
+"""Estimate the memory that a language model's run needs on each device, by the formula of docs/guides/gpu_memory.md.
+
+A run prints the estimate before it begins, and `benchmarks.published_cost` tabulates it.
+"""
 
 import os
 from collections.abc import Iterator

@@ -71,7 +71,7 @@ def make_model(setting: Setting) -> transformers.PreTrainedModel:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes. What there is as long as the run, and what the passes take at their peak; see docs/guides/gpu_memory.md."""
+    """Bytes: what there is as long as the run, and what passes take at their peak; see docs/guides/gpu_memory.md."""
 
     weights: float
     gradients: float

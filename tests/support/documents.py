@@ -36,7 +36,7 @@ CHECKED_ONLY = ("benchmarks/",)
 REAL_MODEL = "docs/tutorials/small_model.md"
 """A page that needs weights of a real model: tests/pretrained follows it."""
 SHELL = ("sh", "bash")
-SHOWN = ("text", "yaml", "json", "toml", "math", "diff", "bibtex")
+SHOWN = ("text", "yaml", "json", "toml", "math", "diff", "bibtex", "dockerfile")
 FENCE = re.compile(
     r"^(?:(?P<indent> *)<!-- (?P<mark>[^\n]*?) -->\n)?(?P<inside> *)(?P<fence>```+)(?P<info>[^\n`]*)\n"
     r"(?P<text>.*?)^ *(?P=fence)[ ]*$",

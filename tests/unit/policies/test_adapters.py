@@ -24,7 +24,7 @@ from hgpo_gym.policies.lora import (
 )
 from hgpo_gym.progress import Progress
 from hgpo_gym.runs.checkpoints import Checkpoints, InvalidCheckpointError
-from hgpo_gym.runs.directory import read_config
+from hgpo_gym.runs.directory import read_config, read_summary
 from hgpo_gym.trainers.export import export
 from hgpo_gym.trainers.learners.base import Saving
 from hgpo_gym.trainers.run import Run, make_learner
@@ -239,6 +239,10 @@ def test_a_young_adapter_over_bfloat16_is_exported_whole(base, tmp_path):
 def test_export_takes_the_iteration_that_is_asked_for_and_overwrites_nothing(run, tmp_path):
     export(run / "whole", tmp_path / "start", iteration=0)
     start, _ = load_model(str(tmp_path / "start"), device="cpu")
+    card = (tmp_path / "start" / "README.md").read_text()
+    assert "| `env.id` | hgpo_gym/SignpostMaze-v0 |" in card
+    success = read_summary(run / "whole")["success_before"]
+    assert f"for 0 iterations; success {success:.1%} on `test`." in card
     base, _ = load_model(str(next((run / "cache" / "models").iterdir())), device="cpu")
     for name, value in base.state_dict().items():
         torch.testing.assert_close(start.state_dict()[name], value)
