@@ -34,8 +34,8 @@ class Seconds:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         """With --durations the seconds of files, too."""
-        if config.cache is not None:
-            config.cache.set("hgpo_gym/seconds", config.cache.get("hgpo_gym/seconds", {}) | self.of_tests)
+        if (cache := getattr(config, "cache", None)) is not None:
+            cache.set("hgpo_gym/seconds", cache.get("hgpo_gym/seconds", {}) | self.of_tests)
         if config.getoption("durations"):
             files: defaultdict[str, float] = defaultdict(float)
             for test, seconds in self.of_tests.items():
