@@ -1,5 +1,6 @@
 """LoRA and QLoRA: the adapter alone trains and is saved, the base stays and is the reference, export merges."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from hgpo_gym.config.compose import load_run
+from hgpo_gym.extras import install_command
 from hgpo_gym.policies.huggingface import load_model
 from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.policies.likelihood import score
@@ -284,7 +286,7 @@ def test_an_adapter_whose_base_is_gone_names_it(base, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "missing", "error", "message"),
     [
-        (["model.lora.rank=4"], "peft", ModuleNotFoundError, r"needs peft: pip install 'hgpo_gym\[lora\]'"),
+        (["model.lora.rank=4"], "peft", ModuleNotFoundError, re.escape(f"needs peft: {install_command('lora')}")),
         (["model.lora.rank=4", "model.quantization=nf4"], "bitsandbytes", ModuleNotFoundError, "needs bitsandbytes"),
         (["model.quantization=nf4"], None, ValueError, r"do not train\. Set model\.lora\.rank"),
         (["model.lora.rank=4", "model.quantization=nf5"], None, ValueError, r"Did you mean 'nf4'\?"),

@@ -3,6 +3,7 @@
 import copy
 import importlib.util
 import json
+import re
 from dataclasses import replace
 from itertools import combinations
 
@@ -15,6 +16,7 @@ from transformers import AutoModelForCausalLM, Phi3Config
 
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, register
+from hgpo_gym.extras import install_command
 from hgpo_gym.memory import ContextWrapper, Memory, PromptTemplate
 from hgpo_gym.policies import ExpertPolicy, RandomPolicy, Request, Sampling
 from hgpo_gym.policies.batching import length_sorted_batches
@@ -434,7 +436,7 @@ def test_what_no_model_can_be_trained_from_is_named_when_it_is_loaded(tiny, tmp_
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
 def test_the_engine_vllm_names_the_extra_that_it_needs(tiny):
-    with pytest.raises(ModuleNotFoundError, match=r"engine=vllm needs vLLM: pip install 'hgpo_gym\[vllm\]'"):
+    with pytest.raises(ModuleNotFoundError, match=re.escape(f"engine=vllm needs vLLM: {install_command('vllm')}")):
         make_policy(load_run(["engine=vllm"]).engine, *tiny)
 
 

@@ -1,5 +1,6 @@
 """One policy update: what moves, what no cutting up changes, and what corrects an engine that differs."""
 
+import re
 import sys
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from hgpo_gym.extras import install_command
 from hgpo_gym.policies import Sampling
 from hgpo_gym.policies import likelihood as likelihood_module
 from hgpo_gym.policies.language_model import LanguageModelPolicy
@@ -262,6 +264,6 @@ def test_an_optimiser_in_8_bits_goes_nearly_the_same_way_and_resumes_to_the_same
 def test_an_optimiser_whose_package_is_missing_says_so(policy, monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes.optim", None)
     with pytest.raises(
-        ModuleNotFoundError, match=r"adamw_8bit needs bitsandbytes: pip install 'hgpo_gym\[bitsandbytes\]'"
+        ModuleNotFoundError, match=re.escape(f"adamw_8bit needs bitsandbytes: {install_command('bitsandbytes')}")
     ):
         PolicyUpdate(policy, None, settings(optimizer="adamw_8bit"), 1.0)
