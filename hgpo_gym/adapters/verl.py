@@ -33,8 +33,8 @@ except ModuleNotFoundError as error:
 FIELDS = ("trajectory", "step", "reward", "context_keys")
 """The required fields of each step of a row."""
 OPTIONAL_FIELDS = ("penalty", "action", "success", "final_keys")
-"""Optional fields, given for all steps or for none. `StepBatch` describes them, and `docs/methods/all_estimators.md` lists
-the estimators that need them. Without `success`, an episode with a positive return is a success."""
+"""Optional fields, given for all steps or for none. `StepBatch` describes them, and `docs/methods/all_estimators.md`
+lists the estimators that need them. Without `success`, an episode with a positive return is a success."""
 
 _STEPS: ContextVar[Sequence[Sequence[Mapping[str, Any]]] | None] = ContextVar("steps", default=None)
 
