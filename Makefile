@@ -85,17 +85,10 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The site needs no torch: an environment of its own is there in a minute.
-.venv-docs/installed: pyproject.toml
-	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/python -m $(PIP_INSTALL) --upgrade pip
-	.venv-docs/bin/python -m $(PIP_INSTALL) --editable ".[docs]"
-	.venv-docs/bin/python -m $(PIP_INSTALL) --no-deps "alfworld>=0.4.2"
-	touch $@
-
+# The cards of methods are made from the functions themselves, so the site needs what training needs.
 docs: export NO_MKDOCS_2_WARNING = 1
-docs: .venv-docs/installed
-	.venv-docs/bin/python -m mkdocs build --strict
+docs: install
+	$(BIN)/python -m mkdocs build --strict
 
 # What is released: built, then tried where nothing else is installed, from a folder that is not the checkout.
 dist:
@@ -116,4 +109,4 @@ benchmark: install
 	$(BIN)/python -m benchmarks.credit_assignment
 
 clean:
-	rm -rf .venv .venv-dist .venv-docs .venv-openenv .venv-pretrained .venv-verifiers .venv-verl .venv-vllm dist runs site
+	rm -rf .venv .venv-dist .venv-openenv .venv-pretrained .venv-verifiers .venv-verl .venv-vllm dist runs site
