@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         quiet_libraries(run.model.threads)
         policy, _ = evaluated_policy(config, run, Progress(Console(stderr=True)))
         beside = Beside(policy)
-        env = make_evaluation_env(run, expert=True)
+        env = make_evaluation_env(run.environments, run.evaluation, expert=True)
         evaluate(env, beside, GREEDY, [0], tasks=run.evaluation.tasks)
         env.close()
         for row in rows(beside.asked):

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from hgpo_gym.analysis.report import write_report
 from hgpo_gym.cli.one_run import train_one_of_many
-from hgpo_gym.config.compose import load_config
+from hgpo_gym.config.compose import load_config, parse_run
 from hgpo_gym.config.compose import load_run as load_settings
 from hgpo_gym.config.of_run import load_evaluation
 from hgpo_gym.experiments.compare import run_comparison
@@ -25,7 +25,6 @@ from hgpo_gym.runs.checkpoints import Checkpoints
 from hgpo_gym.trainers.environments import make_evaluation_env
 from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.run import Run, processes_of
-from hgpo_gym.trainers.settings import RunSettings
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class TrainedRun:
     def policy(self) -> Policy:
         """The policy of the best checkpoint, ready to `generate`."""
         config = load_evaluation([f"run={_quoted(self.path)}", "iteration=best"])
-        return evaluated_policy(config, RunSettings.parse(config), Progress(Console(quiet=True)))[0]
+        return evaluated_policy(config, parse_run(config), Progress(Console(quiet=True)))[0]
 
     def report(self) -> Path:
         """Write `report.html` into the run directory. Returns its path."""
@@ -152,12 +151,22 @@ def evaluate(
     if run is not None:
         values["run"] = _quoted(run.path if isinstance(run, TrainedRun) else run)
     config = load_evaluation([*_overrides(values), *overrides])
-    settings, reporter = RunSettings.parse(config), progress_for(progress)
+    settings, reporter = parse_run(config), progress_for(progress)
     quiet_libraries(settings.model.threads)
     evaluated, _ = evaluated_policy(config, settings, reporter)
-    env = make_evaluation_env(settings, expert=True) if policy == "expert" else make_evaluation_env(settings)
+    env_options: dict[str, Any] = {"expert": True} if policy == "expert" else {}
+    env = make_evaluation_env(settings.environments, settings.evaluation, **env_options)
     try:
-        result = evaluate_policy(env, evaluated, settings, reporter, f"{policy} on {settings.env.id}", keep=None)
+        result = evaluate_policy(
+            env,
+            evaluated,
+            settings.evaluation,
+            settings.rollout,
+            settings.team,
+            reporter,
+            f"{policy} on {settings.env.id}",
+            keep=None,
+        )
     finally:
         env.close()
     if isinstance(evaluated, MeteredPolicy):
@@ -195,7 +204,7 @@ def compare(
     values |= {"out": _quoted(out), "jobs": jobs}
     all_overrides = [*_overrides(values), *overrides]
     config, folder = load_config("compare", all_overrides), Path(out)
-    quiet_libraries(RunSettings.parse(config).model.threads)
+    quiet_libraries(parse_run(config).model.threads)
     run_comparison(config, all_overrides, train_one_of_many, progress_for(progress))
     runs = tuple(TrainedRun(path.parent) for path in sorted(folder.glob("*/config.yaml")))
     return Compared(folder, runs, folder / "report.html")

@@ -72,7 +72,7 @@ def transcripts() -> Any:
     from hgpo_gym.progress import Progress
     from hgpo_gym.trainers.warm_start.episodes import episodes_to_imitate
 
-    return episodes_to_imitate(load_run(TINY_RUN), 0, Progress(_silent()))
+    return episodes_to_imitate(load_run(TINY_RUN).for_model, 0, Progress(_silent()))
 
 
 def warm_start() -> Any:

@@ -2,27 +2,26 @@
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from hgpo_gym.analysis.transcripts import write_transcripts
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
+from hgpo_gym.config.compose import parse_run
 from hgpo_gym.config.of_run import changes_to, unread
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.experiments.evaluation import evaluate_policy, evaluated_policy
 from hgpo_gym.files import check_can_be_written
-from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.plain_text import counted
 from hgpo_gym.policies.base import CannotRespondError, MeteredPolicy, NoResponseError, Policy
 from hgpo_gym.progress import Progress
-from hgpo_gym.rollouts.evaluation import Evaluation
 from hgpo_gym.rollouts.failures import EpisodesFailedError
 from hgpo_gym.runs.diagnostics import CHECKS, Diagnostic
 from hgpo_gym.runs.directory import NOT_SET, flatten
 from hgpo_gym.trainers.environments import make_evaluation_env
 from hgpo_gym.trainers.libraries import quiet_libraries
-from hgpo_gym.trainers.settings import RunSettings
 
 VALID_ACTIONS = next(check for check in CHECKS if check.metric == "valid_action_rate")
 
@@ -31,7 +30,7 @@ def evaluate(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     """Run `hgpo-gym eval`."""
     progress, kind = Progress(), config["policy"]
     with mistakes_explained():
-        settings = RunSettings.parse(config)
+        settings = parse_run(config)
         out = Path(config["out"]) if config["out"] else None
         if out is not None:
             check_can_be_written(out)
@@ -39,7 +38,7 @@ def evaluate(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
         if transcripts is not None:
             transcripts.mkdir(parents=True, exist_ok=True)
             check_can_be_written(transcripts / "transcripts.jsonl")
-        changes = {} if config["run"] is None else changes_to(Path(config["run"]), settings)
+        changes = {} if config["run"] is None else changes_to(Path(config["run"]), settings.resolved)
         for key, (old, new) in changes.items():
             progress.line(f"{key}: {_shown(old)} -> {_shown(new)}")
         if without_effect := unread(parsed.overrides, config):
@@ -50,14 +49,13 @@ def evaluate(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
         except EpisodesFailedError as error:
             raise CommandFailed(str(error), 1) from None
         env_options: dict[str, Any] = {"expert": True} if kind == "expert" else {}
-        env = make_evaluation_env(settings, **env_options)
+        env = make_evaluation_env(settings.environments, settings.evaluation, **env_options)
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     place = f"{settings.env.id}, split {vector.split}"
     title = f"{kind} on {place}"
-    try:
-        result = _played(env, policy, settings, progress, title, keep=None if transcripts else 0)
-    finally:
-        env.close()
+    played_by = (settings.evaluation, settings.rollout, settings.team)
+    with closing(env), _failures_explained(policy):
+        result = evaluate_policy(env, policy, *played_by, progress, title, keep=None if transcripts else 0)
     summary = result.summary()
     progress.line(f"{place}: success {result.success:.1%} of {counted(summary['episodes'], 'episode')}")
     if kind == "model" and summary["valid_action_rate"] < VALID_ACTIONS.limit:
@@ -87,16 +85,12 @@ def evaluate(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
         policy.forget()
 
 
-def _played(
-    env: ContextWrapper, policy: Policy, settings: RunSettings, progress: Progress, title: str, *, keep: int | None
-) -> Evaluation:
-    """Return the evaluation of a policy on all tasks.
-
-    Raises:
-        CommandFailed: the policy could not answer, too many episodes failed, or a metered policy was interrupted.
-    """
+@contextmanager
+def _failures_explained(policy: Policy) -> Iterator[None]:
+    """Raise CommandFailed in the block if the policy could not answer, too many episodes failed, or a metered policy
+    was interrupted."""
     try:
-        return evaluate_policy(env, policy, settings, progress, title, keep=keep)
+        yield
     except (NoResponseError, EpisodesFailedError) as error:
         raise CommandFailed(str(error), 1) from None
     except CannotRespondError as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hgpo_gym.cli.errors import mistakes_explained
+from hgpo_gym.config.compose import parse_run
 from hgpo_gym.policies.gguf import import_gguf as write_gguf
 from hgpo_gym.policies.huggingface import load_model, save_model
 from hgpo_gym.progress import Progress
@@ -13,14 +14,13 @@ from hgpo_gym.trainers.export import export as export_model
 from hgpo_gym.trainers.libraries import quiet_libraries
 from hgpo_gym.trainers.models.initial_weights import initial_weights
 from hgpo_gym.trainers.models.language_model import LanguageModel
-from hgpo_gym.trainers.settings import RunSettings
 
 
 def warmstart(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
     """Run `hgpo-gym warmstart`."""
     progress, out = Progress(), Path(config["out"])
     with mistakes_explained():
-        settings = RunSettings.parse(config)
+        settings = parse_run(config)
         quiet_libraries(settings.model.threads)
         if not isinstance(settings.model, LanguageModel):
             raise ValueError(
@@ -34,7 +34,7 @@ def warmstart(config: Mapping[str, Any], _parsed: argparse.Namespace) -> None:
             raise FileExistsError(
                 f"out={out} is not empty, and what is in it would be read as the model's: name another folder."
             )
-        save_model(*load_model(initial_weights(settings, settings.model, progress), device="cpu"), out)
+        save_model(*load_model(initial_weights(settings.for_model, settings.model, progress), device="cpu"), out)
     progress.line(f"Saved in {out}. Train it by: hgpo-gym train model.path={out}")
 
 

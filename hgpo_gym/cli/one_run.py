@@ -2,10 +2,13 @@
 
 import gc
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
+from hgpo_gym.config.compose import parse_run
 from hgpo_gym.files import NotWrittenError
 from hgpo_gym.interrupts import StoppedAtOnceError
 from hgpo_gym.plugins import load_plugins
@@ -91,9 +94,10 @@ def train_run(settings: RunSettings) -> bool:
     return processes.main
 
 
-def train_one_of_many(settings: RunSettings) -> None:
+def train_one_of_many(config: Mapping[str, Any]) -> None:
     """Train a run of `compare`, in a worker process."""
     with mistakes_explained():
-        load_plugins(settings.plugins)
+        load_plugins(config["plugins"])
+        settings = parse_run(config)
     quiet_libraries(settings.model.threads)
     train_run(settings)

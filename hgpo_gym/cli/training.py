@@ -10,20 +10,20 @@ from rich.console import Console
 from hgpo_gym.analysis.report import write_report
 from hgpo_gym.cli.errors import CommandFailed, mistakes_explained
 from hgpo_gym.cli.one_run import train_one_of_many, train_run
+from hgpo_gym.config.compose import parse_run
 from hgpo_gym.experiments.compare import RunFailedError, run_comparison
 from hgpo_gym.experiments.league import run_league
 from hgpo_gym.interrupts import interrupts_raised
 from hgpo_gym.progress import Progress
 from hgpo_gym.runs.checkpoints import Checkpoints
 from hgpo_gym.trainers.libraries import quiet_libraries
-from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.without_effect import keys_of, told, without_effect
 
 
 def train(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     """Run `hgpo-gym train`."""
     with mistakes_explained():
-        settings = RunSettings.parse(config)
+        settings = parse_run(config)
         quiet_libraries(settings.model.threads)
         progress = Progress(Console(quiet=os.environ.get("RANK", "0") != "0"))
         for line in told(without_effect(keys_of(parsed.overrides), settings)):
@@ -52,7 +52,7 @@ def league(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
 
 def _many(run: Callable[..., None], config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     with mistakes_explained():
-        quiet_libraries(RunSettings.parse(config).model.threads)
+        quiet_libraries(parse_run(config).model.threads)
         progress = Progress(Console(stderr=config["jobs"] == 0))  # with jobs=0, standard output has the commands only
         try:
             with interrupts_raised():

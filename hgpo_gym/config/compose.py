@@ -76,7 +76,17 @@ def to_yaml(config: Mapping[str, Any]) -> str:
 
 def load_run(overrides: Sequence[str]) -> RunSettings:
     """Return the settings of `hgpo-gym train` with these overrides. Raises ValueError and ImportError."""
-    return RunSettings.parse(load_config("config", overrides))
+    return parse_run(load_config("config", overrides))
+
+
+def parse_run(config: Mapping[str, Any]) -> RunSettings:
+    """Return the settings of a run in the configuration of any command. Raises ValueError."""
+    return RunSettings.parse(config)
+
+
+def is_of_run(key: str) -> bool:
+    """Return True if a top-level key is a setting of runs, and not one of a command alone."""
+    return key in RunSettings.model_fields
 
 
 def load_configs(command: str, overrides: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

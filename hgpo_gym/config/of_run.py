@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from hgpo_gym.config import choices
-from hgpo_gym.config.compose import ConfigError, check_given, load_config, load_partly, parse_overrides
+from hgpo_gym.config.compose import ConfigError, check_given, is_of_run, load_config, load_partly, parse_overrides
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.runs.directory import NOT_SET, flatten, read_config
 from hgpo_gym.trainers.model_kinds import is_language_model
-from hgpo_gym.trainers.settings import RunSettings
 
 REPLACED_BY_CHOICE = {"env": ("env", "env_name", "evaluation.split"), "algo": ("algo", "learner")}
 """The keys that a group's choice replaces, if they are more than its section: the environment brings its splits, the
@@ -60,7 +59,7 @@ def load_evaluation(overrides: Sequence[str]) -> dict[str, Any]:
         composed = load_partly("eval", [*_choices_of(trained, by_key), *overrides])
         config = {name: copy.deepcopy(trained.get(name, value)) for name, value in composed.items()}
         # Keys that are no settings of a run belong to the command.
-        command_keys = composed.keys() - RunSettings.model_fields.keys()
+        command_keys = [key for key in composed if not is_of_run(key)]
         for key in (*command_keys, "plugins", *by_key):
             for path in REPLACED_BY_CHOICE.get(key, (key,)):
                 _replace(config, composed, path.split("."))
@@ -74,19 +73,19 @@ def load_evaluation(overrides: Sequence[str]) -> dict[str, Any]:
     return config
 
 
-def changes_to(run: Path, settings: RunSettings) -> dict[str, tuple[Any, Any]]:
+def changes_to(run: Path, resolved: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return, by key, the run's value and the command's, if they differ and an evaluation reads the key.
 
     Options of another environment are left out if they have their defaults.
     """
-    old, new = flatten(read_config(run)), flatten(settings.resolved)
+    old, new = flatten(read_config(run)), flatten(resolved)
     changes = {
         key: (old.get(key, NOT_SET), new.get(key, NOT_SET))
         for key in dict.fromkeys((*new, *old))
         if key != "plugins" and old.get(key, _ABSENT) != new.get(key, _ABSENT)
     }
     changes = {key: change for key, change in changes.items() if not _within(key, [*TRAINING_ALONE, *NEW_MODELS_TOO])}
-    if "env.id" in changes and (environment := ENVIRONMENTS.get(settings.env.id)):
+    if "env.id" in changes and (environment := ENVIRONMENTS.get(resolved["env"]["id"])):
         defaults = flatten(load_config("eval", [f"env={environment.name}"]))
         changes = {
             key: (old_value, new_value)

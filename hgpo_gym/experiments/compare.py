@@ -11,7 +11,7 @@ from typing import Any
 from hgpo_gym.analysis.report import write_report
 from hgpo_gym.experiments.jobs import train_all_as_jobs
 from hgpo_gym.experiments.plan import PlannedRun, of_every_run, plan
-from hgpo_gym.experiments.pool import Train, train_all, visible_gpus
+from hgpo_gym.experiments.pool import RunConfig, Train, train_all, visible_gpus
 from hgpo_gym.experiments.ray_tasks import RaySettings, ray_tasks
 from hgpo_gym.experiments.slurm_jobs import SlurmSettings, slurm_jobs
 from hgpo_gym.progress import Progress
@@ -19,8 +19,7 @@ from hgpo_gym.runs.directory import latest_metrics
 from hgpo_gym.section import SettingsSection, parse_section
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.code_used import changes_told
-from hgpo_gym.trainers.run import make_learner
-from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.run import code_of, make_learner
 from hgpo_gym.trainers.without_effect import keys_of, told, without_effect
 
 LAUNCHERS: Mapping[str, type[SettingsSection]] = {
@@ -82,7 +81,7 @@ def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], trai
     unfinished = [run for run in runs if not run.done]
     for line in _checked(unfinished, progress):
         progress.line(line)
-    for line in changes_told(run.settings for run in runs):
+    for line in changes_told({run.settings.run_dir: code_of(run.settings) for run in runs}):
         progress.line(line)
     if unfinished and jobs == 0:
         print("\n".join(run.command for run in unfinished))
@@ -156,7 +155,7 @@ def _at_least_one(jobs: int) -> int:
     return jobs
 
 
-Launch = Callable[[Mapping[Path, RunSettings], Train, Callable[[Sequence[Path]], None]], dict[Path, str]]
+Launch = Callable[[Mapping[Path, RunConfig], Train, Callable[[Sequence[Path]], None]], dict[Path, str]]
 """Trains runs; see `pool.train_all`."""
 
 
@@ -193,7 +192,7 @@ def _train(runs: Sequence[PlannedRun], launch: Launch, jobs: int, train: Train, 
             labels = [f"{run.name}: {metrics['success']:.0%}" for run, metrics in latest.items()]
             report_progress(completed, sum(iterations.values()), "  ".join(labels))
 
-        failed = launch({run.settings.run_dir: run.settings for run in runs}, train, watch)
+        failed = launch({run.settings.run_dir: run.settings.resolved for run in runs}, train, watch)
     if failed:
         raise RunFailedError(
             f"{len(failed)} of {len(runs)} runs failed; the same command tries them again, and keeps the others.\n"

@@ -15,26 +15,37 @@ from hgpo_gym.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.policies.response_cache import ResponseCache
 from hgpo_gym.policies.scripted import ExpertPolicy, RandomPolicy
 from hgpo_gym.progress import Progress
+from hgpo_gym.registry import Choice
 from hgpo_gym.rollouts.evaluation import Evaluation, evaluate
 from hgpo_gym.rollouts.teams import TEAMS
 from hgpo_gym.runs.checkpoints import Checkpoints, read_state
 from hgpo_gym.section import parse_section
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.run import make_learner
-from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.settings import EvaluationSettings, RolloutSettings, RunSettings
 
 EVALUATED_POLICIES = ("model", "expert", "random", "openai")
 
 
 def evaluate_policy(
-    env: ContextWrapper, policy: Policy, settings: RunSettings, progress: Progress, title: str, *, keep: int | None
+    env: ContextWrapper,
+    policy: Policy,
+    evaluation: EvaluationSettings,
+    rollout: RolloutSettings,
+    team: Choice,
+    progress: Progress,
+    title: str,
+    *,
+    keep: int | None,
 ) -> Evaluation:
     """Play every task of the split with every decoding seed. The usage of a metered policy is printed.
 
     Args:
         env: see `make_evaluation_env`.
         policy: see `evaluated_policy`.
-        settings: sampling, tasks, seeds, team and retries.
+        evaluation: sampling, tasks and seeds.
+        rollout: the length of responses, and what may fail.
+        team: the roles that respond.
         progress: shows the stage.
         title: the title of the stage.
         keep: the number of episodes whose prompts and responses are kept; None keeps all.
@@ -43,20 +54,20 @@ def evaluate_policy(
         NoAnswerError, CannotAnswerError: the policy could not answer.
         EpisodesFailedError: too many episodes failed.
     """
-    evaluation, metered = settings.evaluation, policy if isinstance(policy, MeteredPolicy) else None
+    metered = policy if isinstance(policy, MeteredPolicy) else None
     try:
         with metered or nullcontext(), progress.stage(title) as report_progress:
             return evaluate(
                 env,
                 policy,
-                evaluation.sampling(settings.rollout.max_new_tokens),
+                evaluation.sampling(rollout.max_new_tokens),
                 range(evaluation.decoding_seeds),
                 lambda done, total, steps: report_progress(done, total, f"episodes, {counted(steps, 'step')}"),
-                team=TEAMS.bind(settings.team)(),
+                team=TEAMS.bind(team)(),
                 tasks=evaluation.tasks,
                 keep=keep,
-                max_retries=settings.rollout.max_retries or 0,
-                max_failed=settings.rollout.max_failed,
+                max_retries=rollout.max_retries or 0,
+                max_failed=rollout.max_failed,
             )
     finally:
         if metered:

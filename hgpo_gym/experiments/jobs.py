@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from hgpo_gym.experiments.pool import Train, log_to
-from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.experiments.pool import RunConfig, Train, log_to
 
 POLL_SECONDS = 1.0
 
@@ -26,12 +25,12 @@ class Job(Protocol):
     def cancel(self) -> None: ...
 
 
-Submit = Callable[[Train, RunSettings], Job]
+Submit = Callable[[Train, RunConfig], Job]
 """A function that queues the training of a run."""
 
 
 def train_all_as_jobs(
-    runs: Mapping[Path, RunSettings],
+    runs: Mapping[Path, RunConfig],
     train: Train,
     watch: Callable[[Sequence[Path]], None],
     *,
@@ -43,7 +42,7 @@ def train_all_as_jobs(
     If this process ends early, for example by Ctrl-C, the jobs that it waits for are cancelled.
 
     Args:
-        runs: the settings of each run directory.
+        runs: the configuration of each run directory.
         train: the function that a job calls.
         watch: called regularly with the runs that are queued or running.
         submit: queues a job.
@@ -81,11 +80,11 @@ class TrainingJob:
     def __init__(self, train: Train):
         self.train = train
 
-    def __call__(self, settings: RunSettings) -> str:
+    def __call__(self, config: RunConfig) -> str:
         """Train one run. Returns the reason of a failure; empty if it succeeded."""
-        with _logged(settings.run_dir / "log.txt"):
+        with _logged(Path(config["run_dir"]) / "log.txt"):
             try:
-                self.train(settings)
+                self.train(config)
             except SystemExit as ended:
                 return f"it ended with status {ended.code}" if ended.code else ""
             except Exception:

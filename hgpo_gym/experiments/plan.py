@@ -19,7 +19,7 @@ from hgpo_gym.runs.directory import (
 )
 from hgpo_gym.trainers.open_run import open_run
 from hgpo_gym.trainers.settings import RunSettings
-from hgpo_gym.trainers.template_date import date_of, kept_date, with_date
+from hgpo_gym.trainers.template_date import date_of, kept_date
 
 OWN_KEYS = ("algos", "seeds", "jobs", "out", "league", "environments", "only", "launcher")
 LONGEST_LABEL = 240
@@ -88,7 +88,8 @@ def plan(
     recorded = {"what is asked for": planned[0].settings.resolved}
     for run in planned:
         folder = run.settings.run_dir
-        open_run(run.settings)  # raises if an existing run has other settings or more iterations
+        # Raises if an existing run has other settings or more iterations.
+        open_run(folder, run.settings.resume, run.settings.resolved, iterations)
         recorded[folder.name] = read_config(folder) if run.done else run.settings.resolved
     check_comparable(recorded)
     check_no_duplicates(planned)
@@ -98,11 +99,15 @@ def plan(
 def _at_one_date(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
     """Return the runs with one date for chat templates that print it: that of existing runs, or today."""
     existing_dates = (kept_date(run.settings.run_dir) for run in planned)
-    date = next((day for day in existing_dates if day is not None), None) or date_of(planned[0].settings)
+    date = next((day for day in existing_dates if day is not None), None) or _date_of(planned[0].settings)
     if date is None or planned[0].settings.engine.options["template_date"] is not None:
         return list(planned)
     setting = f"engine.template_date={written(date)}"
-    return [PlannedRun(with_date(run.settings, date), [*run.overrides, setting]) for run in planned]
+    return [PlannedRun(run.settings.at_date(date), [*run.overrides, setting]) for run in planned]
+
+
+def _date_of(run: RunSettings) -> str | None:
+    return date_of(run.engine, run.run_dir, run.model)
 
 
 def check_no_duplicates(planned: Sequence[PlannedRun]) -> None:

@@ -11,20 +11,22 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from hgpo_gym.picklable_errors import describe_failed_start
 from hgpo_gym.plain_text import print_any_text
-from hgpo_gym.trainers.settings import RunSettings
 
 POLL_SECONDS = 0.5
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
-Train = Callable[[RunSettings], None]
+RunConfig = Mapping[str, Any]
+"""The resolved configuration of a run: plain data, which any process can read."""
+Train = Callable[[RunConfig], None]
 """A module-level function that trains one run in a worker. SystemExit with a status other than 0 is a failure."""
 
 
 def train_all(
-    runs: Mapping[Path, RunSettings],
+    runs: Mapping[Path, RunConfig],
     jobs: int,
     train: Train,
     watch: Callable[[Sequence[Path]], None],
@@ -35,7 +37,7 @@ def train_all(
     A run that fails does not stop the others, even if its process dies.
 
     Args:
-        runs: the settings of each run directory.
+        runs: the configuration of each run directory.
         jobs: the number of worker processes.
         train: the function that workers call.
         watch: called regularly with the running runs.
@@ -90,9 +92,9 @@ class _PoolWorker:
         # Without this, recv() would never raise EOFError when the process dies.
         child_connection.close()
 
-    def begin(self, run: Path, settings: RunSettings) -> None:
+    def begin(self, run: Path, config: RunConfig) -> None:
         self.run = run
-        self.connection.send((run, settings))
+        self.connection.send((run, config))
 
     def result(self) -> tuple[bool, str]:
         """Return whether the process is alive, and the reason of a failed run.
@@ -158,11 +160,11 @@ def _serve(connection: Connection, train: Train) -> None:
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         while True:
-            run, settings = connection.recv()
+            run, config = connection.recv()
             log_to(run / "log.txt")
             status: object = 0
             try:
-                train(settings)
+                train(config)
             except SystemExit as error:
                 status = error.code
             connection.send(status)

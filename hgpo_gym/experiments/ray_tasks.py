@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import NonNegativeFloat, NonNegativeInt
 
 from hgpo_gym.experiments.jobs import Submit, TrainingJob
-from hgpo_gym.experiments.pool import VISIBLE, Train
+from hgpo_gym.experiments.pool import VISIBLE, RunConfig, Train
 from hgpo_gym.extras import install_command
 from hgpo_gym.section import SettingsSection
-from hgpo_gym.trainers.settings import RunSettings
 
 if TYPE_CHECKING:
     import ray
@@ -74,7 +73,7 @@ def ray_tasks(settings: RaySettings) -> Iterator[Submit]:
         )
         tasks: list[RayTask] = []
 
-        def submit(train: Train, run: RunSettings) -> RayTask:
+        def submit(train: Train, run: RunConfig) -> RayTask:
             tasks.append(RayTask(remote_train.remote(train, run, Path.cwd(), _environment())))
             return tasks[-1]
 
@@ -110,12 +109,12 @@ class RayTask(NamedTuple):
         ray.cancel(self.result)  # raises KeyboardInterrupt in the task
 
 
-def _train_there(train: Train, settings: RunSettings, folder: Path, environment: Mapping[str, str]) -> str:
+def _train_there(train: Train, config: RunConfig, folder: Path, environment: Mapping[str, str]) -> str:
     """Train a run in this folder with these environment variables, inside a task."""
     os.chdir(folder)
     os.environ.update(environment)
     try:
-        return TrainingJob(train)(settings)
+        return TrainingJob(train)(config)
     except OSError as error:  # log.txt itself may be what cannot be written
         return f"it failed: {error}"
     except Exception:  # noqa: BLE001 - log.txt has it; Ray would retry what it sees, or print it twice

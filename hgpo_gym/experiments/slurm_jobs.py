@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hgpo_gym.experiments.jobs import Submit, TrainingJob
-from hgpo_gym.experiments.pool import Train
+from hgpo_gym.experiments.pool import RunConfig, Train
 from hgpo_gym.extras import install_command
 from hgpo_gym.section import SettingsSection
-from hgpo_gym.trainers.settings import RunSettings
 
 if TYPE_CHECKING:
     import submitit
@@ -36,7 +35,7 @@ def slurm_jobs(settings: SlurmSettings, *, folder: Path) -> Iterator[Submit]:
     """
     executor = _executor(settings.cluster, settings.parameters, folder)
 
-    def submit(train: Train, run: RunSettings) -> SlurmJob:
+    def submit(train: Train, run: RunConfig) -> SlurmJob:
         return SlurmJob(executor.submit(RequeuedJob(train), run))
 
     yield submit
@@ -60,11 +59,11 @@ class SlurmJob(NamedTuple):
 class RequeuedJob(TrainingJob):
     """A job that continues its run after Slurm has stopped it."""
 
-    def checkpoint(self, settings: RunSettings) -> "submitit.helpers.DelayedSubmission":
+    def checkpoint(self, config: RunConfig) -> "submitit.helpers.DelayedSubmission":
         """Return the submission that submitit queues after a stop: the same job."""
         from submitit.helpers import DelayedSubmission
 
-        return DelayedSubmission(self, settings)
+        return DelayedSubmission(self, config)
 
 
 def _executor(cluster: str | None, parameters: Mapping[str, Any], folder: Path) -> "submitit.AutoExecutor":

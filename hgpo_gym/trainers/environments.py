@@ -1,6 +1,6 @@
 """The environments of a run: the configured one, vectorised, with memory and prompts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hgpo_gym.envs.registration import make
@@ -12,12 +12,11 @@ from hgpo_gym.processes import ALONE, Processes
 from hgpo_gym.rollouts.player import number_of_step
 from hgpo_gym.rollouts.recording import ENTROPY
 from hgpo_gym.rollouts.samplers import spread
-from hgpo_gym.trainers.columns import recorded_columns
-from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.settings import EnvironmentSections, EnvSettings, EvaluationSettings
 
 
 def make_env(
-    run: RunSettings,
+    sections: EnvironmentSections,
     *,
     num_tasks: int,
     group_size: int,
@@ -30,32 +29,33 @@ def make_env(
 
     The groups contain failures unless `rollout.max_retries=null` or `contain_failures` is False.
     """
-    options = {**run.env.options, **changes}
+    env, rollout = sections.env, sections.rollout
+    options = {**env.options, **changes}
     vector = TextVectorEnv(
-        run.env.id,
+        env.id,
         num_tasks=num_tasks,
         group_size=group_size,
-        workers=run.rollout.workers,
-        worker_timeout=run.rollout.worker_timeout,
-        contain_failures=contain_failures and run.rollout.max_retries is not None,
+        workers=rollout.workers,
+        worker_timeout=rollout.worker_timeout,
+        contain_failures=contain_failures and rollout.max_retries is not None,
         **options,
     )
-    return ContextWrapper(vector, prompt or run.prompt, **run.memory.model_dump())
+    return ContextWrapper(vector, prompt or sections.prompt, **sections.memory.model_dump())
 
 
-def make_training_env(run: RunSettings, processes: Processes = ALONE) -> ContextWrapper:
+def make_training_env(sections: EnvironmentSections, processes: Processes = ALONE) -> ContextWrapper:
     """Make the environments of the training split: this process's share of `rollout.num_tasks` groups, each of
     `rollout.group_size`."""
-    groups = len(processes.share(range(run.rollout.num_tasks)))
-    return make_env(run, num_tasks=groups, group_size=run.rollout.group_size)
+    groups = len(processes.share(range(sections.rollout.num_tasks)))
+    return make_env(sections, num_tasks=groups, group_size=sections.rollout.group_size)
 
 
-def training_tasks(run: RunSettings, env: ContextWrapper) -> Sequence[str]:
-    """Return the tasks to train on: all tasks of the split, or `rollout.train_tasks` of them. The choice stays the
-    same for the whole run."""
+def training_tasks(train_tasks: int | None, env: ContextWrapper) -> Sequence[str]:
+    """Return the tasks to train on: all tasks of the split, or `train_tasks` of them. The choice stays the same for
+    the whole run."""
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
-    num_tasks, task_ids = run.rollout.train_tasks, vector.task_ids
-    return task_ids if num_tasks is None else [task_ids[index] for index in spread(len(task_ids), num_tasks)]
+    task_ids = vector.task_ids
+    return [task_ids[index] for index in spread(len(task_ids), train_tasks)] if train_tasks else task_ids
 
 
 class Tasks(NamedTuple):
@@ -85,15 +85,19 @@ class Tasks(NamedTuple):
         )
 
 
-def try_environment(run: RunSettings) -> Tasks:
+def try_environment(settings: EnvSettings, seed: int, recorded: Mapping[str, str]) -> Tasks:
     """Make one environment of the training split and return its tasks. So wrong options and missing columns raise
-    before anything is written."""
-    env = make(run.env.id, **run.env.options)
+    before anything is written.
+
+    Args:
+        recorded: the columns that a run records, see `recorded_columns`.
+    """
+    env = make(settings.id, **settings.options)
     try:
-        columns = {name: by for name, by in recorded_columns(run).items() if name != ENTROPY}
+        columns = {name: by for name, by in recorded.items() if name != ENTROPY}
         # Some columns exist only after a step, so one action is played.
         if columns:
-            _, info = env.reset(seed=run.seed)
+            _, info = env.reset(seed=seed)
             *_, info = env.step(next(iter(info["admissible_actions"]), ""))
             for name, by in columns.items():
                 number_of_step(info, name, by)
@@ -102,11 +106,13 @@ def try_environment(run: RunSettings) -> Tasks:
         env.close()
 
 
-def make_evaluation_env(run: RunSettings, processes: Processes = ALONE, **changes: Any) -> ContextWrapper:
+def make_evaluation_env(
+    sections: EnvironmentSections, evaluation: EvaluationSettings, processes: Processes = ALONE, **changes: Any
+) -> ContextWrapper:
     """Make the environments of the evaluation split, one episode per task. This process makes its share of
     `evaluation.num_envs`, which play side by side."""
-    if run.evaluation.split is not None:
-        changes["split"] = run.evaluation.split
-    share = len(processes.share(range(run.evaluation.num_envs)))
+    if evaluation.split is not None:
+        changes["split"] = evaluation.split
+    share = len(processes.share(range(evaluation.num_envs)))
     # A process without a share still needs one environment: it takes part in every evaluation.
-    return make_env(run, num_tasks=max(1, share), group_size=1, **changes)
+    return make_env(sections, num_tasks=max(1, share), group_size=1, **changes)

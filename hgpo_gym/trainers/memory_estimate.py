@@ -13,10 +13,11 @@ import torch
 from hgpo_gym.policies.likelihood import LOGITS_AT_ONCE
 from hgpo_gym.policies.lora import adapter_rank, has_adapter
 from hgpo_gym.processes import Processes
-from hgpo_gym.trainers.update.loss import Loss
+from hgpo_gym.registry import Choice
 
 if TYPE_CHECKING:
-    from hgpo_gym.trainers.settings import RunSettings
+    from hgpo_gym.trainers.settings import RolloutSettings
+    from hgpo_gym.trainers.update.settings import TrainerSettings
 
 GIB = 1 << 30
 LOGIT_BYTES = 21
@@ -214,9 +215,22 @@ def peak(size: ModelSize, setup: Setup) -> float:
     return max(sum(parts.values()) for parts in phases(size, setup).values())
 
 
-def setup_of(run: "RunSettings", size: ModelSize, processes: Processes, device: torch.device) -> Setup:
-    """Return the setup that the run's settings give on this device."""
-    trainer, engine = run.trainer, run.engine.options
+def setup_of(
+    trainer: "TrainerSettings",
+    rollout: "RolloutSettings",
+    engine_choice: Choice,
+    *,
+    scores_old: bool,
+    size: ModelSize,
+    processes: Processes,
+    device: torch.device,
+) -> Setup:
+    """Return the setup that a run's settings give on this device.
+
+    Args:
+        scores_old: the loss needs log-probabilities by the trainer before the update.
+    """
+    engine = engine_choice.options
     setup = Setup(
         precision=trainer.precision,
         checkpointing=trainer.gradient_checkpointing,
@@ -224,13 +238,13 @@ def setup_of(run: "RunSettings", size: ModelSize, processes: Processes, device: 
         max_batch_tokens=trainer.max_batch_tokens,
         copies=processes.count if processes.strategy == "fsdp2" else 1,
         reference=trainer.kl_coef > 0 and size.trained == size.weights,
-        scores_old=Loss(trainer, run.objective).recomputes,
-        past=run.rollout.staleness,
+        scores_old=scores_old,
+        past=rollout.staleness,
         prompt_tokens=engine.get("max_batch_tokens", 0),
         cache_tokens=engine.get("max_cache_tokens", 0),
-        overlaps=run.rollout.overlap,
+        overlaps=rollout.overlap,
     )
-    if run.engine.name != "vllm":
+    if engine_choice.name != "vllm":
         return setup
     if engine.get("server"):
         return replace(setup, engine=0.0)
@@ -255,11 +269,19 @@ def memory_of(device: torch.device) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def memory_lines(run: "RunSettings", model: Any, processes: Processes) -> Iterator[str]:
+def memory_lines(
+    trainer: "TrainerSettings",
+    rollout: "RolloutSettings",
+    engine: Choice,
+    *,
+    scores_old: bool,
+    model: Any,
+    processes: Processes,
+) -> Iterator[str]:
     """Yield lines about the memory that the run needs and that the device has. If it is too little, also yield the
     settings that lower the need."""
     size, device = ModelSize.of(model), model.device
-    setup = setup_of(run, size, processes, device)
+    setup = setup_of(trainer, rollout, engine, scores_old=scores_old, size=size, processes=processes, device=device)
     sharing = processes.count if device.type == "cpu" else 1  # which share the memory of the machine
     yield from lines(size, setup, memory_of(device) / sharing, device, processes.count)
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Model(Protocol):
-    """The settings of a kind of model, which also make its policies. `run` is the `RunSettings` that contains them.
+    """The settings of a kind of model, which also make its policies. `run` has the other
+    sections of a run that they may read, see `ModelSections`.
 
     Attributes:
         is_language_model: True if its weights are those of a language model, with a tokenizer.

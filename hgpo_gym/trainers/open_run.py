@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hgpo_gym.runs.checkpoints import Checkpoints
 from hgpo_gym.runs.directory import (
@@ -13,11 +13,12 @@ from hgpo_gym.runs.directory import (
     iterations_at_last_end,
     read_config,
 )
-from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.objectives import OBJECTIVES, preferred_aggregation
 
 
-def open_run(settings: RunSettings) -> RunDirectory:
+def open_run(
+    run_dir: Path, resume: Literal["never", "auto", "must"], resolved: Mapping[str, Any], iterations: int
+) -> RunDirectory:
     """Return the run directory for these settings, new or to be resumed. Nothing is written yet.
 
     Raises:
@@ -26,17 +27,17 @@ def open_run(settings: RunSettings) -> RunDirectory:
         ValueError: it holds a run with other settings, and the message names each difference; or it holds a run with
             more iterations than these settings ask for.
     """
-    run = RunDirectory(settings.run_dir)
+    run = RunDirectory(run_dir)
     saved = run.path / "config.yaml"
     newest = Checkpoints(run.checkpoint_path).newest_iteration
     has_checkpoint = newest is not None
-    if settings.resume == "never" and (has_checkpoint or saved.exists()):
+    if resume == "never" and (has_checkpoint or saved.exists()):
         raise FileExistsError(f"{run.path} already holds a run. Go on with it by resume=auto, or set another run_dir.")
-    if settings.resume == "must" and not has_checkpoint:
+    if resume == "must" and not has_checkpoint:
         raise FileNotFoundError(f"resume=must, but {run.checkpoint_path} holds no checkpoint: expected iteration_*.")
     if saved.exists():
-        _check_same(read_config(run.path), settings.resolved, saved)
-    _check_not_beyond(max(newest or 0, iterations_at_last_end(run.path)), settings)
+        _check_same(read_config(run.path), resolved, saved)
+    _check_not_beyond(max(newest or 0, iterations_at_last_end(run.path)), iterations, run.path)
     return run
 
 
@@ -82,12 +83,11 @@ def check_same_tasks(before: Mapping[str, Any], now: Mapping[str, Any], path: Pa
             )
 
 
-def _check_not_beyond(completed: int, settings: RunSettings) -> None:
+def _check_not_beyond(completed: int, iterations: int, run_dir: Path) -> None:
     """Raise ValueError if the run already has more iterations than the settings ask for."""
-    iterations = settings.trainer.iterations
     if completed > iterations:
         raise ValueError(
-            f"The run in {settings.run_dir} has {completed} iterations already, "
+            f"The run in {run_dir} has {completed} iterations already, "
             f"more than trainer.iterations={iterations}. "
             f"Ask for at least {completed}, or name another folder, run_dir=... (out=... of a comparison)."
         )

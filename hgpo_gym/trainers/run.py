@@ -26,12 +26,18 @@ from hgpo_gym.runs.diagnostics import Monitor
 from hgpo_gym.runs.directory import flatten
 from hgpo_gym.runs.loggers import find_loggers
 from hgpo_gym.trainers.code_used import changed_code, code_used
+from hgpo_gym.trainers.columns import recorded_columns
 from hgpo_gym.trainers.environments import Tasks, make_evaluation_env, try_environment
 from hgpo_gym.trainers.learners import LEARNERS, Learned, Learner
 from hgpo_gym.trainers.open_run import check_same_tasks, open_run
 from hgpo_gym.trainers.settings import RunSettings
-from hgpo_gym.trainers.template_date import DATE_LINE, date_of, with_date
+from hgpo_gym.trainers.template_date import DATE_LINE, date_of
 from hgpo_gym.trainers.update.diverged import NonFiniteError
+
+
+def code_of(settings: RunSettings) -> dict[str, str]:
+    """Return the external code that a run uses, see `code_used`."""
+    return code_used(settings.env, settings.resolved["model"]["kind"], settings.choices)
 
 
 def make_learner(settings: RunSettings, progress: Progress, processes: Processes = ALONE) -> Learner:
@@ -51,7 +57,7 @@ def processes_of(settings: RunSettings) -> Processes:
         ValueError: the settings are not for several processes, or not for as many.
     """
     if (count := launched()) > 1:
-        settings.model.check(settings, count)
+        settings.model.check(settings.for_model, count)
     on_cpu = settings.resolved["model"].get("device") == "cpu"
     return join_processes(settings.distributed, groups=settings.rollout.num_tasks, on_cpu=on_cpu)
 
@@ -72,12 +78,12 @@ class Run:
     """
 
     def __init__(self, settings: RunSettings, progress: Progress, processes: Processes = ALONE):
-        date = processes.on_main(lambda: date_of(settings))
-        settings = with_date(settings, date)
+        date = processes.on_main(lambda: date_of(settings.engine, settings.run_dir, settings.model))
+        settings = settings.at_date(date)
         if date is not None:
             progress.line(DATE_LINE.format(date))
         self.settings, self.progress, self.processes = settings, progress, processes
-        self.directory = open_run(settings)
+        self.directory = open_run(settings.run_dir, settings.resume, settings.resolved, settings.trainer.iterations)
         self.learner = make_learner(settings, progress, processes)
         self.learner.check()
         self.loggers = find_loggers(settings.loggers)
@@ -93,8 +99,10 @@ class Run:
 
     def __enter__(self) -> Self:
         try:
-            training = try_environment(self.settings)
-            self.evaluation_env = make_evaluation_env(self.settings, self.processes)
+            settings = self.settings
+            recorded = recorded_columns(settings.algo, settings.shaping, settings.rollout.record)
+            training = try_environment(settings.env, settings.seed, recorded)
+            self.evaluation_env = make_evaluation_env(settings.environments, settings.evaluation, self.processes)
             evaluation = Tasks.of(self.evaluation_env)
             self.tasks = {"training": training.told(), "evaluation": evaluation.told()}
             if line := evaluation.overlap(training):
@@ -190,7 +198,7 @@ class Run:
                 self.learner.start()
             else:
                 self.learner.load(newest)
-            code = code_used(self.settings)
+            code = code_of(self.settings)
             changed = changed_code(self.directory.path, code) if newest else []
             self.directory.begin(self.settings.resolved, self.learner.packages, code)
             self.directory.restore_metrics(self.metrics)

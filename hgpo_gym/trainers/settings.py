@@ -7,7 +7,7 @@ anything runs. `RunSettings.parse` is the entry point: no other code sees an unt
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import gymnasium
 from pydantic import (
@@ -239,6 +239,27 @@ class PlaySettings(SettingsSection):
         return parse_section(cls, {**values, "resolved": values})
 
 
+class EnvironmentSections(NamedTuple):
+    """The sections that environments are made by."""
+
+    env: EnvSettings
+    memory: MemorySettings
+    prompt: PromptTemplate
+    rollout: RolloutSettings
+
+
+class ModelSections(NamedTuple):
+    """The sections that a model is made by, besides its own."""
+
+    environments: EnvironmentSections
+    engine: Choice
+    team: Choice
+    trainer: TrainerSettings
+    warmstart: WarmStartSettings
+    distributed: str
+    resolved: Mapping[str, Any]
+
+
 class RunSettings(PlaySettings):
     """All settings of a run. `resolved` is written to config.yaml."""
 
@@ -272,6 +293,31 @@ class RunSettings(PlaySettings):
             return settings
         source = settings.warmstart.new_model if settings.model.imitates else "none"
         return settings.changed(warmstart={**settings.resolved["warmstart"], "source": source})
+
+    @property
+    def choices(self) -> dict[str, Choice]:
+        """Return what is chosen by name, by group."""
+        return {group: choice for group, choice in self if isinstance(choice, Choice)}
+
+    @property
+    def environments(self) -> EnvironmentSections:
+        return EnvironmentSections(self.env, self.memory, self.prompt, self.rollout)
+
+    @property
+    def for_model(self) -> ModelSections:
+        return ModelSections(
+            self.environments,
+            self.engine,
+            self.team,
+            self.trainer,
+            self.warmstart,
+            self.distributed,
+            self.resolved,
+        )
+
+    def at_date(self, date: str | None) -> Self:
+        """Return the settings with this date in the chat template. None leaves them unchanged."""
+        return self if date is None else self.changed(engine={**self.resolved["engine"], "template_date": date})
 
     def changed(self, **values: Any) -> Self:
         """Return the settings with other values of top-level keys."""

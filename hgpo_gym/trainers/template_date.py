@@ -4,14 +4,15 @@ tokens."""
 import datetime
 from pathlib import Path
 
+from hgpo_gym.registry import Choice
 from hgpo_gym.runs.directory import read_config
+from hgpo_gym.trainers.model_kinds import Model
 from hgpo_gym.trainers.models.language_model import LanguageModel
-from hgpo_gym.trainers.settings import RunSettings
 
 DATE_LINE = "The chat template shows the date: for this run it is always {} (engine.template_date)."
 
 
-def date_of(run: RunSettings) -> str | None:
+def date_of(engine: Choice, run_dir: Path, model: Model) -> str | None:
     """Return the date for these settings, or None if the prompts do not depend on it.
 
     This is `engine.template_date`, else the date of an existing run. Else it is today, if the chat template of the
@@ -20,12 +21,12 @@ def date_of(run: RunSettings) -> str | None:
     Raises:
         ValueError, OSError: the tokenizer cannot be loaded, see `load_model`, or config.yaml is damaged.
     """
-    options = run.engine.options
+    options = engine.options
     if options.get("template_date") is not None or "template_date" not in options:
         return options.get("template_date")
-    if (run.run_dir / "config.yaml").exists():
-        return kept_date(run.run_dir)
-    if not isinstance(run.model, LanguageModel) or not run.model.shows_date(options["chat_template_kwargs"]):
+    if (run_dir / "config.yaml").exists():
+        return kept_date(run_dir)
+    if not isinstance(model, LanguageModel) or not model.shows_date(options["chat_template_kwargs"]):
         return None
     return datetime.date.today().isoformat()
 
@@ -35,8 +36,3 @@ def kept_date(run_dir: Path) -> str | None:
     if not (run_dir / "config.yaml").exists():
         return None
     return (read_config(run_dir).get("engine") or {}).get("template_date")
-
-
-def with_date(run: RunSettings, date: str | None) -> RunSettings:
-    """Return the settings with this date. None leaves them unchanged."""
-    return run if date is None else run.changed(engine={**run.resolved["engine"], "template_date": date})

@@ -49,7 +49,7 @@ RULES = (
     ),
     _Rule(
         ("rollout.rewards",),
-        lambda run: REWARD_VECTOR not in needed_columns(run),
+        lambda run: REWARD_VECTOR not in needed_columns(run.algo, run.shaping),
         lambda run: f"algo={run.algo.name} takes one reward, the environment's",
     ),
     _Rule(

@@ -9,6 +9,7 @@ import pytest
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.progress import Progress
 from hgpo_gym.runs.directory import read_metrics
+from hgpo_gym.trainers.open_run import open_run
 from hgpo_gym.trainers.run import Run
 
 SETTINGS = [
@@ -48,6 +49,11 @@ MACHINE = ("seconds", "tokens_per_second", "memory_gib")
 def settings(run_dir, *overrides, base=SETTINGS):
     """Those of the run that `train` trains."""
     return load_run([*base, f"run_dir={run_dir}", *overrides])
+
+
+def opened(run):
+    """The directory of a run with these settings, as training opens it."""
+    return open_run(run.run_dir, run.resume, run.resolved, run.trainer.iterations)
 
 
 def train(run_dir, *overrides, base=SETTINGS, progress=None):

@@ -162,7 +162,7 @@ def _serve(
             quiet_libraries(threads)
             load_plugins(resolved["plugins"])
             run = RunSettings.parse(resolved)
-            policy = run.model.load(run, folder)
+            policy = run.model.load(run.for_model, folder)
             worker = RolloutWorker(run, policy)
             stack.callback(worker.close)
             if measured:
@@ -206,7 +206,7 @@ def _played(worker: RolloutWorker, iteration: int, outcomes: Outcomes) -> Rounds
 
 def _collect(worker: RolloutWorker, iteration: int, outcomes: Outcomes) -> Rounds:
     def advantages(rollout: Rollout) -> np.ndarray:
-        return assign_credit(worker.run, rollout)[1].values
+        return assign_credit(worker.run.algo, worker.run.shaping, rollout)[1].values
 
     return worker.collect(iteration, outcomes, advantages)
 

@@ -85,7 +85,7 @@ class PolicyGradientLearner:
     async_rollout: AsyncRollout | None = None
 
     def __init__(self, run: RunSettings, processes: Processes, progress: Progress):
-        run.model.check(run, processes.count)
+        run.model.check(run.for_model, processes.count)
         if run.rollout.staleness and processes.count > 1:
             raise ValueError(
                 f"rollout.staleness={run.rollout.staleness} is for one process, {processes.count} were launched: "
@@ -111,16 +111,23 @@ class PolicyGradientLearner:
 
     def start(self) -> None:
         """See `Learner`."""
-        self.policy = self.run.model.initial(self.run, self.progress)
+        self.policy = self.run.model.initial(self.run.for_model, self.progress)
 
     def load(self, checkpoint: Path) -> None:
         """See `Learner`."""
-        self.policy = self.run.model.load(self.run, checkpoint / "model")
+        self.policy = self.run.model.load(self.run.for_model, checkpoint / "model")
 
     def begin(self, checkpoint: Path, initial: Callable[[], Path], state: dict[str, Any]) -> None:
         """See `Learner`."""
         if self.processes.main and getattr(self.run.model, "path", None) is not None:
-            for line in memory_lines(self.run, self.policy.model, self.processes):
+            for line in memory_lines(
+                self.run.trainer,
+                self.run.rollout,
+                self.run.engine,
+                scores_old=Loss(self.run.trainer, self.run.objective).recomputes,
+                model=self.policy.model,
+                processes=self.processes,
+            ):
                 self.progress.line(line)
         self.worker = RolloutWorker(self.run, self.policy, self.processes)
         self.sampler = self.worker.sampler
@@ -273,14 +280,14 @@ class PolicyGradientLearner:
             with self.update.weights.gathered():
                 states = self.critic.states(rollout)
             rollout = replace(rollout, batch=self.critic.valued(rollout.batch, states))
-        return *assign_credit(self.run, rollout), states
+        return *assign_credit(self.run.algo, self.run.shaping, rollout), states
 
     def _warn_of_shaping(self, rollout: Rollout, batch: StepBatch, credit: Advantages) -> None:
         """Warn once if shaping changes rewards that the estimator does not read."""
         if self._shaping_seen or np.array_equal(batch.reward, rollout.batch.reward):
             return
         self._shaping_seen = True
-        if not reads_rewards(self.run, batch, credit):
+        if not reads_rewards(self.run.algo, batch, credit):
             self.progress.line(NOT_READ.format(self.run.shaping.name, self.run.algo.name))
 
     def _measured(self) -> TaskMeasures | None:
@@ -292,7 +299,7 @@ class PolicyGradientLearner:
             measured = measure_tasks(
                 self.sampler,
                 self.worker.play,
-                lambda: make_env(self.run, num_tasks=rollout.num_tasks, group_size=1, expert=True),
+                lambda: make_env(self.run.environments, num_tasks=rollout.num_tasks, group_size=1, expert=True),
                 num_tasks=rollout.num_tasks,
                 group_size=rollout.group_size,
                 max_retries=rollout.max_retries or 0,
@@ -305,7 +312,7 @@ class PolicyGradientLearner:
         weights under the policy's adapter, or else a second model from the folder `initial`."""
         if has_adapter(self.policy.model):
             return WithoutAdapter(self.policy)
-        reference = self.run.model.load(self.run, initial)
+        reference = self.run.model.load(self.run.for_model, initial)
         reference.model.eval().requires_grad_(False)
         return reference
 

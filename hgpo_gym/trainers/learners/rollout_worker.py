@@ -10,6 +10,7 @@ from hgpo_gym.advantages import Advantages, StepBatch, assign
 from hgpo_gym.advantages.statistics import mean_over_copies, means_of_copies
 from hgpo_gym.policies.base import Policy
 from hgpo_gym.processes import ALONE, Processes
+from hgpo_gym.registry import Choice
 from hgpo_gym.rollouts.plans import with_plan_tokens
 from hgpo_gym.rollouts.recording import ENTROPY, REWARD_VECTOR, with_reward_vector
 from hgpo_gym.rollouts.rollout import Rollout, merge
@@ -36,11 +37,11 @@ class RolloutWorker:
 
     def __init__(self, run: RunSettings, policy: Policy, processes: Processes = ALONE):
         self.run, self.policy, self.processes = run, policy, processes
-        self.env = make_training_env(run, processes)
-        self.sampler = make_sampler(run.sampler, training_tasks(run, self.env), run.seed)
+        self.env = make_training_env(run.environments, processes)
+        self.sampler = make_sampler(run.sampler, training_tasks(run.rollout.train_tasks, self.env), run.seed)
         self.team = TEAMS.bind(run.team)()
-        self.needs = needed_columns(run)
-        self.record = recorded_columns(run)
+        self.needs = needed_columns(run.algo, run.shaping)
+        self.record = recorded_columns(run.algo, run.shaping, run.rollout.record)
 
     def collect(self, iteration: int, outcomes: Outcomes, assign: Assign) -> Rounds:
         """Return the merged episodes of all processes.
@@ -91,19 +92,19 @@ class RolloutWorker:
         return rollout
 
 
-def assign_credit(run: RunSettings, rollout: Rollout) -> tuple[StepBatch, Advantages]:
+def assign_credit(algo: Choice, shaping: Choice, rollout: Rollout) -> tuple[StepBatch, Advantages]:
     """Return the batch that credit assignment uses, and its advantages. A response that several branching episodes
     share has the mean of its advantages."""
-    batch = shape(run.shaping, rollout)
-    credit = assign(run.algo.name, batch, **run.algo.options)
+    batch = shape(shaping, rollout)
+    credit = assign(algo.name, batch, **algo.options)
     extras = {name: mean_over_copies(batch, values) for name, values in credit.extras.items()}
     tokens = credit.tokens if credit.tokens is None else means_of_copies(batch, credit.tokens)
     return batch, credit._replace(values=mean_over_copies(batch, credit.values), extras=extras, tokens=tokens)
 
 
-def reads_rewards(run: RunSettings, batch: StepBatch, credit: Advantages) -> bool:
+def reads_rewards(algo: Choice, batch: StepBatch, credit: Advantages) -> bool:
     """Return True if the estimator's advantages depend on the rewards of the batch."""
     # Compare with advantages of random rewards: an estimator cannot match them by chance.
     random_rewards = replace(batch, reward=np.random.default_rng(0).random(len(batch)))
-    values = assign(run.algo.name, random_rewards, **run.algo.options).values
+    values = assign(algo.name, random_rewards, **algo.options).values
     return not np.array_equal(mean_over_copies(batch, values), credit.values)

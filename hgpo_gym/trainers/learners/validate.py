@@ -178,8 +178,14 @@ def _estimators(run: RunSettings) -> list[tuple[str, Choice]]:
 def _recorded(run: RunSettings) -> tuple[str, ...]:
     """Return the columns of the run's rollouts, apart from those of every batch."""
     plan_columns = PLAN_COLUMNS if run.prompt.subgoals is not None else ()
-    reward_columns = (REWARD_VECTOR,) if REWARD_VECTOR in needed_columns(run) else ()
-    return (*RECORDED, *_sampler(run).collector.records, *recorded_columns(run), *plan_columns, *reward_columns)
+    reward_columns = (REWARD_VECTOR,) if REWARD_VECTOR in needed_columns(run.algo, run.shaping) else ()
+    return (
+        *RECORDED,
+        *_sampler(run).collector.records,
+        *recorded_columns(run.algo, run.shaping, run.rollout.record),
+        *plan_columns,
+        *reward_columns,
+    )
 
 
 def _toy_batch(run: RunSettings, extras: dict[str, Any]) -> StepBatch:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from hgpo_gym.rollouts.teams import roles_with_adapters
 
 if TYPE_CHECKING:
-    from hgpo_gym.trainers.settings import RunSettings
+    from hgpo_gym.trainers.settings import ModelSections
 
 
-def check_chooses(run: "RunSettings", kind: str) -> None:
+def check_chooses(run: "ModelSections", kind: str) -> None:
     """Raise ValueError if settings are set that only language models read."""
     if run.engine.name != "transformers":
         raise ValueError(f"engine={run.engine.name}: a {kind} answers by itself; leave out engine=.")

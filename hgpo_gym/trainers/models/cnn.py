@@ -10,7 +10,7 @@ from hgpo_gym.trainers.models.scoring import ScoringModel
 from hgpo_gym.trainers.models.sizes import check_fits
 
 if TYPE_CHECKING:
-    from hgpo_gym.trainers.settings import RunSettings
+    from hgpo_gym.trainers.settings import ModelSections
 
 
 class CnnModel(ScoringModel):
@@ -28,7 +28,7 @@ class CnnModel(ScoringModel):
         check_fits(weights, f"model.channels={self.channels} with model.layers={self.layers}")
         return self
 
-    def check(self, run: "RunSettings", processes: int) -> None:
+    def check(self, run: "ModelSections", processes: int) -> None:
         super().check(run, processes)
         if run.team.name != "solo":
             raise ValueError(

@@ -29,13 +29,13 @@ from hgpo_gym.trainers.warm_start.imitation import imitate
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from hgpo_gym.trainers.settings import RunSettings
+    from hgpo_gym.trainers.settings import ModelSections
 
 RUNTIME_SETTINGS = ("device", "threads", "dtype", "quantization", "lora")
 """Settings of the model group that the initial weights do not depend on."""
 
 
-def initial_weights(run: "RunSettings", model: LanguageModelSettings, progress: Progress) -> str:
+def initial_weights(run: "ModelSections", model: LanguageModelSettings, progress: Progress) -> str:
     """Return the folder or hub name of the weights that training starts from, after the warm start.
 
     New or warm-started weights are cached under a key of all settings that they depend on. So every algorithm and
@@ -66,7 +66,7 @@ def _stamps(path: str | None) -> list[tuple[str, int, int]]:
 
 
 def _make(
-    run: "RunSettings", model: LanguageModelSettings, episodes: list[Transcript], progress: Progress
+    run: "ModelSections", model: LanguageModelSettings, episodes: list[Transcript], progress: Progress
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     weights_model, tokenizer = _from_scratch(run, model, episodes) if model.path is None else _given(model)
     source = run.warmstart.source
@@ -93,7 +93,7 @@ def _make(
     return weights_model, tokenizer
 
 
-def _reading(run: "RunSettings") -> dict[str, Any]:
+def _reading(run: "ModelSections") -> dict[str, Any]:
     """Return the engine settings that decide how a prompt is read."""
     names = "max_prompt_tokens", "chat_template_kwargs", "template_date"
     return {name: run.engine.options[name] for name in names if name in run.engine.options}
@@ -105,7 +105,7 @@ def _given(model: LanguageModelSettings) -> "tuple[PreTrainedModel, PreTrainedTo
 
 
 def _from_scratch(
-    run: "RunSettings", model: LanguageModelSettings, episodes: list[Transcript]
+    run: "ModelSections", model: LanguageModelSettings, episodes: list[Transcript]
 ) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     """Return a tokenizer of the episodes' words and a small model with random weights."""
     texts = (request.prompt + response for request, response in _steps(run, episodes))
@@ -125,13 +125,13 @@ def _from_scratch(
     return tiny_model, tokenizer
 
 
-def _steps(run: "RunSettings", episodes: list[Transcript]) -> list[tuple[Request, str]]:
+def _steps(run: "ModelSections", episodes: list[Transcript]) -> list[tuple[Request, str]]:
     """Return the request and the response of every step."""
-    memory = run.memory.make()
-    return [step for episode in episodes for step in episode.requests(memory, run.prompt)]
+    memory = run.environments.memory.make()
+    return [step for episode in episodes for step in episode.requests(memory, run.environments.prompt)]
 
 
-def _records(policy: LanguageModelPolicy, run: "RunSettings", episodes: list[Transcript]) -> list[TokenRecord]:
+def _records(policy: LanguageModelPolicy, run: "ModelSections", episodes: list[Transcript]) -> list[TokenRecord]:
     steps = _steps(run, episodes)
     if policy.constrain == "admissible":
         steps = [

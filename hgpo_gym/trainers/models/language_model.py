@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hgpo_gym.policies.base import TrainablePolicy
     from hgpo_gym.progress import Progress
-    from hgpo_gym.trainers.settings import RunSettings
+    from hgpo_gym.trainers.settings import ModelSections
 
 SMALLEST_RATE_OF_BFLOAT16 = 6e-5
 """The smallest learning rate that changes bfloat16 weights. Adam's step is about the learning rate. A weight of 0.02
@@ -38,7 +38,7 @@ class LanguageModel(LanguageModelSettings):
         """Return True for a model made from scratch. A given model is used without imitation."""
         return self.path is None
 
-    def check(self, run: "RunSettings", processes: int) -> None:
+    def check(self, run: "ModelSections", processes: int) -> None:
         if processes > 1 and self.device not in ("auto", "cpu", "cuda"):
             raise ValueError(f"model.device={self.device}: {processes} processes take a GPU each; set auto or cuda.")
         if processes == 1 and run.engine.name == "vllm" and run.engine.options.get("server") is None:
@@ -79,14 +79,14 @@ class LanguageModel(LanguageModelSettings):
                 f"{setting}: no adapter can be called {names[0]!r}. Give the role another name, {alternative}"
             )
 
-    def initial(self, run: "RunSettings", progress: "Progress") -> "TrainablePolicy":
+    def initial(self, run: "ModelSections", progress: "Progress") -> "TrainablePolicy":
         from hgpo_gym.policies.engines import make_policy
         from hgpo_gym.trainers.models.initial_weights import initial_weights
 
         weights = initial_weights(run, self, progress)
         if weights == self.path:
             progress.line(f"Loading {weights}")
-            if run.prompt.unexplained and run.engine.options.get("constrain") == "none":
+            if run.environments.prompt.unexplained and run.engine.options.get("constrain") == "none":
                 progress.line(UNEXPLAINED)
         if self.dtype == "bfloat16" and not self.lora.rank and run.trainer.learning_rate < SMALLEST_RATE_OF_BFLOAT16:
             progress.line(
@@ -101,7 +101,7 @@ class LanguageModel(LanguageModelSettings):
             progress.line(_size(model))
         return make_policy(run.engine, model, tokenizer)
 
-    def load(self, run: "RunSettings", folder: Path) -> "TrainablePolicy":
+    def load(self, run: "ModelSections", folder: Path) -> "TrainablePolicy":
         from hgpo_gym.policies.engines import make_policy
 
         adapters = adapters_in(folder)
@@ -142,7 +142,7 @@ def _size(model: "PreTrainedModel") -> str:
     return f"{total:,} parameters on {model.device}, {'all' if trained == total else f'{trained:,}'} of which train"
 
 
-def _check_together(run: "RunSettings", model: LanguageModel, processes: int) -> None:
+def _check_together(run: "ModelSections", model: LanguageModel, processes: int) -> None:
     """Raise ValueError if several processes cannot use these settings."""
     if run.engine.options.get("server") is not None:
         raise ValueError(

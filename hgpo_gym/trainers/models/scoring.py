@@ -24,7 +24,7 @@ from hgpo_gym.trainers.warm_start.imitation import imitate
 
 if TYPE_CHECKING:
     from hgpo_gym.progress import Progress
-    from hgpo_gym.trainers.settings import RunSettings
+    from hgpo_gym.trainers.settings import ModelSections
 
 
 class ScoringModel(SettingsSection):
@@ -53,12 +53,12 @@ class ScoringModel(SettingsSection):
         """Return False: this kind imitates only if the settings ask for it."""
         return False
 
-    def check(self, run: "RunSettings", processes: int) -> None:
+    def check(self, run: "ModelSections", processes: int) -> None:
         if processes > 1:
             raise ValueError(f"model.kind={self.policy.kind} trains in one process: launch one, or set another model=.")
         check_chooses(run, f"{self.policy.kind} policy")
 
-    def initial(self, run: "RunSettings", progress: "Progress") -> ScoringPolicy:
+    def initial(self, run: "ModelSections", progress: "Progress") -> ScoringPolicy:
         """Return a new policy, or one that has imitated episodes. The latter is cached under a key of all that it
         depends on."""
         if run.warmstart.source == "none":
@@ -76,10 +76,10 @@ class ScoringModel(SettingsSection):
         progress.line(f"Initial weights: {folder}")
         return self.policy.load(folder)
 
-    def load(self, run: "RunSettings", folder: Path) -> ScoringPolicy:  # noqa: ARG002 - Model
+    def load(self, run: "ModelSections", folder: Path) -> ScoringPolicy:  # noqa: ARG002 - Model
         return self.policy.load(folder)
 
-    def _imitated(self, run: "RunSettings", episodes: list[Transcript], progress: "Progress") -> ScoringPolicy:
+    def _imitated(self, run: "ModelSections", episodes: list[Transcript], progress: "Progress") -> ScoringPolicy:
         policy = self.new()
         records = [record for episode in episodes for record in _records(policy, episode)]
         with progress.stage(f"Warm start: imitating {len(records)} {run.warmstart.source} actions") as report_progress:

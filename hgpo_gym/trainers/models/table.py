@@ -12,7 +12,7 @@ from hgpo_gym.trainers.models.sizes import Threads, check_fits
 
 if TYPE_CHECKING:
     from hgpo_gym.progress import Progress
-    from hgpo_gym.trainers.settings import RunSettings
+    from hgpo_gym.trainers.settings import ModelSections
 
 
 class TableModel(SettingsSection):
@@ -36,13 +36,13 @@ class TableModel(SettingsSection):
         """Return False: a table starts uniform."""
         return False
 
-    def check(self, run: "RunSettings", processes: int) -> None:
+    def check(self, run: "ModelSections", processes: int) -> None:
         if processes > 1:
             raise ValueError("model.kind=tabular trains in one process: launch one, or set another model=.")
         check_chooses(run, "table")
         if run.warmstart.source != "none":
             raise ValueError(f"warmstart.source={run.warmstart.source}: a table starts uniform; set it to none.")
-        if run.rollout.overlap:
+        if run.environments.rollout.overlap:
             raise ValueError(
                 "rollout.overlap=true: a table makes room for what it meets while it learns, which is not seen where "
                 "rollouts are played ahead, and its updates take no time. Set rollout.overlap=false."
@@ -54,17 +54,17 @@ class TableModel(SettingsSection):
         if self.level is not None:
             _check_level(self.level, run)
 
-    def initial(self, run: "RunSettings", progress: "Progress") -> TabularPolicy:  # noqa: ARG002 - Model
-        level = run.memory.history_length if self.level is None else self.level
+    def initial(self, run: "ModelSections", progress: "Progress") -> TabularPolicy:  # noqa: ARG002 - Model
+        level = run.environments.memory.history_length if self.level is None else self.level
         return TabularPolicy(LogitTable(self.capacity), level)
 
-    def load(self, run: "RunSettings", folder: Path) -> TabularPolicy:
+    def load(self, run: "ModelSections", folder: Path) -> TabularPolicy:
         policy = TabularPolicy.load(folder)
         _check_level(policy.level, run)
         return policy
 
 
-def _check_level(level: int, run: "RunSettings") -> None:
-    deepest = run.memory.history_length
+def _check_level(level: int, run: "ModelSections") -> None:
+    deepest = run.environments.memory.history_length
     if level > deepest:
         raise ValueError(f"model.level={level}: memory.history_length={deepest} makes levels 0 to {deepest}.")

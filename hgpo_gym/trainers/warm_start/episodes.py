@@ -24,7 +24,7 @@ from hgpo_gym.rollouts.transcripts import Transcript
 from hgpo_gym.trainers.environments import make_env
 
 if TYPE_CHECKING:
-    from hgpo_gym.trainers.settings import RunSettings
+    from hgpo_gym.trainers.settings import ModelSections
 
 SIDE_BY_SIDE = 32
 BARE_PROMPT = "bare"
@@ -37,7 +37,7 @@ IMITATED_ALONE = (
 )
 
 
-def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tuple[list[Transcript], str]:
+def episodes_to_imitate(run: "ModelSections", seed: int, progress: Progress) -> tuple[list[Transcript], str]:
     """Return the episodes and their cache key. The key covers all that they depend on, including the environment's
     texts.
 
@@ -53,11 +53,14 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
         EpisodesFailedError: the share of episodes left out would be above `rollout.max_failed`.
     """
     settings, expert = run.warmstart, run.warmstart.source == "expert"
+    rollout_settings = run.environments.rollout
     if run.team.name != "solo" and settings.source != "none":
         progress.line(IMITATED_ALONE.format(run.team.name))
     num_tasks = min(settings.episodes, SIDE_BY_SIDE)
     options = {"expert": True} if expert else {}
-    env = make_env(run, num_tasks=num_tasks, group_size=1, prompt=PromptTemplate.named(BARE_PROMPT), **options)
+    env = make_env(
+        run.environments, num_tasks=num_tasks, group_size=1, prompt=PromptTemplate.named(BARE_PROMPT), **options
+    )
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     behaviour = ["expert", settings.random_actions] if expert else ["random"]
     # The code that plays is part of the key, so a change of it makes new episodes.
@@ -76,7 +79,12 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
                 tasks = schedule[first : first + num_tasks]
                 seeds = [(RandomStream.WARM_START, seed, first + index) for index in range(len(tasks))]
                 new_rollout = collect(
-                    env, policy, Sampling(), task_ids=tasks, seeds=seeds, max_retries=run.rollout.max_retries or 0
+                    env,
+                    policy,
+                    Sampling(),
+                    task_ids=tasks,
+                    seeds=seeds,
+                    max_retries=rollout_settings.max_retries or 0,
                 )
                 collected += transcripts.from_rollout(new_rollout)
                 failures += new_rollout.failures
@@ -84,7 +92,7 @@ def episodes_to_imitate(run: "RunSettings", seed: int, progress: Progress) -> tu
                     first + len(tasks), settings.episodes, f"{sum(episode.won for episode in collected)} won"
                 )
         num_missing = settings.episodes - len(collected)
-        check_failures(failures, num_missing, settings.episodes, run.rollout.max_failed, "episodes to imitate")
+        check_failures(failures, num_missing, settings.episodes, rollout_settings.max_failed, "episodes to imitate")
         if failures:
             progress.line(
                 f"Environments failed in {len(failures)} attempts at an episode to imitate. {last_error(failures)}"

@@ -363,7 +363,7 @@ def test_a_run_that_another_process_holds_fails_alone_and_is_tried_again(capsys,
 
 def test_runs_that_crash_are_named_and_the_others_go_on_in_few_processes(tmp_path):
     fine = load_run(SMALL[:-1])
-    runs = {tmp_path / name: fine.changed(run_dir=str(tmp_path / name)) for name in WAYS}
+    runs = {tmp_path / name: fine.changed(run_dir=str(tmp_path / name)).resolved for name in WAYS}
     seen = []
     failed = train_all(runs, 1, end_as_told, seen.extend)
     assert {run.name: how for run, how in failed.items()} == {
@@ -394,7 +394,7 @@ def test_ctrl_c_while_a_worker_imports_ends_it_without_a_traceback(tmp_path, mon
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(pool, "multiprocessing", multiprocessing)  # a new interpreter, not a fork: see conftest.py
     train_in_worker = pkgutil.resolve_name("interrupted_import:train")
-    runs = {tmp_path / "run": load_run(SMALL[:-1])}
+    runs = {tmp_path / "run": load_run(SMALL[:-1]).resolved}
     assert train_all(runs, 1, train_in_worker, lambda _: None) == {
         tmp_path / "run": "its process ended with exit code 0"
     }

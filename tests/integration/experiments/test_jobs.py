@@ -42,7 +42,7 @@ NAMES = ("fine", "gone", "raised", "refused")
 
 def test_jobs_that_fail_are_named_and_the_others_go_on(tmp_path):
     some = load_run(SMALL)
-    runs = {tmp_path / name: some.changed(run_dir=str(tmp_path / name)) for name in NAMES}
+    runs = {tmp_path / name: some.changed(run_dir=str(tmp_path / name)).resolved for name in NAMES}
     watched = []
     with slurm_jobs(SlurmSettings(cluster="local", parameters={}), folder=tmp_path / "jobs") as submit:
         ended = train_all_as_jobs(runs, end_as_told, watched.append, submit=submit, jobs=3)
@@ -56,7 +56,7 @@ def test_jobs_that_fail_are_named_and_the_others_go_on(tmp_path):
 
 
 def test_a_job_that_slurm_stops_is_queued_again_as_it_was(tmp_path):
-    settings = load_run(SMALL).changed(run_dir=str(tmp_path))
+    settings = load_run(SMALL).changed(run_dir=str(tmp_path)).resolved
     job = RequeuedJob(end_as_told)
     again = job.checkpoint(settings)
     assert (again.function, again.args) == (job, (settings,))

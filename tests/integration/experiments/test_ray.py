@@ -59,7 +59,7 @@ NAMES = ("fine", "gone", LOST, "raised", "refused")
 
 def test_tasks_that_fail_are_named_and_the_others_go_on(cluster, tmp_path):
     some = load_run(SMALL)
-    runs = {tmp_path / name: some.changed(run_dir=str(tmp_path / name)) for name in NAMES}
+    runs = {tmp_path / name: some.changed(run_dir=str(tmp_path / name)).resolved for name in NAMES}
     watched = []
     with ray_tasks(launcher(cluster, "launcher.max_retries=1", "launcher.num_cpus=0.5")) as submit:
         ended = train_all_as_jobs(runs, end_as_told, watched.append, submit=submit, jobs=2)
@@ -79,12 +79,14 @@ def test_tasks_that_fail_are_named_and_the_others_go_on(cluster, tmp_path):
 
 def test_a_log_that_cannot_be_written_is_what_failed(tmp_path):
     (tmp_path / "file").touch()
-    run = load_run([*SMALL, f"run_dir={tmp_path / 'file' / 'run'}"])
+    run = load_run([*SMALL, f"run_dir={tmp_path / 'file' / 'run'}"]).resolved
     assert re.fullmatch(r"it failed: .*Not a directory.*", _train_there(end_as_told, run, Path.cwd(), {}))
 
 
 def test_what_is_stopped_saves_a_checkpoint(cluster, tmp_path):
-    run = load_run([*SMALL, "trainer.iterations=100000", "checkpoint.every=100000", f"run_dir={tmp_path / 'run'}"])
+    run = load_run(
+        [*SMALL, "trainer.iterations=100000", "checkpoint.every=100000", f"run_dir={tmp_path / 'run'}"]
+    ).resolved
 
     def stop_soon(running):
         if len(read_metrics(tmp_path / "run")) > 1:

@@ -33,11 +33,10 @@ from hgpo_gym.runs.checkpoints import CheckpointNotSavedError, Checkpoints, Inva
 from hgpo_gym.runs.directory import RunDirectory, read_metrics, read_summary
 from hgpo_gym.trainers.learners import Saving
 from hgpo_gym.trainers.models.initial_weights import initial_weights
-from hgpo_gym.trainers.open_run import open_run
 from hgpo_gym.trainers.settings import RunSettings
 from tests.checks import killed_run
 from tests.support import small_runs
-from tests.support.small_runs import numbers, training_numbers, without_seconds
+from tests.support.small_runs import numbers, opened, training_numbers, without_seconds
 
 SHORT = ["env.sections=1", "trainer.iterations=3", "checkpoint.every=1", "checkpoint.keep=1"]
 FILE_EVENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")
@@ -257,14 +256,14 @@ def test_what_resume_asks_for_is_a_checkpoint(tmp_path):
     }
     RunDirectory(tmp_path).begin(settings["auto"].resolved)  # a run that was killed before its first checkpoint
     with pytest.raises(FileNotFoundError, match=r"resume=must, but .* holds no checkpoint"):
-        open_run(settings["must"])
+        opened(settings["must"])
     train(tmp_path, "resume=auto")
     (tmp_path / "config.yaml").write_text("")
     with pytest.raises(ValueError, match=r"config.yaml is damaged: .*\. Restore it, or remove it"):
-        open_run(settings["auto"])
+        opened(settings["auto"])
     (tmp_path / "config.yaml").unlink()
     with pytest.raises(FileExistsError, match="already holds a run"):
-        open_run(settings["never"])
+        opened(settings["never"])
     assert train(tmp_path, "resume=must", "trainer.iterations=4")["iterations"] == 4
 
 

@@ -9,7 +9,7 @@ import pytest
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.plugins import load_plugins
 from hgpo_gym.source_code import place_of, source_of
-from hgpo_gym.trainers.code_used import code_used
+from hgpo_gym.trainers.run import code_of
 from hgpo_gym.trainers.settings import RunSettings
 from tests.support import warm
 from tests.support.packages import python
@@ -21,7 +21,7 @@ REGISTERING = "\nfrom hgpo_gym.advantages import register_estimator\nregister_es
 
 
 def test_a_run_of_what_is_here_alone_names_no_code():
-    assert code_used(RunSettings.parse(load_config("config", ["algo=salt", "model=tabular"]))) == {}
+    assert code_of(RunSettings.parse(load_config("config", ["algo=salt", "model=tabular"]))) == {}
 
 
 def package(folder, name):

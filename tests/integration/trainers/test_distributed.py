@@ -287,10 +287,10 @@ def test_shares_are_a_division(count):
 
 def test_groups_that_were_collected_apart_make_the_rollout_of_one_process():
     settings = load_run(SMALL)
-    env = make_env(settings, num_tasks=4, group_size=3)
+    env = make_env(settings.environments, num_tasks=4, group_size=3)
     tasks, seeds = tasks_in_order(env.unwrapped.task_ids, 0, 0, 4), [(9, group) for group in range(4)]
     whole = collect(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds)
-    half = make_env(settings, num_tasks=2, group_size=3)
+    half = make_env(settings.environments, num_tasks=2, group_size=3)
     parts = [
         collect(half, RandomPolicy(), Sampling(), task_ids=part.share(tasks), seeds=part.share(seeds))
         for part in (Part(0, 2), Part(1, 2))

@@ -110,5 +110,6 @@ def test_a_run_keeps_its_day_when_it_goes_on_and_is_evaluated_and_compared(dated
 
 
 def test_where_no_prompt_shows_the_day_none_is_kept():
-    assert template_date.date_of(settings("runs/none")) is None
-    assert template_date.date_of(settings("runs/none", base=["model=tiny"])) is None
+    for base in ([], ["model=tiny"]):
+        run = settings("runs/none", **({"base": base} if base else {}))
+        assert template_date.date_of(run.engine, run.run_dir, run.model) is None

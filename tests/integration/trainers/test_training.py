@@ -14,9 +14,8 @@ from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.config.compose import load_config
 from hgpo_gym.runs.checkpoints import Checkpoints
 from hgpo_gym.runs.directory import read_config, read_metrics, read_summary
-from hgpo_gym.trainers.open_run import open_run
 from tests.support import small_runs, warm
-from tests.support.small_runs import numbers
+from tests.support.small_runs import numbers, opened
 
 SMALL = [
     "env.sections=1",
@@ -103,19 +102,19 @@ def test_a_run_that_was_interrupted_after_3_of_6_iterations_ends_with_the_same_m
 def test_a_run_directory_is_not_overwritten_and_settings_are_compared(tmp_path):
     train(tmp_path, "trainer.iterations=1")
     with pytest.raises(FileExistsError, match=r"already holds a run\. Go on with it by resume=auto"):
-        open_run(settings(tmp_path))
+        opened(settings(tmp_path))
     with pytest.raises(ValueError, match=r"trainer.learning_rate: 0.0005 there, 0.5 now"):
-        open_run(settings(tmp_path, "resume=auto", "trainer.learning_rate=0.5"))
+        opened(settings(tmp_path, "resume=auto", "trainer.learning_rate=0.5"))
     with pytest.raises(FileNotFoundError, match="resume=must"):
-        open_run(settings(tmp_path / "none", "resume=must"))
+        opened(settings(tmp_path / "none", "resume=must"))
     # null is the objective's own, token_mean of ppo_clip.
-    open_run(settings(tmp_path, "resume=auto", "trainer.loss_aggregation=token_mean"))
+    opened(settings(tmp_path, "resume=auto", "trainer.loss_aggregation=token_mean"))
     with pytest.raises(ValueError, match=r"trainer.loss_aggregation: 'token_mean' there, 'sequence_mean' now"):
-        open_run(settings(tmp_path, "resume=auto", "trainer.loss_aggregation=sequence_mean"))
+        opened(settings(tmp_path, "resume=auto", "trainer.loss_aggregation=sequence_mean"))
     config = tmp_path / "config.yaml"
     config.write_text(config.read_text().replace("name: ppo_clip", "name: of_a_plugin"))
     with pytest.raises(ValueError, match=r"objective.name: 'of_a_plugin' there, 'ppo_clip' now"):
-        open_run(settings(tmp_path, "resume=auto"))
+        opened(settings(tmp_path, "resume=auto"))
     assert read_config(tmp_path)["trainer"]["iterations"] == 1
     assert json.loads((tmp_path / "summary.json").read_text())["iterations"] == 1
 

@@ -512,7 +512,7 @@ import sys
 from hgpo_gym.cli.one_run import train_one_of_many
 from hgpo_gym.config.compose import load_run
 
-train_one_of_many(load_run(sys.argv[1:]))
+train_one_of_many(load_run(sys.argv[1:]).resolved)
 slow = {"transformers", "accelerate", "matplotlib", "torch.distributed.checkpoint"}
 print("imported:", sorted(slow.intersection(sys.modules)))
 """

@@ -96,7 +96,8 @@ def test_an_evaluation_by_endpoint_is_that_of_the_same_model_here_and_its_tokens
             capsys, server, f"out={out}", "openai.price_input=2", "openai.price_output=10", "evaluation.top_p=0.9"
         )
     assert status == 0, err
-    env = make_evaluation_env(load_run(MAZE))
+    run = load_run(MAZE)
+    env = make_evaluation_env(run.environments, run.evaluation)
     expected = evaluate(env, Chooser(), Sampling(), range(4)).summary()
     env.close()
     result = json.loads(out.read_text())

@@ -19,7 +19,7 @@ from hgpo_gym.runs.checkpoints import Saving
 from hgpo_gym.trainers.environments import make_env, training_tasks
 from hgpo_gym.trainers.learners.base import Learned
 from hgpo_gym.trainers.learners.sb3.networks import MaskedDQN
-from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy, check_listed, steps_each
+from hgpo_gym.trainers.learners.sb3.policy import Sb3Policy, check_listed
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.diverged import NonFiniteError
 
@@ -71,24 +71,24 @@ class Sb3Learner:
                 "alone. Set 0."
             )
         self.run, self.progress = run, progress
+        self.num_envs = run.rollout.num_tasks * run.rollout.group_size
 
     def check(self) -> None:
         """See `Learner`. The constructor has checked everything."""
 
     def start(self) -> None:
         """See `Learner`."""
-        self.policy = Sb3Policy.initial(self.run)
+        self.policy = Sb3Policy.initial(self.run.algo, self.num_envs, self.run.env.step_limit, self.run.seed)
 
     def load(self, checkpoint: Path) -> None:
         """See `Learner`."""
-        self.policy = Sb3Policy.load(self.run, checkpoint / "model")
+        self.policy = Sb3Policy.load(self.run.algo, self.num_envs, checkpoint / "model")
 
     def begin(self, checkpoint: Path, initial: Callable[[], Path], state: dict[str, Any]) -> None:  # noqa: ARG002
         """See `Learner`. The checkpoint's model is the whole state."""
-        num_envs = self.run.rollout.num_tasks * self.run.rollout.group_size
-        self.env = make_env(self.run, num_tasks=num_envs, group_size=1, contain_failures=False)
-        self.task_ids = training_tasks(self.run, self.env)
-        first = {"task_ids": self.task_ids[:1], "reset_mask": np.arange(num_envs) == 0}
+        self.env = make_env(self.run.environments, num_tasks=self.num_envs, group_size=1, contain_failures=False)
+        self.task_ids = training_tasks(self.run.rollout.train_tasks, self.env)
+        first = {"task_ids": self.task_ids[:1], "reset_mask": np.arange(self.num_envs) == 0}
         check_listed(self.env.reset(seed=0, options=first)[1]["admissible_actions"][0])
         if (source := self.run.warmstart.source) != "none":
             self.progress.line(NOT_IMITATED.format(source, self.run.algo.name))
@@ -115,7 +115,7 @@ class Sb3Learner:
         if isinstance(algorithm, MaskedDQN):
             algorithm.exploration_schedule = ConstantSchedule(self._exploration(algorithm, iteration))
         clock, before = _RolloutClock(), algorithm.num_timesteps
-        total = episodes.num_envs * steps_each(self.run)
+        total = episodes.num_envs * self.run.env.step_limit
         algorithm.learn(total, clock, log_interval=None, reset_num_timesteps=False)  # type: ignore[arg-type]
         steps = algorithm.num_timesteps - before
         metrics = {

@@ -1,7 +1,7 @@
 """A Stable-Baselines3 model as a policy that generates responses and can be saved and loaded."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +16,10 @@ from torch.distributions import Categorical
 from hgpo_gym.envs.features import TextFeatures
 from hgpo_gym.policies.base import Request, Response, Sampling, check_has_choices
 from hgpo_gym.policies.sampling import draw, uniform_numbers
+from hgpo_gym.registry import Choice
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.learners.sb3.episodes import EpisodesVecEnv, read
 from hgpo_gym.trainers.learners.sb3.networks import MaskedDQN, ScoringActorCritic, ScoringDQNPolicy
-from hgpo_gym.trainers.settings import RunSettings
 
 _MODEL, _REPLAY = "sb3.zip", "replay_buffer.pkl"
 
@@ -48,30 +48,35 @@ class Sb3Policy:
         algorithm.set_logger(Logger(folder=None, output_formats=[]))
 
     @classmethod
-    def initial(cls, run: RunSettings) -> "Sb3Policy":
-        """Return a new network; the run's seed decides its weights.
+    def initial(cls, algo: Choice, num_envs: int, step_limit: int, seed: int) -> "Sb3Policy":
+        """Return a new network; the seed decides its weights.
+
+        Args:
+            algo: the algorithm and its options.
+            num_envs: episodes side by side.
+            step_limit: of an episode, all of which PPO plays in an iteration.
 
         Raises:
             ValueError: the algorithm does not have an option, or refuses a value.
         """
-        kind, options, network = _parts(run)
+        kind, options, network = _parts(algo)
         known = [name for name in inspect.signature(kind.make.__init__).parameters if name not in kind.set_here][1:]
         for name in options:
             if name not in known:
-                raise ValueError(unknown_name(f"option of {run.algo.name}", name, known))
-        if run.algo.name == "sb3_ppo":
-            options["n_steps"] = steps_each(run)
-        episodes = _episodes(run)
-        algorithm = kind.make(kind.policy, episodes, policy_kwargs=network, seed=run.seed, **options)
+                raise ValueError(unknown_name(f"option of {algo.name}", name, known))
+        if algo.name == "sb3_ppo":
+            options["n_steps"] = step_limit
+        episodes = _episodes(algo.options, num_envs)
+        algorithm = kind.make(kind.policy, episodes, policy_kwargs=network, seed=seed, **options)
         return cls(algorithm, episodes)
 
     @classmethod
-    def load(cls, run: RunSettings, folder: Path) -> "Sb3Policy":
+    def load(cls, algo: Choice, num_envs: int, folder: Path) -> "Sb3Policy":
         """Load the model that was saved in `folder`. Raises FileNotFoundError if there is none."""
         if not (folder / _MODEL).exists():
             raise FileNotFoundError(f"No model of Stable-Baselines3 in {folder}: expected {_MODEL}.")
-        kind, options, _ = _parts(run)
-        episodes = _episodes(run)
+        kind, options, _ = _parts(algo)
+        episodes = _episodes(algo.options, num_envs)
         algorithm = kind.make.load(folder / _MODEL, env=episodes, device=options["device"])
         if isinstance(algorithm, OffPolicyAlgorithm):
             algorithm.load_replay_buffer(folder / _REPLAY)
@@ -118,24 +123,16 @@ def check_listed(responses: Sequence[str]) -> None:
     check_has_choices(responses, "", "baseline of Stable-Baselines3", "choose an algo that trains a language model")
 
 
-def steps_each(run: RunSettings) -> int:
-    """Return the steps of each sub-environment in an iteration: the step limit, so that every task is played to its
-    end."""
-    return run.env.step_limit
-
-
-def _parts(run: RunSettings) -> tuple[Algorithm, dict[str, Any], dict[str, Any]]:
+def _parts(algo: Choice) -> tuple[Algorithm, dict[str, Any], dict[str, Any]]:
     """Return the algorithm, its options by Stable-Baselines3's names, and the options of the network."""
-    if run.algo.name not in ALGORITHMS:
-        raise ValueError(unknown_name("algorithm of learner=sb3", run.algo.name, ALGORITHMS))
-    kind, options = ALGORITHMS[run.algo.name], dict(run.algo.options)
+    if algo.name not in ALGORITHMS:
+        raise ValueError(unknown_name("algorithm of learner=sb3", algo.name, ALGORITHMS))
+    kind, options = ALGORITHMS[algo.name], dict(algo.options)
     network = {"text_features": TextFeatures(**options.pop("features")), "hidden_size": options.pop("hidden_size")}
     for name in ("reward_scale", "exploration_iterations"):
         options.pop(name, None)
     return kind, options, network
 
 
-def _episodes(run: RunSettings) -> EpisodesVecEnv:
-    options = run.algo.options
-    num_envs = run.rollout.num_tasks * run.rollout.group_size
+def _episodes(options: Mapping[str, Any], num_envs: int) -> EpisodesVecEnv:
     return EpisodesVecEnv(num_envs, TextFeatures(**options["features"]), options["reward_scale"])
