@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from hgpo_gym.analysis.report.blocks import Code, Column, Paragraph, Picture, Se
 from hgpo_gym.analysis.report.figures import Styles
 from hgpo_gym.analysis.report.intervals import typical
 from hgpo_gym.analysis.report.load import COSTS, PARTS, Comparison, RunRecord
+from hgpo_gym.runs.metric_table import METRICS, SHARE
 
 SIZE_NAMES = (
     *(f"{low + 1} to {high}" if high > low + 1 else str(high) for low, high in pairwise((0, *SIZE_BOUNDS))),
@@ -20,11 +22,11 @@ SIZE_NAMES = (
 )
 """Names of the size classes in metrics.jsonl, then that of steps in no group."""
 CREDIT_METRICS = {
-    "advantage_zero_share": ("no_signal", "steps without signal", "Share of steps whose advantage is exactly 0."),
-    "advantage_mean": ("advantage_mean", "mean advantage", "Mean advantage of the steps of an iteration."),
-    "advantage_std": ("advantage_std", "spread of advantages", "Standard deviation of the advantages of an iteration."),
+    "advantage_zero_share": "no_signal",
+    "advantage_mean": "advantage_mean",
+    "advantage_std": "advantage_std",
 }
-"""Name, axis and caption of the picture of each metric."""
+"""The name of the picture of each metric."""
 
 
 KEPT = {"rounds": "rounds, an iteration", "groups_kept": "groups kept, an iteration"}
@@ -65,6 +67,10 @@ def _mean(runs: Sequence[RunRecord], metric: str, total: Callable[[np.ndarray], 
     return float(np.mean([total(run.curve(metric)) for run in runs])) if all(run.has(metric) for run in runs) else None
 
 
+def _form(metric: str) -> Literal["share", "number"]:
+    return "share" if METRICS[metric].unit == SHARE else "number"
+
+
 def credit_assignment(comparison: Comparison, style: Styles) -> Section:
     recording = {metric: comparison.recording(metric) for metric in CREDIT_METRICS}
     rows: list[tuple[Value, ...]] = [
@@ -79,21 +85,18 @@ def credit_assignment(comparison: Comparison, style: Styles) -> Section:
     ]
     columns = (
         Column("algorithm"),
-        Column("steps without signal", "share"),
-        Column("advantage, mean", "number"),
-        Column("advantage, standard deviation", "number"),
+        *(Column(METRICS[metric].title, _form(metric)) for metric in CREDIT_METRICS),
     )
-    caption = (
-        "Means over all iterations. A step has no signal where its advantage is exactly 0: nothing tells it from the "
-        "steps that it is compared with."
-    )
+    caption = f"Means over all iterations. {METRICS['advantage_zero_share'].meaning}"
     pictures = [
         Picture(
             name,
-            caption,
-            figures.training_curve(recording[metric], style, metric, axis, share=metric.endswith("share")),
+            METRICS[metric].meaning,
+            figures.training_curve(
+                recording[metric], style, metric, METRICS[metric].title, share=_form(metric) == "share"
+            ),
         )
-        for metric, (name, axis, caption) in CREDIT_METRICS.items()
+        for metric, name in CREDIT_METRICS.items()
         if recording[metric].runs
     ]
     return Section("Credit assignment", [Table("credit_assignment", caption, columns, tuple(rows)), *pictures])
