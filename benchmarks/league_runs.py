@@ -32,7 +32,10 @@ from hgpo_gym.config.choices import REGISTRIES, choice_settings
 from hgpo_gym.runs.directory import flatten
 from hgpo_gym.suggest import unknown_name
 
-COLUMNS = ("environment", "algorithm", "seed", "iterations", "steps", "seconds", "before", "final", "while_training")
+COLUMNS = (
+    *("environment", "algorithm", "seed", "iterations", "steps", "optimizer_steps"),
+    *("seconds", "before", "final", "while_training"),
+)
 NO_SEED = "no seed in common"
 APART = "Leave one out, or write it by --suffix of benchmarks.league_runs under another environment's name."
 
@@ -58,16 +61,18 @@ class Line(NamedTuple):
 
 
 def lines_of(path: Path) -> list[Line]:
-    """Those of a file. Raises ValueError where it has other columns."""
+    """Return the runs of a file, whose first lines may be comments. Raise ValueError where it has other columns."""
     with path.open(newline="", encoding="utf-8") as file:
-        header, *rows = csv.reader(file)
+        header, *rows = csv.reader(line for line in file if not line.startswith("#"))
     if header != list(COLUMNS):
         raise ValueError(f"{path} has the columns {', '.join(header)}, not {', '.join(COLUMNS)}: name another file.")
     return [Line(str(path), row) for row in rows]
 
 
-def write_lines(path: Path, lines: Iterable[Line]) -> None:
+def write_lines(path: Path, lines: Iterable[Line], comments: Sequence[str] = ()) -> None:
+    """Write the runs to a file, below comments on what they have in common."""
     with path.open("w", newline="", encoding="utf-8") as file:
+        file.writelines(f"# {comment}\r\n" for comment in comments)
         csv.writer(file).writerows([COLUMNS, *(line.cells for line in lines)])
 
 
@@ -154,6 +159,7 @@ def records(comparison: Comparison, suffix: str = "") -> list[Line]:
                     run.seed,
                     len(run.metrics),
                     int(run.curve("steps").sum()),
+                    int(run.curve("optimizer_steps").sum()),
                     round(sum(run.seconds.values()), 1),
                     round(run.evaluations[0]["success"], 4),
                     round(run.final_success, 4),

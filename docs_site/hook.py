@@ -13,8 +13,8 @@ from docs_site.cards import cards, columns
 from docs_site.environments import environments, facts, options, splits
 from docs_site.formulas import draw_formulas
 from docs_site.groups import groups
+from docs_site.headline import headline, heat_map
 from docs_site.links import BENCHMARKS, ROOT, linked_files, rewritten, site_path, source_page
-from docs_site.methods import methods
 from docs_site.metrics import metrics, warnings
 from docs_site.pictures import GAMES, picture
 from docs_site.reference import commands, configuration, estimators
@@ -28,7 +28,7 @@ PARTS: dict[str, Callable[[str], str]] = {
     "environments": environments,
     "estimators": estimators,
     "facts": facts,
-    "methods": lambda _: methods("methods"),
+    "headline": headline,
     "metrics": metrics,
     "options": options,
     "splits": splits,
@@ -37,7 +37,10 @@ PARTS: dict[str, Callable[[str], str]] = {
 """What `<!-- generated: NAME ARGUMENT -->` on a line of its own stands for: Markdown, made from the argument."""
 PICTURES: Mapping[str, Callable[[], str]] = {
     f"environments/generated/{name}.svg": partial(picture, name) for name in GAMES
-} | {f"methods/generated/{name}.svg": partial(groups, name) for name in PANELS}
+} | {
+    **{f"methods/generated/{name}.svg": partial(groups, name) for name in PANELS},
+    "results/generated/headline.svg": heat_map,
+}
 """Pictures that pages link to and no folder has: SVG, by their path on the site."""
 MARK = re.compile(r"^<!-- generated: (\S+) ?(.*?) -->$", flags=re.MULTILINE)
 

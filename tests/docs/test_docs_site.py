@@ -16,10 +16,10 @@ from docs_site.config_files import config_files, explanation
 from docs_site.environments import PAGES as PAGES_OF_ENVIRONMENTS
 from docs_site.environments import option_meanings, own_environments
 from docs_site.formulas import draw_formulas
+from docs_site.headline import rows
 from docs_site.hook import PARTS, PICTURES
 from docs_site.links import rewritten
 from docs_site.markdown import code, prose
-from docs_site.methods import methods
 from docs_site.pictures import GAMES, picture
 from docs_site.reference import configuration
 from hgpo_gym.analysis.groups_picture import PANELS
@@ -100,7 +100,7 @@ def test_pages_have_what_is_generated(site):
     update = (site / "methods/update.html").read_text()
     assert 'href="../reference/configuration/trainer.html#trainer-default"' in update
     assert "../../reference/configuration" not in update
-    assert 'href="results/pass_at_k.csv"' in (site / "benchmarks/index.html").read_text()
+    assert 'href="results/headline.csv"' in (site / "benchmarks/index.html").read_text()
     for command in COMMANDS:
         assert f'id="{command}"' in (site / "reference/commands.html").read_text()
     assert "<mfrac>" in (site / "environments/webshop.html").read_text()
@@ -211,7 +211,7 @@ def test_an_unknown_part_or_command_of_a_formula_is_an_error():
         draw_formulas(r'<span class="arithmatex">\(\nosuchthing{x}\)</span>')
     assert "arithmatex" not in draw_formulas(r'<div class="arithmatex">\[\frac{a &lt; b}{2}\]</div>')
     assert set(PARTS) >= {"configuration", "options", "facts"}
-    assert len(PICTURES) == len(GAMES) + len(PANELS)
+    assert len(PICTURES) == len(GAMES) + len(PANELS) + 1
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_an_unknown_part_or_command_of_a_formula_is_an_error():
         ("runs.md", "../hgpo_gym/configs/trainer/default.yaml", "reference/configuration/trainer.md#trainer-default"),
         ("environments/webshop.md", "../../benchmarks/README.md#speed", "../benchmarks/README.md#speed"),
         ("benchmarks/README.md", "../docs/images/group_desktop.png", "../images/group_desktop.png"),
-        ("benchmarks/README.md", "results/pass_at_k.csv", "results/pass_at_k.csv"),
+        ("benchmarks/README.md", "results/headline.csv", "results/headline.csv"),
         ("runs.md", "../hgpo_gym/files.py", "source/hgpo_gym/files.py.md"),
         ("faq.md", "guides/gpu_memory.md#the-formula", "guides/gpu_memory.md#the-formula"),
         ("index.md", "../README.md", "index.md"),
@@ -293,6 +293,6 @@ def test_the_search_finds_a_metric(site, browser):
 
 
 def test_the_readme_has_the_table_of_the_measurements():
-    """One CSV is the source of both; `docs_site.methods.methods("docs/methods")` is what belongs in the README."""
-    assert methods("docs/methods") in (ROOT / "README.md").read_text()
+    """`python -m benchmarks.headline readme` writes it."""
+    assert rows("docs/methods") in (ROOT / "README.md").read_text()
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
