@@ -58,7 +58,7 @@ def nested_bellman(
         own_share: from 0 (the mean of equal actions in equal contexts) to 1 (the temporal difference of the step).
         episode_weight: weight of the episode's advantage in its task group, which steps with a unique context have
             too; 0 or more.
-        episode_statistics: of the episode's term, as in GRPO.
+        episode_statistics: of the episode-level term, over `trajectories` or over `steps`, as in GRPO.
         success_reward: the value of a success; with `mean_norm` advantages have its unit.
         norm: `mean_norm`, or `mean_std_norm`, which divides by the root mean square of the task group's advantages.
         history_length: K; None uses every level of the batch.

@@ -43,7 +43,7 @@ def beacon(
     Args:
         batch: the steps, with the column `milestone`.
         gamma: discount, from 0 to 1.
-        w_group: weight of the episode's term.
+        w_group: weight of the episode-level term.
         w_step: weight of the step's term.
         milestone_reward: the value of the step that reaches a milestone.
         norm: of both terms.

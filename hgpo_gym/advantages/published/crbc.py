@@ -51,13 +51,13 @@ def crbc(
         beta: discount of the chain, from 0 to 1.
         depth: None solves the chain. K: K backups from the means over visits of beta^(steps to the end) in won
             episodes.
-        w_group: weight of the episode's term.
+        w_group: weight of the episode-level term.
         w_step: weight of the step's term.
         sigma_min: above 0; the smallest divisor, so that tiny differences of action values are not amplified.
-        norm: of the episode's term, as in GRPO.
-        episode_statistics: of the episode's term, as in GRPO.
-        level: states are equal contexts of this level, see `transitions`.
-        time_aware: states hold the number of steps taken as well.
+        norm: of the episode-level term, `mean_std_norm`, or `mean_norm` without the division.
+        episode_statistics: of the episode-level term, over `trajectories` or over `steps`, as in GRPO.
+        level: history that equal states share: 0 is the current observation, k the k observations before it as well.
+        time_aware: states also contain the number of steps taken, and so the distance to the step limit.
 
     Returns float64[N]. Raises ValueError on an unknown name, a beta outside [0, 1], a sigma_min that is not above 0, a
     negative depth or a level without keys.

@@ -44,12 +44,12 @@ def g2po(
     Args:
         batch: the steps; `success`, if recorded, marks the won episodes.
         gamma: discount, from 0 to 1.
-        w_group: weight of the episode's term.
+        w_group: weight of the episode-level term.
         w_step: weight of the steps' terms.
         norm: of all terms; `mean_norm`, used for WebShop, leaves out the divisions.
-        episode_statistics: of the episode's term, as in GRPO.
-        level: states are equal contexts of this level, see `transitions`.
-        time_aware: states hold the number of steps taken as well.
+        episode_statistics: of the episode-level term, over `trajectories` or over `steps`, as in GRPO.
+        level: history that equal states share: 0 is the current observation, k the k observations before it as well.
+        time_aware: states also contain the number of steps taken, and so the distance to the step limit.
 
     Returns float64[N]. Raises ValueError on an unknown name, a gamma outside [0, 1] or a level without keys.
     """

@@ -44,8 +44,8 @@ def gagpo(
         gamma: discount.
         trace_decay: lambda, from 0 to 1.
         norm: `mean_std_norm`, or `mean_norm` without the division.
-        level: states are equal contexts of this level, see `transitions`.
-        time_aware: states hold the number of steps taken as well.
+        level: history that equal states share: 0 is the current observation, k the k observations before it as well.
+        time_aware: states also contain the number of steps taken, and so the distance to the step limit.
 
     Returns float64[N]. Raises ValueError on an unknown `norm`, a gamma or trace_decay outside [0, 1], or a level
     without keys.

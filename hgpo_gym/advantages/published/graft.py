@@ -25,8 +25,8 @@ def graft(batch: StepBatch, *, gamma: float = 0.99, level: int = 0, time_aware: 
     Args:
         batch: the steps; `success`, if recorded, marks the ends of value 1.
         gamma: discount of the chain, from 0 to 1.
-        level: states are equal contexts of this level, see `transitions`.
-        time_aware: states hold the number of steps taken as well.
+        level: history that equal states share: 0 is the current observation, k the k observations before it as well.
+        time_aware: states also contain the number of steps taken, and so the distance to the step limit.
 
     Returns float64[N]. Raises ValueError on a gamma outside [0, 1] or a level without keys.
     """

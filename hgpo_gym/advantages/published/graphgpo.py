@@ -38,13 +38,13 @@ def graphgpo(
         batch: the steps; `final_keys` has the final state of lost episodes.
         omega: the factor per edge, above 0 and up to 1 (the authors: ALFWorld 0.1, WebShop 0.2, Sokoban 0.8).
         success_reward: the credit of the step that succeeds.
-        w_group: weight of the episode's term.
+        w_group: weight of the episode-level term.
         w_step: weight of the step's term.
         normalize_distance: use the exponent d(s') - d(s) + 1, the wasted edges, in place of d(s').
         norm: of both terms; `mean_norm` leaves out the divisions.
-        episode_statistics: of the episode's term, as in GRPO.
-        level: states are equal contexts of this level, see `transitions`.
-        time_aware: states hold the number of steps taken as well.
+        episode_statistics: of the episode-level term, over `trajectories` or over `steps`, as in GRPO.
+        level: history that equal states share: 0 is the current observation, k the k observations before it as well.
+        time_aware: states also contain the number of steps taken, and so the distance to the step limit.
 
     Returns float64[N]. Raises ValueError on an unknown name, an omega outside (0, 1] or a level without keys.
     """

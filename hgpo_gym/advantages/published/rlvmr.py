@@ -30,10 +30,10 @@ def rlvmr(
 
     Args:
         batch: the steps, with the columns `tag` and `tag_reward`.
-        w_group: weight of the episode's term.
+        w_group: weight of the episode-level term.
         w_step: weight of the step's term.
         norm: of both terms; `mean_norm` leaves out the divisions.
-        episode_statistics: of the episode's term, as in GRPO.
+        episode_statistics: of the episode-level term, over `trajectories` or over `steps`, as in GRPO.
 
     Returns float64[N]. Raises ValueError on an unknown name or a missing column.
     """

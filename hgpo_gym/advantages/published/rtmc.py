@@ -36,8 +36,8 @@ def rtmc(
         batch: the steps, with the column `action`.
         gamma: discount of the step returns G_t.
         norm: `mean_norm`, or `mean_std_norm`: over the deviation (n - 1) of Q over the visits of s.
-        level: states are equal contexts of this level, see `transitions`.
-        time_aware: states hold the number of steps taken as well.
+        level: history that equal states share: 0 is the current observation, k the k observations before it as well.
+        time_aware: states also contain the number of steps taken, and so the distance to the step limit.
 
     Returns float64[N]. Raises ValueError on an unknown `norm`, a gamma outside [0, 1] or a level without keys.
     """
