@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from itertools import product
 
 import pytest
 import yaml
@@ -40,7 +41,6 @@ CARDS = {
     "shapings": "teams_and_shaping",
     "teams": "teams_and_shaping",
 }
-CONFIGS = sorted(FOLDER.rglob("*.yaml"))
 
 
 @pytest.fixture(scope="session")
@@ -139,25 +139,25 @@ def flat(section, prefix=""):
             yield f"{prefix}{key}", value
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_key_of_a_configuration_is_listed_with_its_value_and_explained(path):
-    file = config_files()[path.relative_to(FOLDER).with_suffix("").as_posix()]
-    values = yaml.safe_load(path.read_text())
-    values.pop("defaults", None)
-    group = "" if path.parent == FOLDER or "_global_" in path.read_text() else f"{path.parent.name}."
-    listed = {key.path: yaml.safe_load(key.default) for key in file.keys}
-    expected = dict(flat(values, group))
-    estimators = expected.pop("bias.estimators", {})
-    expected |= {f"bias.estimators.{label}": value for label, value in estimators.items()}
-    nested = {key for key, value in listed.items() if isinstance(value, dict)}
-    expected = {key: value for key, value in expected.items() if key.rpartition(".")[0] not in nested}
-    expected |= {key: listed[key] for key in nested}
-    assert listed == expected
-    page = configuration(file.group)
-    for key in file.keys:
-        assert explanation(file, key), f"{path}: nothing says what {key.path} is"
-        assert f"| {code(key.path)} |" in page
-        assert prose(explanation(file, key)) in page
+def test_every_key_of_a_configuration_is_listed_with_its_value_and_explained():
+    for path in sorted(FOLDER.rglob("*.yaml")):
+        file = config_files()[path.relative_to(FOLDER).with_suffix("").as_posix()]
+        values = yaml.safe_load(path.read_text())
+        values.pop("defaults", None)
+        group = "" if path.parent == FOLDER or "_global_" in path.read_text() else f"{path.parent.name}."
+        listed = {key.path: yaml.safe_load(key.default) for key in file.keys}
+        expected = dict(flat(values, group))
+        estimators = expected.pop("bias.estimators", {})
+        expected |= {f"bias.estimators.{label}": value for label, value in estimators.items()}
+        nested = {key for key, value in listed.items() if isinstance(value, dict)}
+        expected = {key: value for key, value in expected.items() if key.rpartition(".")[0] not in nested}
+        expected |= {key: listed[key] for key in nested}
+        assert listed == expected, path
+        page = configuration(file.group)
+        for key in file.keys:
+            assert explanation(file, key), f"{path}: nothing says what {key.path} is"
+            assert f"| {code(key.path)} |" in page, f"{path}: {key.path} is not on the page"
+            assert prose(explanation(file, key)) in page, f"{path}: {key.path}"
 
 
 @pytest.mark.parametrize(
@@ -190,12 +190,12 @@ def test_a_reason_in_another_group_comes_after_the_meaning():
     assert explanation(file, key).endswith("null for the whole episode. Here: Every earlier answer counts.")
 
 
-@pytest.mark.parametrize("name", GAMES)
-def test_the_pictures_are_of_games_that_are_won(name):
-    drawn = re.sub(r"<[^>]+>|&#160;", " ", picture(name))
-    assert GAMES[name].id in drawn.replace(" ", "")
-    assert re.search(r"Won, +reward +\d+, +\d+ +steps\.", drawn)
-    assert "@font-face" not in picture(name)
+def test_the_pictures_are_of_games_that_are_won():
+    for name, game in GAMES.items():
+        drawn = re.sub(r"<[^>]+>|&#160;", " ", picture(name))
+        assert game.id in drawn.replace(" ", ""), name
+        assert re.search(r"Won, +reward +\d+, +\d+ +steps\.", drawn), name
+        assert "@font-face" not in picture(name), name
 
 
 def test_every_metric_stands_on_the_page_and_in_the_index_of_the_search(site):
@@ -232,23 +232,20 @@ def test_links_lead_to_where_the_site_has_the_file(page, link, expected):
     assert rewritten(page, f"[a]({link})") == f"[a]({expected})"
 
 
-@pytest.mark.parametrize("example", [example for examples in EXAMPLES.values() for example in examples])
-def test_the_examples_of_the_commands_are_sound(example):
-    if "=..." not in example:
+def test_the_examples_of_the_commands_are_sound():
+    """`check_command` raises with the mistake."""
+    for example in (example for examples in EXAMPLES.values() for example in examples if "=..." not in example):
         check_command(words(LAUNCHED.sub("hgpo-gym ", example)))
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize(
-    "name", ["index.html", "environments/webshop.html", "reference/configuration.html", "benchmarks/index.html"]
-)
-def test_a_page_that_is_read_from_the_disk_fits(site, browser, width, name):
+def test_pages_that_are_read_from_the_disk_fit_a_desk_and_a_phone(site, browser):
     from tests.checks.browser import look
 
-    finding = look(browser, site / name, width)
-    assert not finding.overflowing
-    assert not finding.complaints
-    assert not [url for url in finding.requests if not url.startswith("file:")]
+    pages = ("index", "environments/webshop", "reference/configuration", "results/index", "benchmarks/index")
+    for name, width in product(pages, (1280, 390)):
+        finding = look(browser, site / f"{name}.html", width)
+        outside = [url for url in finding.requests if not url.startswith("file:")]
+        assert (finding.overflowing, finding.complaints, outside) == ([], [], []), f"{name} at {width}"
 
 
 BOXES = """() => [...document.querySelectorAll(".md-typeset__scrollwrap")].map(box => {
