@@ -1,11 +1,8 @@
-"""ALFWorld's experts: games won, steps taken, and how well the advice follows from what a short memory holds.
+"""ALFWorld's experts: games won, steps taken, and how well a short memory predicts their advice.
 
-    python -m benchmarks.alfworld_experts ../shared/data/alfworld
+    python -m benchmarks.alfworld_experts DATA [--experts explorer planner] [--random-actions 0.3 --repeats 20]
 
-With `--repeats` above 1 every game is played several times, with `--random-actions` of the commands drawn at random,
-and advice is predicted by vote: from the task, the last two commands, the first sentences of the texts before them, the
-present text and the admissible commands, as most of the other decisions advise that were made on seeing the same.
-Decisions on seeing something unique are left out.
+The prediction is a vote among decisions with the same task, last two commands and texts, and admissible commands.
 """
 
 import argparse

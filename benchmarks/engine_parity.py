@@ -1,12 +1,9 @@
-"""How far each engine's log-probabilities are from the trainer's, for one small model of each architecture.
+"""How far each engine's log-probabilities are from the trainer's, for a small model of each architecture.
 
-    python -m benchmarks.engine_parity                      # engine=transformers
-    python -m benchmarks.engine_parity --engine vllm        # with .venv-vllm/bin/python
-    python -m benchmarks.engine_parity --engine vllm --architectures Mixtral "Gemma 2"
+    python -m benchmarks.engine_parity [--engine vllm] [--architectures Mixtral "Gemma 2"]
 
-Prints a table: the largest difference over answers that were drawn, before and after an update of all weights, or the
-sentence by which the architecture is refused. With vLLM the last lines are planted faults, which must be refused: the
-experts of Qwen3-MoE keep vLLM's random weights, or are left as vLLM 0.32 leaves experts that are reloaded on a CPU.
+Prints the largest difference before and after an update. With vLLM the last lines are planted faults in the experts of
+Qwen3-MoE, which must be refused.
 """
 
 import argparse

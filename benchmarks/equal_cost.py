@@ -1,12 +1,9 @@
-"""Success at equal cost: how well runs do on average until all of them have played as much.
+"""Success at equal cost: the mean success of evaluations until every run has played as much as the shortest one.
 
     hgpo-gym compare evaluation.every=1 'algos=[grpo,{name: grpo, sampler: dynamic}]' seeds=10 out=runs/dynamic
     python -m benchmarks.equal_cost runs/dynamic --cost iterations episodes
 
-A line an algorithm and cost: the mean of the evaluations' success from the first iteration (episode, step, token) to
-the least that any run has played in all, between evaluations in a straight line; and the same less that of the first
-algorithm, seed by seed. Everything that was played counts. Brackets are 95 % t intervals over seeds, an
-asterisk stands where p is below 0.05 by flipping the signs of differences. `--to` writes a line a run and cost as CSV.
+Differences are to the first algorithm at the same seed, with 95 % t intervals; an asterisk says p < 0.05.
 """
 
 import argparse

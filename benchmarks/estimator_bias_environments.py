@@ -1,11 +1,9 @@
-"""Estimators against true advantages in every environment: the maze's are exact, the others' by many restarts.
+"""Estimators against true advantages in every environment: exact in the maze, by many restarts elsewhere.
 
     python -m benchmarks.estimator_bias_environments --out benchmarks/results/estimator_bias_environments.csv
-    python -m benchmarks.estimator_bias_environments --out ... --only sokoban      # its lines anew, the others kept
     python -m benchmarks.estimator_bias_environments --out ... --draw docs/images/estimator_bias_environments.png
 
-A line an environment, stage of training, group size and estimator. `error` is what is left of the mean squared
-advantage once the estimates have been multiplied by the best common factor, 1 - cosine²; the intervals are of 95 %.
+`error` is 1 - cosine², the squared error that the best common factor leaves; intervals are of 95 %.
 """
 
 import argparse

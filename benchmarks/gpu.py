@@ -1,23 +1,9 @@
-"""What a machine with a GPU does with the published settings, in at most ten minutes: checks, seconds, memory.
+"""What a GPU does with the published settings, in at most ten minutes: checks, seconds, memory.
 
-    python -m benchmarks.gpu                                # everything that can be run without downloads
-    python -m benchmarks.gpu --weights FOLDER               # and three iterations of a small pretrained model
-    python -m benchmarks.gpu --only checks                  # one part
-    python -m benchmarks.gpu --device cpu --tiny            # the same code with sizes for a CPU, in a minute
+    python -m benchmarks.gpu [--weights FOLDER]     # with weights: also three iterations of a small pretrained model
+    python -m benchmarks.gpu --device cpu --tiny    # the same code with sizes for a CPU, in a minute
 
-1. checks: bfloat16 against float32, a checkpoint that goes to the CPU and back, an adapter, and vLLM's answers, sleep
-   and waking where it is installed.
-2. preset: `experiment=alfworld_qwen2.5_1.5b_hgpo` with random weights of that size, two iterations of short episodes.
-   Random answers are as long as they may be.
-3. preset_vllm: the same by `engine=vllm`, on a GPU where it is installed.
-4. pretrained: where weights are given.
-
-The share of peak arithmetic is of what a large product of matrices reaches on the same device, in bfloat16 or in
-float32, whichever is faster there: a CPU may compute bfloat16 slowly. A parameter and token cost 2 operations in a
-rollout and in scoring, 8 in an update: 6 to learn from it and 2 for the reference policy; what a KV cache spares and
-what gradient checkpointing computes twice is not counted, so a rollout may show more than it computes.
-Memory is the peak of the part, beside the formula of docs/guides/gpu_memory.md. Results are printed as tables and, with
---out, written as JSON.
+Parts (`--only`): checks, preset, preset_vllm, pretrained. Tables are printed; `--out` writes JSON.
 """
 
 import argparse
@@ -323,6 +309,7 @@ def preset(device: str, tiny: bool, folder: Path, engine: str = "transformers") 
     )  # fmt: skip
     predicted = {"update": formula(setting).total + 4 * parameters}  # and the reference policy
     rows = []
+    # Operations of a parameter and token: 2 in a forward pass, 8 in an update with the reference policy.
     for name, part, operations in (("rollout", rollout, 2), ("log-probabilities", scoring, 2), ("update", update, 8)):
         achieved = operations * parameters * read / part["seconds"]
         rows.append(

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.league_runs import Line, read, records, write_lines
+from benchmarks.league_runs import read, records, write_lines
 from docs_site.headline import SOURCE, rows
 from docs_site.links import ROOT
 
@@ -34,7 +34,7 @@ def play(out: Path, settings: Sequence[str], seeds: int | None) -> None:
         subprocess.run(command, check=True)
 
 
-def collected(out: Path) -> list[Line]:
+def collected(out: Path) -> list[list[str]]:
     """Return a line for each run in a folder."""
     return [line for comparison in read([out]) for line in records(comparison)]
 

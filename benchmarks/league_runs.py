@@ -1,16 +1,9 @@
-"""A line a run of a league or comparison as CSV, and how every algorithm differs from one of them at the same seed.
+"""What the runs of a league or comparison came to: a line a run as CSV, and each algorithm against one of them.
 
     hgpo-gym league seeds=10 trainer.iterations=12 out=runs/league
-    python -m benchmarks.league_runs runs/league --less hgpo --to benchmarks/results/league.csv
+    python -m benchmarks.league_runs runs/league --less hgpo --to league.csv
 
-Runs that have come to their end count, and of each environment the seeds that all its algorithms have; with `--all`
-the others too, and a difference is over the seeds that both have, if there are any. Success in the rollouts over all
-iterations, and in the last evaluation: means, and mean differences in points, with 95 % t intervals over
-seeds; a difference has an asterisk where p is below 0.05 by flipping its signs, which takes six seeds, corrected for
-how many are printed of an environment. `--table` prints success in the rollouts alone, as a table in Markdown. With
-`--add` the lines of other runs that stand in the CSV stay there: so a league goes on where the runs that began it are
-gone. A line goes by environment, algorithm and seed, and an environment has one number of iterations; other lines are
-refused. `--suffix` sets runs apart that have a setting which others in a file have not.
+Differences are in points at the same seed, with 95 % t intervals. An asterisk says p < 0.05 (flipped signs, Holm).
 """
 
 import argparse
@@ -20,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -37,57 +30,13 @@ COLUMNS = (
     *("seconds", "before", "final", "while_training"),
 )
 NO_SEED = "no seed in common"
-APART = "Leave one out, or write it by --suffix of benchmarks.league_runs under another environment's name."
 
 
-class Line(NamedTuple):
-    """Of a CSV: where it comes from, and its cells, by `COLUMNS`."""
-
-    where: str
-    cells: Sequence[str]
-
-    @property
-    def run(self) -> tuple[str, ...]:
-        """Environment, algorithm and seed."""
-        return tuple(self.cells[:3])
-
-    @property
-    def by_column(self) -> dict[str, str]:
-        return dict(zip(COLUMNS, self.cells, strict=True))
-
-    def __str__(self) -> str:
-        environment, algorithm, seed, iterations, *_ = self.cells
-        return f"{environment}, {algorithm}, seed {seed}, {iterations} iterations ({self.where})"
-
-
-def lines_of(path: Path) -> list[Line]:
-    """Return the runs of a file, whose first lines may be comments. Raise ValueError where it has other columns."""
-    with path.open(newline="", encoding="utf-8") as file:
-        header, *rows = csv.reader(line for line in file if not line.startswith("#"))
-    if header != list(COLUMNS):
-        raise ValueError(f"{path} has the columns {', '.join(header)}, not {', '.join(COLUMNS)}: name another file.")
-    return [Line(str(path), row) for row in rows]
-
-
-def write_lines(path: Path, lines: Iterable[Line], comments: Sequence[str] = ()) -> None:
+def write_lines(path: Path, lines: Iterable[Sequence[str]], comments: Sequence[str] = ()) -> None:
     """Write the runs to a file, below comments on what they have in common."""
     with path.open("w", newline="", encoding="utf-8") as file:
         file.writelines(f"# {comment}\r\n" for comment in comments)
-        csv.writer(file).writerows([COLUMNS, *(line.cells for line in lines)])
-
-
-def check_lines(lines: Iterable[Line]) -> None:
-    """Raise ValueError where two are of one run, or runs of an environment have different numbers of iterations."""
-    by_run: dict[tuple[str, ...], Line] = {}
-    by_environment: dict[str, Line] = {}
-    for line in lines:
-        environment, _, _, iterations, *_ = line.cells
-        if line.run in by_run:
-            raise ValueError(f"Two lines of one run: {by_run[line.run]}; {line}. {APART}")
-        by_run[line.run] = line
-        first = by_environment.setdefault(environment, line)
-        if iterations != first.cells[3]:
-            raise ValueError(f"Two numbers of iterations in one environment: {first}; {line}. {APART}")
+        csv.writer(file).writerows([COLUMNS, *lines])
 
 
 def read(folders: Sequence[Path]) -> list[Comparison]:
@@ -146,46 +95,27 @@ def balanced(comparison: Comparison) -> Comparison:
     return replace(comparison, runs=runs)
 
 
-def records(comparison: Comparison, suffix: str = "") -> list[Line]:
-    """A line for each run; the environment's name ends on the suffix."""
+def records(comparison: Comparison) -> list[list[str]]:
+    """Return a line for each run, by `COLUMNS`."""
     return [
-        Line(
-            f"{run.path}: {comparison.title}",
-            [
-                str(cell)
-                for cell in (
-                    comparison.settings["env_name"] + suffix,
-                    label,
-                    run.seed,
-                    len(run.metrics),
-                    int(run.curve("steps").sum()),
-                    int(run.curve("optimizer_steps").sum()),
-                    round(sum(run.seconds.values()), 1),
-                    round(run.evaluations[0]["success"], 4),
-                    round(run.final_success, 4),
-                    round(run.success_while_training, 4),
-                )
-            ],
-        )
+        [
+            str(cell)
+            for cell in (
+                comparison.settings["env_name"],
+                label,
+                run.seed,
+                len(run.metrics),
+                int(run.curve("steps").sum()),
+                int(run.curve("optimizer_steps").sum()),
+                round(sum(run.seconds.values()), 1),
+                round(run.evaluations[0]["success"], 4),
+                round(run.final_success, 4),
+                round(run.success_while_training, 4),
+            )
+        ]
         for label, runs in comparison.runs.items()
         for run in runs
     ]
-
-
-def added(path: Path, runs: Sequence[Line]) -> list[Line]:
-    """The lines of a file and those of runs, which replace the file's of the same environment, algorithm and seed. Both
-    stand in the order of their first, seeds by number.
-
-    Raises:
-        ValueError: the file has other columns, or would have what `check_lines` refuses.
-    """
-    own, replaced = lines_of(path), {line.run for line in runs}
-    places = [list(dict.fromkeys(line.cells[part] for line in (*own, *runs))) for part in (0, 1)]
-    lines = [*(line for line in own if line.run not in replaced), *runs]
-    check_lines(lines)
-    return sorted(
-        lines, key=lambda line: (places[0].index(line.cells[0]), places[1].index(line.cells[1]), int(line.cells[2]))
-    )
 
 
 def lines(comparison: Comparison, less: str) -> list[str]:
@@ -198,7 +128,7 @@ def lines(comparison: Comparison, less: str) -> list[str]:
     differences = in_points([comparison.differences(label, less, score) for label, _, score in ranked])
     return [
         f"{label}, {name}: {in_percent(mean(comparison.scores(label, score)))}; "
-        + (f"less {less} {beside}" if beside else f"{NO_SEED} with {less}")
+        + (f"minus {less}: {beside}" if beside else f"{NO_SEED} with {less}")
         for (label, name, score), beside in zip(ranked, differences, strict=True)
     ]
 
@@ -227,41 +157,18 @@ def significant(differences: Sequence[Sequence[float] | np.ndarray]) -> list[boo
     return [row in sure for row in range(len(differences))]
 
 
-def table(found: Sequence[Comparison], less: str) -> list[str]:
-    """Of success in the rollouts: a line an algorithm, the best on average first, and two columns an environment."""
-    score = SCORES["while training"]
-    labels = [label for label in found[0].runs if all(label in comparison.runs for comparison in found)]
-    ranked = sorted(labels, key=lambda label: -sum(comparison.scores(label, score).mean() for comparison in found))
-    head = [cell for comparison in found for cell in (comparison.settings["env_name"], f"less {less}")]
-    differences = [
-        comparison.differences(label, less, score) if label != less else () for label in ranked for comparison in found
-    ]
-    beside = iter(in_points(differences))
-    rows = [["algorithm", *head], ["---"] * (1 + len(head))]
-    for label in ranked:
-        cells = [f"`{label}`"]
-        for comparison in found:
-            told = next(beside) or ("" if label == less else NO_SEED)
-            cells += [f"{100 * comparison.scores(label, score).mean():.1f} %", told]
-        rows.append(cells)
-    return [f"| {' | '.join(cells)} |" for cells in rows]
-
-
 def _seeds(comparison: Comparison) -> str:
     counts = sorted(set(map(len, comparison.runs.values())))
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints the lines of every environment."""
+    """Print the lines of every environment, and write the CSV."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+", help="of leagues or comparisons")
     parser.add_argument("--less", default="grpo", help="the algorithm that others are compared with")
-    parser.add_argument("--all", action="store_true", help="seeds that only some algorithms have count as well")
-    parser.add_argument("--table", action="store_true", help="print a table in Markdown instead of lines")
+    parser.add_argument("--all", action="store_true", help="also seeds that only some algorithms have")
     parser.add_argument("--to", type=Path, help="the CSV file to write")
-    parser.add_argument("--suffix", default="", help="ends the names of environments in it, as of another setting")
-    parser.add_argument("--add", action="store_true", help="keep the lines of other runs in that file")
     parsed = parser.parse_args(arguments)
     played = read(parsed.folders)
     found = [one if parsed.all else balanced(one) for one in played if parsed.less in one.runs]
@@ -269,17 +176,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise ValueError(
             unknown_name("algorithm", parsed.less, sorted({label for one in played for label in one.runs}))
         )
-    runs = [line for one in found for line in records(one, parsed.suffix)]
-    check_lines(runs)
     if parsed.to:
-        write_lines(parsed.to, added(parsed.to, runs) if parsed.add and parsed.to.exists() else runs)
+        write_lines(parsed.to, [line for one in found for line in records(one)])
     if without := [one.settings["env_name"] for one in played if parsed.less not in one.runs]:
-        print(f"Left out, without a run of {parsed.less} that has ended: {', '.join(without)}")
+        print(f"Left out, without a finished run of {parsed.less}: {', '.join(without)}")
     for comparison in found:
         print(f"{comparison.settings['env_name']}, {_seeds(comparison)} seeds")
-        print("\n".join([] if parsed.table else lines(comparison, parsed.less)))
-    if parsed.table:
-        print("\n".join(table(found, parsed.less)))
+        print("\n".join(lines(comparison, parsed.less)))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,9 @@
-"""What it saves to play rollouts while updates go on: a run with rollout.overlap and the same without, taking turns.
+"""What rollouts during the update save: a run with rollout.overlap and the same without, in turns.
 
     python -m benchmarks.overlap
     python -m benchmarks.overlap 'plugins=[benchmarks.pausing]' env.id=hgpo_gym_benchmarks/Pausing-v0 +env.pause=0.002
-    python -m benchmarks.overlap engine=vllm tiny.heads=2 engine.enforce_eager=true engine.kv_cache_gib=0.05
 
-Seconds on the clock, medians over iterations and runs. The first iteration, which waits for a process to start, stands
-apart; the last one is left out, since nothing is played during its update. The two runs must have the same numbers.
+Medians of seconds over iterations and runs. Both runs must have the same numbers.
 """
 
 import argparse

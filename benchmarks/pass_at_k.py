@@ -1,11 +1,9 @@
-"""pass@k after each evaluation of the runs of one environment: how likely one of k episodes of a task is won.
+"""pass@k after each evaluation: the probability that one of k episodes of a task is won.
 
     hgpo-gym compare 'algos=[grpo,pass_at_k]' evaluation.decoding_seeds=8 seeds=8 out=runs/pass_at_k
-    python -m benchmarks.pass_at_k runs/pass_at_k --less grpo --to benchmarks/results/pass_at_k.csv
+    python -m benchmarks.pass_at_k runs/pass_at_k --less grpo --to pass_at_k.csv
 
-The CSV has a line an evaluation. Printed is a line an algorithm and k: the mean over seeds in the last evaluation, and
-what it is less that of one algorithm at the same seed, in points; with 95 % t intervals over seeds, and an
-asterisk where p is below 0.05 by flipping signs.
+Differences are in points at the same seed, with 95 % t intervals; an asterisk says p < 0.05.
 """
 
 import argparse

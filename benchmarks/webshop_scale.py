@@ -1,11 +1,8 @@
-"""WebShop's catalogue at scale: time and memory to build it, to open it, to search it.
+"""WebShop's catalogue at scale: time and memory to build, open and search it.
 
-    python -m benchmarks.webshop_scale ../shared/data/webshop --products 200000
+    python -m benchmarks.webshop_scale DATA --products 200000
 
-Products are mixed from the thousand real ones (title, description, bullets and options each of another), with two words
-of their own each, so that the vocabulary grows as that of a real catalogue does. The full benchmark has 1.18 million
-products; the last column is what proportion says of it. Seconds are of the processor; MiB are what a process has grown
-by at most, memory-mapped pages that it has touched included.
+Products are mixed from the thousand real ones. The last column extrapolates to the full catalogue of 1.18 million.
 """
 
 import argparse

@@ -1,13 +1,9 @@
-"""Generated tokens and trained tokens a second: ours beside others', in one run, on the same model and prompts.
+"""Generated and trained tokens a second of one core, ours beside others', on the same model and ALFWorld prompts.
 
-    python -m benchmarks.throughput generate --engines naive ours vllm
-    python -m benchmarks.throughput generate --engines naive ours vllm --model models/smollm2 --precision bfloat16
+    python -m benchmarks.throughput generate --engines naive ours vllm [--model models/smollm2 --precision bfloat16]
     python -m benchmarks.throughput update
 
-One thread. The prompts are those of ALFWorld episodes (generated games, 8 tasks x 8 members, six in ten won) at every
-step; the model is made from scratch, or the one that --model names. Rates are tokens of responses to running
-environments, or tokens of prompts and responses that are trained on, a second of the processor: neighbours change them
-less than those of the clock.
+Only tokens of running environments count. Seconds are of the processor.
 """
 
 import argparse
