@@ -21,6 +21,7 @@ COMMANDS = {
     "train": "train an agent with one algorithm",
     "compare": "train with several algorithms and seeds, everything else equal; a report",
     "league": "the same comparison in several environments; one report on all of them",
+    "verl": "train with verl, on any number of GPUs and machines",
     "eval": "evaluate a model, an endpoint, the expert or random actions on every task of a split",
     "warmstart": "make a model that imitates episodes, and save it",
     "estimator-bias": "measure bias and variance of the advantage estimators where true advantages can be known",
@@ -52,6 +53,12 @@ EXAMPLES = {
     "league": [
         "hgpo-gym league seeds=2",
         "hgpo-gym league 'environments=[{name: maze, model: tabular},{name: words, env: secret_word}]' seeds=10",
+    ],
+    "verl": [
+        "hgpo-gym verl experiment=alfworld_qwen2.5_1.5b_hgpo gpus=8",
+        "hgpo-gym verl env=webshop algo=gigpo model.path=Qwen/Qwen2.5-7B-Instruct gpus=8 nodes=2 resume=auto",
+        "hgpo-gym verl experiment=webshop_qwen2.5_7b_hgpo gpus=8 --show-config",
+        "hgpo-gym verl env=alfworld gpus=8 -- actor_rollout_ref.rollout.name=sglang trainer.val_before_train=false",
     ],
     "eval": [
         "hgpo-gym eval run=runs/signpost_maze-hgpo-seed0",
@@ -194,6 +201,7 @@ OWN_ARGUMENTS = {
 SETTINGS = {
     "train": "hgpo_gym.cli.training:train",
     "compare": "hgpo_gym.cli.training:compare",
+    "verl": "hgpo_gym.cli.verl:verl",
     "league": "hgpo_gym.cli.training:league",
     "warmstart": "hgpo_gym.cli.models:warmstart",
     "eval": "hgpo_gym.cli.evaluation:evaluate",
@@ -201,6 +209,8 @@ SETTINGS = {
     "play": "hgpo_gym.cli.play:play",
 }
 """Commands that take settings, key=value: functions of the composed configuration and the arguments."""
+SHOWN = {"verl": "hgpo_gym.cli.verl:show_settings"}
+"""Commands whose --show-config prints something else: functions of the same that return it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -227,8 +237,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         raise CommandFailed(unknown_name("command", arguments[0], COMMANDS), 2)
     parser = make_parser()
+    passed_on: list[str] = []
+    if arguments[0] == "verl" and "--" in arguments:
+        end = arguments.index("--")
+        arguments, passed_on = arguments[:end], arguments[end + 1 :]
     # argparse stops collecting overrides at an option, and returns the later ones as unknown.
-    parsed, unparsed = parser.parse_known_args(arguments)
+    parsed, unparsed = parser.parse_known_args(arguments, argparse.Namespace(passed_on=passed_on))
     if parsed.command in SETTINGS:
         parsed.overrides += [argument for argument in unparsed if not argument.startswith("-")]
         unparsed = [argument for argument in unparsed if argument.startswith("-")]
@@ -258,7 +272,8 @@ def _with_settings(parsed: argparse.Namespace) -> None:
         else:
             config = load_config("config" if parsed.command == "train" else parsed.command, parsed.overrides)
         if parsed.show_config:
-            print(to_yaml(config), end="")
+            show = pkgutil.resolve_name(SHOWN[parsed.command]) if parsed.command in SHOWN else None
+            print(show(config, parsed) if show else to_yaml(config), end="")
             return
         with Console(stderr=True, quiet=launched() > 1).status("Loading ..."):  # importing torch takes seconds
             act = pkgutil.resolve_name(SETTINGS[parsed.command])

@@ -18,10 +18,10 @@ from hgpo_gym.adapters.verl import (
     FIELDS,
     OPTIONAL_FIELDS,
     describe_steps,
-    register_estimators,
     row_steps,
     with_response_ends,
 )
+from hgpo_gym.adapters.verl.advantages import register_estimators
 from hgpo_gym.advantages import ESTIMATORS, estimate, register_estimator
 from hgpo_gym.advantages.batch import StepBatch
 from tests.support import ROOT, golden
@@ -49,9 +49,9 @@ def random_batch(seed=0, tasks=3, members=4, length=6):
 
 def described(batch):
     """The step of each row of our batch, as verl's rows say it."""
-    names = [name for name in (*FIELDS, *OPTIONAL_FIELDS) if getattr(batch, name) is not None]
-    columns = [getattr(batch, name) for name in names]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    columns = {name: getattr(batch, name, None) for name in (*FIELDS, *OPTIONAL_FIELDS)} | dict(batch.extras)
+    columns = {name: values for name, values in columns.items() if values is not None}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def as_verl(groups, mask):
@@ -89,7 +89,7 @@ def test_verl_finds_them_by_itself():
         "print(find('hgpo').args, find('gigpo').args, get_trainer_cls('steps_sync').__name__)"
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip().endswith("('hgpo',) ('gigpo',) StepsTrainer")
+    assert done.stdout.strip().endswith("('hgpo',) ('gigpo',) StepsSync")
 
 
 def test_verls_own_estimators_stay():
@@ -198,7 +198,9 @@ def test_an_episode_describes_its_steps():
     steps = describe_steps("a", episode.steps(4), invalid_action_penalty=0.1)
     assert [step["reward"] for step in steps] == [0, 0, 0, 10]
     assert [step["penalty"] for step in steps] == [0.1, 0, 0, 0]
-    assert all(step.keys() == {*FIELDS, *OPTIONAL_FIELDS} and step["success"] for step in steps)
+    assert all(
+        step.keys() == {*FIELDS, "penalty", "action", "success", "final_keys"} and step["success"] for step in steps
+    )
     assert [step["action"] == steps[1]["action"] for step in steps] == [False, True, True, False]
     found = advantages(as_verl([0] * 4, np.ones((4, 2))), [[step] for step in steps], "hgpo_gym.grpo", config())
     assert found.tolist() == pytest.approx(np.array([[9.9] * 2, *[[10.0] * 2] * 3]))  # alone: its own return
@@ -221,6 +223,37 @@ def test_estimators_that_look_at_actions_successes_and_ends(name):
     np.testing.assert_allclose(found, estimate(name, said), rtol=1e-5, atol=1e-5)
     if name not in ("rtmc", "salt"):
         assert not np.allclose(found, estimate(name, replace(said, success=None)), atol=1e-3)
+
+
+def test_estimators_of_milestones_rewards_turns_and_entropy():
+    """Columns that the agent loop or the trainer adds to the steps."""
+    batch = random_batch()
+    rng = np.random.default_rng(2)
+    members = len(np.unique(batch.trajectory))
+    batch = replace(
+        batch,
+        action=rng.integers(3, size=len(batch)),
+        success=(rng.random(members) < 0.5)[batch.trajectory],
+        extras={
+            "milestone": rng.random(len(batch)) < 0.3,
+            "reward_vector": rng.random((members, 2))[batch.trajectory],
+            "turn_reward": rng.random(len(batch)),
+            "tag": rng.integers(2, size=len(batch)),
+            "tag_reward": rng.random(len(batch)),
+            "entropy": rng.random(len(batch)),
+            "agent": rng.integers(2, size=len(batch)),
+        },
+    )
+    data, steps = row_a_step(batch)
+    mask = data.batch["response_mask"].numpy()
+    for name in ("beacon", "gdpo", "dvao", "turn_rewards", "rlvmr", "empg", "dr_mas"):
+        wanted = estimate(name, batch)
+        assert np.abs(wanted).max() > 0.1, name
+        found = advantages(data, steps, f"hgpo_gym.{name}")
+        np.testing.assert_allclose(found, wanted[:, None] * mask, rtol=1e-5, atol=1e-6, err_msg=name)
+    without = [[{name: value for name, value in step.items() if name != "milestone"}] for (step,) in steps]
+    with pytest.raises(ValueError, match="'beacon' needs the column 'milestone'"):
+        advantages(data, without, "hgpo_gym.beacon")
 
 
 def test_what_is_missing_is_named():

@@ -1,0 +1,115 @@
+"""The tasks of environments as verl's dataset: `data.custom_cls.path=pkg://hgpo_gym.adapters.verl.dataset`."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+from torch.utils.data import Dataset
+
+from hgpo_gym.adapters.verl.loop_settings import LoopSettings, Source
+from hgpo_gym.envs.registration import make
+from hgpo_gym.rollouts.samplers.base import spread, tasks_in_order
+
+
+class TaskDataset(Dataset):
+    """Rows with a task each.
+
+    Sources with a weight (`alfworld:train*1`) are for training: the rows are the tasks of all iterations in a row, in
+    the order in which this package's own trainer plays them at the same seed. So verl must not shuffle them
+    (`data.shuffle=false`). Sources without a weight are for validation: every task once, in the order of its split.
+
+    Args:
+        data_files: the sources, see `Source`; all of them with a weight or none.
+        config: verl's `data`, with `hgpo_gym`.
+        max_samples: the most rows, the first of them; -1 for all.
+
+    Attributes:
+        sources: of the tasks.
+        validates: the rows are for validation. verl does not pass this on; the trainers of `trainer` set it.
+
+    Raises:
+        ValueError: an unknown environment, option or split, or wrong sources.
+    """
+
+    def __init__(
+        self,
+        data_files: str | Sequence[str],
+        tokenizer: Any = None,  # noqa: ARG002 - verl passes it
+        config: DictConfig | None = None,
+        processor: Any = None,  # noqa: ARG002 - verl passes it
+        max_samples: int = -1,
+    ):
+        assert config is not None
+        self._settings = LoopSettings.of_data(config)
+        texts = [data_files] if isinstance(data_files, str) else list(data_files)
+        self.sources = [Source.parse(text, self._settings) for text in texts]
+        self.validates = False
+        weighted = [source.weight is not None for source in self.sources]
+        if any(weighted) != all(weighted):
+            raise ValueError(f"data files {texts}: give a weight (*1) to all of them, or to none.")
+        tasks = [_task_ids(source, self._settings) for source in self.sources]
+        if any(weighted):
+            self._groups = config.train_batch_size
+            if self._settings.iterations is None:
+                raise ValueError("data.hgpo_gym.iterations is not set, which sources with a weight need.")
+            if config.get("shuffle", True):
+                raise ValueError(
+                    "data.shuffle=true: sources with a weight have their own order; set data.shuffle=false."
+                )
+            count = self._settings.iterations * self._groups
+            self._rows = list(
+                _in_order(self.sources, [list(ids.values()) for ids in tasks], self._settings.seed, count)
+            )
+        else:
+            self._groups = 0
+            self._rows = [
+                (source, task, n) for source, ids in zip(self.sources, tasks, strict=True) for n, task in ids.items()
+            ]
+        if max_samples >= 0:
+            self._rows = self._rows[:max_samples]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        source, task_id, number = self._rows[index]
+        iteration, group = divmod(index, self._groups) if self._groups else (-1, number)
+        return {
+            "raw_prompt": [{"role": "user", "content": task_id}],  # verl counts rows by it; the loop makes its prompts
+            "dummy_tensor": torch.zeros(1, dtype=torch.uint8),  # verl needs a tensor in every batch
+            "data_source": source.label,
+            "env": source.env,
+            "split": source.split or "",
+            "task_id": task_id,
+            "validates": self.validates,
+            "iteration": iteration,
+            "group": group,
+            "index": index,
+        }
+
+
+def _task_ids(source: Source, settings: LoopSettings) -> dict[int, str]:
+    """Return the tasks of a source by their number in its split."""
+    options = source.options(settings)
+    env = make(options.pop("id"), **options)
+    try:
+        ids = env.unwrapped.task_ids  # type: ignore[attr-defined]
+        most = settings.validation_tasks if source.weight is None else settings.train_tasks
+        return {number: ids[number] for number in spread(len(ids), most)}
+    finally:
+        env.close()
+
+
+def _in_order(
+    sources: Sequence[Source], tasks: Sequence[Sequence[str]], seed: int, count: int
+) -> Iterator[tuple[Source, str, int]]:
+    """Yield `count` tasks. At each position comes the source that is furthest behind its share."""
+    weights = [source.weight or 0.0 for source in sources]
+    played = [0] * len(sources)
+    for position in range(count):
+        behind = [weight / sum(weights) * (position + 1) - done for weight, done in zip(weights, played, strict=True)]
+        index = behind.index(max(behind))
+        (task_id,) = tasks_in_order(tasks[index], seed, played[index], 1)
+        played[index] += 1
+        yield sources[index], task_id, position

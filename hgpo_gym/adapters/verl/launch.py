@@ -1,0 +1,161 @@
+"""Start a training by verl 0.9.1: its configuration with ours on top, Ray, and a run directory."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hgpo_gym.adapters.verl.run_settings import Scale, verl_settings
+from hgpo_gym.extras import install_command
+from hgpo_gym.runs.directory import RunDirectory
+from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.environments import make_evaluation_env, try_environment
+from hgpo_gym.trainers.open_run import open_run
+from hgpo_gym.trainers.settings import RunSettings
+
+STOP_FILE = "stop"
+"""A file of this name beside the checkpoints: the trainer saves a checkpoint and stops before its next step."""
+
+
+class StoppedError(RuntimeError):
+    """The trainer was asked to stop, and has saved a checkpoint."""
+
+
+def as_yaml(settings: Mapping[str, Any]) -> str:
+    """Return settings by dotted key as YAML, nested."""
+    nested: dict[str, Any] = {}
+    for key, value in settings.items():
+        *path, name = key.split(".")
+        section = nested
+        for part in path:
+            section = section.setdefault(part, {})
+        section[name] = value
+    return yaml.safe_dump(nested, sort_keys=False, allow_unicode=True, width=120)
+
+
+def compose_verl(settings: Mapping[str, Any], overrides: Sequence[str]) -> Any:
+    """Return verl's configuration, a DictConfig.
+
+    Args:
+        settings: ours, by key.
+        overrides: for verl, in Hydra's grammar; they come last. Choices of groups come first.
+
+    Raises:
+        ValueError: an override that cannot be read, or a key that verl does not have.
+    """
+    from hydra import compose, initialize_config_module
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf, open_dict
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        # A choice of a group has no dot, or a slash: model_engine=megatron.
+        groups = [str(item.input_line) for item in parsed if "." not in item.key_or_group or "/" in item.key_or_group]
+        with initialize_config_module("verl.trainer.config", version_base=None):
+            config = compose("ppo_trainer", overrides=groups)
+        with open_dict(config):
+            for key, value in settings.items():
+                OmegaConf.update(config, key, value, merge=False, force_add=True)
+        for item in parsed:
+            if str(item.input_line) in groups:
+                continue
+            key = item.key_or_group
+            section_name, _, name = key.rpartition(".")
+            section = OmegaConf.select(config, section_name) if section_name else config
+            if name not in (section or ()) and not (item.is_add() or item.is_force_add()):
+                known = [f"{section_name}.{other!s}" for other in section or ()]
+                raise ValueError(unknown_name("setting of verl", key, known))
+            OmegaConf.update(config, key, item.value(), merge=True, force_add=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"The settings of verl, {' '.join(overrides)}: {reason}") from error
+    return config
+
+
+def launch(run: RunSettings, scale: Scale, overrides: Sequence[str]) -> Path:
+    """Train, and return the run directory.
+
+    Ctrl-C and SIGTERM stop the training after its present step, with a checkpoint.
+
+    Args:
+        run: the settings.
+        scale: GPUs, machines and mode.
+        overrides: settings of verl.
+
+    Raises:
+        ValueError: a setting that verl refuses.
+        FileExistsError, FileNotFoundError: of the run directory, see `open_run`.
+        ModuleNotFoundError: verl is not installed.
+        KeyboardInterrupt: the training was stopped.
+    """
+    settings = verl_settings(run, scale)
+    try_environment(run)
+    make_evaluation_env(run.changed(evaluation={**run.resolved["evaluation"], "num_envs": 1})).close()
+    directory = _open(run)
+    if find_spec("verl") is None:
+        raise ModuleNotFoundError(f"hgpo-gym verl needs verl: {install_command('verl')}")
+    config = compose_verl(settings, overrides)
+    from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
+    validate_config(config, need_reference_policy(config), need_critic(config))
+    import ray
+
+    directory.begin(run.resolved, packages=("verl", "ray"))
+    (directory.path / "verl.yaml").write_text(_resolved(config), encoding="utf-8")
+    checkpoints = Path(config.trainer.default_local_dir)
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    (checkpoints / STOP_FILE).unlink(missing_ok=True)
+    # Of verl's logger `file`; Ray's processes inherit it.
+    os.environ.setdefault("VERL_FILE_LOGGER_PATH", str(directory.path.absolute() / "verl_metrics.jsonl"))
+    try:
+        with _stopping(checkpoints / STOP_FILE):
+            run_ppo(config, task_runner_class=TaskRunnerV1)
+    except ray.exceptions.RayTaskError as error:
+        if not isinstance(error.cause, StoppedError):
+            raise
+        print(f"{error.cause} With resume=auto the same command goes on from there.", file=sys.stderr)
+        raise KeyboardInterrupt from None
+    finally:
+        ray.shutdown()
+        directory.close()
+    return directory.path
+
+
+def _open(run: RunSettings) -> RunDirectory:
+    newest = run.run_dir / "checkpoints" / "latest_checkpointed_iteration.txt"
+    if run.resume == "must" and not newest.exists():
+        raise FileNotFoundError(f"resume=must, but there is no checkpoint of verl: expected {newest}.")
+    # verl's checkpoints have other names than ours.
+    return open_run(run.changed(resume="auto") if run.resume == "must" else run)
+
+
+def _resolved(config: Any) -> str:
+    from omegaconf import OmegaConf
+
+    return OmegaConf.to_yaml(config, resolve=True)
+
+
+@contextmanager
+def _stopping(file: Path) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM make the file that stops the trainer; a second Ctrl-C interrupts at once."""
+
+    def stop(number: int, _frame: Any) -> None:
+        file.touch()
+        signal.signal(number, before[number])
+
+    before: dict[int, Any] = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

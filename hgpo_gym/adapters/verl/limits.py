@@ -1,0 +1,59 @@
+"""What of this package cannot run inside verl: each is refused by name, with what it lacks there."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hgpo_gym.advantages import ESTIMATORS, needed_with
+from hgpo_gym.advantages.columns import COLUMNS, is_over_the_batch
+from hgpo_gym.rollouts.recording import ENTROPY, OF_A_STEP, REWARD_VECTOR
+from hgpo_gym.trainers.update.objectives import OBJECTIVES
+
+SUPPLIED = ("action", "success", "final_keys", "agent", "truncated", ENTROPY, REWARD_VECTOR)
+"""Columns that the agent loop or the trainer always supplies, or as the settings ask."""
+
+
+def check_estimator(name: str, options: Mapping[str, Any], recorded: tuple[str, ...] = OF_A_STEP) -> dict[str, str]:
+    """Return the columns that an estimator needs, by the estimator that needs each.
+
+    Args:
+        name: of the estimator.
+        options: of the estimator.
+        recorded: columns from the environment's info that the agent loop records.
+
+    Raises:
+        ValueError: an unknown estimator, or one that needs a column that verl has no source for.
+    """
+    needed = needed_with(name, ESTIMATORS.check_options(name, options))
+    for column, by in needed.items():
+        if column in COLUMNS and column not in (*SUPPLIED, *OF_A_STEP):
+            raise ValueError(
+                f"algo={by} needs the column {column!r} ({COLUMNS[column].about}), which no part of verl makes: train "
+                f"it with hgpo-gym train, or choose another algo."
+            )
+        if column in OF_A_STEP and column not in recorded:
+            raise ValueError(f"algo={by} needs the column {column!r}: add it to data.hgpo_gym.record.")
+    return needed
+
+
+def check_mini_batches(name: str) -> None:
+    """Raise ValueError for an estimator that needs the whole batch, where advantages are computed in parts of it."""
+    if is_over_the_batch(ESTIMATORS.find(name)):
+        raise ValueError(
+            f"algo={name} takes statistics over all task groups of an iteration, and separate_async computes "
+            "advantages of mini-batches: choose steps_sync or steps_colocate_async, or another algo."
+        )
+
+
+def check_objective(name: str) -> None:
+    """Raise ValueError for an unknown objective, or one that needs more than a policy loss of verl gets."""
+    objective = OBJECTIVES.find(name)
+    if getattr(objective, "preparation", None) is not None:
+        raise ValueError(
+            f"objective={name} takes statistics over all responses before an update, and a policy loss of verl sees "
+            "one micro-batch: train it with hgpo-gym train, or choose another objective."
+        )
+    if getattr(objective, "needs_old", False):
+        raise ValueError(
+            f"objective={name} compares the trainer's log-probabilities with the engine's, and verl passes one of them "
+            "to a policy loss: train it with hgpo-gym train, or choose another objective."
+        )

@@ -1,0 +1,179 @@
+"""The run directory of a training by verl: the files that `hgpo-gym report`, `health` and `inspect` read."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields as fields_of
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hgpo_gym.adapters.verl.steps import batch_of_rows
+from hgpo_gym.files import write_whole
+from hgpo_gym.policies.base import TokenRecord
+from hgpo_gym.rollouts import saved
+from hgpo_gym.rollouts.evaluation import Evaluation
+from hgpo_gym.rollouts.metrics import credit_metrics, episode_metrics, response_metrics
+from hgpo_gym.rollouts.rollout import EpisodeOutcome, Rollout, StepText
+from hgpo_gym.runs.directory import RunDirectory, read_config, read_metrics
+from hgpo_gym.runs.run_files import read_json
+
+NAMES = {
+    "loss": "actor/pg_loss",
+    "entropy": "actor/entropy_loss",
+    "clip_fraction": "actor/pg_clipfrac",
+    "kl_behaviour": "actor/ppo_kl",
+    "kl_reference": "actor/kl_loss",
+    "gradient_norm": "actor/grad_norm",
+    "learning_rate": "actor/lr",
+    "optimizer_steps": "training/optimizer_steps",
+}
+"""Metrics of this package, and verl's for the same. verl's clip fraction and KL are means over micro-batches."""
+SECONDS = {
+    "seconds_rollout": ("gen",),
+    "seconds_advantage": ("adv",),
+    "seconds_update": ("old_log_prob", "ref", "update_actor", "update_weights"),
+}
+_OUTCOME = tuple(field.name for field in fields_of(EpisodeOutcome))
+
+
+class Row(NamedTuple):
+    """A response that was trained on.
+
+    Attributes:
+        uid: the name of its task group.
+        fields: the `extra_fields` of the agent loop.
+        prompt_ids, response_ids: its tokens.
+        advantage: the mean over its tokens.
+    """
+
+    uid: str
+    fields: Mapping[str, Any]
+    prompt_ids: Sequence[int]
+    response_ids: Sequence[int]
+    advantage: float
+
+
+class RunRecord:
+    """Writes metrics.jsonl, summary.json and rollouts/ of a run directory.
+
+    Args:
+        path: the run directory, with config.yaml.
+        decode: returns the text of tokens.
+    """
+
+    def __init__(self, path: Path, decode: Any):
+        self._directory, self._decode = RunDirectory(path), decode
+        self._config = read_config(path)
+        self._evaluations_file = path / "evaluations.json"
+        self._evaluations: list[dict[str, Any]] = []
+
+    def resume(self, iteration: int) -> None:
+        """Leave out what came after this iteration: it is about to be made again."""
+        lines = [line for line in read_metrics(self._directory.path) if line["iteration"] <= iteration]
+        self._directory.restore_metrics(lines)
+        if self._evaluations_file.exists():
+            before = read_json(self._evaluations_file)["evaluations"]
+            self._evaluations = [evaluation for evaluation in before if evaluation["iteration"] <= iteration]
+
+    def iteration(
+        self, number: int, rows: Sequence[Row], metrics: Mapping[str, Any], seconds: Mapping[str, float]
+    ) -> None:
+        """Append the metrics of an iteration, and keep its rollout if it is due.
+
+        Args:
+            number: from 1.
+            rows: what was trained on, episode after episode; those of a task group are adjacent.
+            metrics: verl's.
+            seconds: verl's timings.
+        """
+        rollout = self._rollout(rows)
+        advantages = np.array([row.advantage for row in rows])
+        line = {
+            "iteration": number,
+            **episode_metrics(rollout.episodes),
+            "steps": rollout.played_steps,
+            "episodes": rollout.played_episodes,
+            "tokens": rollout.played_tokens,
+            "rounds": 1,
+            "groups_kept": int(rollout.batch.group_labels.max()) + 1,
+            "group_sizes": rollout.batch.group_sizes(),
+            **response_metrics(rollout),
+            **credit_metrics(rollout.batch, advantages),
+            **{ours: float(metrics[theirs]) for ours, theirs in NAMES.items() if theirs in metrics},
+            **{name: float(sum(seconds.get(part, 0.0) for part in parts)) for name, parts in SECONDS.items()},
+        }
+        if self._evaluations and self._evaluations[-1]["iteration"] == number:
+            line["evaluation_success"] = self._evaluations[-1]["success"]
+        self._directory.log(line)
+        checkpoint = self._config["checkpoint"]
+        if (every := checkpoint["rollouts_every"]) and number % every == 0:
+            saved.keep(rollout, number, self._directory.rollout_path, None, checkpoint["transcripts"])
+
+    def evaluation(self, number: int, split: str, outcomes: Sequence[Mapping[str, Any]], seconds: float) -> None:
+        """Keep the evaluation after an iteration.
+
+        Args:
+            number: of the iteration; 0 is before training.
+            split: its name.
+            outcomes: `reward_extra_info` of the episodes, by task, then decoding seed.
+            seconds: of the evaluation.
+        """
+        by_task: dict[str, list[EpisodeOutcome]] = {}
+        for outcome in outcomes:
+            episode = EpisodeOutcome(**{name: outcome[name] for name in _OUTCOME})
+            by_task.setdefault(episode.task_id, []).append(episode)
+        seeds = min(map(len, by_task.values()))
+        by_seed = tuple(tuple(episodes[seed] for episodes in by_task.values()) for seed in range(seeds))
+        failed = sum(bool(outcome["failed"]) for outcome in outcomes)
+        summary = {**Evaluation(split, by_seed).summary(), "failed": failed}
+        self._evaluations.append({"iteration": number, "seconds": seconds, **summary})
+        write_whole(self._evaluations_file, json.dumps({"evaluations": self._evaluations}))
+
+    def finish(self) -> None:
+        """Write summary.json: the run has come to its end."""
+        lines = read_metrics(self._directory.path)
+        seconds = {part: sum(line[f"seconds_{part}"] for line in lines) for part in ("rollout", "advantage", "update")}
+        self._directory.write_summary(
+            {
+                "algorithm": self._config["algo"]["name"],
+                "seed": self._config["seed"],
+                "iterations": len(lines),
+                "seconds": {**seconds, "evaluation": sum(each["seconds"] for each in self._evaluations)},
+                "evaluations": self._evaluations,
+            }
+        )
+
+    def _rollout(self, rows: Sequence[Row]) -> Rollout:
+        steps = [row.fields["steps"] for row in rows]
+        batch = batch_of_rows(steps, [row.uid for row in rows], range(len(rows)))
+        episodes = {of_row[0]["trajectory"]: row.fields["episode"] for of_row, row in zip(steps, rows, strict=True)}
+        most = self._config["checkpoint"]["transcripts"]
+        return Rollout(
+            batch=batch,
+            tokens=tuple(self._tokens(row) for row in rows),
+            steps=tuple(
+                self._text(row, whole=most is None or episode < most)
+                for row, episode in zip(rows, batch.trajectory, strict=True)
+            ),
+            episodes=tuple(
+                EpisodeOutcome(**{name: episode[name] for name in _OUTCOME}) for episode in episodes.values()
+            ),
+        )
+
+    def _tokens(self, row: Row) -> TokenRecord:
+        prompt_ids, response_ids = (np.array(ids, dtype=np.int64) for ids in (row.prompt_ids, row.response_ids))
+        return TokenRecord(
+            prompt_ids,
+            response_ids,
+            np.zeros(len(response_ids), dtype=np.float32),
+            prompt_cut=bool(row.fields["prompt_cut"]),
+        )
+
+    def _text(self, row: Row, *, whole: bool) -> StepText:
+        """Return the texts of a row, with its prompt and response if `whole`."""
+        texts = (self._decode(row.prompt_ids), self._decode(row.response_ids)) if whole else ("", "")
+        text = row.fields["text"]
+        return StepText(
+            **{**text, "admissible_actions": tuple(text["admissible_actions"])}, prompt=texts[0], response=texts[1]
+        )

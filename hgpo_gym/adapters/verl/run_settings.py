@@ -1,0 +1,352 @@
+"""The settings of a run as settings of verl 0.9.1. This module needs no verl."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveInt
+
+from hgpo_gym.adapters.verl.limits import check_estimator, check_mini_batches, check_objective
+from hgpo_gym.adapters.verl.loop_settings import LoopSettings
+from hgpo_gym.advantages import ESTIMATORS
+from hgpo_gym.envs.registration import make
+from hgpo_gym.rollouts.recording import ENTROPY, OF_A_STEP, REWARD_VECTOR
+from hgpo_gym.section import SettingsSection
+from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettings
+from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.update.objectives import preferred_aggregation
+from hgpo_gym.trainers.update.objectives.bound import bind_objective
+
+AGGREGATIONS = {
+    "token_mean": "token-mean",
+    "sequence_mean": "seq-mean-token-mean",
+    "sequence_sum": "seq-mean-token-sum-norm",
+}
+WITHOUT_MEANING = {
+    "distributed": "verl divides the model over all GPUs: set gpus and nodes",
+    "rollout.workers": "set -- actor_rollout_ref.rollout.agent.num_workers=N, whose processes have the environments",
+    "rollout.worker_timeout": "environments run in the processes of verl's agent loop workers",
+    "rollout.staleness": "set mode=colocate_async or mode=separate_async",
+    "rollout.overlap": "set mode=colocate_async or mode=separate_async",
+    "evaluation.num_envs": "all episodes of a validation are played at once",
+    "checkpoint.keep_best": "verl keeps the newest checkpoints",
+    "checkpoint.transcripts": "-- trainer.rollout_data_dir=FOLDER and trainer.validation_data_dir=FOLDER write them",
+    "checkpoint.rollouts_every": "-- trainer.rollout_data_dir=FOLDER writes rollouts",
+    "model.device": "verl takes the GPUs that Ray has",
+    "model.threads": "verl starts its own processes",
+    "engine.kv_cache_gib": "set engine.gpu_memory_utilization",
+    "engine.sleep_level": "verl frees the engine's memory before each update",
+    "engine.adapter": "verl decides how an adapter reaches the engine",
+    "engine.server": "verl starts its own servers",
+    "engine.server_weights": "verl starts its own servers",
+    "engine.server_timeout": "verl starts its own servers",
+    "critic": "verl trains no critic of ours",
+    "warmstart": "verl trains a given model: make one with hgpo-gym warmstart, and set model.path",
+    "tiny": "verl trains a given model: make one with hgpo-gym warmstart, and set model.path",
+}
+"""Settings of a run that nothing in verl reads, each with what to do instead."""
+MODES = ("sync", "colocate_async", "separate_async")
+
+
+class Scale(SettingsSection):
+    """The keys of `configs/verl.yaml`."""
+
+    gpus: Annotated[int, Field(ge=1, le=64)]
+    nodes: PositiveInt
+    mode: Literal["sync", "colocate_async", "separate_async"]
+
+
+def check_given_keys(keys: list[str]) -> None:
+    """Raise ValueError if one of the keys that a user has set has no meaning in verl."""
+    for key in keys:
+        for name, instead in WITHOUT_MEANING.items():
+            if key == name or key.startswith(f"{name}."):
+                raise ValueError(f"{key} has no meaning in verl: {instead}.")
+
+
+def verl_settings(run: RunSettings, scale: Scale) -> dict[str, Any]:
+    """Return verl's settings by key, those that differ from its defaults.
+
+    Raises:
+        ValueError: a setting that verl has no counterpart for, or that has another meaning there.
+    """
+    _check(run)
+    needed = _needed_columns(run, scale)
+    correction = _correction(run, bypass=ENTROPY not in needed)
+    return {
+        **_data(run, needed),
+        **_algorithm(run),
+        **{f"algorithm.rollout_correction.{name}": value for name, value in correction.items()},
+        **_model(run),
+        **_actor(run),
+        **_rollout(run),
+        **_trainer(run, scale),
+    }
+
+
+def as_overrides(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings as overrides for Hydra; `++` sets a key whether or not verl has it."""
+    return [f"++{key}={_as_text(value)}" for key, value in settings.items()]
+
+
+def _as_text(value: Any) -> str:
+    """Return a value in Hydra's grammar for overrides."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_as_text(str(key))}:{_as_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_as_text, value)) + "]"
+    if isinstance(value, int | float):
+        return repr(value)
+    text = str(value)
+    # In Hydra's quoted texts a backslash escapes a quote only; before a quote and at the end it must be doubled.
+    quoted = text.replace("\\'", "\\\\\\'") if "\\'" in text else text.replace("'", "\\'")
+    if quoted.endswith("\\"):
+        quoted += "\\"
+    return f"'{quoted}'"
+
+
+def _check(run: RunSettings) -> None:
+    """Raise ValueError for settings of a run that would do something else in verl, or nothing."""
+    trainer, model, engine = run.trainer, run.model, run.engine.options
+    problems = {
+        f"learner={run.learner.name}": (run.learner.name != "policy_gradient", "verl learns by policy gradients"),
+        f"sampler={run.sampler.name}": (
+            run.sampler.name != "in_order",
+            "verl draws the tasks: set sampler=in_order; -- algorithm.filter_groups.enable=true is verl's dynamic "
+            "sampling",
+        ),
+        f"shaping={run.shaping.name}": (run.shaping.name != "none", "rewards are the environment's: set shaping=none"),
+        f"engine={run.engine.name}": (run.engine.name != "vllm", "verl generates by vLLM or SGLang: set engine=vllm"),
+        "engine.constrain=admissible": (
+            engine.get("constrain") == "admissible",
+            "responses are free text: set engine.constrain=none and a prompt that explains itself, prompt=instruct",
+        ),
+        f"trainer.optimizer={trainer.optimizer}": (trainer.optimizer != "adamw", "set trainer.optimizer=adamw"),
+        f"trainer.off_policy_limit={trainer.off_policy_limit}": (
+            trainer.off_policy_limit is not None,
+            "verl has no such limit: set it to null",
+        ),
+        f"trainer.zero_advantage={trainer.zero_advantage}": (
+            trainer.zero_advantage == "drop" or (trainer.zero_advantage == "mask" and trainer.entropy_coef > 0),
+            "verl keeps responses without an advantage: set trainer.zero_advantage=keep",
+        ),
+    }
+    if not isinstance(model, LanguageModelSettings) or model.path is None:
+        raise ValueError("verl trains a given language model: set model=pretrained and model.path.")
+    problems |= {
+        f"model.quantization={model.quantization}": (model.quantization is not None, "set it to null"),
+        f"model.lora.dropout={model.lora.dropout}": (model.lora.dropout > 0, "verl's adapters have none: set it to 0"),
+    }
+    for setting, (wrong, remedy) in problems.items():
+        if wrong:
+            raise ValueError(f"{setting} is not possible in verl: {remedy}.")
+
+
+def _needed_columns(run: RunSettings, scale: Scale) -> dict[str, str]:
+    if run.algo.name not in ESTIMATORS:
+        raise ValueError(f"algo={run.algo.name} is no estimator, and verl trains by those alone.")
+    check_objective(run.objective.name)
+    bind_objective(run.objective, extras=())  # refuses one that reads what only an estimator gives
+    if scale.mode == "separate_async":
+        check_mini_batches(run.algo.name)
+    return check_estimator(run.algo.name, run.algo.options)
+
+
+def _data(run: RunSettings, needed: Mapping[str, str]) -> dict[str, Any]:
+    options, evaluation = dict(run.env.options), run.evaluation
+    split = options.pop("split", None)
+    # Of several splits a run takes the first that exists.
+    validation = _first_split(run) if isinstance(evaluation.split, list) else evaluation.split
+    record = [*run.rollout.record, *(name for name in needed if name in OF_A_STEP and name not in run.rollout.record)]
+    loop = {
+        "envs": {run.env_name: {"id": run.env.id, **options}},
+        "seed": run.seed,
+        "memory": run.memory.model_dump(),
+        "prompt": asdict(run.prompt),
+        "team": {"name": run.team.name, **run.team.options},
+        "invalid_action_penalty": run.trainer.invalid_action_penalty,
+        "record": record,
+        "rewards": run.rollout.rewards if REWARD_VECTOR in needed else [],
+        "max_retries": run.rollout.max_retries or 0,
+        "max_failed": run.rollout.max_failed,
+        "stop": run.engine.options["stop"],
+        "stop_token_ids": run.engine.options["stop_token_ids"],
+        "template_date": run.engine.options["template_date"],
+        "iterations": max(1, run.trainer.iterations),
+        "train_tasks": run.rollout.train_tasks,
+        "validation_tasks": evaluation.tasks,
+        "mini_batch_size": run.trainer.mini_batch_size,
+        "run_dir": str(run.run_dir.absolute()),
+        "plugins": run.plugins,
+    }
+    LoopSettings.parse(loop)
+    return {
+        "data.custom_cls.path": "pkg://hgpo_gym.adapters.verl.dataset",
+        "data.custom_cls.name": "TaskDataset",
+        "data.train_files": [f"{_source(run.env_name, split)}*1"],
+        "data.val_files": [_source(run.env_name, validation)],
+        "data.train_batch_size": run.rollout.num_tasks,
+        "data.max_prompt_length": run.engine.options["max_prompt_tokens"],
+        "data.max_response_length": run.rollout.max_new_tokens,
+        "data.shuffle": False,
+        "data.validation_shuffle": False,
+        "data.seed": run.seed,
+        # Making a row takes no time, and a worker process would load the environments again.
+        "data.dataloader_num_workers": 0,
+        "data.apply_chat_template_kwargs": run.engine.options["chat_template_kwargs"],
+        "data.hgpo_gym": loop,
+    }
+
+
+def _first_split(run: RunSettings) -> str:
+    env = make(run.env.id, **{**run.env.options, "split": run.evaluation.split})
+    try:
+        return env.unwrapped.split  # type: ignore[attr-defined]
+    finally:
+        env.close()
+
+
+def _source(name: str, split: str | None) -> str:
+    return name if split is None else f"{name}:{split}"
+
+
+def _algorithm(run: RunSettings) -> dict[str, Any]:
+    return {
+        # With the prefix: verl has grpo, rloo and others of its own.
+        "algorithm.adv_estimator": f"hgpo_gym.{run.algo.name}",
+        **({"algorithm.gamma": run.algo.options["gamma"]} if "gamma" in run.algo.options else {}),
+        "algorithm.advantage_options": dict(run.algo.options),
+        "algorithm.use_kl_in_reward": False,
+        "critic.enable": False,
+    }
+
+
+def _correction(run: RunSettings, *, bypass: bool) -> dict[str, Any]:
+    """Return verl's rollout correction.
+
+    Args:
+        run: the settings.
+        bypass: the ratio of PPO is to the engine's log-probabilities, as in `hgpo-gym train`; otherwise verl computes
+            the old ones anew, which also gives the entropy that some estimators need.
+    """
+    name, options = run.trainer.correction
+    if name == "none":
+        return {"bypass_mode": bypass, "rollout_is": None}
+    if name not in ("token", "sequence"):
+        raise ValueError(f"trainer.importance_correction={name} is not possible in verl: choose token or sequence.")
+    return {"bypass_mode": False, "rollout_is": name, "rollout_is_threshold": options["cap"]}
+
+
+def _model(run: RunSettings) -> dict[str, Any]:
+    model, section = run.model, "actor_rollout_ref.model"
+    assert isinstance(model, LanguageModelSettings)
+    settings: dict[str, Any] = {
+        f"{section}.path": model.path,
+        f"{section}.enable_gradient_checkpointing": run.trainer.gradient_checkpointing,
+        f"{section}.use_remove_padding": True,
+    }
+    if model.lora.rank is not None:
+        settings[f"{section}.lora_rank"] = model.lora.rank
+        settings[f"{section}.lora_alpha"] = model.lora.alpha
+        settings[f"{section}.target_modules"] = model.lora.target_modules
+    return settings
+
+
+def _actor(run: RunSettings) -> dict[str, Any]:
+    trainer, section = run.trainer, "actor_rollout_ref.actor"
+    assert isinstance(run.model, LanguageModelSettings)
+    precision = {"float32": "fp32", "bfloat16": "bf16"}
+    longest = run.engine.options["max_prompt_tokens"] + run.rollout.max_new_tokens
+    aggregation = trainer.loss_aggregation or preferred_aggregation(run.objective.name)
+    return {
+        f"{section}.strategy": "fsdp2",
+        f"{section}.fsdp_config.strategy": "fsdp2",
+        f"{section}.fsdp_config.model_dtype": precision[run.model.dtype],
+        f"{section}.fsdp_config.dtype": trainer.precision,
+        f"{section}.fsdp_config.mixed_precision": {
+            "param_dtype": precision[trainer.precision],
+            "reduce_dtype": "fp32",
+            "buffer_dtype": "fp32",
+        },
+        f"{section}.optim.lr": trainer.learning_rate,
+        f"{section}.optim.lr_warmup_steps": trainer.warmup_steps,
+        f"{section}.optim.weight_decay": trainer.weight_decay,
+        f"{section}.optim.clip_grad": trainer.max_grad_norm,
+        f"{section}.grad_clip": trainer.max_grad_norm,
+        # The trainer of `trainer` divides rows by data.hgpo_gym.mini_batch_size; verl checks this one nevertheless.
+        f"{section}.ppo_mini_batch_size": run.rollout.num_tasks,
+        f"{section}.ppo_epochs": trainer.update_epochs,
+        f"{section}.use_dynamic_bsz": True,
+        f"{section}.ppo_max_token_len_per_gpu": max(trainer.max_batch_tokens, longest),
+        f"{section}.shuffle": True,
+        f"{section}.data_loader_seed": run.seed,
+        f"{section}.policy_loss": {
+            "_target_": "hgpo_gym.adapters.verl.losses.ObjectiveConfig",
+            "loss_mode": "hgpo_gym",
+            "objective": run.objective.name,
+            "options": dict(run.objective.options),
+            "plugins": run.plugins,
+        },
+        f"{section}.loss_agg_mode": AGGREGATIONS[aggregation],
+        f"{section}.loss_scale_factor": trainer.loss_constant if aggregation == "sequence_sum" else None,
+        f"{section}.entropy_coeff": trainer.entropy_coef,
+        f"{section}.use_kl_loss": trainer.kl_coef > 0,
+        f"{section}.kl_loss_coef": trainer.kl_coef,
+        f"{section}.kl_loss_type": "low_var_kl",  # k3
+        # A plain Hugging Face folder in every checkpoint, beside the parts of each GPU.
+        f"{section}.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
+        f"{section}.checkpoint.load_contents": ["model", "optimizer", "extra"],
+    }
+
+
+def _rollout(run: RunSettings) -> dict[str, Any]:
+    section, engine, evaluation = "actor_rollout_ref.rollout", run.engine.options, run.evaluation
+    longest = engine["max_prompt_tokens"] + run.rollout.max_new_tokens
+    return {
+        f"{section}.name": "vllm",
+        f"{section}.n": run.rollout.group_size,
+        f"{section}.temperature": run.rollout.temperature,
+        f"{section}.top_p": 1.0,
+        f"{section}.top_k": -1,
+        f"{section}.seed": run.seed,
+        f"{section}.calculate_log_probs": True,
+        f"{section}.val_kwargs.n": evaluation.decoding_seeds,
+        f"{section}.val_kwargs.temperature": evaluation.temperature,
+        f"{section}.val_kwargs.top_p": evaluation.top_p,
+        f"{section}.val_kwargs.top_k": -1,
+        f"{section}.val_kwargs.do_sample": evaluation.temperature > 0,
+        f"{section}.tensor_model_parallel_size": engine["tensor_parallel_size"],
+        f"{section}.gpu_memory_utilization": engine["gpu_memory_utilization"],
+        f"{section}.enforce_eager": engine["enforce_eager"],
+        f"{section}.max_num_seqs": engine["max_num_seqs"],
+        f"{section}.max_num_batched_tokens": engine["max_batch_tokens"],
+        f"{section}.max_model_len": engine["max_model_len"] or longest,
+        f"{section}.log_prob_use_dynamic_bsz": True,
+        f"{section}.log_prob_max_token_len_per_gpu": max(run.trainer.max_batch_tokens, longest),
+        f"{section}.agent.default_agent_loop": "hgpo_gym",
+    }
+
+
+def _trainer(run: RunSettings, scale: Scale) -> dict[str, Any]:
+    return {
+        "trainer.n_gpus_per_node": scale.gpus,
+        "trainer.nnodes": scale.nodes,
+        # Several machines have a Ray of their own, which is joined; on one it is started, or joined by RAY_ADDRESS.
+        **({"ray_kwargs.ray_init.address": "auto"} if scale.nodes > 1 else {}),
+        "trainer.v1.trainer_mode": f"steps_{scale.mode}",
+        "trainer.total_training_steps": run.trainer.iterations,
+        "trainer.total_epochs": 1,
+        "trainer.save_freq": run.checkpoint.every,
+        "trainer.max_actor_ckpt_to_keep": run.checkpoint.keep,
+        "trainer.test_freq": run.evaluation.every or run.trainer.iterations,
+        "trainer.val_before_train": True,
+        "trainer.default_local_dir": str(run.run_dir.absolute() / "checkpoints"),
+        "trainer.logger": ["console", "file", *run.loggers],
+        "trainer.project_name": "hgpo_gym",
+        "trainer.experiment_name": run.run_dir.name,
+        "trainer.resume_mode": "disable" if run.resume == "never" else "auto",
+    }

@@ -1,0 +1,225 @@
+"""verl's trainers with credit to steps: `trainer.v1.trainer_mode=steps_sync`, `steps_colocate_async` or
+`steps_separate_async`.
+
+An agent loop puts the steps of its output in `AgentLoopOutput.extra_fields["steps"]`. verl stores them with the row,
+but does not fetch them for advantages; these trainers do. With `data.hgpo_gym` they also log metrics of episodes, check
+validations, and fix the number of optimiser steps. Written for verl 0.9.1.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import transfer_queue
+from omegaconf import DictConfig, OmegaConf, open_dict
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
+from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
+from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+from hgpo_gym.adapters.verl.advantages import register_estimators
+from hgpo_gym.adapters.verl.launch import STOP_FILE, StoppedError
+from hgpo_gym.adapters.verl.limits import check_mini_batches
+from hgpo_gym.adapters.verl.loop_settings import LoopSettings
+from hgpo_gym.adapters.verl.metrics import episode_metrics, outcomes_of, validation_metrics
+from hgpo_gym.adapters.verl.record import Row, RunRecord
+from hgpo_gym.adapters.verl.steps import row_steps
+from hgpo_gym.advantages import ESTIMATORS
+
+
+class StepsTrainer(PPOTrainer):
+    """A trainer of verl for the estimators of `advantages`, to be mixed into one of its classes.
+
+    Attributes:
+        mode: verl's name of that class, by which it decides how to sample.
+    """
+
+    mode: ClassVar[str]
+    _mini_batches: int | None = None
+    _record: RunRecord | None = None
+    _outcomes: Sequence[Mapping[str, Any]] = ()
+
+    def __init__(self, config: DictConfig):
+        with open_dict(config):
+            config.trainer.v1.trainer_mode = self.mode
+        self.loop_settings = LoopSettings.of_data(config.data) if config.data.get("hgpo_gym") else None
+        register_estimators()  # those of plugins too
+        super().__init__(config)
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        # verl tells neither a dataset nor an agent loop that a row is for validation.
+        self.val_dataset.validates = True
+
+    def on_step_begin(self) -> None:
+        super().on_step_begin()
+        if (Path(self.config.trainer.default_local_dir) / STOP_FILE).exists():
+            self.global_steps -= 1  # the last finished step, which verl has counted on already
+            self._save_checkpoint()
+            raise StoppedError(f"Stopped after step {self.global_steps}, which a checkpoint holds.")
+
+    def _compute_advantage(self, batch: Any, metrics: dict) -> Any:
+        data = transfer_queue.kv_batch_get(
+            keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
+        )
+        fields = data.pop("extra_fields").tolist()
+        steps = [extra.get("steps", []) for extra in fields]
+        if (entropies := self._entropies(batch)) is not None:
+            steps = [
+                [{**step, "entropy": entropy} for step in of_row]
+                for of_row, entropy in zip(steps, entropies, strict=True)
+            ]
+        real = [extra for extra, tag in zip(fields, batch.tags, strict=True) if not tag.get("is_padding")]
+        metrics.update(episode_metrics(real))
+        with row_steps(steps):
+            return super()._compute_advantage(batch, metrics)
+
+    def _entropies(self, batch: Any) -> list[float] | None:
+        """Return the mean entropy of each row's tokens, where verl has computed it; None otherwise."""
+        correction = self.config.algorithm.get("rollout_correction")
+        if correction and correction.get("bypass_mode"):
+            return None
+        data = transfer_queue.kv_batch_get(
+            keys=batch.keys, partition_id=batch.partition_id, select_fields=["entropy", "response_mask"]
+        )
+        if "entropy" not in data:
+            return None
+        pairs = zip(data["entropy"].unbind(), data["response_mask"].unbind(), strict=True)
+        return [float((entropy * mask).sum() / mask.sum().clamp(min=1)) for entropy, mask in pairs]
+
+    def _balance_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        self._mini_batches = self._count_mini_batches(len(batch))
+        return super()._balance_batch(batch, *args, **kwargs)
+
+    def _get_required_batch_multiple(self, dp_size: int) -> int:
+        if self._mini_batches is None:
+            return super()._get_required_batch_multiple(dp_size)
+        return dp_size * self._mini_batches
+
+    def _count_mini_batches(self, rows: int) -> int | None:
+        """Return the number of optimiser steps; None leaves it to verl, whose mini-batches have a fixed number of rows,
+        so that longer episodes make more optimiser steps, and which fills the last one up with padding."""
+        if self.loop_settings is None or self.use_critic:
+            return None
+        if self.loop_settings.mini_batch_size is not None:
+            return max(1, -(-rows // self.loop_settings.mini_batch_size))
+        groups = self.config.data.train_batch_size // self.parameter_sync_step
+        return max(1, groups // self.config.actor_rollout_ref.actor.ppo_mini_batch_size)
+
+    def _update_actor(self, batch: Any, metrics: dict) -> Any:
+        if self._mini_batches is None:
+            return super()._update_actor(batch, metrics)
+        # verl's mini-batch has ppo_mini_batch_size * rollout.n rows; there is no other way to give it a number of rows.
+        rows, actor = len(batch) // self._mini_batches, self.config.actor_rollout_ref.actor
+        metrics["training/optimizer_steps"] = self._mini_batches * actor.ppo_epochs
+        with self._changed({"actor.ppo_mini_batch_size": rows, "rollout.n": 1}):
+            return super()._update_actor(batch, metrics)
+
+    @contextmanager
+    def _changed(self, values: Mapping[str, int]) -> Iterator[None]:
+        section = self.config.actor_rollout_ref
+        before = {key: OmegaConf.select(section, key) for key in values}
+        try:
+            for key, value in values.items():
+                OmegaConf.update(section, key, value)
+            yield
+        finally:
+            for key, value in before.items():
+                OmegaConf.update(section, key, value)
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()
+        if self.loop_settings is not None and self.loop_settings.run_dir is not None:
+            self._record = RunRecord(Path(self.loop_settings.run_dir), self.tokenizer.decode)
+            self._record.resume(self.global_steps)
+
+    def _compute_metrics(self, batch: Any, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        if self._record is not None:
+            self._record.iteration(global_steps, self._rows(batch), metrics, timing_raw)
+            if global_steps >= self.total_training_steps:
+                self._record.finish()
+
+    def _rows(self, batch: Any) -> list[Row]:
+        """Return the rows of a batch without its padding, episode after episode."""
+        real = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding")]
+        # A key is UID_SESSION_OUTPUT.
+        parts = {key: key.rsplit("_", 2) for key in real}
+        keys = sorted(real, key=lambda key: (parts[key][0], int(parts[key][1]), int(parts[key][2])))
+        names = ["extra_fields", "prompts", "responses", "response_mask", "advantages"]
+        data = transfer_queue.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=names)
+        fields = data.pop("extra_fields").tolist()
+        columns = (data[name].unbind() for name in names[1:])
+        return [
+            Row(
+                parts[key][0],
+                of_row,
+                prompt.tolist(),
+                response.tolist(),
+                float((advantages * mask).sum() / mask.sum().clamp(min=1)),
+            )
+            for key, of_row, prompt, response, mask, advantages in zip(keys, fields, *columns, strict=True)
+        ]
+
+    def _validate(self) -> dict[str, float]:
+        began = time.perf_counter()
+        metrics = super()._validate()
+        if self._record is not None:
+            # A run has one evaluation after an iteration: that of the first source.
+            source = self.val_dataset.sources[0]
+            of_source = [outcome for outcome in self._outcomes if outcome["source"] == source.label]
+            self._record.evaluation(self.global_steps, source.split or "", of_source, time.perf_counter() - began)
+        return metrics
+
+    def _val_metrics_update(
+        self,
+        data_sources: list[str],
+        sample_uids: list[str],
+        reward_extra_infos_dict: dict[str, list],
+        sample_turns: list[int],
+        expected_acc_counts: dict[tuple[str, str], int] | None = None,
+    ) -> dict[str, float]:
+        metrics = super()._val_metrics_update(
+            data_sources, sample_uids, reward_extra_infos_dict, sample_turns, expected_acc_counts
+        )
+        if self.loop_settings is None:
+            return metrics
+        expected: dict[str, int] = {}
+        for (source, _), count in (expected_acc_counts or {}).items():
+            expected[source] = expected.get(source, 0) + count
+        self._outcomes = outcomes_of(reward_extra_infos_dict)
+        return metrics | validation_metrics(self._outcomes, expected, self.loop_settings.max_failed)
+
+
+@register_trainer("steps_sync")
+class StepsSync(StepsTrainer, PPOTrainerSync):
+    """`sync`: rollouts and updates take turns."""
+
+    mode = "sync"
+
+
+@register_trainer("steps_colocate_async")
+class StepsColocateAsync(StepsTrainer, PPOTrainerColocateAsync):
+    """`colocate_async`: unfinished episodes go on with the next weights."""
+
+    mode = "colocate_async"
+
+
+@register_trainer("steps_separate_async")
+class StepsSeparateAsync(StepsTrainer, PPOTrainerSeparateAsync):
+    """`separate_async`: GPUs of their own generate. Advantages are computed in each mini-batch, so statistics over all
+    groups of an iteration are those of a mini-batch.
+
+    Raises:
+        ValueError: an estimator that takes such statistics, with more than one mini-batch.
+    """
+
+    mode = "separate_async"
+
+    def __init__(self, config: DictConfig):
+        name = config.algorithm.adv_estimator.removeprefix("hgpo_gym.")
+        if config.trainer.v1.separate_async.parameter_sync_step > 1 and name in ESTIMATORS:
+            check_mini_batches(name)
+        super().__init__(config)

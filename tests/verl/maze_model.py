@@ -1,0 +1,68 @@
+"""A Qwen2-style model of 150,000 weights that answers SignpostMaze's prompts: `python -m tests.verl.maze_model FOLDER`.
+
+It imitates a player who takes the right action half of the time and any other otherwise, so that some episodes of a
+group succeed and some do not.
+"""
+
+import random
+import sys
+
+import torch
+from transformers import AutoTokenizer
+
+from hgpo_gym.envs.registration import make
+from hgpo_gym.memory import Memory, PromptTemplate
+from hgpo_gym.policies.huggingface import make_tiny_model, train_tokenizer
+
+TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+
+
+def imitated(env_id: str = "hgpo_gym/SignpostMaze-v0", episodes: int = 150, **options) -> list[tuple[str, str]]:
+    """Return pairs of prompt and response."""
+    env, template, memory = make(env_id, expert=True, **options), PromptTemplate.named("brief"), Memory(window=2)
+    draw, pairs = random.Random(0), []
+    for number in range(episodes):
+        tasks = env.unwrapped.task_ids
+        observation, info = env.reset(seed=number, options={"task_id": tasks[number % len(tasks)]})
+        memory.reset()
+        over = False
+        while not over:
+            context = memory.observe(observation, info["admissible_actions"])
+            action = info["expert_action"] if draw.random() < 0.5 else draw.choice(info["admissible_actions"])
+            pairs.append((template.render(info["task"], context), template.write_response(action)))
+            observation, _, terminated, truncated, info = env.step(action)
+            memory.record(action)
+            over = terminated or truncated
+    return pairs
+
+
+def save_maze_model(folder: str, steps: int = 200) -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    pairs = imitated(split="train", sections=1, distance=0, max_episode_steps=8)
+    tokenizer = train_tokenizer([prompt + answer for prompt, answer in pairs], 320)
+    tokenizer.chat_template = TEMPLATE
+    model = make_tiny_model(tokenizer, hidden_size=64, layers=2, heads=2, seed=0, device="cpu")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)  # as verl loads it: some tokenizers then split text differently
+    rows = [(tokenizer.encode(prompt), [*tokenizer.encode(answer), tokenizer.eos_token_id]) for prompt, answer in pairs]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    draw = random.Random(1)
+    for _ in range(steps):
+        chosen = draw.sample(rows, 32)
+        width = max(len(p) + len(a) for p, a in chosen)
+        ids = torch.tensor([p + a + [tokenizer.pad_token_id] * (width - len(p) - len(a)) for p, a in chosen])
+        labels = torch.full_like(ids, -100)
+        for row, (p, a) in enumerate(chosen):
+            labels[row, len(p) : len(p) + len(a)] = torch.tensor(a)
+        mask = torch.tensor([[1] * (len(p) + len(a)) + [0] * (width - len(p) - len(a)) for p, a in chosen])
+        loss = model(input_ids=ids, attention_mask=mask, labels=labels).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.save_pretrained(folder)
+
+
+if __name__ == "__main__":
+    save_maze_model(sys.argv[1])

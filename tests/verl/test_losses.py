@@ -1,0 +1,113 @@
+"""Objectives as verl's policy losses are this package's own, token by token."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from verl.trainer.ppo.core_algos import get_policy_loss_fn
+
+from hgpo_gym.adapters.verl.losses import ObjectiveConfig, register_objectives
+from hgpo_gym.registry import Choice
+from hgpo_gym.trainers.update.aggregation import Totals, aggregate
+from hgpo_gym.trainers.update.objectives import OBJECTIVES, Tokens
+from hgpo_gym.trainers.update.objectives.bound import bind_objective
+
+AGGREGATIONS = {
+    "token-mean": ("token_mean", None),
+    "seq-mean-token-mean": ("sequence_mean", None),
+    "seq-mean-token-sum-norm": ("sequence_sum", 7.0),
+}
+IN_VERL = [name for name in OBJECTIVES if name not in ("capo", "clip_cov", "gbpo", "hapo", "hispo", "kl_cov")]
+
+
+def rows(seed=0, count=6, length=9):
+    """Right-padded rows of different lengths, with a row of padding."""
+    rng = np.random.default_rng(seed)
+    lengths = [*rng.integers(1, length + 1, size=count - 1), 0]
+    mask = torch.tensor(np.arange(length) < np.array(lengths)[:, None])
+    old, new = (torch.tensor(rng.normal(-1, 0.3, size=mask.shape), dtype=torch.float32) for _ in range(2))
+    advantages = torch.tensor(rng.normal(size=(count, 1)), dtype=torch.float32).expand(mask.shape)
+    return mask, old, new, advantages
+
+
+def settings(mask, mode, factor, **policy_loss):
+    """What verl's actor gives a policy loss."""
+    info = {"dp_size": 1, "batch_num_tokens": int(mask.sum()), "global_batch_size": int(mask.any(1).sum())}
+    return SimpleNamespace(
+        policy_loss=ObjectiveConfig(loss_mode=mode, **policy_loss),
+        global_batch_info={**info, "loss_scale_factor": factor},
+    )
+
+
+def loss_in_verl(name, aggregation="token-mean", factor=None, **policy_loss):
+    mask, old, new, advantages = rows()
+    new.requires_grad_()
+    config = settings(mask, name, factor, **policy_loss)
+    loss, metrics = get_policy_loss_fn(name)(old, new, advantages, mask, aggregation, config)
+    loss.backward()
+    return loss.item(), new.grad[mask], metrics
+
+
+def loss_here(choice, aggregation="token_mean", constant=None):
+    mask, old, new, advantages = rows()
+    flat = new[mask].requires_grad_()
+    index = torch.arange(len(mask))[:, None].expand(mask.shape)[mask]
+    zeros = torch.zeros_like(index)
+    tokens = Tokens(flat, torch.zeros_like(flat), old[mask], old[mask], advantages[mask], index, index, zeros, {})
+    surrogate, clipped = bind_objective(choice).surrogate(tokens)
+    totals = Totals(int(mask.sum()), int(mask.any(1).sum()))
+    loss = aggregate(surrogate, index, totals, aggregation, None, constant)
+    loss.backward()
+    return loss.item(), flat.grad, clipped.float().mean().item()
+
+
+@pytest.mark.promise("Inside verl objectives have the loss and the gradient that they have here.")
+def test_every_objective_that_verl_can_compute():
+    assert {f"hgpo_gym.{name}" for name in IN_VERL} < set(register_objectives())
+    clips = 0
+    for name in IN_VERL:
+        loss, gradient, metrics = loss_in_verl(f"hgpo_gym.{name}")
+        wanted, wanted_gradient, clipped = loss_here(Choice(name))
+        assert loss == pytest.approx(wanted, abs=1e-6), name
+        np.testing.assert_allclose(gradient, wanted_gradient, atol=1e-6, err_msg=name)
+        assert metrics["actor/pg_clipfrac"] == pytest.approx(clipped), name
+        clips += clipped > 0
+    assert clips > 3
+
+
+@pytest.mark.parametrize("mode", list(AGGREGATIONS))
+def test_aggregations(mode):
+    ours, constant = AGGREGATIONS[mode]
+    loss, gradient, _ = loss_in_verl("hgpo_gym.gspo", mode, constant)
+    wanted, wanted_gradient, _ = loss_here(Choice("gspo"), ours, constant)
+    assert loss == pytest.approx(wanted, abs=1e-6)
+    np.testing.assert_allclose(gradient, wanted_gradient, atol=1e-6)
+
+
+def test_options_and_the_name_without_a_suffix():
+    narrow = {"clip_low": 0.01, "clip_high": 0.02}
+    loss, *_ = loss_in_verl("hgpo_gym", objective="ppo_clip", options=narrow)
+    assert loss == pytest.approx(loss_here(Choice("ppo_clip", narrow))[0], abs=1e-6)
+    assert loss != pytest.approx(loss_here(Choice("ppo_clip"))[0], abs=1e-3)
+
+
+def test_what_verl_does_not_pass_on_is_refused():
+    with pytest.raises(ValueError, match="objective=clip_cov takes statistics over all responses"):
+        loss_in_verl("hgpo_gym.clip_cov")
+    with pytest.raises(ValueError, match="objective=hispo compares the trainer's log-probabilities with the engine's"):
+        loss_in_verl("hgpo_gym.hispo")
+    with pytest.raises(ValueError, match="objective=gbpo takes its targets from the estimator"):
+        loss_in_verl("hgpo_gym.gbpo")
+    with pytest.raises(ValueError, match=r"Unknown objective 'gpso'.*gspo"):
+        loss_in_verl("hgpo_gym", objective="gpso")
+
+
+def test_a_micro_batch_of_padding_has_a_gradient_of_0():
+    mask, old, new, advantages = rows()
+    new.requires_grad_()
+    nothing = torch.zeros_like(mask)
+    loss, _ = get_policy_loss_fn("hgpo_gym.gspo")(old, new, advantages, nothing, "token-mean", settings(mask, "", None))
+    loss.backward()
+    assert loss.item() == 0
+    assert not new.grad.any()
