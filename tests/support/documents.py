@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
+from hgpo_gym.adapters.verl.run_settings import Scale, verl_settings
 from hgpo_gym.cli.main import SETTINGS, make_parser
 from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.experiments.league import environments
@@ -206,11 +207,15 @@ def check_command(arguments: list[str]) -> None:
     """
     if "--help" in arguments:
         arguments = [argument for argument in arguments if argument != "--help"]
+    if arguments[:1] == ["verl"] and "--" in arguments:  # after it come settings of verl, which .venv lacks
+        arguments = arguments[: arguments.index("--")]
     parsed = make_parser().parse_args(arguments)
     if parsed.command not in SETTINGS:
         return
     config = load_config("config" if parsed.command == "train" else parsed.command, parsed.overrides)
-    RunSettings.parse(config)
+    run = RunSettings.parse(config)
+    if parsed.command == "verl":
+        verl_settings(run, Scale(gpus=config["gpus"], nodes=config["nodes"], mode=config["mode"]))
     if parsed.command in ("compare", "league"):
         seed_list(config["seeds"])
         for variant in variants(config["algos"]):

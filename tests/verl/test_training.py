@@ -53,6 +53,7 @@ def command(folder, *settings):
         "RECORDED": str(folder / "recorded"),
         "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)])),
         "OMP_NUM_THREADS": "1",
+        "RAY_worker_niceness": "0",  # Ray lets everything else go first
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONWARNINGS": "ignore",
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt
@@ -181,7 +182,7 @@ def _data(run: RunSettings, needed: Mapping[str, str]) -> dict[str, Any]:
         "validation_tasks": evaluation.tasks,
         "mini_batch_size": run.trainer.mini_batch_size,
         "run_dir": str(run.run_dir.absolute()),
-        "plugins": run.plugins,
+        "plugins": _plugins(run),
     }
     LoopSettings.parse(loop)
     return {
@@ -200,6 +201,12 @@ def _data(run: RunSettings, needed: Mapping[str, str]) -> dict[str, Any]:
         "data.apply_chat_template_kwargs": run.engine.options["chat_template_kwargs"],
         "data.hgpo_gym": loop,
     }
+
+
+def _plugins(run: RunSettings) -> list[str]:
+    """Return the plugins, files by their whole path: processes of verl run in other folders."""
+    files = {name: Path(name if name.endswith(".py") else f"{name}.py").expanduser() for name in run.plugins}
+    return [str(file.absolute()) if file.is_file() else name for name, file in files.items()]
 
 
 def _first_split(run: RunSettings) -> str:
@@ -289,7 +296,7 @@ def _actor(run: RunSettings) -> dict[str, Any]:
             "loss_mode": "hgpo_gym",
             "objective": run.objective.name,
             "options": dict(run.objective.options),
-            "plugins": run.plugins,
+            "plugins": _plugins(run),
         },
         f"{section}.loss_agg_mode": AGGREGATIONS[aggregation],
         f"{section}.loss_scale_factor": trainer.loss_constant if aggregation == "sequence_sum" else None,

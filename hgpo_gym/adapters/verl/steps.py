@@ -18,8 +18,8 @@ FIELDS = ("trajectory", "step", "reward", "context_keys")
 _OWN_FIELDS = ("penalty", "action", "success", "final_keys")
 OPTIONAL_FIELDS = (*_OWN_FIELDS, *(name for name in COLUMNS if name not in ("group", "trained", *FIELDS, *_OWN_FIELDS)))
 """Optional fields, given for all steps or for none. `hgpo_gym.advantages.columns` describes them, and
-`docs/methods/all_estimators.md` lists the estimators that need them. Without `success`, an episode with a positive return is
-a success."""
+`docs/methods/all_estimators.md` lists the estimators that need them. Without `success`, an episode with a positive
+return is a success."""
 
 RowSteps = Sequence[Sequence[Mapping[str, Any]]]
 """The steps of each row."""
