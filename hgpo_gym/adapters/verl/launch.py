@@ -1,5 +1,6 @@
 """Start a training by verl 0.9.1: its configuration with ours on top, Ray, and a run directory."""
 
+import json
 import os
 import signal
 import sys
@@ -13,14 +14,18 @@ import yaml
 
 from hgpo_gym.adapters.verl.run_settings import Scale, verl_settings
 from hgpo_gym.extras import install_command
+from hgpo_gym.files import write_whole
 from hgpo_gym.runs.directory import RunDirectory
+from hgpo_gym.runs.run_files import read_json
 from hgpo_gym.suggest import unknown_name
-from hgpo_gym.trainers.environments import make_evaluation_env, try_environment
-from hgpo_gym.trainers.open_run import open_run
+from hgpo_gym.trainers.environments import Tasks, make_evaluation_env, try_environment
+from hgpo_gym.trainers.open_run import check_same_tasks, open_run
 from hgpo_gym.trainers.settings import RunSettings
 
 STOP_FILE = "stop"
 """A file of this name beside the checkpoints: the trainer saves a checkpoint and stops before its next step."""
+TASKS_FILE = "tasks.json"
+"""The tasks of a run, in its directory."""
 
 
 class StoppedError(RuntimeError):
@@ -97,9 +102,8 @@ def launch(run: RunSettings, scale: Scale, overrides: Sequence[str]) -> Path:
         KeyboardInterrupt: the training was stopped.
     """
     settings = verl_settings(run, scale)
-    try_environment(run)
-    make_evaluation_env(run.changed(evaluation={**run.resolved["evaluation"], "num_envs": 1})).close()
-    directory = _open(run)
+    tasks = _tasks(run)
+    directory = _open(run, tasks)
     if find_spec("verl") is None:
         raise ModuleNotFoundError(f"hgpo-gym verl needs verl: {install_command('verl')}")
     config = compose_verl(settings, overrides)
@@ -111,6 +115,7 @@ def launch(run: RunSettings, scale: Scale, overrides: Sequence[str]) -> Path:
     import ray
 
     directory.begin(run.resolved, packages=("verl", "ray"))
+    write_whole(directory.path / TASKS_FILE, json.dumps(tasks))
     (directory.path / "verl.yaml").write_text(_resolved(config), encoding="utf-8")
     checkpoints = Path(config.trainer.default_local_dir)
     checkpoints.mkdir(parents=True, exist_ok=True)
@@ -131,12 +136,25 @@ def launch(run: RunSettings, scale: Scale, overrides: Sequence[str]) -> Path:
     return directory.path
 
 
-def _open(run: RunSettings) -> RunDirectory:
+def _tasks(run: RunSettings) -> dict[str, Any]:
+    """Return the tasks of training and evaluation as summary.json has them. Raises ValueError for a wrong option."""
+    training = try_environment(run)
+    env = make_evaluation_env(run.changed(evaluation={**run.resolved["evaluation"], "num_envs": 1}))
+    try:
+        return {"training": training.told(), "evaluation": Tasks.of(env).told()}
+    finally:
+        env.close()
+
+
+def _open(run: RunSettings, tasks: Mapping[str, Any]) -> RunDirectory:
     newest = run.run_dir / "checkpoints" / "latest_checkpointed_iteration.txt"
     if run.resume == "must" and not newest.exists():
         raise FileNotFoundError(f"resume=must, but there is no checkpoint of verl: expected {newest}.")
     # verl's checkpoints have other names than ours.
-    return open_run(run.changed(resume="auto") if run.resume == "must" else run)
+    directory = open_run(run.changed(resume="auto") if run.resume == "must" else run)
+    if (before := directory.path / TASKS_FILE).exists():
+        check_same_tasks(read_json(before), tasks, directory.path)
+    return directory
 
 
 def _resolved(config: Any) -> str:
@@ -152,6 +170,8 @@ def _stopping(file: Path) -> Iterator[None]:
     def stop(number: int, _frame: Any) -> None:
         file.touch()
         signal.signal(number, before[number])
+        # Ray 2.60 has a handler in C++ before this one, which would abort the process 3 seconds later by SIGALRM.
+        signal.alarm(0)
 
     before: dict[int, Any] = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hgpo_gym.adapters.verl.launch import TASKS_FILE
 from hgpo_gym.adapters.verl.steps import batch_of_rows
 from hgpo_gym.files import write_whole
 from hgpo_gym.policies.base import TokenRecord
@@ -139,6 +140,7 @@ class RunRecord:
                 "algorithm": self._config["algo"]["name"],
                 "seed": self._config["seed"],
                 "iterations": len(lines),
+                "tasks": read_json(self._directory.path / TASKS_FILE),
                 "seconds": {**seconds, "evaluation": sum(each["seconds"] for each in self._evaluations)},
                 "evaluations": self._evaluations,
             }
