@@ -18,9 +18,11 @@ from hgpo_gym.files import write_whole
 from hgpo_gym.runs.directory import RunDirectory
 from hgpo_gym.runs.run_files import read_json
 from hgpo_gym.suggest import unknown_name
+from hgpo_gym.trainers.columns import recorded_columns
 from hgpo_gym.trainers.environments import Tasks, make_evaluation_env, try_environment
 from hgpo_gym.trainers.open_run import check_same_tasks, open_run
 from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.template_date import date_of
 
 STOP_FILE = "stop"
 """A file of this name beside the checkpoints: the trainer saves a checkpoint and stops before its next step."""
@@ -101,6 +103,7 @@ def launch(run: RunSettings, scale: Scale, overrides: Sequence[str]) -> Path:
         ModuleNotFoundError: verl is not installed.
         KeyboardInterrupt: the training was stopped.
     """
+    run = run.at_date(date_of(run.engine, run.run_dir, run.model))  # prompts show the same day in a resumed run
     settings = verl_settings(run, scale)
     tasks = _tasks(run)
     directory = _open(run, tasks)
@@ -138,8 +141,8 @@ def launch(run: RunSettings, scale: Scale, overrides: Sequence[str]) -> Path:
 
 def _tasks(run: RunSettings) -> dict[str, Any]:
     """Return the tasks of training and evaluation as summary.json has them. Raises ValueError for a wrong option."""
-    training = try_environment(run)
-    env = make_evaluation_env(run.changed(evaluation={**run.resolved["evaluation"], "num_envs": 1}))
+    training = try_environment(run.env, run.seed, recorded_columns(run.algo, run.shaping, run.rollout.record))
+    env = make_evaluation_env(run.environments, run.evaluation.model_copy(update={"num_envs": 1}))
     try:
         return {"training": training.told(), "evaluation": Tasks.of(env).told()}
     finally:
@@ -151,7 +154,8 @@ def _open(run: RunSettings, tasks: Mapping[str, Any]) -> RunDirectory:
     if run.resume == "must" and not newest.exists():
         raise FileNotFoundError(f"resume=must, but there is no checkpoint of verl: expected {newest}.")
     # verl's checkpoints have other names than ours.
-    directory = open_run(run.changed(resume="auto") if run.resume == "must" else run)
+    resume = "auto" if run.resume == "must" else run.resume
+    directory = open_run(run.run_dir, resume, run.resolved, run.trainer.iterations)
     if (before := directory.path / TASKS_FILE).exists():
         check_same_tasks(read_json(before), tasks, directory.path)
     return directory

@@ -11,8 +11,9 @@ from hgpo_gym.adapters.verl.limits import check_estimator, check_mini_batches, c
 from hgpo_gym.adapters.verl.loop_settings import LoopSettings
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.envs.registration import make
-from hgpo_gym.rollouts.recording import ENTROPY, OF_A_STEP, REWARD_VECTOR
+from hgpo_gym.rollouts.recording import ENTROPY, REWARD_VECTOR
 from hgpo_gym.section import SettingsSection
+from hgpo_gym.trainers.columns import recorded_columns
 from hgpo_gym.trainers.models.language_model_settings import LanguageModelSettings
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.objectives import preferred_aggregation
@@ -162,7 +163,6 @@ def _data(run: RunSettings, needed: Mapping[str, str]) -> dict[str, Any]:
     split = options.pop("split", None)
     # Of several splits a run takes the first that exists.
     validation = _first_split(run) if isinstance(evaluation.split, list) else evaluation.split
-    record = [*run.rollout.record, *(name for name in needed if name in OF_A_STEP and name not in run.rollout.record)]
     loop = {
         "envs": {run.env_name: {"id": run.env.id, **options}},
         "seed": run.seed,
@@ -170,7 +170,7 @@ def _data(run: RunSettings, needed: Mapping[str, str]) -> dict[str, Any]:
         "prompt": asdict(run.prompt),
         "team": {"name": run.team.name, **run.team.options},
         "invalid_action_penalty": run.trainer.invalid_action_penalty,
-        "record": record,
+        "record": [name for name in recorded_columns(run.algo, run.shaping, run.rollout.record) if name != ENTROPY],
         "rewards": run.rollout.rewards if REWARD_VECTOR in needed else [],
         "max_retries": run.rollout.max_retries or 0,
         "max_failed": run.rollout.max_failed,
