@@ -16,7 +16,7 @@ from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry, set_platform
 
 # If verl 0.9.1 finds a trl, it imports its value heads, which trl 1.16 no longer has.
-sys.modules.setdefault("trl", None)
+sys.modules.setdefault("trl", None)  # type: ignore[arg-type]
 
 DEVICE = torch.device("cpu")
 
@@ -24,7 +24,7 @@ DEVICE = torch.device("cpu")
 def _device_module() -> types.ModuleType:
     """Return the functions that verl calls on `torch.cuda`. `torch.cpu` lacks most of them, and reports that it is
     available, so that verl would ask it for memory statistics."""
-    module = types.ModuleType("verl_cpu_device")
+    module: Any = types.ModuleType("verl_cpu_device")
     zero = ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved", "current_device")
     nothing = ("empty_cache", "synchronize", "set_device", "reset_peak_memory_stats", "ipc_collect")
     for name in zero:
@@ -138,7 +138,7 @@ class CpuEngine(FSDPEngineWithLMHead):
     not exist without an accelerator."""
 
     def _build_fsdp_module(self, module: torch.nn.Module) -> torch.nn.Module:
-        chosen = self.engine_config
+        chosen: Any = self.engine_config  # type: ignore[has-type]
         self.engine_config = dataclasses.replace(chosen, forward_only=False)
         try:
             return super()._build_fsdp_module(module)

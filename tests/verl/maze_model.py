@@ -6,6 +6,8 @@ group succeed and some do not.
 
 import random
 import sys
+from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoTokenizer
@@ -22,7 +24,7 @@ def imitated(env_id: str = "hgpo_gym/SignpostMaze-v0", episodes: int = 150, **op
     env, template, memory = make(env_id, expert=True, **options), PromptTemplate.named("brief"), Memory(window=2)
     draw, pairs = random.Random(0), []
     for number in range(episodes):
-        tasks = env.unwrapped.task_ids
+        tasks = env.get_wrapper_attr("task_ids")
         observation, info = env.reset(seed=number, options={"task_id": tasks[number % len(tasks)]})
         memory.reset()
         over = False
@@ -36,16 +38,17 @@ def imitated(env_id: str = "hgpo_gym/SignpostMaze-v0", episodes: int = 150, **op
     return pairs
 
 
-def save_maze_model(folder: str, steps: int = 200) -> None:
+def save_maze_model(folder: str | Path, steps: int = 200) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     pairs = imitated(split="train", sections=1, distance=0, max_episode_steps=8)
-    tokenizer = train_tokenizer([prompt + answer for prompt, answer in pairs], 320)
-    tokenizer.chat_template = TEMPLATE
-    model = make_tiny_model(tokenizer, hidden_size=64, layers=2, heads=2, seed=0, device="cpu")
+    trained = train_tokenizer([prompt + answer for prompt, answer in pairs], 320)
+    trained.chat_template = TEMPLATE
+    model = make_tiny_model(trained, hidden_size=64, layers=2, heads=2, seed=0, device="cpu")
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)  # as verl loads it: some tokenizers then split text differently
+    trained.save_pretrained(folder)
+    # As verl loads it: some tokenizers then split text differently.
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     rows = [(tokenizer.encode(prompt), [*tokenizer.encode(answer), tokenizer.eos_token_id]) for prompt, answer in pairs]
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     draw = random.Random(1)

@@ -72,7 +72,9 @@ class TinyServer:
         if sampling.get("top_k", -1) > 0 or sampling.get("top_p", 1.0) < 1.0:
             raise NotImplementedError("rollout.name=tiny draws from the whole distribution: top_k=-1 top_p=1.0.")
         temperature = sampling.get("temperature", 1.0)
-        tokens, log_probs, cache = [], [], None
+        tokens: list[int] = []
+        log_probs: list[float] = []
+        cache = None
         inputs = torch.tensor([prompt])
         while len(tokens) < count:
             if not self._open.is_set():
