@@ -1,4 +1,4 @@
-"""docs/tutorials/your_environment.md says how much of it is one's own. That it can be followed is in test_docs.py."""
+"""docs/tutorials/your_environment.md says how many lines the reader writes. That it can be followed is in test_docs.py."""
 
 from hgpo_gym.cli.main import main
 from tests.support import ROOT
@@ -18,5 +18,5 @@ def test_the_lines_that_are_written_are_as_many_as_the_page_says(tmp_path, monke
         there = (tmp_path / "radio" / name).read_text().splitlines()
         new = [line for line in written.splitlines() if line and (line not in there or name == "radio/env.py")]
         lines += len(new)
-    assert f"with {lines} lines of one's own" in text
+    assert f"with {lines} lines of your own" in text
     assert lines <= 40
