@@ -1,4 +1,4 @@
-"""docs/tutorials/your_environment.md says how many lines the reader writes. That it can be followed is in test_docs.py."""
+"""How many lines the reader of docs/tutorials/your_environment.md writes. test_docs.py follows the page."""
 
 from hgpo_gym.cli.main import main
 from tests.support import ROOT
