@@ -18,7 +18,7 @@ CHECK_VARIABLE = "HGPO_GYM_CHECK_CACHE"
 def write_manifest(folder: Path, made_by: str) -> None:
     """Write the digest and name of every file, in the format of `sha256sum`, which `sha256sum --check` reads."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    lines = [f"{_sha256(path)}  {path.relative_to(folder)}\n" for path in files]
+    lines = [f"{sha256(path)}  {path.relative_to(folder)}\n" for path in files]
     write_entry(folder / MANIFEST, made_by, "".join(lines).encode())
 
 
@@ -35,7 +35,7 @@ def find_damage(folder: Path, made_by: str) -> str | None:
         if not path.resolve().is_relative_to(folder.resolve()) or (path.exists() and not path.is_file()):
             return f"{name} is no file in it"
         try:
-            if _sha256(path) != digest:
+            if sha256(path) != digest:
                 return f"{name} ({path.stat().st_size:,} bytes) is not what was written"
         except OSError as error:
             return f"{name} cannot be read: {error.strerror}"
@@ -87,6 +87,7 @@ def _set_aside(folder: Path) -> Path:
     return folder.rename(next(name for name in names if not name.exists()))
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Return the digest of a file, 64 hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

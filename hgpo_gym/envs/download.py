@@ -2,9 +2,7 @@
 resume."""
 
 import fcntl
-import hashlib
 import http.client
-import json
 import os
 import ssl
 import urllib.error
@@ -16,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
+from hgpo_gym.digests import sha256
 from hgpo_gym.progress import Progress, ProgressCallback
 
-MANIFEST = "manifest.json"
 MIB = 2**20
 CHUNK = 2**16
 TIMEOUT = 30.0
@@ -56,10 +54,9 @@ class Archive:
 def fetch_archive(
     archive: Archive, folder: Path, progress: Progress, mirror: str | None = None, *, any_digest: bool = False
 ) -> Path:
-    """Return the archive in `folder`. Fetch it unless the folder has it, unchanged since the download.
+    """Return the archive in `folder`. Fetch it unless the folder has it.
 
-    The checks are the number of bytes that the server reports, the CRC-32 of each member and the SHA-256, which
-    `manifest.json` beside the archive records.
+    The checks are the number of bytes that the server reports, the CRC-32 of each member and the SHA-256.
 
     Args:
         mirror: a folder on another server that has the file.
@@ -68,24 +65,20 @@ def fetch_archive(
 
     Raises:
         DownloadError: it cannot be fetched.
-        ValueError: what was fetched is damaged or not the known file. It is removed.
+        ValueError: the archive is not the known one, or what was fetched is damaged. What was fetched is removed.
     """
     file = folder / archive.name
-    manifest = read_manifest(folder)
-    if file.exists() and manifest.get(archive.name, {}).get("sha256") == (digest := sha256(file)):
-        check_digest(archive.name, digest, archive.sha256, any_digest, progress)
-        return file
     url = f"{mirror.rstrip('/')}/{archive.name}" if mirror else archive.url
 
     def verify(part: Path) -> None:
         check_archive(part, report_progress)
-        digest = sha256(part)
-        check_digest(archive.name, digest, archive.sha256, any_digest, progress)
-        manifest[archive.name] = {"url": url, "bytes": part.stat().st_size, "sha256": digest}
-        _write_manifest(folder, manifest)
+        check_digest(archive.name, sha256(part), archive.sha256, any_digest, progress)
 
     with progress.stage(f"Fetching {archive.name}") as report_progress:
-        fetch(url, file, verify, report_progress)
+        if file.exists() and is_whole(file):
+            check_digest(archive.name, sha256(file), archive.sha256, any_digest, progress)
+        else:
+            fetch(url, file, verify, report_progress)
     return file
 
 
@@ -142,6 +135,15 @@ def check_archive(file: Path, report_progress: ProgressCallback) -> None:
         raise ValueError(f"{file} is not a sound zip file: {where}: {error}.") from error
 
 
+def is_whole(file: Path) -> bool:
+    """Return True if `check_archive` accepts a file."""
+    try:
+        check_archive(file, lambda *_: None)
+    except ValueError:
+        return False
+    return True
+
+
 def check_digest(name: str, digest: str, known: str, any_digest: bool, progress: Progress) -> None:
     """Compare the SHA-256 of a file with the known one. Raises ValueError on a difference, or only reports it if
     `any_digest`."""
@@ -151,27 +153,6 @@ def check_digest(name: str, digest: str, known: str, any_digest: bool, progress:
     if not any_digest:
         raise ValueError(f"{difference} If you trust where it comes from, take it by --any-digest.")
     progress.line(difference)
-
-
-def sha256(file: Path) -> str:
-    """Return 64 hexadecimal digits."""
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
-
-
-def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the record of the files fetched into a folder: `url`, `bytes` and `sha256` by file name.
-
-    Raises:
-        ValueError: the manifest is damaged.
-    """
-    file = folder / MANIFEST
-    if not file.exists():
-        return {}
-    try:
-        return dict(json.loads(file.read_bytes()))
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{file} is damaged ({error}): remove it, and the archives are fetched again.") from error
 
 
 @contextmanager
@@ -227,9 +208,3 @@ def _receive(url: str, file: BinaryIO, report_progress: ProgressCallback) -> boo
 def _start_over(file: BinaryIO) -> None:
     file.seek(0)
     file.truncate()
-
-
-def _write_manifest(folder: Path, manifest: dict[str, dict[str, Any]]) -> None:
-    temporary = folder / f".{MANIFEST}.part"
-    temporary.write_text(json.dumps(manifest, indent=2) + "\n")
-    temporary.replace(folder / MANIFEST)

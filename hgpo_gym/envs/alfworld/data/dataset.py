@@ -22,9 +22,8 @@ from hgpo_gym.envs.download import (
     DownloadError,
     check_archive,
     fetch_archive,
+    is_whole,
     only_process,
-    read_manifest,
-    sha256,
 )
 from hgpo_gym.progress import Progress
 
@@ -98,7 +97,7 @@ class ALFWorldData:
         self.progress.line(f"ALFWorld games in {self.base}, of those released:\n{_table(survey.counts)}")
         self._list("not sound", survey.unsound)
         damaged = self._damaged_archives()
-        self._list("not as fetched", damaged)
+        self._list("damaged", damaged)
         if missing := survey.missing():
             self.progress.line(f"Missing games: {missing:,}.")
         return not ((missing and complete) or survey.unsound or damaged)
@@ -193,9 +192,8 @@ class ALFWorldData:
         return survey
 
     def _damaged_archives(self) -> list[str]:
-        folder = self.root / "archives"
-        files = {folder / name: entry["sha256"] for name, entry in read_manifest(folder).items()}
-        return [str(file) for file, digest in files.items() if file.exists() and sha256(file) != digest]
+        files = [self.root / "archives" / archive.name for archive in ARCHIVES]
+        return [str(file) for file in files if file.exists() and not is_whole(file)]
 
     def _list(self, what: str, names: Sequence[str]) -> None:
         if names:

@@ -1,11 +1,11 @@
 """Find WebShop's files: the products, the benchmark's attributes of each, and the goals that people wrote."""
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hgpo_gym.digests import sha256
 from hgpo_gym.files import cache_dir, content_key, expand_home, read_entry, write_entry
 from hgpo_gym.suggest import option
 
@@ -68,8 +68,7 @@ def file_digest(file: Path) -> str:
     note = cache_dir() / "webshop" / "digests" / content_key([str(file), stat.st_size, stat.st_mtime_ns])
     known = read_entry(note, "sha256")
     if known is None:
-        with file.open("rb") as content:
-            known = hashlib.file_digest(content, "sha256").hexdigest().encode()
+        known = sha256(file).encode()
         write_entry(note, "sha256", known)
     return known.decode()
 
