@@ -96,7 +96,7 @@ class AheadInProcess:
         self._process = context.Process(target=_serve, args=arguments, name="hgpo_gym-ahead")
         self._process.start()
         child_connection.close()
-        self._ready = False
+        self._ready, self._sent = False, 0
 
     def submit(self, iteration: int, outcomes: Outcomes, past: StaleWeights) -> None:
         """See `AsyncRollout`."""
@@ -107,7 +107,8 @@ class AheadInProcess:
         weights = io.BytesIO()
         torch.save([weight.cpu() for weight in past.oldest], weights)
         try:
-            self._connection.send((iteration, outcomes))
+            self._connection.send((iteration, outcomes[self._sent :]))  # the process keeps the earlier ones
+            self._sent = len(outcomes)
             self._connection.send_bytes(weights.getbuffer())
         except ConnectionError:
             raise self._died() from None
@@ -173,8 +174,10 @@ def _serve(
             return
         signal.signal(STOP, _stop)
         connection.send(None)
+        outcomes: list[Any] = []
         while True:
-            iteration, outcomes = connection.recv()
+            iteration, later_outcomes = connection.recv()
+            outcomes += later_outcomes
             put_weights(policy, torch.load(io.BytesIO(connection.recv_bytes()), weights_only=True))
             connection.send(_played(worker, iteration, outcomes))
 
