@@ -113,9 +113,7 @@ class Checkpoints:
         def check_history(checkpoint: Path) -> None:
             state = read_state(checkpoint)
             if "history" not in state:  # of a run that was begun before there was such a file
-                outcomes = state["learner"].pop("outcomes", [()] * len(state["metrics"]))
-                rows = zip(state["metrics"], outcomes, strict=True)
-                self.history.rows = [{"metrics": metrics, "outcomes": groups} for metrics, groups in rows]
+                self.history.rows = _rows_of_older_state(state)
             elif not self.history.restore(state["history"]):
                 raise InvalidCheckpointError(f"{checkpoint} is not sound: {self.history.path} is not what was written.")
 
@@ -219,6 +217,19 @@ def check(checkpoint: Path) -> None:
     """
     if damage := find_damage(checkpoint, _MADE_BY):
         raise InvalidCheckpointError(f"{checkpoint} is not sound: {damage}.")
+
+
+def _rows_of_older_state(state: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a history from a state that holds all iterations itself."""
+    evaluations = {evaluation["iteration"]: evaluation for evaluation in state["evaluations"]}
+    outcomes = state["learner"].get("outcomes", [()] * len(state["metrics"]))
+    rows = [
+        {"metrics": metrics, "outcomes": groups} for metrics, groups in zip(state["metrics"], outcomes, strict=True)
+    ]
+    for row in rows:
+        if (iteration := row["metrics"]["iteration"]) in evaluations:
+            row["evaluation"] = evaluations[iteration]
+    return rows
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:

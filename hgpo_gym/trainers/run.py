@@ -187,8 +187,10 @@ class Run:
             lambda: (*(self.checkpoints.resume(self.progress.line) or (None, new)), self.checkpoints.history.rows)
         )
         check_same_tasks(state.get("tasks", self.tasks), self.tasks, self.directory.path)
-        self.iteration, self.evaluations = state["iteration"], state["evaluations"]
-        self.metrics = [row["metrics"] for row in history]
+        self.iteration, self.metrics = state["iteration"], [row["metrics"] for row in history]
+        evaluations = [*state["evaluations"], *(row["evaluation"] for row in history if "evaluation" in row)]
+        by_iteration = {evaluation["iteration"]: evaluation for evaluation in evaluations}
+        self.evaluations = [by_iteration[iteration] for iteration in sorted(by_iteration)]
         for line in self.metrics:
             self.monitor.add(line)
         so_far = (self.metrics or [{}])[-1]
@@ -233,11 +235,13 @@ class Run:
             metrics = self._counted(learned)
             last = self.iteration == self.settings.trainer.iterations
             every = self.settings.evaluation.every
+            row: dict[str, Any] = {"metrics": metrics, "outcomes": learned.outcomes}
             if last or (every and self.iteration % every == 0):
                 metrics |= self._evaluated()
+                row["evaluation"] = self.evaluations[-1]
             self.interrupts.doing = f"the checkpoint of iteration {self.iteration}"
             self.metrics.append(metrics)
-            self.checkpoints.history.rows.append({"metrics": metrics, "outcomes": learned.outcomes})
+            self.checkpoints.history.rows.append(row)
             if self.processes.main:
                 self._log(metrics, learned)
             due = self.iteration % self.settings.checkpoint.every == 0
@@ -365,7 +369,8 @@ class Run:
     def _saved(self, saving: Saving, last: bool) -> bool:
         """Save a checkpoint. Returns False, or at last raises CheckpointNotSavedError, if the disk is full."""
         state = {
-            "evaluations": self.evaluations,
+            # The first, the best and the last: enough to choose a checkpoint. The history has all.
+            "evaluations": [self.evaluations[0], best_evaluation(self.evaluations), self.evaluations[-1]],
             "learner": self.learner.state(),
             "tasks": self.tasks,
         }

@@ -229,10 +229,10 @@ def test_metrics_follow_the_checkpoint_whatever_became_of_the_file(damage, tmp_p
 
 
 def test_a_checkpoint_does_not_grow_with_the_iterations_before_it(tmp_path):
-    train(tmp_path, "trainer.iterations=30", "checkpoint.keep=100", "evaluation.every=0")
+    train(tmp_path, "trainer.iterations=30", "checkpoint.keep=100", "evaluation.every=1")
     checkpoints = [tmp_path / "checkpoints" / f"iteration_{iteration:04d}" for iteration in (10, 29)]
     sizes = [sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) for folder in checkpoints]
-    assert sizes[1] - sizes[0] < 100  # bytes; digits of numbers alone
+    assert sizes[1] - sizes[0] < 500  # bytes, of longer numbers; the line of an iteration has 1,500
 
 
 @pytest.mark.parametrize("damage", ["removed", "changed at iteration 2", "changed at iteration 1"])
