@@ -90,7 +90,7 @@ def pictures() -> Iterator[Callable[[], AbstractContextManager[None]]]:
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_runs() -> Iterator[None]:
-    """Comparisons of this process train in forks. Those of commands on pages start interpreters, as users' do."""
+    """Comparisons of this process train in forks. In test_compare.py a worker is a new interpreter, as users' are."""
     if importlib.util.find_spec("torch") is None:
         yield
         return

@@ -2,7 +2,8 @@
 to import torch and transformers, a fork milliseconds.
 
 `python()` starts it, and stands before arguments as `sys.executable` does: -m MODULE, -c CODE, or a script. The command
-is a process with standard streams, environment, folder and exit status of its own, as in a new interpreter.
+is a process with standard streams, environment, folder and exit status of its own, as in a new interpreter. Its
+comparisons train in forks, too, see `forks.py`.
 """
 
 import atexit
@@ -21,6 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hgpo_gym.experiments import pool
 from hgpo_gym.plugins import load_entry_points
 from tests.support import ROOT
 
@@ -136,6 +138,9 @@ def run(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    from tests.support import forks
+
     for name in IMPORTED:
         importlib.import_module(name)
+    pool.multiprocessing = forks
     run(serve(sys.argv[1]))

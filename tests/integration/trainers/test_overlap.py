@@ -11,9 +11,11 @@ from hgpo_gym.progress import Progress
 from hgpo_gym.rollouts.failures import EpisodesFailedError
 from hgpo_gym.rollouts.samplers import tasks_in_order
 from hgpo_gym.runs.directory import read_metrics
+from hgpo_gym.trainers.learners import async_rollout
 from hgpo_gym.trainers.learners.async_rollout import AsyncRolloutDiedError
 from hgpo_gym.trainers.learners.policy_gradient import UNCORRECTED, PolicyGradientLearner
 from hgpo_gym.trainers.run import Run
+from tests.support import forks
 from tests.support.breaking import BREAKING
 from tests.support.small_runs import numbers, settings, train
 
@@ -28,6 +30,14 @@ SCORER = [
 ]
 """Learns in a few steps, so that weights of other updates play otherwise."""
 AHEAD = [*SCORER, "rollout.overlap=true"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forked():
+    """Processes that play ahead are forks of one that knows as little as a new interpreter."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(async_rollout, "multiprocessing", forks)
+        yield
 
 
 @pytest.mark.parametrize(
