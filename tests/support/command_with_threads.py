@@ -16,6 +16,7 @@ def tell() -> None:
     sys.stdout.write(f"THREADS {' '.join(names)}\n")
 
 
+import tests.support.held  # noqa: E402, F401
 from hgpo_gym.cli.main import main  # noqa: E402
 
 main()

@@ -4,11 +4,9 @@ import fcntl
 import multiprocessing
 import os
 import pkgutil
-import random
 import shlex
 import signal
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -21,8 +19,9 @@ from hgpo_gym.experiments import pool
 from hgpo_gym.experiments.plan import NotComparableError, check_comparable, seed_list, variants
 from hgpo_gym.experiments.pool import train_all
 from hgpo_gym.runs.directory import read_config, read_metrics, read_summary
-from tests.support import ROOT, warm
+from tests.support import warm
 from tests.support.endings import WAYS, end_as_told
+from tests.support.held import held
 from tests.support.small_runs import MACHINE, train_until
 
 SMALL = [
@@ -259,30 +258,12 @@ def test_an_algorithm_alone_needs_no_list():
     assert variants("grpo") == variants(["grpo"])
 
 
-LONGER = ["algos=[grpo,hgpo]", "seeds=2", "trainer.iterations=30", "checkpoint.every=4"]
+LONGER = ["algos=[grpo,hgpo]", "seeds=2", "trainer.iterations=12", "checkpoint.every=4"]
 
 
-def start(out):
-    """`hgpo-gym compare` in a process group of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-u", "-m", "hgpo_gym", "compare", *SMALL, *LONGER, f"out={out}"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True,
-    )  # fmt: skip
-
-
-def iterations(out):
-    return sum(len(read_metrics(path)) for path in out.glob("*-seed*"))
-
-
-def wait_for(process, condition):
-    """Read what the process prints until the condition holds; returns the lines."""
-    lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if condition():
-            break
-    return lines
+def compare_until_held(after, out):
+    """`hgpo-gym compare` in a process group of its own, whose first two runs wait after so many iterations."""
+    return held(after, [out / "grpo-seed0", out / "grpo-seed1"], "compare", *SMALL, *LONGER, f"out={out}")
 
 
 def results(out):
@@ -306,37 +287,35 @@ def results(out):
 
 
 @pytest.mark.timeout(600)
-def test_a_comparison_killed_three_times_at_random_ends_with_the_results_of_an_undisturbed_one(capsys, tmp_path):
+def test_a_comparison_killed_twice_ends_with_the_results_of_an_undisturbed_one(capsys, tmp_path):
+    """Kills at every moment of saving are in test_checkpoints.py; these come between checkpoints."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert compare(capsys, *LONGER, f"out={whole}", "jobs=1")[0] == 0
-    moments = sorted(random.Random(3).sample(range(5, 100), 3))
-    for moment in moments:
-        process = start(killed)
-        lines = wait_for(process, lambda moment=moment: iterations(killed) >= moment)
-        assert process.poll() is None, "".join(lines)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-    last = start(killed)
-    output, _ = last.communicate()
-    assert last.returncode == 0, output
+    for after in (3, 10):
+        with compare_until_held(after, killed):
+            pass  # its end is a kill of all its processes
+        for mark in killed.glob("*/held"):
+            mark.unlink()
+    status, output, _ = compare(capsys, *LONGER, f"out={killed}")
+    assert status == 0, output
     assert len(results(whole)) == 4
-    assert all(len(metrics) == 30 for metrics, _ in results(whole).values())
+    assert all(len(metrics) == 12 for metrics, _ in results(whole).values())
     assert results(killed) == results(whole)
     assert not list(killed.glob("*/checkpoints/.iteration_*"))
 
 
 @pytest.mark.timeout(600)
 def test_ctrl_c_saves_checkpoints_and_the_same_command_goes_on(capsys, tmp_path):
-    process = start(tmp_path)
-    wait_for(process, lambda: iterations(tmp_path) >= 10)
-    process.send_signal(signal.SIGINT)  # to the parent alone, as a scheduler would
-    output, _ = process.communicate()
+    with compare_until_held(3, tmp_path) as (process, pid):
+        os.kill(pid, signal.SIGINT)  # to the parent alone, as a scheduler would
+        output, _ = process.communicate()
     assert process.returncode == 130, output
     assert "The same command goes on where it stopped." in output
-    begun = [run for run in tmp_path.glob("*-seed*") if read_metrics(run)]
-    for run in begun:
-        assert (run / "checkpoints" / f"iteration_{len(read_metrics(run)):04d}").exists()
-    before = {run: read_metrics(run) for run in begun}
+    before = {run: read_metrics(run) for run in tmp_path.glob("*-seed*") if read_metrics(run)}
+    assert sorted(run.name for run in before) == ["grpo-seed0", "grpo-seed1"]
+    for run, lines in before.items():
+        assert len(lines) == 3
+        assert (run / "checkpoints" / "iteration_0003").exists()
     assert compare(capsys, *LONGER, f"out={tmp_path}")[0] == 0
     for run, lines in before.items():
         assert read_metrics(run)[: len(lines)] == lines  # seconds included: nothing was done twice

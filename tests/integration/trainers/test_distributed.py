@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -85,11 +86,11 @@ def train(run_dir, *overrides):
     return run_dir
 
 
-def launch(launcher, run_dir, *overrides):
+def launch(launcher, run_dir, *overrides, **environment):
     settings = [*SMALL, f"run_dir={run_dir}", *overrides]
     return subprocess.Popen(
         [sys.executable, "-m", *launcher, "-m", "tests.support.command_with_threads", "train", *settings],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | environment,
     )  # fmt: skip
 
 
@@ -229,12 +230,11 @@ def test_two_shards_under_an_adapter_give_the_numbers_of_one_process(tmp_path):
 
 
 def launched_until_broken_off(run_dir, *overrides):
-    """A launcher whose run has come to `BROKEN_OFF`, and its processes."""
-    launcher = launch(TORCHRUN, run_dir, "distributed=ddp", *overrides)
-    assert launcher.stdout is not None
-    for line in launcher.stdout:
-        if f"{BROKEN_OFF}/{ITERATIONS}" in line:
-            break
+    """A launcher whose run waits after `BROKEN_OFF` iterations, and its processes."""
+    launcher = launch(TORCHRUN, run_dir, "distributed=ddp", *overrides, HELD_AFTER=str(BROKEN_OFF))
+    while not (run_dir / "held").exists():
+        assert launcher.poll() is None, launcher.stdout.read()
+        time.sleep(0.01)
     return launcher, psutil.Process(launcher.pid).children(recursive=True)
 
 

@@ -1,9 +1,9 @@
 """Training on the built-in environment: it learns, is deterministic, resumes to the same numbers, stops cleanly."""
 
 import json
+import os
 import signal
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from hgpo_gym.config.compose import load_config
 from hgpo_gym.runs.checkpoints import Checkpoints
 from hgpo_gym.runs.directory import read_config, read_metrics, read_summary
 from tests.support import small_runs, warm
+from tests.support.held import held
 from tests.support.small_runs import numbers, opened
 
 SMALL = [
@@ -77,22 +78,13 @@ def test_a_run_that_was_interrupted_after_3_of_6_iterations_ends_with_the_same_m
     """Ctrl-C, or a scheduler's signal, to a real process, then the same command again."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     train(whole, "trainer.iterations=6")
-    overrides = [*SMALL, f"run_dir={broken}", "trainer.iterations=6"]
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "hgpo_gym", "train", *overrides], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    assert process.stdout is not None
-    seen = b""
-    for line in process.stdout:
-        seen += line
-        if b"3/6" in line:
-            process.send_signal(number)
-            break
-    seen += process.stdout.read()
-    assert process.wait() == 130, seen.decode()
-    assert b"resume=auto" in seen
-    assert b"Traceback" not in seen
-    assert 3 <= len(read_metrics(broken)) < 6
+    with held(3, [broken], "train", *SMALL, f"run_dir={broken}", "trainer.iterations=6") as (process, pid):
+        os.kill(pid, number)
+        seen, _ = process.communicate()
+    assert process.returncode == 130, seen
+    assert "resume=auto" in seen
+    assert "Traceback" not in seen
+    assert len(read_metrics(broken)) == 3
     train(broken, "trainer.iterations=6", "resume=auto")
     assert numbers(broken) == numbers(whole)
     before, after = read_summary(whole), read_summary(broken)
