@@ -79,7 +79,8 @@ def _text(argument: ast.expr) -> str:
 
 
 def _rounded(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds:.1f}"
+    """One digit that counts, so that a page that is written again seldom changes."""
+    return "" if seconds is None else "1" if seconds < 1 else f"{float(f'{seconds:.1g}'):.0f}"
 
 
 def _known(page: str) -> dict[str, float]:
