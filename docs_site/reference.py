@@ -91,10 +91,6 @@ def _made_section(record: EnvRecord) -> str:
     return f"## env={record.name} {{#env-{record.name}}}\n\n{prose(record.description)}\n\n{settings(COLUMNS, rows)}"
 
 
-def _as_yaml(value: object) -> str:
-    return str(yaml.safe_dump(value)).removesuffix("...\n").strip()
-
-
 def _defaults() -> dict[str, str]:
     """The choice of each group where the command line names none."""
     listed = yaml.safe_load((FOLDER / "config.yaml").read_text())["defaults"]
