@@ -23,5 +23,5 @@ def test_marks_make_rows(tmp_path, monkeypatch):
         (tmp_path / "tests" / folder / "test_it.py").write_text(f"{marks}\ndef test_it():\n    pass\n")
     assert promises.table({"unit/test_it.py::test_it": 1.26}) == (
         "| It reads. | `docs/test_it.py::test_it` | `make test` |  |\n"
-        "| It adds. | `unit/test_it.py::test_it` | `make test` | 1.3 |\n"
+        "| It adds. | `unit/test_it.py::test_it` | `make test` | 1 |\n"
     )
