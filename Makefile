@@ -48,19 +48,21 @@ install: .venv/installed
 demo: install
 	$(BIN)/hgpo-gym compare experiment=demo out=runs/demo
 
-# What these mean is in tests/README.md.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# What these mean is in tests/README.md. With SEED=1 tests are shuffled, by another number in another order.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal --durations=10 $(if $(SEED),-p randomly --randomly-seed=$(SEED))
 FIRST := ((unit and not slow) or smoke) and not exhaustive
+# Files without any of these would only be imported, trl and Weights & Biases with them.
+FIRST_FILES := tests/unit $(shell grep -rl mark.smoke tests/docs tests/integration tests/parity --include="test_*.py")
 
 # With K=WORD all tests of that name instead.
 test: install
-	$(PYTEST) $(if $(K),-k "$(K)",-m "$(FIRST)")
+	$(PYTEST) $(if $(K),-k "$(K)",-m "$(FIRST)" $(FIRST_FILES))
 
 test-rest: install
-	$(PYTEST) -m "not exhaustive and not ($(FIRST))" --durations=25
+	$(PYTEST) -m "not exhaustive and not ($(FIRST))"
 
 test-all: install
-	$(PYTEST) -m "not exhaustive" --durations=25
+	$(PYTEST) -m "not exhaustive"
 
 test-vllm: .venv-vllm/installed
 	.venv-vllm/bin/python -m pytest tests/vllm
