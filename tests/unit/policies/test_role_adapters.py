@@ -147,7 +147,7 @@ def test_export_writes_a_model_for_each_role(team, tmp_path, capsys):
     main(["export", str(team / "whole"), "--to", str(tmp_path / "plain")])
     folders = ", ".join(f"model.path={tmp_path / 'plain' / role}" for role in sorted(ROLES))
     assert f"{folders} each load a role's model." in capsys.readouterr().out
-    assert sorted(path.name for path in (tmp_path / "plain").iterdir()) == sorted(ROLES)
+    assert sorted(path.name for path in (tmp_path / "plain").iterdir()) == sorted([*ROLES, "README.md"])
     policy = trained_team(team / "whole")
     outputs = {}
     for role in ROLES:
