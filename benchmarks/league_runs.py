@@ -22,7 +22,7 @@ from hgpo_gym.analysis.report.intervals import Estimate, corrected_p_values, mea
 from hgpo_gym.analysis.report.load import USUAL, Comparison, RunRecord, comparisons, label_of, load_runs
 from hgpo_gym.analysis.report.outcome import SCORES, SIGNIFICANCE, tells_apart
 from hgpo_gym.config.choices import REGISTRIES, choice_settings
-from hgpo_gym.runs.directory import flatten
+from hgpo_gym.runs.directory import AGGREGATION, flatten
 from hgpo_gym.suggest import unknown_name
 
 COLUMNS = (
@@ -74,10 +74,7 @@ def _defaults(run: RunRecord) -> dict[str, Any]:
         if (name := run.settings[f"{group}.name"]) in registry
     }
     as_written = json.loads(json.dumps(chosen))  # with lists for tuples, as config.yaml has them
-    aggregation = {
-        "trainer.loss_aggregation": None,
-        "trainer.loss_constant": run.settings.get("rollout.max_new_tokens"),
-    }
+    aggregation = dict.fromkeys(AGGREGATION)
     return {**replace(run, settings={**flatten(as_written), **aggregation}).options, **USUAL}
 
 

@@ -1,14 +1,14 @@
-"""The configuration files as data: each key with its default, and the comment that explains it."""
+"""The configuration as data: each key with its default and what explains it, a comment in a file or a docstring."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
-from hgpo_gym.config.choices import FOLDER
+from hgpo_gym.config.choices import FOLDER, REGISTRIES, choice_meanings, choice_settings, has_file
 
 GLOBAL = "# @package _global_"
 
@@ -33,7 +33,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A file below `configs`.
+    """A file below `configs`, or what stands for one: a registered choice, whose settings are those of its signature.
 
     Attributes:
         name: its path there without `.yaml`: `env/alfworld`.
@@ -55,9 +55,15 @@ class ConfigFile:
 
 @cache
 def config_files() -> dict[str, ConfigFile]:
-    """All files, by name."""
-    paths = sorted(FOLDER.rglob("*.yaml"))
-    return {file.name: file for file in (_read(path) for path in paths)}
+    """All files and registered choices without one, by name."""
+    files = [_read(path) for path in FOLDER.rglob("*.yaml")]
+    files += [
+        _made(group, name)
+        for group, registry in REGISTRIES.items()
+        for name in registry
+        if not has_file(group, name) and registry[name].__module__.startswith("hgpo_gym.")
+    ]
+    return {file.name: file for file in sorted(files, key=lambda file: file.name)}
 
 
 def explanation(file: ConfigFile, key: Key) -> str:
@@ -77,7 +83,7 @@ def explanation(file: ConfigFile, key: Key) -> str:
 
 def _below(file: ConfigFile) -> Iterator[ConfigFile]:
     for name in file.builds_on:
-        if built_on := config_files().get(name):  # what is made of a signature has no file
+        if built_on := config_files().get(name):  # the environment of an example may not be installed
             yield built_on
             yield from _below(built_on)
 
@@ -94,6 +100,37 @@ def _title(file: ConfigFile, key: Key) -> str:
 
 def _before(file: ConfigFile, key: Key) -> Key:
     return file.keys[file.keys.index(key) - 1]
+
+
+def _made(group: str, name: str) -> ConfigFile:
+    """The settings of a registered choice, which its signature has and its docstring explains."""
+    registry = REGISTRIES[group]
+    about, meanings = registry.summary(name), {"name": "", **choice_meanings(registry, name)}
+    keys = (
+        Key(
+            f"{group}.{key}",
+            _as_yaml(value),
+            meanings[key][:1].upper() + meanings[key][1:],
+            about if key == "name" else "",
+            joined=False,
+        )
+        for key, value in _options(choice_settings(registry, name))
+    )
+    return ConfigFile(f"{group}/{name}", about, (), tuple(keys))
+
+
+def _options(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in settings.items():
+        if isinstance(value, dict) and value:
+            yield from _options(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _as_yaml(value: object) -> str:
+    """A value in one line of YAML."""
+    dumped = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000)
+    return dumped.removesuffix("...\n").strip()
 
 
 def _read(path: Path) -> ConfigFile:

@@ -1,9 +1,9 @@
 """What the pages of environments say that the code knows: ids, limits, splits, options."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from griffe import Docstring, DocstringSectionKind
 from gymnasium.envs.registration import load_env_creator
 
 from docs_site.markdown import code, prose, settings, table
@@ -12,6 +12,7 @@ from hgpo_gym.envs.alfworld.data.dataset import GAMES
 from hgpo_gym.envs.alfworld.generation.splits import GENERATED_SPLITS as GENERATED_GAMES
 from hgpo_gym.envs.registration import EnvRecord, make, option_defaults
 from hgpo_gym.envs.webshop.splits import GENERATED_SPLITS as GENERATED_SHOPS
+from hgpo_gym.registry import explained_arguments
 
 PAGES = {"frozen_lake": "gymnasium", "taxi": "gymnasium"}
 """Environments whose page has another name."""
@@ -25,13 +26,7 @@ def own_environments() -> list[EnvRecord]:
 
 def option_meanings(id: str) -> dict[str, str]:
     """What the docstring of an environment's class says about each option."""
-    sections = Docstring(inspect.getdoc(_creator(id)) or "").parse("google", warn_missing_types=False)
-    return {
-        parameter.name: " ".join(parameter.description.split())
-        for section in sections
-        if section.kind is DocstringSectionKind.parameters
-        for parameter in section.value
-    }
+    return explained_arguments(_creator(id))
 
 
 def options(id: str) -> str:
@@ -102,7 +97,7 @@ def _tasks(id: str, split: str) -> int:
     return count
 
 
-def _creator(id: str) -> object:
+def _creator(id: str) -> Callable[..., Any]:
     entry_point = ENVIRONMENTS[id].entry_point
     return load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
 

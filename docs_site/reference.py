@@ -17,6 +17,7 @@ GROUPS = {
     "env": "What is played.",
     "learner": "What an iteration does.",
     "algo": "How credit is assigned.",
+    "correction": "What weighs tokens against the difference of engine and trainer.",
     "objective": "What the policy update maximises, or the loss that it minimises.",
     "league": "The environments that `hgpo-gym league` plays.",
     "launcher": "Where the runs of `hgpo-gym compare` and `league` are started.",

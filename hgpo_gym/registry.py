@@ -1,11 +1,12 @@
 """Registries: named choices and the options of each.
 
-Each estimator, objective, sampler, shaping, learner and team is a function or class in its own file. Its options are
-its parameters, whose defaults are written only there.
+Each estimator, objective, correction, sampler, shaping, learner and team is a function or class. Its options are its
+parameters. Their defaults are written only there, and `Args:` in its docstring explains them.
 """
 
 import inspect
 import pkgutil
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
@@ -13,7 +14,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter
 from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -22,12 +23,33 @@ from hgpo_gym.plugins import BrokenPluginWarning, describe_source
 from hgpo_gym.source_code import is_defined_again
 from hgpo_gym.suggest import unknown_name
 
+Entry = TypeVar("Entry", bound=Callable[..., Any])
+
 
 class Choice(NamedTuple):
     """A choice by name, with its options."""
 
     name: str
     options: Mapping[str, Any] = MappingProxyType({})
+
+
+def explained_arguments(entry: Callable[..., Any]) -> dict[str, str]:
+    """Return the explanation of each argument in the section `Args:` of a docstring, as one line."""
+    _, _, section = (inspect.getdoc(entry) or "").partition("\nArgs:\n")
+    # The section ends at the first line that is not indented.
+    section = re.split(r"^\S", section, maxsplit=1, flags=re.MULTILINE)[0]
+    arguments = re.findall(r"^    (\w+): (.*\n?(?:^     +\S.*\n?)*)", section, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in arguments}
+
+
+def follows(**settings: str) -> Callable[[Entry], Entry]:
+    """Mark a function or class with options whose default is another setting, `longest="rollout.max_new_tokens"`."""
+
+    def mark(entry: Entry) -> Entry:
+        entry.follows = settings  # type: ignore[attr-defined]
+        return entry
+
+    return mark
 
 
 class Registry(Mapping[str, Callable[..., Any]]):
@@ -103,6 +125,15 @@ class Registry(Mapping[str, Callable[..., Any]]):
             for parameter in parameters
             if parameter.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
         }
+
+    def summary(self, name: str) -> str:
+        """Return the first paragraph of a choice's docstring, as one line. Raises as `find` does."""
+        return " ".join((inspect.getdoc(self.find(name)) or "").partition("\n\n")[0].split())
+
+    def meanings(self, name: str) -> dict[str, str]:
+        """Return what each option of a choice means, by its docstring. Raises as `find` does."""
+        meanings = explained_arguments(self.find(name))
+        return {option: meanings[option] for option in self.options(name) if option in meanings}
 
     def check_options(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Check that the choice exists, has these options, and gets all that it requires. Values must fit the

@@ -81,7 +81,7 @@ class TrlUpdate:
             learning_rate=settings.learning_rate,
             weight_decay=settings.weight_decay,
             max_grad_norm=settings.max_grad_norm,
-            epsilon=settings.clip_low,
+            epsilon=0.2,
             loss_type="dapo",
             beta=0.0,
             gradient_checkpointing=False,

@@ -6,7 +6,7 @@ entry point of the group `hgpo_gym.estimators`.
 """
 
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.advantages.columns import is_over_the_batch, needed_by, needs, over_the_batch
+from hgpo_gym.advantages.columns import has_critic, is_over_the_batch, learns_values, needed_by, needs, over_the_batch
 from hgpo_gym.advantages.estimators import ESTIMATORS, assign, estimate, needed_with, with_bases
 from hgpo_gym.advantages.result import Advantages
 
@@ -19,7 +19,9 @@ __all__ = [
     "StepBatch",
     "assign",
     "estimate",
+    "has_critic",
     "is_over_the_batch",
+    "learns_values",
     "needed_by",
     "needed_with",
     "needs",

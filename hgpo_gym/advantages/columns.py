@@ -64,7 +64,7 @@ COLUMNS = {
     ),
     "reward_vector": ColumnSpec(
         NUMBER,
-        "several rewards of the episode, repeated on its rows: runs record those of rollout.rewards",
+        "several rewards of the episode, repeated on its rows: runs record those of algo.rewards",
         "[N, m]",
     ),
     "switch_tokens": ColumnSpec(
@@ -107,6 +107,18 @@ def needs(*columns: str) -> Callable[[Estimator], Estimator]:
 def needed_by(estimator: Callable[..., Any]) -> tuple[str, ...]:
     """Return the columns that the estimator always needs; options may need more."""
     return getattr(estimator, "needs", ())
+
+
+def learns_values(estimator: Estimator) -> Estimator:
+    """Mark an estimator that returns targets for the values that it needs. A run trains a critic on them, with the
+    settings `algo.critic`."""
+    estimator.learns_values = True  # type: ignore[attr-defined]
+    return estimator
+
+
+def has_critic(estimator: Callable[..., Any]) -> bool:
+    """Return True if the estimator takes values from a critic."""
+    return getattr(estimator, "learns_values", False)
 
 
 def over_the_batch(estimator: Estimator) -> Estimator:

@@ -27,7 +27,7 @@ def gigpo(
         batch: the steps.
         gamma: discount of the step returns G_t.
         norm: `mean_std_norm`, or `mean_norm` without the divisions.
-        step_advantage_weight: w.
+        step_advantage_weight: w, the weight of the step's term.
         episode_statistics: mean and deviation over `trajectories` or over `steps`, see `episode_advantage`.
 
     Returns float64[N]; a step with a unique observation has only the episode term. Raises ValueError on an unknown

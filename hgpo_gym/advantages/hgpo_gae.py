@@ -36,9 +36,9 @@ def hgpo_gae(
         gamma: discount of the step returns G_t.
         trace_decay: lambda, from 0 to 1.
         norm: `mean_norm`, or `mean_std_norm`, which divides by the root mean square of the task group's advantages.
-        history_length: K, as in HGPO.
-        length_weight_alpha: as in HGPO.
-        weights: as in HGPO.
+        history_length: K; None uses every level of the batch.
+        length_weight_alpha: alpha; 0 weighs all levels alike.
+        weights: `paper`, or `released` with (k + 2)^alpha.
 
     Returns float64[N]; a step with a unique observation gets 0. Raises ValueError on an unknown name, a gamma or
     trace_decay outside [0, 1], or a `history_length` that the batch has no keys for.

@@ -1,7 +1,6 @@
 """`hgpo-gym train`, `compare` and `league`."""
 
 import argparse
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ from hgpo_gym.interrupts import interrupts_raised
 from hgpo_gym.progress import Progress
 from hgpo_gym.runs.checkpoints import Checkpoints
 from hgpo_gym.trainers.libraries import quiet_libraries
-from hgpo_gym.trainers.without_effect import keys_of, told, without_effect
+from hgpo_gym.trainers.unread import check_read
 
 
 def train(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
@@ -25,9 +24,7 @@ def train(config: Mapping[str, Any], parsed: argparse.Namespace) -> None:
     with mistakes_explained():
         settings = parse_run(config)
         quiet_libraries(settings.model.threads)
-        progress = Progress(Console(quiet=os.environ.get("RANK", "0") != "0"))
-        for line in told(without_effect(keys_of(parsed.overrides), settings)):
-            progress.line(line)
+        check_read(parsed.overrides, [settings])
     try:
         reports = train_run(settings)
     except Exception as error:

@@ -1,9 +1,10 @@
 """The choices of every config group: files in `configs/`, and registered entries without a file.
 
-A registered environment gets the options of its class as settings. Any other registered entry gets the options of its
-function or class. Each option has its default.
+The settings of a registered entry are the options of its function or class, with their defaults. A file is for a choice
+that also changes other settings.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from inspect import Parameter
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 
 import yaml
 
+from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.envs.registration import EnvRecord, option_defaults
 from hgpo_gym.registry import Registry
+from hgpo_gym.trainers.credit_settings import credit_defaults, credit_meanings
 from hgpo_gym.trainers.registries import REGISTRIES
 
 FOLDER = Path(__file__).parents[1] / "configs"
@@ -56,18 +59,32 @@ def file_times() -> tuple[tuple[Path, int], ...]:
     )
 
 
-def made_settings(env: str | None) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return settings for entries without a file, by group and name: the named environment, and all registries."""
+def made_choices(env: str | None) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the choices without a file, by group and name: the named environment with its settings, and the entries
+    of all registries with their names alone."""
     generated = {
         ("env", record.name): env_settings(record)
         for record in ENVIRONMENTS.values()
         if record.name == env and not has_file("env", record.name)
     }
     return generated | {
-        (group, name): choice_settings(registry, name)
+        (group, name): {"name": name}
         for group, registry in REGISTRIES.items()
         for name in registry
         if not has_file(group, name)
+    }
+
+
+def made_settings(config: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the settings of the entries that a composed configuration has chosen, if they have no file.
+
+    The signature of an entry that is not chosen is not read: that may import torch.
+    """
+    chosen = {group: config[group].get("name") for group in REGISTRIES if group in config}
+    return {
+        (group, name): choice_settings(REGISTRIES[group], name)
+        for group, name in chosen.items()
+        if name in REGISTRIES[group] and not has_file(group, name)
     }
 
 
@@ -93,15 +110,25 @@ def env_settings(record: EnvRecord) -> dict[str, Any]:
 
 
 def choice_settings(registry: Registry, name: str) -> dict[str, Any]:
-    """Return the content of a file in the group's folder: the name, and the options with defaults.
+    """Return the settings of a choice: its name, and its options with their defaults.
 
-    Options whose default YAML cannot express are left out.
+    An option may follow another setting, see `registry.follows`. Options whose default YAML cannot express are left
+    out.
     """
     options = {
         option: MISSING if parameter.default is Parameter.empty else parameter.default
         for option, parameter in registry.options(name).items()
     }
+    options |= {option: f"${{{setting}}}" for option, setting in getattr(registry[name], "follows", {}).items()}
+    if registry is ESTIMATORS:
+        options |= credit_defaults(name)
     return {"name": name} | {option: default for option, default in options.items() if _is_plain(default)}
+
+
+def choice_meanings(registry: Registry, name: str) -> dict[str, str]:
+    """Return what each of these settings means, by key, as the docstrings say."""
+    meanings = registry.meanings(name)
+    return credit_meanings() | meanings if registry is ESTIMATORS else meanings
 
 
 def has_file(group: str, name: str) -> bool:

@@ -5,9 +5,10 @@ The result is plain data with every interpolation resolved. No other module impo
 
 import copy
 import json
+import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
@@ -31,7 +32,7 @@ from hgpo_gym.trainers.settings import RunSettings
 PATHS = ("run", "out", "transcripts")
 """Keys whose value is a file or folder."""
 NAMED_ELSEWHERE = {
-    **renamed.SETTINGS,
+    "trainer.importance_options": "correction",
     "out": "run_dir",
     "output_dir": "run_dir",
     "lr": "trainer.learning_rate",
@@ -46,8 +47,8 @@ NAMED_ELSEWHERE = {
     "beta": "trainer.kl_coef",
     "delta": "objective.dual_clip",
     "env.rollout.n": "rollout.group_size",
-    "epsilon": "trainer.clip_low",
-    "epsilon_high": "trainer.clip_high",
+    "epsilon": "objective.clip_low",
+    "epsilon_high": "objective.clip_high",
     "rollout.n": "rollout.group_size",
     "num_generations": "rollout.group_size",
     "max_completion_length": "rollout.max_new_tokens",
@@ -70,7 +71,25 @@ def load_config(command: str, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def to_yaml(config: Mapping[str, Any]) -> str:
-    """Return a configuration as YAML text."""
+    """Return a configuration as YAML text. Comments explain the options of registered choices."""
+    lines = []
+    for key, value in config.items():
+        name = value.get("name") if key in choices.REGISTRIES else None
+        if name is None or name not in choices.REGISTRIES[key] or choices.has_file(key, name):
+            lines.append(_dumped({key: value}))
+            continue
+        registry = choices.REGISTRIES[key]
+        lines.append(f"{key}:\n")
+        meanings = {"name": registry.summary(name), **choices.choice_meanings(registry, name)}
+        for option, setting in value.items():
+            comment = textwrap.fill(
+                meanings.get(option, ""), 116, initial_indent="# ", subsequent_indent="# ", break_long_words=False
+            )
+            lines.append(textwrap.indent(f"{comment}\n{_dumped({option: setting})}".lstrip(), "  "))
+    return "".join(lines)
+
+
+def _dumped(config: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
 
 
@@ -149,19 +168,30 @@ def _mistakes_named() -> Iterator[None]:
 def _compose(command: str, overrides: Sequence[Override]) -> DictConfig:
     _check_groups(command, overrides)
     env = next((str(item.value()) for item in reversed(overrides) if item.key_or_group == "env"), None)
-    generated = choices.made_settings(env)
-    for (group, name), settings in generated.items():
-        ConfigStore.instance().store(name, settings, group, package="_global_" if group == "env" else None)
+    generated = choices.made_choices(env)
+    _store(generated)
     # Part of the cache key: a changed file or plugin must be composed anew.
     sources = choices.file_times(), repr(generated)
     folders, groups = _folders_of_packages(), choices.choices()
     group_overrides = [str(item.input_line) for item in overrides if item.key_or_group in groups]
-    config = _compose_once(command, (*folders, *group_overrides), sources)
+    config = copy.copy(_compose_once(command, (*folders, *group_overrides), sources))
+    made = choices.made_settings(config)
+    for (group, _), settings in made.items():
+        # What a recipe or an experiment sets goes before the default.
+        config[group] = OmegaConf.merge(settings, config[group])
     _check_keys(command, overrides, config)
     try:
         return _with_values(config, [item for item in overrides if item.key_or_group not in groups])
     except (_NotAValueError, OmegaConfBaseException):  # Hydra reads all files again, and says what is wrong
-        return _compose_once(command, (*folders, *(str(item.input_line) for item in overrides)), sources)
+        _store(made)
+        values = (str(item.input_line) for item in overrides)
+        return _compose_once(command, (*folders, *values), (*sources, repr(made)))
+
+
+def _store(generated: Mapping[tuple[str, str], dict[str, Any]]) -> None:
+    """Make choices without a file known to Hydra."""
+    for (group, name), settings in generated.items():
+        ConfigStore.instance().store(name, settings, group, package="_global_" if group == "env" else None)
 
 
 class _NotAValueError(Exception):
@@ -215,8 +245,10 @@ def _load_plugins(overrides: Sequence[Override]) -> None:
 
 
 def _by_current_name(override: str) -> str:
-    """Return an override with current names: `env=namespace/Name-v0` as `env=name`, and renamed choices."""
+    """Return an override with current names: `env=namespace/Name-v0` as `env=name`, renamed keys and choices."""
     group, _, choice = override.partition("=")
+    if group in renamed.SETTINGS:
+        return f"{renamed.SETTINGS[group]}={choice}"
     if group == "env" and choice in ENVIRONMENTS:
         return f"env={ENVIRONMENTS[choice].name}"
     return f"{group}={renamed.CHOICES.get(group, {}).get(choice, choice)}" if choice else override
@@ -256,9 +288,22 @@ def _check_keys(command: str, overrides: Sequence[Override], config: DictConfig)
         if key not in known:
             if _within_open(key, config):
                 continue
-            raise ConfigError(unknown_name("config key", key, known, meant=_meant(key)))
+            raise ConfigError(_of_others(key, config) or unknown_name("config key", key, known, meant=_meant(key)))
         default = "" if OmegaConf.is_missing(config, key) else OmegaConf.select(config, key)
         _check_kind(key, override.value(), default)
+
+
+def _of_others(key: str, config: DictConfig) -> str:
+    """Return a message that names the choices of the key's group that have it; empty if none has or the chosen one."""
+    group, _, option = key.partition(".")
+    having = []
+    for name in choices.REGISTRIES.get(group, ()):
+        with suppress(ImportError):  # of a choice whose package is missing
+            if option.partition(".")[0] in choices.choice_settings(choices.REGISTRIES[group], name):
+                having.append(name)
+    if not having or (chosen := config[group].name) in having:
+        return ""
+    return f"Unknown config key {key!r}: {group}={chosen} has no {option}. These have: {', '.join(having)}."
 
 
 def _meant(key: str) -> str | None:

@@ -21,8 +21,9 @@ TRAINING_ALONE = {
     "rollout.num_tasks": "evaluation.tasks",
     "rollout.group_size": "evaluation.decoding_seeds",
     **dict.fromkeys(("rollout.train_tasks", "rollout.staleness", "rollout.overlap", "rollout.record"), ""),
-    **dict.fromkeys(("rollout.rewards", "evaluation.every", "resume", "loggers", "algo", "objective", "sampler"), ""),
-    **dict.fromkeys(("shaping", "critic", "checkpoint"), ""),
+    **dict.fromkeys(("evaluation.every", "resume", "loggers", "algo", "objective", "sampler"), ""),
+    "correction": "",
+    **dict.fromkeys(("shaping", "checkpoint"), ""),
 }
 """Settings that an evaluation does not read, with the setting that it reads instead, if any."""
 NEW_MODELS_TOO = ("trainer", "warmstart", "tiny")

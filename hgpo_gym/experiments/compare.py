@@ -20,7 +20,7 @@ from hgpo_gym.section import SettingsSection, parse_section
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.code_used import changes_told
 from hgpo_gym.trainers.run import code_of, make_learner
-from hgpo_gym.trainers.without_effect import keys_of, told, without_effect
+from hgpo_gym.trainers.unread import check_read
 
 LAUNCHERS: Mapping[str, type[SettingsSection]] = {
     "processes": SettingsSection,
@@ -79,8 +79,7 @@ def train_and_report(runs: Sequence[PlannedRun], config: Mapping[str, Any], trai
             "distributed=none, or jobs=0, which prints the commands that train each run in several."
         )
     unfinished = [run for run in runs if not run.done]
-    for line in _checked(unfinished, progress):
-        progress.line(line)
+    _check(unfinished, progress)
     for line in changes_told({run.settings.run_dir: code_of(run.settings) for run in runs}):
         progress.line(line)
     if unfinished and jobs == 0:
@@ -106,22 +105,15 @@ def _check_can_be_written(folder: Path) -> None:
         raise OSError(f"Cannot write into {folder}: {existing} {reason}. Choose another folder by out=...")
 
 
-def _checked(runs: Collection[PlannedRun], progress: Progress) -> list[str]:
-    """Return messages on settings that every run has and no run reads.
-
-    Raises:
-        ValueError: settings with which the first run of an algorithm would fail before it begins.
-    """
+def _check(runs: Collection[PlannedRun], progress: Progress) -> None:
+    """Raise ValueError for settings with which the first run of an algorithm would fail before it begins, and for
+    settings of all runs that none reads."""
     # Runs that differ only in the seed and the directory need one check.
     by_algorithm = {json.dumps({**run.settings.resolved, "seed": 0, "run_dir": ""}): run for run in runs}
-    unread: dict[str, str] | None = None
     for run in by_algorithm.values():
         make_learner(run.settings, progress).check()
-        ineffective = without_effect(keys_of(run.overrides), run.settings)
-        unread = (
-            ineffective if unread is None else {key: reason for key, reason in unread.items() if key in ineffective}
-        )
-    return told(unread or {})
+    shared = [override for run in runs for override in run.overrides]
+    check_read(shared, [run.settings for run in by_algorithm.values()])
 
 
 def _share_initial_weights(runs: Collection[PlannedRun], progress: Progress) -> None:

@@ -157,7 +157,7 @@ CHECKS = (
         "below",
         0.02,
         "the policy has settled on one response before it was a good one",
-        (_raise("trainer.entropy_coef"), _raise("trainer.clip_high"), _lower(LEARNING_RATE)),
+        (_raise("trainer.entropy_coef"), _raise("objective.clip_high"), _lower(LEARNING_RATE)),
         in_a_row=2,
         while_success_below=0.8,
     ),
@@ -202,10 +202,10 @@ CHECKS = (
         (
             Remedy("use the same precision in the trainer and in {}", "engine.precision"),
             _set("rollout.staleness", 0),
-            _set("trainer.importance_correction", "token"),
+            _set("correction", "token"),
         ),
         in_a_row=2,
-        unless="trainer.importance_correction",
+        unless="correction.name",
     ),
     Check("success", "fallen", 0.5, UNLEARNED, LEARN_GENTLY),
     # Training success hides this, because its tasks change.
@@ -381,10 +381,10 @@ SB3_NAMES = {
     "trainer.update_epochs": "algo.n_epochs",
     "trainer.mini_batch_size": "algo.batch_size",
     "trainer.entropy_coef": "algo.ent_coef",
-    "trainer.clip_high": "algo.clip_range",
+    "objective.clip_high": "algo.clip_range",
 }
 """The names of settings in the algorithms of Stable-Baselines3."""
-POLICY_GRADIENT_ALONE = ("trainer.", "warmstart.", "engine.", "sampler", "prompt", "shaping", "algo.norm")
+POLICY_GRADIENT_ALONE = ("trainer.", "warmstart.", "engine.", "sampler", "prompt", "shaping", "correction", "algo.norm")
 """Settings that only the policy-gradient learner reads."""
 
 
@@ -392,14 +392,12 @@ def _described(remedy: Remedy, settings: Mapping[str, Any]) -> str | None:
     """Return the text of a remedy, with the run's value beside the setting. None if the run does not read the setting
     or already has the value."""
     setting = remedy.setting
-    if setting == "trainer.clip_high" and settings.get("objective.name", "ppo_clip") != "ppo_clip":
-        setting = "objective.clip_high"
-        if setting not in settings:
-            return None
     if settings.get("learner.name", "policy_gradient") != "policy_gradient":
         setting = SB3_NAMES.get(setting, setting)
         if setting.startswith(POLICY_GRADIENT_ALONE) or (setting.startswith("algo.") and setting not in settings):
             return None
+    if setting.startswith("objective.") and "objective.name" in settings and setting not in settings:
+        return None
     if remedy.value is not None and _has(setting, remedy.value, settings):
         return None
     name = setting if remedy.value is None else f"{setting}={remedy.value}"

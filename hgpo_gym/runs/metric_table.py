@@ -224,16 +224,14 @@ UPDATE = {
         NATS,
         "KL(engine, trainer) at the same weights, by the estimator k3.",
         "Below 1e-3.",
-        "Above 0.01: use trainer.importance_correction, or the same number format in both.",
+        "Above 0.01: use a correction, or the same number format in both.",
     ),
-    "importance_weight": Metric(
-        "importance weight", "ratio", "Mean weight of trainer.importance_correction.", "Near 1."
-    ),
+    "importance_weight": Metric("importance weight", "ratio", "Mean weight of the correction.", "Near 1."),
     "importance_dropped": Metric(
         "tokens dropped", SHARE, "Tokens that the correction gave the weight 0.", "0.", "Above 0.1."
     ),
     "importance_capped": Metric(
-        "weights capped", SHARE, "Tokens whose weight reached trainer.importance_cap.", "0.", "Above 0.1."
+        "weights capped", SHARE, "Tokens whose weight reached correction.cap.", "0.", "Above 0.1."
     ),
     "off_policy_dropped": Metric(
         "off-policy tokens", SHARE, "Tokens without a policy loss because of trainer.off_policy_limit.", "0 to 0.1."
@@ -261,7 +259,8 @@ UPDATE = {
         "1 - var(target - value) / var(target), before the critic learns from these steps.",
         "Above 0. Near 0 where an observation does not tell how far the task is done; any negative number where all "
         "episodes go equally well, which leaves nothing to explain.",
-        "Below 0 while success is between 0.1 and 0.9: critic.learning_rate or critic.epochs do not suit the task.",
+        "Below 0 while success is between 0.1 and 0.9: algo.critic.learning_rate or algo.critic.epochs do not suit the "
+        "task.",
     ),
     **{
         f"value_{level}_{name}": Metric(title, unit, meaning)

@@ -6,10 +6,12 @@ from hgpo_gym.rollouts.samplers import SAMPLERS
 from hgpo_gym.rollouts.shaping import SHAPERS
 from hgpo_gym.rollouts.teams import TEAMS
 from hgpo_gym.trainers.learners import LEARNERS
+from hgpo_gym.trainers.update.corrections import CORRECTIONS
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
 
 REGISTRIES: dict[str, Registry] = {
     "algo": ESTIMATORS,
+    "correction": CORRECTIONS,
     "learner": LEARNERS,
     "objective": OBJECTIVES,
     "sampler": SAMPLERS,

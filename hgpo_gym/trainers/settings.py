@@ -29,10 +29,10 @@ from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.policies.base import Sampling
 from hgpo_gym.policies.engines import ENGINES
 from hgpo_gym.registry import Choice
-from hgpo_gym.rollouts.recording import REWARDS
 from hgpo_gym.section import SettingsSection, one_of, parse_section
-from hgpo_gym.trainers.critic.settings import CriticSettings
+from hgpo_gym.trainers.credit_settings import CreditSettings, separated
 from hgpo_gym.trainers.model_kinds import MODELS, Model
+from hgpo_gym.trainers.update.objectives import preferred_aggregation
 from hgpo_gym.trainers.update.settings import TrainerSettings
 
 
@@ -78,7 +78,6 @@ class RolloutSettings(SettingsSection):
     temperature: PositiveFloat
     max_new_tokens: Annotated[int, Field(gt=0, le=131_072)]
     record: list[str]
-    rewards: Annotated[list[Annotated[str, AfterValidator(one_of(REWARDS))]], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _check_size(self) -> Self:
@@ -236,7 +235,12 @@ class PlaySettings(SettingsSection):
             ValueError: names every invalid setting, its value, and the valid values.
         """
         values = {name: resolved[name] for name in cls.model_fields if name in resolved}
-        return parse_section(cls, {**values, "resolved": values})
+        return parse_section(cls, {**values, **cls._derived(values), "resolved": values})
+
+    @classmethod
+    def _derived(cls, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG003 - for subclasses
+        """Return settings that are parts of others."""
+        return {}
 
 
 class EnvironmentSections(NamedTuple):
@@ -261,7 +265,12 @@ class ModelSections(NamedTuple):
 
 
 class RunSettings(PlaySettings):
-    """All settings of a run. `resolved` is written to config.yaml."""
+    """All settings of a run. `resolved` is written to config.yaml.
+
+    Attributes:
+        algo: the estimator, with its options alone.
+        credit: the settings of `algo` that are no options of its estimator.
+    """
 
     run_dir: Annotated[Path, BeforeValidator(_folder)]
     resume: Literal["never", "auto", "must"]
@@ -275,14 +284,36 @@ class RunSettings(PlaySettings):
     learner: ChoiceSetting
     algo: ChoiceSetting
     objective: ChoiceSetting
+    correction: ChoiceSetting
     team: ChoiceSetting
     sampler: ChoiceSetting
     shaping: ChoiceSetting
     trainer: TrainerSettings
-    critic: CriticSettings
+    credit: CreditSettings = CreditSettings()
     evaluation: EvaluationSettings
     checkpoint: CheckpointSettings
     warmstart: WarmStartSettings
+
+    @model_validator(mode="after")
+    def _check_constant(self) -> Self:
+        constant = self.trainer.loss_constant
+        aggregation = self.trainer.loss_aggregation or preferred_aggregation(self.objective.name)
+        if constant is not None and aggregation != "sequence_sum":
+            raise ValueError(
+                f"trainer.loss_constant={constant}: trainer.loss_aggregation={aggregation} does not divide by a "
+                "constant. Set trainer.loss_aggregation=sequence_sum, or trainer.loss_constant=null."
+            )
+        return self
+
+    @classmethod
+    def _derived(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        if "algo" not in values:
+            return {}
+        try:
+            algo, settings = separated(_choice(values["algo"]))
+        except ValueError:
+            return {}  # the field `algo` names the mistake
+        return {"algo": algo, "credit": parse_section(CreditSettings, settings, "algo.")}
 
     @classmethod
     def parse(cls, resolved: Mapping[str, Any]) -> Self:

@@ -134,7 +134,7 @@ def test_a_block_that_nobody_would_run_is_refused(markdown, message):
     "command",
     [
         ["train", "trainer.iteration=1"],
-        ["train", "trainer.importance_correction=tokens"],
+        ["train", "correction=tokens"],
         ["compare", "algos=[gigpo,hgpoo]"],
         ["compare", "seeds=[1,1]"],
         ["train", "env=signpost_maz"],

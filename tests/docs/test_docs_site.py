@@ -164,9 +164,9 @@ def test_every_key_of_a_configuration_is_listed_with_its_value_and_explained():
     ("name", "path", "expected"),
     [
         (
-            "trainer/default",
-            "trainer.clip_high",
-            "PPO (objective=ppo_clip) clips the probability ratio to [1 - clip_low, 1 + clip_high].",
+            "objective/ppo_clip",
+            "objective.clip_high",
+            "Upper bound: the ratio is clipped at 1 + clip_high; a larger one is DAPO's clip-higher.",
         ),
         (
             "trainer/pretrained",
@@ -275,7 +275,7 @@ def test_formulas_show_and_the_search_finds_on_pages_that_are_read_from_the_disk
     assert block["height"] > 30
     assert inline["width"] > 5
     page.locator("input[name=query]").click()
-    page.keyboard.type("importance_cap")
+    page.keyboard.type("loss_constant")
     page.locator(".md-search-result__link", has_text="trainer").first.wait_for()
     page.close()
 

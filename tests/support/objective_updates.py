@@ -12,6 +12,7 @@ from hgpo_gym.advantages import Advantages
 from hgpo_gym.policies import Sampling
 from hgpo_gym.processes import ALONE, SeveralProcesses
 from hgpo_gym.registry import Choice
+from hgpo_gym.trainers.update.corrections import NO_CORRECTION
 from hgpo_gym.trainers.update.objectives import OBJECTIVES
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from tests.support.small_models import gradient, make_policy, one_step_episodes, responses, settings, watched
@@ -34,12 +35,14 @@ def drawn():
     return responses(make_policy(), COUNT, Sampling(temperature=0.4))
 
 
-def update_by(name, records, processes=ALONE, *, seed=(0, 0, 0), advantages=ADVANTAGES, **changes):
+def update_by(
+    name, records, processes=ALONE, *, seed=(0, 0, 0), advantages=ADVANTAGES, correction=NO_CORRECTION, **changes
+):
     """The last mini-batch's gradient and the metrics of an update of the small policy."""
     policy = make_policy()
     chosen = settings(**{"mini_batch_size": COUNT, "update_epochs": 1, "max_grad_norm": 1e9, **changes})
     objective = Choice(name, NEEDED.get(name, {}))
-    update = watched(PolicyUpdate(policy, None, chosen, 1.0, processes, objective))
+    update = watched(PolicyUpdate(policy, None, chosen, 1.0, processes, objective, correction))
     metrics = update(records, one_step_episodes(COUNT), advantages, seed)
     return gradient(policy), metrics
 

@@ -10,7 +10,8 @@ from hgpo_gym.config.compose import load_config
 from hgpo_gym.policies import Request, Sampling
 from hgpo_gym.policies.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.policies.language_model import LanguageModelPolicy
-from hgpo_gym.trainers.update.policy_update import PolicyUpdate
+from hgpo_gym.trainers.update.corrections import NO_CORRECTION
+from hgpo_gym.trainers.update.policy_update import PPO_CLIP, PolicyUpdate
 from hgpo_gym.trainers.update.settings import TrainerSettings
 
 ACTIONS = ("go left", "go right", "stay here")
@@ -31,7 +32,7 @@ def responses(policy, count=24, sampling=None, prompt="place {}"):
 def settings(**changes):
     """Those of configs/trainer/default.yaml, but for a few."""
     defaults = load_config("config", [])["trainer"]
-    small = {"learning_rate": 0.01, "warmup_steps": 0, "mini_batch_size": 8, "update_epochs": 2}
+    small = {"learning_rate": 0.01, "warmup_steps": 0, "mini_batch_size": 8, "update_epochs": 2, "loss_constant": 32}
     return TrainerSettings(**{**defaults, **small, **changes})
 
 
@@ -42,13 +43,13 @@ def one_step_episodes(count):
     return StepBatch(numbers // 4, numbers, np.zeros(count, dtype=np.int64), zeros, keys, zeros)
 
 
-def updated(policy, records, advantages, *, reference=None, objective=None, **changes):
+def updated(policy, records, advantages, *, reference=None, objective=PPO_CLIP, correction=NO_CORRECTION, **changes):
     """A copy of the policy after an update, and the metrics."""
     chosen = settings(**changes)
     changed = copy.deepcopy(policy)
     if chosen.kl_coef and reference is None:
         reference = policy
-    update = watched(PolicyUpdate(changed, reference, chosen, 1.0, objective=objective))
+    update = watched(PolicyUpdate(changed, reference, chosen, 1.0, objective=objective, correction=correction))
     return changed, update(records, one_step_episodes(len(records)), advantages, (0,))
 
 

@@ -42,7 +42,7 @@ WITHOUT_MEANING = {
     "engine.server": "verl starts its own servers",
     "engine.server_weights": "verl starts its own servers",
     "engine.server_timeout": "verl starts its own servers",
-    "critic": "verl trains no critic of ours",
+    "algo.critic": "verl trains no critic of ours",
     "warmstart": "verl trains a given model: make one with hgpo-gym warmstart, and set model.path",
     "tiny": "verl trains a given model: make one with hgpo-gym warmstart, and set model.path",
 }
@@ -171,7 +171,7 @@ def _data(run: RunSettings, needed: Mapping[str, str]) -> dict[str, Any]:
         "team": {"name": run.team.name, **run.team.options},
         "invalid_action_penalty": run.trainer.invalid_action_penalty,
         "record": [name for name in recorded_columns(run.algo, run.shaping, run.rollout.record) if name != ENTROPY],
-        "rewards": run.rollout.rewards if REWARD_VECTOR in needed else [],
+        "rewards": run.credit.rewards if REWARD_VECTOR in needed else [],
         "max_retries": run.rollout.max_retries or 0,
         "max_failed": run.rollout.max_failed,
         "stop": run.engine.options["stop"],
@@ -240,11 +240,11 @@ def _correction(run: RunSettings, *, bypass: bool) -> dict[str, Any]:
         bypass: the ratio of PPO is to the engine's log-probabilities, as in `hgpo-gym train`; otherwise verl computes
             the old ones anew, which also gives the entropy that some estimators need.
     """
-    name, options = run.trainer.correction
+    name, options = run.correction
     if name == "none":
         return {"bypass_mode": bypass, "rollout_is": None}
     if name not in ("token", "sequence"):
-        raise ValueError(f"trainer.importance_correction={name} is not possible in verl: choose token or sequence.")
+        raise ValueError(f"correction={name} is not possible in verl: choose token or sequence.")
     return {"bypass_mode": False, "rollout_is": name, "rollout_is_threshold": options["cap"]}
 
 
@@ -269,6 +269,7 @@ def _actor(run: RunSettings) -> dict[str, Any]:
     precision = {"float32": "fp32", "bfloat16": "bf16"}
     longest = run.engine.options["max_prompt_tokens"] + run.rollout.max_new_tokens
     aggregation = trainer.loss_aggregation or preferred_aggregation(run.objective.name)
+    constant = trainer.loss_constant or run.rollout.max_new_tokens
     return {
         f"{section}.strategy": "fsdp2",
         f"{section}.fsdp_config.strategy": "fsdp2",
@@ -299,7 +300,7 @@ def _actor(run: RunSettings) -> dict[str, Any]:
             "plugins": _plugins(run),
         },
         f"{section}.loss_agg_mode": AGGREGATIONS[aggregation],
-        f"{section}.loss_scale_factor": trainer.loss_constant if aggregation == "sequence_sum" else None,
+        f"{section}.loss_scale_factor": constant if aggregation == "sequence_sum" else None,
         f"{section}.entropy_coeff": trainer.entropy_coef,
         f"{section}.use_kl_loss": trainer.kl_coef > 0,
         f"{section}.kl_loss_coef": trainer.kl_coef,

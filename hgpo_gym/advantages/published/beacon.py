@@ -46,7 +46,7 @@ def beacon(
         w_group: weight of the episode-level term.
         w_step: weight of the step's term.
         milestone_reward: the value of the step that reaches a milestone.
-        norm: of both terms.
+        norm: of both terms, `mean_std_norm`, or `mean_norm` without the division.
         episode_statistics: of the episode's term, as in GRPO.
 
     Returns float64[N]. Raises ValueError on an unknown name, a gamma outside [0, 1] or a missing column.

@@ -41,9 +41,9 @@ def empg(
     Args:
         batch: the steps, with the column `entropy`.
         base: the estimator whose advantages are modulated.
-        base_options: its options.
+        base_options: options of the base, by name.
         k: strength of the confidence weight, 0 or more.
-        k_next: the same in the bonus.
+        k_next: how strongly the next step's confidence counts in the bonus.
         bonus: size of the bonus.
 
     Returns the values float64[N], and the base's other outputs. Raises ValueError on a negative k or k_next, an unknown

@@ -3,13 +3,14 @@
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.advantages.columns import needs, over_the_batch
+from hgpo_gym.advantages.columns import learns_values, needs, over_the_batch
 from hgpo_gym.advantages.result import Advantages
 from hgpo_gym.advantages.statistics import whiten as whitened
 from hgpo_gym.advantages.values import generalized_advantages
 
 
 @needs("value")
+@learns_values
 @over_the_batch
 def gae(batch: StepBatch, *, gamma: float = 1.0, trace_decay: float = 0.95, whiten: bool = True) -> Advantages:
     """Generalized advantage estimation over steps with a critic, as in PPO and StepPO (arXiv:2604.18401).

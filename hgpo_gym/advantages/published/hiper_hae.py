@@ -3,7 +3,7 @@
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
-from hgpo_gym.advantages.columns import needs, over_the_batch
+from hgpo_gym.advantages.columns import learns_values, needs, over_the_batch
 from hgpo_gym.advantages.result import Advantages
 from hgpo_gym.advantages.statistics import check_shares, later_in_sequence
 from hgpo_gym.advantages.statistics import whiten as whitened
@@ -16,6 +16,7 @@ TOKENS = ("switch_tokens", "plan_tokens", "response_tokens")
 
 
 @needs("value_low", "value_high", "boundary")
+@learns_values
 @over_the_batch
 def hiper_hae(
     batch: StepBatch,

@@ -46,8 +46,8 @@ def progpo(
     Args:
         batch: the steps; `final_keys`, if recorded, counts the final observation too.
         base: the estimator of all other groups.
-        base_options: its options.
-        weight: of the novelty.
+        base_options: options of the base, by name.
+        weight: weight of the novelty in the advantage.
 
     Returns the values float64[N], and the base's other outputs. Raises ValueError on an unknown base, a base with token
     advantages, or an error of the base.

@@ -34,7 +34,7 @@ def salt(
     Args:
         batch: the steps, with the column `action`; `final_keys` lets last steps merge.
         base: the estimator whose advantages are shared.
-        base_options: its options.
+        base_options: options of the base, by name.
         level: states are equal contexts of this level, see `transitions`.
         time_aware: states hold the number of steps taken as well.
 

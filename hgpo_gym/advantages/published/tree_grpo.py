@@ -25,7 +25,8 @@ def tree_grpo(batch: StepBatch, *, advantage_of_a_leaf: str = "tree") -> np.ndar
 
     Args:
         batch: the steps, with the column `tree`; a tree belongs to one task group.
-        advantage_of_a_leaf: one of the three forms.
+        advantage_of_a_leaf: `tree` adds both comparisons, `tree_2norm` makes one of the other, `tree_inner` compares
+            within the tree alone.
 
     Returns float64[N]. Raises ValueError on an unknown form or a missing column.
     """

@@ -15,10 +15,12 @@ from hgpo_gym.analysis.report.blocks import Chapter, Section
 from hgpo_gym.analysis.report.write import show, write_html
 from hgpo_gym.analysis.transcripts import conversation, failed_episode, failed_episodes, transcript_sections
 from hgpo_gym.files import check_can_be_written
+from hgpo_gym.registry import Choice
 from hgpo_gym.rollouts import conversations, failures
 from hgpo_gym.rollouts import saved as kept_rollouts
 from hgpo_gym.runs.directory import RunDirectory, read_config
 from hgpo_gym.runs.run_files import damage_named
+from hgpo_gym.trainers.credit_settings import separated
 
 
 def inspect_run(
@@ -64,8 +66,10 @@ def inspect_run(
     else:
         number = find_group(rollout, task)
         with damage_named(config_path):
-            algo, compared_by = config["algo"], str(config["memory"]["key"])
-            ESTIMATORS.check_options(algo["name"], {key: value for key, value in algo.items() if key != "name"})
+            options = {key: value for key, value in config["algo"].items() if key != "name"}
+            chosen, _ = separated(Choice(name, options))
+            algo, compared_by = {"name": name, **chosen.options}, str(config["memory"]["key"])
+            ESTIMATORS.check_options(*chosen)
         group = open_group(rollout, number, algo)
         row = group.most_disputed() if step is None else group.row(step)
         title += f": group {number}, {group.task_id}"

@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.registry import follows
 from hgpo_gym.rollouts.rollout import Rollout
 
 
+@follows(longest="rollout.max_new_tokens")
 def overlong(rollout: Rollout, *, longest: int, buffer: int, factor: float = 1.0) -> StepBatch:
     """Soft overlong punishment (DAPO, arXiv 2503.14476, eq. 13; code: verl).
 

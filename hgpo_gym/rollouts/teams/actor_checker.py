@@ -24,7 +24,7 @@ class ActorChecker(Team):
         loops: the maximum number of proposals; 1 has no checker.
         hints: the hints that the checker chooses among. Without any it writes a free text, which needs a language
             model with engine.constrain=none.
-        instruction: of the checker.
+        instruction: the checker's instruction in its prompt.
         weights: `shared`, or `adapter`: a LoRA adapter for each role.
 
     Raises:

@@ -81,7 +81,7 @@ class Solo(Team):
     """A single agent as a team of one role; adds no text.
 
     Args:
-        role: its name.
+        role: name of the agent.
     """
 
     def __init__(self, role: str = ""):

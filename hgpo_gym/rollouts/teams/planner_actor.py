@@ -17,7 +17,7 @@ class PlannerActor(Team):
         every: environment steps from plan to plan.
         plans: the plans that the planner chooses among. Without any it writes a free text, which needs a language
             model with engine.constrain=none.
-        instruction: of the planner.
+        instruction: the planner's instruction in its prompt.
         weights: `shared`, or `adapter`: a LoRA adapter for each role.
 
     Raises:

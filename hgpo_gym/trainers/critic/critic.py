@@ -35,7 +35,7 @@ class Critic:
     Args:
         policy: gives the states.
         columns: the value columns, as the estimator's targets name them.
-        settings: see `configs/config.yaml`.
+        settings: see `CriticSettings`.
         trainer: the trainer settings, with batch size and precision of the passes that read states.
         seed: the seed of the run.
         processes: the processes that train together. The main one trains the critic, and all hold a copy.
@@ -62,7 +62,8 @@ class Critic:
         for number, column in enumerate(self.columns):
             network = make_network(policy, settings, (RandomStream.CRITIC, seed, number))
             self._networks[column] = network
-            self._optimizers[column] = torch.optim.Adam(network.parameters(), lr=settings.learning_rate)
+            rate = network.learning_rate if settings.learning_rate is None else settings.learning_rate
+            self._optimizers[column] = torch.optim.Adam(network.parameters(), lr=rate)
 
     def states(self, rollout: Rollout) -> States:
         """Return the network inputs of each row. All processes take part, and each reads its share."""

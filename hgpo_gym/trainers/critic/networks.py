@@ -10,7 +10,13 @@ from hgpo_gym.trainers.critic.settings import CriticSettings
 
 
 class ValueNetwork(Protocol):
-    """A torch module that predicts values. Both kinds start with 0 everywhere."""
+    """A torch module that predicts values. Both kinds start with 0 everywhere.
+
+    Attributes:
+        learning_rate: that suits it.
+    """
+
+    learning_rate: float
 
     def values(self, states: np.ndarray) -> torch.Tensor:
         """Return the values float32[N] of `StateReader.states`; differentiable."""
@@ -32,6 +38,8 @@ class ValueHead(torch.nn.Module):
         hidden_size: width of the hidden layer.
         seed: decides the weights of the hidden layer; the output weights are 0.
     """
+
+    learning_rate = 3e-3
 
     def __init__(self, state_size: int, hidden_size: int, seed: tuple[int, ...]):
         super().__init__()
@@ -65,6 +73,8 @@ class ValueTable(torch.nn.Module):
     Args:
         capacity: the most contexts.
     """
+
+    learning_rate = 0.1
 
     def __init__(self, capacity: int):
         super().__init__()

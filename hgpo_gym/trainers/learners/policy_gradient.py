@@ -1,7 +1,7 @@
 """Policy gradients with group baselines: collect groups of episodes, assign credit to steps, update the policy."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -44,17 +44,16 @@ from hgpo_gym.trainers.learners.validate import (
 from hgpo_gym.trainers.memory_estimate import memory_lines
 from hgpo_gym.trainers.settings import RunSettings
 from hgpo_gym.trainers.update.loss import Loss
-from hgpo_gym.trainers.update.objectives import OBJECTIVES
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
+from hgpo_gym.trainers.update.settings import TrainerSettings
 
 _UPDATE_STATE = "update.pt"
 _CRITIC_STATE = "critic.pt"
 _PAST_WEIGHTS = "past_weights.pt"
 UNCORRECTED = (
-    "Rollouts by older weights (rollout.staleness={}) and no correction: with trainer.importance_correction=token they "
-    "cost less in learning."
+    "Rollouts by older weights (rollout.staleness={}) and no correction: with correction=token they cost less in "
+    "learning."
 )
-BOUND_NOT_READ = "trainer.{name}={value:g} has no effect: objective={objective} has {bounds}."
 NOT_READ = (
     "shaping={} changes rewards, and algo={} does not read them: these changes have no effect. Choose another algo."
 )
@@ -94,7 +93,8 @@ class PolicyGradientLearner:
         check_plans(run)
         trial = validate_estimator(run)
         check_critic(run, trial.targets)
-        Loss(run.trainer, run.objective, trial.extras)  # raises now instead of after the rollout
+        # Raises now instead of after the rollout.
+        Loss(_with_constant(run), run.objective, trial.extras, run.correction)
         self._predicted = tuple(trial.targets)
         self.run, self.processes, self.progress = run, processes, progress
         self._shaping_seen = False
@@ -124,7 +124,7 @@ class PolicyGradientLearner:
                 self.run.trainer,
                 self.run.rollout,
                 self.run.engine,
-                scores_old=Loss(self.run.trainer, self.run.objective).recomputes,
+                scores_old=Loss(self.run.trainer, self.run.objective, correction=self.run.correction).recomputes,
                 model=self.policy.model,
                 processes=self.processes,
             ):
@@ -135,16 +135,15 @@ class PolicyGradientLearner:
         self.update = PolicyUpdate(
             self.policy,
             reference,
-            self.run.trainer,
+            _with_constant(self.run),
             self.run.rollout.temperature,
             self.processes,
             self.run.objective,
+            self.run.correction,
         )
         loss = self.update.loss
         if self.run.rollout.staleness and not (loss.corrected or loss.objective.needs_old):
             self.progress.line(UNCORRECTED.format(self.run.rollout.staleness))
-        for line in _bounds_not_read(self.run):
-            self.progress.line(line)
         # Load to main memory; the optimiser moves the state to the device of its weights. Several processes map the
         # file instead, so that they share its memory.
         path, distributed = checkpoint / _UPDATE_STATE, self.processes.count > 1
@@ -265,7 +264,7 @@ class PolicyGradientLearner:
         if not self._predicted:
             return None
         run = self.run
-        critic = Critic(self.policy, self._predicted, run.critic, run.trainer, run.seed, self.processes)
+        critic = Critic(self.policy, self._predicted, run.credit.critic, run.trainer, run.seed, self.processes)
         if (path := checkpoint / _CRITIC_STATE).exists():  # the first checkpoint has no critic yet
             critic.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
         return critic
@@ -317,6 +316,13 @@ class PolicyGradientLearner:
         return reference
 
 
+def _with_constant(run: RunSettings) -> TrainerSettings:
+    """Return the settings of the update. The constant of its loss is the longest response, unless it is set."""
+    if run.trainer.loss_constant is not None:
+        return run.trainer
+    return run.trainer.model_copy(update={"loss_constant": run.rollout.max_new_tokens})
+
+
 def _nbytes(nested: Any) -> int:
     """Return the bytes of all tensors in nested containers."""
     if isinstance(nested, torch.Tensor):
@@ -331,13 +337,3 @@ def _tokens_learned_from(rollout: Rollout, batch: StepBatch) -> int:
     counts once."""
     trained = np.ones(len(batch), dtype=np.bool_) if batch.trained is None else batch.trained
     return sum(len(rollout.tokens[row] or ()) for row in np.flatnonzero(trained))
-
-
-def _bounds_not_read(run: RunSettings) -> Iterator[str]:
-    """Yield warnings about PPO's bounds that a user has set and the objective does not read. It has other bounds, as
-    ppo_clip has by some recipes, or none."""
-    for name in ("clip_low", "clip_high"):
-        value, objective_bound = getattr(run.trainer, name), run.objective.options.get(name)
-        if value not in (OBJECTIVES.options("ppo_clip")[name].default, objective_bound):
-            bounds = "no such bound" if objective_bound is None else f"its own, objective.{name}={objective_bound:g}"
-            yield BOUND_NOT_READ.format(name=name, value=value, objective=run.objective.name, bounds=bounds)

@@ -88,7 +88,7 @@ class RolloutWorker:
         if self.run.prompt.subgoals is not None:
             rollout = with_plan_tokens(rollout, self.policy)
         if REWARD_VECTOR in self.needs:
-            rollout = with_reward_vector(rollout, self.run.rollout.rewards, self.run.env.step_limit)
+            rollout = with_reward_vector(rollout, self.run.credit.rewards, self.run.env.step_limit)
         return rollout
 
 

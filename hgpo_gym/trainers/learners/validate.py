@@ -191,7 +191,7 @@ def _recorded(run: RunSettings) -> tuple[str, ...]:
 def _toy_batch(run: RunSettings, extras: dict[str, Any]) -> StepBatch:
     """Return a batch of two groups of two episodes of two steps."""
     if REWARD_VECTOR in extras:
-        extras = {**extras, REWARD_VECTOR: [[0.0] * len(run.rollout.rewards)] * len(STEPS)}
+        extras = {**extras, REWARD_VECTOR: [[0.0] * len(run.credit.rewards)] * len(STEPS)}
     return StepBatch.from_records(
         group=[step // 4 for step in STEPS],
         trajectory=[step // 2 for step in STEPS],

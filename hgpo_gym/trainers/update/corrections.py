@@ -14,7 +14,7 @@ point of the group `hgpo_gym.corrections`. Below, d = old - behaviour.
 
 from typing import TYPE_CHECKING
 
-from hgpo_gym.registry import Registry
+from hgpo_gym.registry import Choice, Registry
 from hgpo_gym.suggest import unknown_name
 from hgpo_gym.trainers.update.objectives import log_ratio, response_mean, response_sum
 
@@ -33,13 +33,21 @@ def none(old: "Tensor", behaviour: "Tensor", sequence_index: "Tensor") -> "Tenso
 def token(old: "Tensor", behaviour: "Tensor", sequence_index: "Tensor", *, cap: float = 2.0) -> "Tensor":  # noqa: ARG001
     """Return min(exp d, cap): truncated importance sampling (Ionides, 2008; Yao et al., 2025, "Your efficient RL
     framework secretly brings you off-policy RL training"). It is biased in long responses, with less variance than
-    `sequence`."""
+    `sequence`.
+
+    Args:
+        cap: the largest weight.
+    """
     _check_cap(cap)
     return (old - behaviour).detach().exp().clamp(max=cap)
 
 
 def sequence(old: "Tensor", behaviour: "Tensor", sequence_index: "Tensor", *, cap: float = 2.0) -> "Tensor":
-    """Return min(exp(sum of d over the response), cap). The gradient is unbiased except for the cap."""
+    """Return min(exp(sum of d over the response), cap). The gradient is unbiased except for the cap.
+
+    Args:
+        cap: the largest weight.
+    """
     _check_cap(cap)
     return response_sum((old - behaviour).detach(), sequence_index).exp().clamp(max=cap)
 
@@ -54,7 +62,13 @@ def token_mask(
     weigh: bool = True,
 ) -> "Tensor":
     """Return exp d where low <= exp d <= high, else 0. Without `weigh`, return 1 there (TRL `token_mask`, verl
-    `token_k1`)."""
+    `token_k1`).
+
+    Args:
+        low: the smallest ratio that is kept.
+        high: the largest ratio that is kept.
+        weigh: weigh kept tokens by their ratio; false leaves their weight at 1.
+    """
     return _inside(log_ratio(old, behaviour).detach().exp(), low, high, weigh)
 
 
@@ -70,7 +84,14 @@ def sequence_mask(
 ) -> "Tensor":
     """Return the mask of `token_mask` for exp(sum of d over the response), or exp(mean of d) with
     `statistic="mean"`. TRL calls this `sequence_mask`, verl `seq_sum_k1` and `seq_mean_k1`; verl's bounds are those
-    of the inverse."""
+    of the inverse.
+
+    Args:
+        low: the smallest ratio that is kept.
+        high: the largest ratio that is kept.
+        statistic: `sum` or `mean` of d over the response.
+        weigh: weigh kept tokens by the ratio; false leaves their weight at 1.
+    """
     if statistic not in STATISTICS:
         raise ValueError(unknown_name("statistic", statistic, STATISTICS))
     over = response_sum if statistic == "sum" else response_mean
@@ -82,7 +103,12 @@ def sequence_k3(
     old: "Tensor", behaviour: "Tensor", sequence_index: "Tensor", *, limit: float, statistic: str = "mean"
 ) -> "Tensor":
     """Return 1 where the response's mean (or max) of exp d - 1 - d is at most `limit`, else 0 (verl `seq_mean_k3`,
-    `seq_max_k3`)."""
+    `seq_max_k3`).
+
+    Args:
+        limit: the largest value that is kept, 0 or more.
+        statistic: `mean` or `max` over the response.
+    """
     if limit < 0:
         raise ValueError(f"limit={limit}: exp d - 1 - d is never negative, choose 0 or more.")
     if statistic not in K3_STATISTICS:
@@ -108,7 +134,7 @@ def _check_cap(cap: float) -> None:
 
 
 CORRECTIONS = Registry(
-    "importance_correction",
+    "correction",
     {
         "none": none,
         "token": token,
@@ -120,5 +146,6 @@ CORRECTIONS = Registry(
     arguments=3,
     entry_points="hgpo_gym.corrections",
 )
+NO_CORRECTION = Choice("none")
 register_correction = CORRECTIONS.register
 """Add a custom correction: `(name, function)`. Raises ValueError if the name is in use."""

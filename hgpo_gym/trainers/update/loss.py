@@ -14,7 +14,7 @@ import torch
 from hgpo_gym.policies.base import Likelihood
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.aggregation import Totals, aggregate
-from hgpo_gym.trainers.update.corrections import CORRECTIONS
+from hgpo_gym.trainers.update.corrections import CORRECTIONS, NO_CORRECTION
 from hgpo_gym.trainers.update.metrics import UpdateMetrics
 from hgpo_gym.trainers.update.objectives import Tokens, response_mean
 from hgpo_gym.trainers.update.objectives.bound import bind_objective
@@ -30,6 +30,7 @@ class Loss:
         settings: see `configs/trainer/default.yaml`.
         objective: its name and options.
         extras: the names of the estimator's extra columns; None if they are not known.
+        correction: its name and options.
 
     Attributes:
         objective: the objective, bound to its options.
@@ -39,16 +40,23 @@ class Loss:
         ValueError: names the invalid objective, correction, option or value, or the missing extras.
     """
 
-    def __init__(self, settings: TrainerSettings, objective: Choice, extras: Collection[str] | None = None):
+    def __init__(
+        self,
+        settings: TrainerSettings,
+        objective: Choice,
+        extras: Collection[str] | None = None,
+        correction: Choice = NO_CORRECTION,
+    ):
         self.settings, self.objective = settings, bind_objective(objective, extras)
         self.aggregation = settings.loss_aggregation or self.objective.aggregation
-        self.corrected = settings.importance_correction != "none"
+        self.corrected = correction.name != "none"
         if self.corrected and self.objective.needs_old:
             raise ValueError(
-                f"objective={objective.name} weighs trainer against engine itself: trainer.importance_correction="
-                f"{settings.importance_correction} would do it twice; set it to none."
+                f"objective={objective.name} weighs trainer against engine itself: correction={correction.name} would "
+                "do it twice; set it to none."
             )
-        self._correction = CORRECTIONS.bind(settings.correction)
+        self._correction, cap = CORRECTIONS.bind(correction), CORRECTIONS.options(correction.name).get("cap")
+        self._cap = cap and correction.options.get("cap", cap.default)
         # Call it once, so that it refuses wrong values now and not during training.
         self._correction(*torch.zeros(2, 1, device="cpu"), torch.zeros(1, dtype=torch.int64, device="cpu"))
         prepares = self.objective.prepare is not None
@@ -92,8 +100,8 @@ class Loss:
             # Only the surrogate is corrected; entropy and KL terms keep weight 1.
             surrogate = weights * surrogate
             token_metrics |= {"importance_weight": weights, "importance_dropped": (weights == 0).float()}
-            if (cap := settings.correction.options.get("cap")) is not None:
-                token_metrics["importance_capped"] = (weights >= cap).float()
+            if self._cap is not None:
+                token_metrics["importance_capped"] = (weights >= self._cap).float()
         if settings.off_policy_limit is not None:
             dropped = off_policy(tokens, settings.off_policy_limit)
             # Fill instead of multiply: 0 times infinity is NaN.

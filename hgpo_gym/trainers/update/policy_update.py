@@ -15,6 +15,7 @@ from hgpo_gym.processes import ALONE, Processes
 from hgpo_gym.randomness import RandomStream
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.aggregation import Totals
+from hgpo_gym.trainers.update.corrections import NO_CORRECTION
 from hgpo_gym.trainers.update.distribute import distribute
 from hgpo_gym.trainers.update.diverged import DivergedMiniBatch, NonFiniteError
 from hgpo_gym.trainers.update.loss import Loss
@@ -24,6 +25,8 @@ from hgpo_gym.trainers.update.optimizer import load_state_by_name, make_optimize
 from hgpo_gym.trainers.update.samples import TrainingSample, make_samples, per_token
 from hgpo_gym.trainers.update.settings import TrainerSettings
 from hgpo_gym.trainers.update.weights import Weights
+
+PPO_CLIP = Choice("ppo_clip")
 
 
 class PolicyUpdate:
@@ -36,7 +39,8 @@ class PolicyUpdate:
         temperature: the temperature that the records were sampled with.
         processes: the processes that update together. All have the same records; each takes a part of every
             mini-batch.
-        objective: its name and options; None is PPO's clip with the bounds of the settings.
+        objective: its name and options.
+        correction: its name and options.
 
     Raises:
         ValueError: the objective or correction is invalid, a KL loss has no reference, or the model does not support
@@ -51,12 +55,12 @@ class PolicyUpdate:
         settings: TrainerSettings,
         temperature: float,
         processes: Processes = ALONE,
-        objective: Choice | None = None,
+        objective: Choice = PPO_CLIP,
+        correction: Choice = NO_CORRECTION,
     ):
         if settings.kl_coef > 0 and reference is None:
             raise ValueError(f"trainer.kl_coef={settings.kl_coef} needs a reference policy.")
-        clip = {"clip_low": settings.clip_low, "clip_high": settings.clip_high}
-        self.loss = Loss(settings, objective or Choice("ppo_clip", clip))
+        self.loss = Loss(settings, objective, correction=correction)
         self.policy, self.settings, self.temperature, self.processes = policy, settings, temperature, processes
         if settings.gradient_checkpointing:
             from hgpo_gym.policies.huggingface import checkpoint_activations

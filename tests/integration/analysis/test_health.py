@@ -88,8 +88,8 @@ def test_a_metric_is_warned_of_beyond_its_limit_and_not_before(metric, good, bad
 
 def test_a_mismatch_that_is_corrected_for_is_no_sign():
     changes = [{"mismatch_kl": 0.1}] * 3
-    assert "mismatch_kl" in found(*changes, **{"trainer.importance_correction": "none"})
-    assert "mismatch_kl" not in found(*changes, **{"trainer.importance_correction": "token"})
+    assert "mismatch_kl" in found(*changes, **{"correction.name": "none"})
+    assert "mismatch_kl" not in found(*changes, **{"correction.name": "token"})
 
 
 def test_every_check_is_of_a_metric_that_is_explained_and_each_metric_has_one():
@@ -186,7 +186,7 @@ def test_a_remedy_says_what_the_setting_is_now_and_whose_it_is():
 @pytest.mark.parametrize(
     ("objective", "bound"),
     [
-        ("ppo_clip", "; raise trainer.clip_high (now 0.2); "),
+        ("ppo_clip", "; raise objective.clip_high (now 0.2); "),
         ("gspo", "; raise objective.clip_high (now 0.0004); "),
         ("sapo", "; "),
     ],

@@ -58,7 +58,6 @@ def test_no_line_ends_in_a_traceback():
         ("rollout.max_new_tokens=1000000000", "must be at most 131072"),
         ("model.capacity=1000000000000", "weights take 14,901 GiB to train, this machine has"),
         ("model.threads=1000000000", "must be at most 1024"),
-        ("critic.hidden_size=1000000000", "must be at most 65536"),
         ("env.sections=20261121", "sections=20261121 with colours=3: that is more than 1,000,000 tasks; choose fewer"),
     ],
 )

@@ -73,8 +73,7 @@ def compare(capsys, *overrides):
 def test_an_algorithm_that_brings_settings_of_its_own_is_refused(capsys, tmp_path, monkeypatch):
     folder = tmp_path / "configs"
     subprocess.run(["cp", "-r", choices.FOLDER, folder], check=True)
-    sly = (folder / "algo" / "hgpo.yaml").read_text().replace("\n", "\n  ")
-    (folder / "algo" / "sly.yaml").write_text(f"# @package _global_\nalgo:\n  {sly}\nrollout:\n  group_size: 16\n")
+    (folder / "algo" / "sly.yaml").write_text("# @package _global_\nalgo: {name: hgpo}\nrollout: {group_size: 16}\n")
     monkeypatch.setattr(choices, "FOLDER", folder)
     status, _, err = compare(capsys, "algos=[grpo,sly]", "seeds=2", f"out={tmp_path / 'out'}")
     assert status == 2

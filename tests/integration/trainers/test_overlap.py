@@ -166,7 +166,7 @@ def test_a_run_without_correction_says_so(tmp_path):
 
     for correction in ("token", "none"):
         assert not said
-        options = [*SCORER, f"trainer.importance_correction={correction}"]
+        options = [*SCORER, f"correction={correction}"]
         with Run(settings(tmp_path / correction, *options), Lines()):
             pass
     assert said == [UNCORRECTED.format(1)]

@@ -29,8 +29,8 @@ EVERYWHERE = {
     "trainer.warmup_steps": 0,
     "trainer.weight_decay": 0.01,
     "trainer.update_epochs": 1,
-    "trainer.clip_low": 0.2,
-    "trainer.clip_high": 0.2,
+    "objective.clip_low": 0.2,
+    "objective.clip_high": 0.2,
     "trainer.kl_coef": 0.01,
     "trainer.entropy_coef": 0.001,
     "trainer.zero_advantage": "keep",  # the bonus is that of all responses

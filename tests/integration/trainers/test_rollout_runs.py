@@ -220,7 +220,7 @@ def test_rewards_of_an_episode():
 
 
 def test_the_vector_of_rewards_has_a_row_a_step(tmp_path):
-    train(tmp_path, "algo=dvao", "rollout.rewards=[validity,success]", "checkpoint.rollouts_every=1")
+    train(tmp_path, "algo=dvao", "algo.rewards=[validity,success]", "checkpoint.rollouts_every=1")
     batch = saved.load(tmp_path / "rollouts", 1).batch
     assert batch.extras["reward_vector"].shape == (len(batch), 2)
     np.testing.assert_array_equal(batch.extras["reward_vector"][:, 1], batch.success)
@@ -231,7 +231,7 @@ def test_the_share_of_the_step_limit_is_of_the_environments_own_where_none_is_se
     lengths = []
     for place, limit in enumerate(("env.max_episode_steps=null", "~env.max_episode_steps", "env.max_episode_steps=24")):
         folder = tmp_path / str(place)
-        train(folder, "algo=dvao", limit, "rollout.rewards=[length]", base=base)
+        train(folder, "algo=dvao", limit, "algo.rewards=[length]", base=base)
         batches = [saved.load(folder / "rollouts", iteration).batch for iteration in range(1, 5)]
         lengths.append([batch.extras["reward_vector"].tolist() for batch in batches])
     assert lengths[0] == lengths[1] == lengths[2]

@@ -59,7 +59,7 @@ def test_what_the_run_says_reaches_verl(capsys):
         "algo=beacon",
         "objective=gspo",
         "objective.clip_high=0.3",
-        "trainer.importance_correction=token",
+        "correction=token",
         "model.lora.rank=8",
         "mode=colocate_async",
         "resume=auto",

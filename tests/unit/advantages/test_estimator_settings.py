@@ -39,8 +39,8 @@ def test_an_option_without_a_default_has_to_be_given(monkeypatch):
 
 
 def test_a_file_goes_before_the_function(monkeypatch):
-    monkeypatch.setitem(ESTIMATORS._all, "grpo", lambda batch, *, other=1: other * batch.reward)
-    assert "other" not in load_config("config", ["algo=grpo"])["algo"]
+    monkeypatch.setitem(ESTIMATORS._all, "vineppo", lambda batch, *, other=1: other * batch.reward)
+    assert "other" not in load_config("config", ["algo=vineppo"])["algo"]
 
 
 def test_the_page_of_an_estimator_names_its_options(subtests):

@@ -5,13 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import yaml
 
 from hgpo_gym.advantages import ESTIMATORS, StepBatch, assign, estimate, is_over_the_batch, needed_by
-from tests.support import ROOT
 from tests.support.step_batches import random_batch, random_records, with_neutral_columns
 
-CONFIGS = ROOT / "hgpo_gym" / "configs" / "algo"
 SEEDS = range(24)
 BATCHES = [random_batch(seed) for seed in range(25)]
 VARIANTS: dict[str, list[dict]] = {
@@ -146,29 +143,11 @@ def test_the_batch_is_left_as_it_was(subtests):
                 np.testing.assert_array_equal(values, dict(before._columns())[column])
 
 
-def test_its_file_has_every_option_with_the_default_of_the_function(subtests):
-    for name in {path.stem for path in CONFIGS.glob("*.yaml")} & set(ESTIMATORS):
-        with subtests.test(name):
-            text = (CONFIGS / f"{name}.yaml").read_text()
-            defaults = {option: parameter.default for option, parameter in ESTIMATORS.options(name).items()}
-            content = yaml.safe_load(text)
-            own = content.get(
-                "algo", content
-            )  # one that brings other choices with it speaks for the whole configuration
-            assert own == {"name": name, **defaults}
-            assert list(own) == ["name", *defaults]
-            # A sentence stands above each key, or above the pair that it belongs to.
-            uncommented = [key for key in defaults if not re.search(rf"#.*\n(.*\n)? *{key}:", text)]
-            assert uncommented == []
-
-
-def test_its_docstring_names_every_option_and_the_source(subtests):
+def test_its_docstring_names_the_source(subtests):
     for name in ESTIMATORS:
         with subtests.test(name):
             description = ESTIMATORS[name].__doc__
             assert "arXiv:" in description or name == "hgpo"
-            for option in ESTIMATORS.options(name):
-                assert re.search(rf"^ +{option}: \S", description, flags=re.MULTILINE), option
             if name not in ("grpo", "gigpo", "hgpo", "hgpo_gae", "nested_bellman", "best_plan"):
                 assert re.search(r"Source:\s+(code|paper|third\s+party)", description)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from hgpo_gym.cli.main import main
@@ -18,7 +19,7 @@ from hgpo_gym.config import choices
 from hgpo_gym.config.compose import ConfigError, load_config, load_run
 from hgpo_gym.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.registry import Choice
-from hgpo_gym.runs.directory import read_config
+from hgpo_gym.runs.directory import flatten, read_config
 from hgpo_gym.section import parse_section
 from hgpo_gym.trainers.models.language_model import LanguageModel
 from hgpo_gym.trainers.models.table import TableModel
@@ -75,12 +76,12 @@ def test_what_is_composed_follows_files_and_registries_and_is_ones_own(tmp_path,
     folder = tmp_path / "configs"
     shutil.copytree(choices.FOLDER, folder)
     monkeypatch.setattr(choices, "FOLDER", folder)
-    words = ["algo=gigpo", "model=tabular"]
+    words = ["algo=vineppo", "model=tabular"]
     first = load_config("config", words)
     first["algo"]["gamma"] = "spoiled"
-    assert load_config("config", words)["algo"]["gamma"] == 0.95
-    file = folder / "algo" / "gigpo.yaml"
-    file.write_text(file.read_text() + "one_more: 3\n")
+    assert load_config("config", words)["algo"]["gamma"] == 1.0
+    file = folder / "algo" / "vineppo.yaml"
+    file.write_text(file.read_text() + "  one_more: 3\n")
     assert load_config("config", words)["algo"]["one_more"] == 3
     assert load_config("config", [*words, "algo.one_more=4"])["algo"]["one_more"] == 4
 
@@ -105,9 +106,12 @@ def test_what_is_composed_follows_files_and_registries_and_is_ones_own(tmp_path,
     ],
 )
 def test_what_is_composed_is_what_hydra_composes(overrides):
+    composed = load_config("config", overrides)
+    for (group, name), settings in choices.made_settings(composed).items():
+        ConfigStore.instance().store(name, settings, group)
     with initialize_config_dir(str(choices.FOLDER), version_base="1.3"):
         expected = OmegaConf.to_container(compose("config", overrides), resolve=True)
-    assert load_config("config", overrides) == expected
+    assert composed == expected
 
 
 @pytest.mark.promise("Wrong settings are all named at once, before anything is written.")
@@ -166,10 +170,7 @@ def test_all_wrong_values_are_named_at_once(defaults):
         ({"checkpoint": REMOVED}, "checkpoint is not set."),
         ({"prompt.response": REMOVED}, "prompt.response is not set."),
         ({"prompt.first": "{tsk}"}, "Unknown placeholder in prompt.first 'tsk'. Did you mean 'task'?"),
-        (
-            {"trainer.importance_options": {"low": 1}},
-            "trainer.importance_options={'low': 1}: Unknown option of none 'low'. There are none.",
-        ),
+        ({"trainer.loss_constant": 8.0}, "trainer.loss_constant=8.0: trainer.loss_aggregation=token_mean does not"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_was_expected(changes, message, defaults):
@@ -180,7 +181,7 @@ def test_a_wrong_value_is_named_with_what_was_expected(changes, message, default
 @pytest.mark.parametrize(
     ("name", "nearest"),
     [
-        ("trainer.clip_hgh", "trainer.clip_high"),
+        ("trainer.kl_cof", "trainer.kl_coef"),
         ("model.sed", "model.seed"),
         ("model.lora.rnk", "model.lora.rank"),
         ("prompt.fist", "prompt.first"),
@@ -335,11 +336,27 @@ def test_a_configuration_that_runs_code_is_refused(run_with_an_interpolation, ca
     assert not (tmp_path / "ran").exists()
 
 
+def test_every_option_of_every_choice_is_explained_and_shown_with_its_explanation(capsys):
+    for group, registry in choices.REGISTRIES.items():
+        for name in registry:
+            if not registry[name].__module__.startswith("hgpo_gym."):
+                continue  # of an installed package
+            options = {key: value for key, value in choices.choice_settings(registry, name).items() if key != "name"}
+            unexplained = (registry.options(name) | flatten(options)).keys() - choices.choice_meanings(registry, name)
+            assert not unexplained, f"{group}={name}: the docstring does not explain {', '.join(sorted(unexplained))}"
+            assert registry.summary(name), f"{group}={name}"
+    main(["train", "algo=gigpo", "objective=capo", "shaping=overlong", "shaping.buffer=3", "--show-config"])
+    shown = capsys.readouterr().out
+    assert "  # discount of the step returns G_t.\n  gamma: 0.95\n" in shown
+    assert "  # of the step that is judged.\n  learning_rate: 0.0005\n" in shown
+    assert yaml.safe_load(shown)["shaping"] == {"name": "overlong", "longest": 32, "buffer": 3, "factor": 1.0}
+
+
 @pytest.mark.parametrize("env", ["signpost_maze", "alfworld", "secret_word", "sokoban"])
 def test_a_pretrained_model_comes_with_what_it_needs(env):
     config = load_config("config", [f"env={env}", "model=pretrained"])
     published = load_config("config", ["trainer=pretrained"])["trainer"]
-    assert config["trainer"] == {**published, "loss_constant": 512}
+    assert config["trainer"] == published
     assert config["prompt"] == load_config("config", ["prompt=instruct"])["prompt"]
     assert config["engine"]["constrain"] == "none"
     assert config["rollout"]["max_new_tokens"] == 512

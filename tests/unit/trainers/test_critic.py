@@ -8,7 +8,6 @@ import torch
 
 from hgpo_gym.advantages import StepBatch, assign
 from hgpo_gym.advantages.result import Advantages, as_advantages
-from hgpo_gym.config.compose import load_config
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.policies import Request, Sampling
 from hgpo_gym.policies.tabular import LogitTable, TabularPolicy
@@ -31,7 +30,7 @@ RUNS = {"a table": [*small_runs.SETTINGS, "env.sections=1", "evaluation.every=3"
 
 
 def critic_settings(**changes):
-    return CriticSettings(**{**load_config("config", [])["critic"], **changes})
+    return CriticSettings(**changes)
 
 
 def make_critic(policy, columns=("value",), seed=0, **changes):

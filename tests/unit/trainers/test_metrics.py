@@ -24,7 +24,7 @@ RUNS = {
     "groups played anew": ["sampler=dynamic"],
     "a language model": [
         *TINY,
-        "trainer.importance_correction=token",
+        "correction=token",
         "trainer.off_policy_limit=0.5",
         "rollout.staleness=1",
         "rollout.overlap=true",

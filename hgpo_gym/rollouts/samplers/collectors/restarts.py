@@ -1,9 +1,11 @@
 """Restarts: estimate the value of steps by continuations from them."""
 
+from hgpo_gym.registry import follows
 from hgpo_gym.rollouts.restarts import check_restarts, collect_with_restarts
 from hgpo_gym.rollouts.samplers.base import Collector
 
 
+@follows(gamma="oc.select:algo.gamma,${oc.select:algo.base_options.gamma,1.0}")
 class Restarts(Collector):
     """Play continuations from the start of steps, and record their mean return as the column `value`.
 

@@ -2,10 +2,12 @@
 
 import numpy as np
 
+from hgpo_gym.registry import follows
 from hgpo_gym.rollouts.samplers.base import TaskDraw
 from hgpo_gym.rollouts.samplers.curricula._weighted import WeightedTasks
 
 
+@follows(iterations="trainer.iterations")
 class Gaussian(WeightedTasks):
     """Weight tasks by exp(-(p - mean)^2 / (2 width^2)), with p the win rate before training.
 
@@ -17,7 +19,7 @@ class Gaussian(WeightedTasks):
         episodes: of each task before training, to measure p. They count as played.
         first: the mean at the first iteration.
         last: the mean after the last one.
-        width: standard deviation.
+        width: standard deviation of the weights around the mean.
 
     Raises:
         ValueError: iterations or episodes below 1, width not above 0.

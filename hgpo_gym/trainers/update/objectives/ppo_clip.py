@@ -12,6 +12,11 @@ def ppo_clip(
         L = -min(r A, clip(r, 1 - clip_low, 1 + clip_high) A),   at most -dual_clip A where A < 0
 
     `clipped` marks tokens at the clip or the cap.
+
+    Args:
+        clip_low: lower bound: the ratio is clipped at 1 - clip_low.
+        clip_high: upper bound: the ratio is clipped at 1 + clip_high; a larger one is DAPO's clip-higher.
+        dual_clip: the largest ratio where the advantage is negative, above 1 (published: 3, 10); None has no limit.
     """
     ratio = log_ratio(tokens.logprobs, tokens.old_logprobs).exp()
     return clip_ratio(ratio, tokens.advantages, clip_low, clip_high, dual_clip)

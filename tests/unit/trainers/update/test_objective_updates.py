@@ -65,8 +65,8 @@ def test_two_processes_change_nothing_and_have_their_gradients_once(whole, tmp_p
 @pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean", "sequence_sum"])
 @pytest.mark.parametrize("correction", ["token", "sequence_mask"])
 def test_nor_do_they_with_tokens_left_out_and_weighed(records, aggregation, correction):
-    changes = {"loss_aggregation": aggregation, "importance_correction": correction, "off_policy_limit": 0.0}
-    changes |= {"importance_options": {"low": 0.9}} if correction == "sequence_mask" else {}
+    options = {"low": 0.9} if correction == "sequence_mask" else {}
+    changes = {"loss_aggregation": aggregation, "off_policy_limit": 0.0, "correction": Choice(correction, options)}
     gradient, metrics = update_by("capo", records, max_batch_tokens=10_000, **changes)
     assert 0.1 < metrics["clip_fraction"] < 0.9
     assert 0 < metrics["off_policy_dropped"] < 0.5
@@ -81,12 +81,11 @@ def test_what_a_pre_pass_draws_belongs_to_the_iteration(records):
     assert (gradients[0] - gradients[2]).norm() > 1e-3
 
 
-def test_ppo_clip_with_the_bounds_of_the_settings_is_the_default(records):
-    bounds = {"clip_low": 0.05, "clip_high": 0.1}
+def test_ppo_clip_with_bounds_of_0_2_is_the_default(records):
     policy, advantages = make_policy(), ADVANTAGES.values
-    default = updated(policy, records, advantages, **bounds)[1]
-    assert default == updated(policy, records, advantages, objective=Choice("ppo_clip", bounds))[1]
-    assert default != updated(policy, records, advantages, objective=Choice("ppo_clip", {}))[1]
+    default = updated(policy, records, advantages)[1]
+    for bounds, same in (({"clip_low": 0.2, "clip_high": 0.2}, True), ({"clip_low": 0.05, "clip_high": 0.1}, False)):
+        assert (default == updated(policy, records, advantages, objective=Choice("ppo_clip", bounds))[1]) == same
 
 
 def test_an_objective_sees_what_the_estimator_says_of_episodes_and_tokens(records, monkeypatch):
@@ -128,15 +127,12 @@ def test_an_objective_sees_what_the_estimator_says_of_episodes_and_tokens(record
 
 def test_an_objective_that_weighs_engines_itself_takes_no_correction():
     with pytest.raises(ValueError, match="objective=hispo weighs trainer against engine itself"):
-        update_by("hispo", drawn(), importance_correction="token")
+        update_by("hispo", drawn(), correction=Choice("token"))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"importance_correction": "tokn"}, r"'tokn'. Did you mean 'token'\?"),
-        ({"importance_correction": "sequence_k3"}, "needs the option limit"),
-        ({"importance_options": {"high": 1}}, "option of none 'high'"),
         ({"loss_aggregation": "sequence_mea"}, "Did you mean 'sequence_mean'"),
         ({"loss_constant": 0}, "greater than 0"),
     ],
@@ -146,10 +142,18 @@ def test_settings_that_cannot_be(changes, message):
         settings(**changes)
 
 
-def test_a_value_that_a_correction_refuses_is_refused_at_once():
-    chosen = settings(importance_correction="token_mask", importance_options={"low": 3, "high": 2})
-    with pytest.raises(ValueError, match=r"low=3, high=2: bounds of a ratio"):
-        PolicyUpdate(make_policy(), None, chosen, 1.0)
+@pytest.mark.parametrize(
+    ("correction", "message"),
+    [
+        (Choice("tokn"), r"'tokn'. Did you mean 'token'\?"),
+        (Choice("sequence_k3"), "needs the option limit"),
+        (Choice("none", {"high": 1}), "option of none 'high'"),
+        (Choice("token_mask", {"low": 3, "high": 2}), "low=3, high=2: bounds of a ratio"),
+    ],
+)
+def test_a_correction_that_cannot_be_is_refused_at_once(correction, message):
+    with pytest.raises(ValueError, match=message):
+        PolicyUpdate(make_policy(), None, settings(), 1.0, correction=correction)
 
 
 def test_a_mini_batch_of_which_every_token_is_dropped_makes_no_step(records):

@@ -14,6 +14,7 @@ from hgpo_gym.policies import likelihood as likelihood_module
 from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.policies.likelihood import likelihood, score
 from hgpo_gym.policies.tabular import LogitTable, TabularPolicy
+from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.diverged import NonFiniteError
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from tests.support.small_models import (
@@ -45,7 +46,7 @@ def records(policy):
 def test_an_update_does_not_depend_on_how_a_mini_batch_is_split(policy, records, aggregation, correction):
     """The gradient, not the weights: Adam's first step magnifies rounding errors of gradients near 0."""
     changes = {"loss_aggregation": aggregation, "kl_coef": 0.1, "mini_batch_size": 24, "update_epochs": 1}
-    changes |= {"importance_correction": correction}
+    changes |= {"correction": Choice(correction)}
     drawn = responses(policy, sampling=Sampling(temperature=0.7))
     whole, metrics = updated(policy, drawn, ADVANTAGES, max_batch_tokens=10_000, **changes)
     assert gradient(whole).norm() > 0.01
@@ -143,11 +144,11 @@ def test_correction_brings_the_gradient_closer_to_that_on_policy(policy, correct
 
     on_policy, _ = gradient_of(1.0)
     uncorrected, _ = gradient_of(0.7)
-    corrected, metrics = gradient_of(0.7, importance_correction=correction, importance_cap=100.0)
+    corrected, metrics = gradient_of(0.7, correction=Choice(correction, {"cap": 100.0}))
     assert (corrected - on_policy).norm() < 0.5 * (uncorrected - on_policy).norm()
     assert metrics["importance_weight"] == pytest.approx(1, abs=0.1)
     assert metrics["importance_capped"] == 0
-    capped, metrics = gradient_of(0.7, importance_correction=correction, importance_cap=0.8)
+    capped, metrics = gradient_of(0.7, correction=Choice(correction, {"cap": 0.8}))
     assert metrics["importance_capped"] > 0.5
     assert (capped - on_policy).norm() > (corrected - on_policy).norm()
 

@@ -9,6 +9,10 @@ def bpo(tokens: Tokens, *, clip_low: float = 0.3, clip_high: float = 0.3) -> Sur
         L = |A| |r - target|,   target = 1 + clip_high where A > 0, 1 - clip_low where A < 0
 
     Past the target the gradient turns back. This counts as clipped.
+
+    Args:
+        clip_low: the target is 1 - clip_low where the advantage is negative.
+        clip_high: the target is 1 + clip_high where the advantage is positive.
     """
     check_clip(clip_low, clip_high)
     target = by_sign(tokens.advantages, 1 + clip_high, 1 - clip_low)

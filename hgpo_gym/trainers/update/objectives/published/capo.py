@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hgpo_gym.registry import follows
 from hgpo_gym.trainers.update.objectives import (
     Prepared,
     Surrogate,
@@ -89,6 +90,7 @@ def prepare(
     return Prepared([{"loss_mask": values.astype(np.float64)} for values in loss_mask], metrics)
 
 
+@follows(learning_rate="trainer.learning_rate")
 @prefers("sequence_mean")
 @prepared_by(prepare, reads=(norm_squared, sum_squared, sum_cubed))
 def capo(tokens: Tokens, *, clip_low: float = 0.2, clip_high: float = 0.2) -> Surrogate:
@@ -98,6 +100,14 @@ def capo(tokens: Tokens, *, clip_low: float = 0.2, clip_high: float = 0.2) -> Su
         PPO's clip of the kept tokens; the others leave the means
 
     `clipped` marks the tokens that it drops or clips.
+
+    Args:
+        learning_rate: of the step that is judged.
+        tau_fisher: keep tokens whose step changes the policy by less. Thresholds belong to a model: read the metrics
+            capo_fisher_q99 and capo_hessian_q99 first.
+        tau_hessian: keep tokens whose step changes the objective by less.
+        clip_low: lower bound: the ratio is clipped at 1 - clip_low, for the tokens that are kept.
+        clip_high: upper bound: the ratio is clipped at 1 + clip_high, for the tokens that are kept.
     """
     ratio = log_ratio(tokens.logprobs, tokens.old_logprobs).exp()
     loss, clipped = clip_ratio(ratio, tokens.advantages, clip_low, clip_high)

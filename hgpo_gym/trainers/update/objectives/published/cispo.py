@@ -10,6 +10,11 @@ def cispo(tokens: Tokens, *, clip_low: float = 1.0, clip_high: float = 0.2, cap:
 
     A `clip_low` of 1 is no lower bound. `clipped` marks tokens where w differs from r. The loss is not a surrogate:
     only its gradient has a meaning.
+
+    Args:
+        clip_low: lower bound: the weight is clipped at 1 - clip_low; 1 is no bound.
+        clip_high: upper bound: the weight is clipped at 1 + clip_high.
+        cap: the largest weight in place of both bounds (published: 5.0); None takes the bounds.
     """
     check_clip(clip_low, clip_high)
     if cap is not None and cap <= 0:

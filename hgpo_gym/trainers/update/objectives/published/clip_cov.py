@@ -37,6 +37,13 @@ def clip_cov(tokens: Tokens, *, clip_low: float = 0.2, clip_high: float = 0.2) -
 
     It chooses a few tokens whose advantage and log-probability are high together. `clipped` marks chosen and clipped
     tokens.
+
+    Args:
+        clip_low: lower bound: the ratio is clipped at 1 - clip_low.
+        clip_high: upper bound: the ratio is clipped at 1 + clip_high.
+        share: the share of all tokens that are left out, at least one.
+        low: draw them among tokens with a covariance above this.
+        high: draw them among tokens with a covariance below this.
     """
     ratio = log_ratio(tokens.logprobs, tokens.old_logprobs).exp()
     loss, clipped = clip_ratio(ratio, tokens.advantages, clip_low, clip_high)

@@ -11,6 +11,11 @@ def dppo(tokens: Tokens, *, clip_low: float = 0.2, clip_high: float = 0.2, cap: 
 
     pi and mu are probabilities; mu is the engine's. With `cap`, value and gradient use min(r, cap) in place of r.
     `clipped` marks masked and capped tokens.
+
+    Args:
+        clip_low: mask tokens of negative advantage that are rarer than the engine had them by more than this.
+        clip_high: mask tokens of positive advantage that are likelier than the engine had them by more than this.
+        cap: the largest ratio (published: 20); None has no limit.
     """
     check_clip(clip_low, clip_high)
     if cap is not None and cap <= 0:

@@ -23,6 +23,12 @@ def fiberpo(
 
     C is `share_positive` of delta for s+ and the rest for s-; epsilon depends on the sign of A. Without clipping the
     factor of A is r. `clipped` marks tokens where u or v is clipped, or a budget is used up.
+
+    Args:
+        epsilon_positive: clip of a token's own log-ratio where the advantage is positive.
+        epsilon_negative: clip of a token's own log-ratio where the advantage is negative.
+        delta: budget of a response, of mean |log-ratio|; the paper wants it much larger than the clip.
+        share_positive: the share of the budget for tokens that have become likelier; the rest is for the others.
     """
     if not 0 <= share_positive <= 1:
         raise ValueError(f"share_positive={share_positive}: a share of the budget, 0 to 1.")

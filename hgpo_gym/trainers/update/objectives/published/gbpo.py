@@ -13,6 +13,10 @@ def gbpo(tokens: Tokens, *, clip_low: float = 0.3, clip_high: float = 0.3) -> Su
 
     Raises:
         ValueError: the estimator is not gbpo.
+
+    Args:
+        clip_low: the lowest target is 1 - clip_low; the group's median has 1 where both are equal.
+        clip_high: the highest target is 1 + clip_high.
     """
     check_clip(clip_low, clip_high)
     try:

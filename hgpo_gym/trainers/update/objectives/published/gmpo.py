@@ -10,6 +10,10 @@ def gmpo(tokens: Tokens, *, clip_low: float = 0.4, clip_high: float = 0.4) -> Su
         L = -A exp(mean_t m_t),   m_t = s min(s d_t, s clip(d_t, -clip_low, clip_high)),   s = sign A
 
     The bounds apply to the log-ratio d. Every token of a response has the response's loss.
+
+    Args:
+        clip_low: a token's log-ratio is clipped at -clip_low.
+        clip_high: a token's log-ratio is clipped at clip_high.
     """
     check_clip(clip_low, clip_high)
     difference = log_ratio(tokens.logprobs, tokens.old_logprobs)

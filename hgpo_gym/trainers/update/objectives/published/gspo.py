@@ -11,6 +11,11 @@ def gspo(tokens: Tokens, *, clip_low: float = 3e-4, clip_high: float = 4e-4) -> 
 
     d is the log-ratio, and sg stops the gradient. The tokens of a response share one ratio, the geometric mean of
     theirs, and are clipped together. The bounds are the paper's, for thousands of tokens.
+
+    Args:
+        clip_low: lower bound of the response's ratio, 1 - clip_low, as published for thousands of tokens; responses of
+            three tokens learned by 0.2.
+        clip_high: upper bound of the response's ratio, 1 + clip_high.
     """
     logprobs = tokens.logprobs
     mean = response_mean(log_ratio(logprobs, tokens.old_logprobs).detach(), tokens.sequence_index)

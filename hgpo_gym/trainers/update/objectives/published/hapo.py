@@ -73,6 +73,17 @@ def hapo(
         less than half of the clip, where h <= 0 inside of it
 
     h is a token's entropy before the update, on a scale from -1 to 1. `clipped` marks tokens at the clip or the cap.
+
+    Args:
+        clip_low: PPO's lower bound at the pivot's entropy.
+        clip_high: PPO's upper bound at the pivot's entropy.
+        clip_alpha: how much wider the upper bound is at the highest entropy, and the lower bound at the lowest: 1 is
+            twice as wide.
+        advantage_beta: how much larger the advantage is at the highest entropy, and how much smaller at the lowest: 1
+            is twice, and nothing.
+        dual_clip: the largest ratio where the advantage is negative, above 1; None has no limit.
+        quantile: the pivot: the entropy with this share of tokens below it.
+        released: low entropies have the sign of the published code, which is that of high ones.
     """
     check_clip(clip_low, clip_high)  # the bounds below are per token, which `check_clip` does not check
     if clip_alpha < -1:

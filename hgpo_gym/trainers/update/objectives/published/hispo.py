@@ -29,6 +29,14 @@ def hispo(
 
     mu is the engine, old the trainer before the update. The paper's triplet of bounds is read as the two clips and
     the dual clip. The paper publishes neither them nor the thresholds. `clipped` marks masked and clipped tokens.
+
+    Args:
+        delta_sequence: a response counts where the geometric mean of trainer / engine is closer to 1 than this; not
+            published.
+        delta_token: a token counts where trainer / engine is closer to 1 than this; not published.
+        clip_low: the ratio to the engine is clipped at 1 - clip_low; not published.
+        clip_high: the ratio to the engine is clipped at 1 + clip_high; not published.
+        dual_clip: the largest ratio where the advantage is negative, above 1; None has no limit.
     """
     for name, value in (("delta_sequence", delta_sequence), ("delta_token", delta_token)):
         if value <= 0:

@@ -25,6 +25,10 @@ def kl_cov(tokens: Tokens, *, coef: float = 1.0) -> Surrogate:
         L = -A r, for the chosen tokens + coef |d|
 
     d is the log-ratio, so the term is 0 before the first step. `clipped` marks the chosen tokens.
+
+    Args:
+        coef: weight of the KL term.
+        share: the share of all tokens that have the KL term, at least one.
     """
     if coef < 0:
         raise ValueError(f"coef={coef}: choose 0 or more.")

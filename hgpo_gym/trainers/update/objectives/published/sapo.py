@@ -12,6 +12,10 @@ def sapo(tokens: Tokens, *, tau_positive: float = 1.0, tau_negative: float = 1.0
         L = -(4 / tau) sigmoid(tau (r - 1)) A,   tau = tau_positive where A > 0, else tau_negative
 
     At r = 1 the loss is -2 A / tau and the gradient -A. It fades smoothly to both sides, so `clipped` is never set.
+
+    Args:
+        tau_positive: how sharply the gate closes where the advantage is positive.
+        tau_negative: how sharply the gate closes where the advantage is negative.
     """
     for name, value in (("tau_positive", tau_positive), ("tau_negative", tau_negative)):
         if value <= 0:
