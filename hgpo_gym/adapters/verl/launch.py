@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -126,8 +126,8 @@ def launch(run: RunSettings, scale: Scale, overrides: Sequence[str]) -> Path:
     # Of verl's logger `file`; Ray's processes inherit it.
     os.environ.setdefault("VERL_FILE_LOGGER_PATH", str(directory.path.absolute() / "verl_metrics.jsonl"))
     try:
-        with _stopping(checkpoints / STOP_FILE):
-            run_ppo(config, task_runner_class=TaskRunnerV1)
+        with _stopping(checkpoints / STOP_FILE) as install:
+            run_ppo(config, task_runner_class=_Runner(TaskRunnerV1, install))
     except ray.exceptions.RayTaskError as error:
         if not isinstance(error.cause, StoppedError):
             raise
@@ -167,19 +167,39 @@ def _resolved(config: Any) -> str:
     return OmegaConf.to_yaml(config, resolve=True)
 
 
+class _Runner:
+    """verl's task runner, with a call before it starts: Ray is there then, and has installed signal handlers."""
+
+    def __init__(self, runner: Any, before_start: Callable[[], None]):
+        self._runner, self._before_start = runner, before_start
+
+    def options(self, **options: Any) -> "_Runner":
+        return _Runner(self._runner.options(**options), self._before_start)
+
+    def remote(self) -> Any:
+        self._before_start()
+        return self._runner.remote()
+
+
 @contextmanager
-def _stopping(file: Path) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM make the file that stops the trainer; a second Ctrl-C interrupts at once."""
+def _stopping(file: Path) -> Iterator[Callable[[], None]]:
+    """Give a function after whose call Ctrl-C and SIGTERM make the file that stops the trainer. A second one ends the
+    process at once. Ray 2.60 installs a handler in C++ that aborts the process 3 seconds after a SIGTERM: the function
+    replaces it.
+    """
 
     def stop(number: int, _frame: Any) -> None:
         file.touch()
         signal.signal(number, before[number])
-        # Ray 2.60 has a handler in C++ before this one, which would abort the process 3 seconds later by SIGALRM.
-        signal.alarm(0)
 
-    before: dict[int, Any] = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def install() -> None:
+        for number in before:
+            signal.signal(number, stop)
+
     try:
-        yield
+        yield install
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
