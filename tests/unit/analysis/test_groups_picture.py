@@ -130,5 +130,5 @@ def test_the_episodes_of_the_documentation_are_played_in_the_maze(batch):
     """Its code blocks have the same batch, from letters."""
     expected = draw_groups(batch, "hgpo", letters="".join(EPISODES), gamma=0.9, norm="mean_norm")
     assert groups("hgpo") == expected
-    page = (ROOT / "docs" / "estimators" / "hgpo.md").read_text()
+    page = (ROOT / "docs" / "methods" / "hgpo.md").read_text()
     assert f"EPISODES = {json.dumps(EPISODES)}" in page

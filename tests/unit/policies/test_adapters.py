@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.extras import install_command
@@ -225,7 +226,8 @@ def test_a_young_adapter_over_bfloat16_is_exported_whole(base, tmp_path):
                 weight.normal_(0, 1e-4, generator=torch.Generator().manual_seed(0))
     saving = Saving(lambda folder: policy.save(folder / "model"), 0)
     Checkpoints(tmp_path / "run" / "checkpoints").save(1, saving, {})
-    (tmp_path / "run" / "config.yaml").write_text("model: {kind: language_model, dtype: bfloat16, quantization: null}")
+    settings = load_run([f"model.path={base}", "model.dtype=bfloat16"]).resolved
+    (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(dict(settings)))
     learned = dict(plain_weights(policy.model))
     for dtype in (None, "bfloat16"):
         export(tmp_path / "run", tmp_path / f"to {dtype}", dtype=dtype)
