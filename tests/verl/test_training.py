@@ -1,12 +1,14 @@
-"""`hgpo-gym verl` on two CPU processes with two servers.
+"""`hgpo-gym verl` on two CPU processes with two servers: a training, and one that goes on from it and is stopped.
 
 Nothing of verl is left out. `cpu_platform` has what it lacks without an accelerator, `tiny_rollout` the servers.
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -126,3 +128,23 @@ def test_a_checkpoint_is_a_plain_folder(folder):
     assert trained.keys() == before.keys()
     assert any(not torch.equal(trained[name], before[name]) for name in trained)
     assert transformers.AutoTokenizer.from_pretrained(path).chat_template
+
+
+@pytest.mark.timeout(1200)
+def test_goes_on_from_a_checkpoint_and_stops_with_one(folder):
+    before = metrics(folder)
+    arguments, environment = command(folder, "trainer.iterations=1000", "resume=auto")
+    with (folder / "resumed").open("w") as log:
+        running = subprocess.Popen(arguments, env=environment, stdout=log, stderr=log)
+        while len(metrics(folder)) < 3 and running.poll() is None:
+            time.sleep(0.5)
+        running.send_signal(signal.SIGTERM)
+        status = running.wait()
+    output = (folder / "resumed").read_text()
+    assert status == 130, output[-4000:]
+    after = metrics(folder)
+    assert after[:2] == before
+    last = after[-1]["iteration"]
+    assert f"Stopped after step {last}" in output
+    newest = (folder / "run" / "checkpoints" / "latest_checkpointed_iteration.txt").read_text()
+    assert int(newest) == last >= 3

@@ -103,13 +103,13 @@ def launch(run: RunSettings, scale: Scale, overrides: Sequence[str]) -> Path:
         ModuleNotFoundError: verl is not installed.
         KeyboardInterrupt: the training was stopped.
     """
-    run = run.at_date(date_of(run.engine, run.run_dir, run.model))  # prompts show the same day in a resumed run
-    settings = verl_settings(run, scale)
+    verl_settings(run, scale)  # refuses what verl cannot do before anything is loaded
     tasks = _tasks(run)
-    directory = _open(run, tasks)
     if find_spec("verl") is None:
         raise ModuleNotFoundError(f"hgpo-gym verl needs verl: {install_command('verl')}")
-    config = compose_verl(settings, overrides)
+    run = run.at_date(date_of(run.engine, run.run_dir, run.model))  # prompts show the same day in a resumed run
+    directory = _open(run, tasks)
+    config = compose_verl(verl_settings(run, scale), overrides)
     from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
