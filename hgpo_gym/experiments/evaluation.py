@@ -51,7 +51,7 @@ def evaluate_policy(
         keep: the number of episodes whose prompts and responses are kept; None keeps all.
 
     Raises:
-        NoAnswerError, CannotAnswerError: the policy could not answer.
+        NoResponseError, CannotRespondError: the policy could not answer.
         EpisodesFailedError: too many episodes failed.
     """
     metered = policy if isinstance(policy, MeteredPolicy) else None

@@ -161,8 +161,10 @@ class CannotRespondError(ValueError):
 def check_has_choices(
     choices: Sequence[str], role: str, kind: str, remedy: str = "set model=tiny or model=pretrained"
 ) -> None:
-    """Raise CannotAnswerError if a policy that only chooses has no choices. The remedy is for an environment that lists
-    no admissible actions."""
+    """Raise CannotRespondError if a policy that only chooses has no choices.
+
+    The remedy is for an environment that lists no admissible actions.
+    """
     if choices:
         return
     if role:

@@ -36,7 +36,7 @@ def read_map(text: str) -> np.ndarray:
     it.
 
     Raises:
-        CannotAnswerError: the text has no map.
+        CannotRespondError: the text has no map.
     """
     rows = [_cells(line) for line in text.splitlines()]
     blocks = [list(same) for width, same in groupby(rows, key=len) if width > 1]

@@ -75,7 +75,7 @@ class EndpointPolicy:
         self._kept.forget()
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
-        """Return one response for each request, in order. Raises NoAnswerError as `EndpointStream.work` does."""
+        """Return one response for each request, in order. Raises NoResponseError as `EndpointStream.work` does."""
         return respond(self.stream(sampling), requests)
 
     def stream(self, sampling: Sampling) -> "EndpointStream":
@@ -111,7 +111,7 @@ class EndpointPolicy:
         return self._runner.get_loop().create_task(self._response(request, sampling))
 
     def wait(self, tasks: "Sequence[asyncio.Task[Response]]") -> "set[asyncio.Task[Response]]":
-        """Return the finished tasks, as soon as there is one. Raises NoAnswerError as `EndpointStream.work` does."""
+        """Return the finished tasks, as soon as there is one. Raises NoResponseError as `EndpointStream.work` does."""
         done, pending = self._runner.run(_wait(tasks, asyncio.FIRST_COMPLETED))
         if self._broken is None:
             return done
@@ -177,7 +177,7 @@ class EndpointStream:
         """Wait for responses, and return them by number.
 
         Raises:
-            NoAnswerError: a request failed for good. Requests in progress end first, and their responses are kept.
+            NoResponseError: a request failed for good. Requests in progress end first, and their responses are kept.
         """
         return {self._tasks.pop(task): task.result() for task in self._policy.wait(list(self._tasks))}
 

@@ -131,7 +131,7 @@ class LanguageModelPolicy(TextTokens):
 
         Raises:
             ValueError: prompt and response could be longer than the model's positions.
-            CannotAnswerError: a constrained request without responses to choose among.
+            CannotRespondError: a constrained request without responses to choose among.
         """
         from hgpo_gym.policies.generation import GeneratedSequence
 

@@ -43,7 +43,7 @@ def draw(logits: torch.Tensor, sampling: Sampling, uniforms: np.ndarray) -> tupl
     """Draw a token for every row of logits [rows, vocabulary], each by one uniform number in [0, 1).
 
     Return int64[rows] and their log-probabilities float32[rows], taken before `top_p` removes tokens. Raises
-    CannotAnswerError if logits are not numbers.
+    CannotRespondError if logits are not numbers.
     """
     logprobs = torch.log_softmax(logits / (sampling.temperature or 1.0), dim=-1)
     if sampling.temperature == 0:

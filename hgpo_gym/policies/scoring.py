@@ -62,7 +62,7 @@ class ScoringPolicy(ABC):
         """Return the model's features of each request. They do not depend on the batch.
 
         Raises:
-            CannotAnswerError: a request without choices, or one that it cannot read.
+            CannotRespondError: a request without choices, or one that it cannot read.
         """
 
     @abstractmethod
@@ -74,7 +74,7 @@ class ScoringPolicy(ABC):
         """Return one response for each request, in order. Each depends on its own seed, not on the batch.
 
         Raises:
-            CannotAnswerError: see `look`.
+            CannotRespondError: see `look`.
         """
         self.model.eval()
         features = self.look(requests)
@@ -136,7 +136,7 @@ def step_context_of(request: Request, kind: str) -> StepContext:
     """Return the step of a request.
 
     Raises:
-        CannotAnswerError: it has no choices, or no step.
+        CannotRespondError: it has no choices, or no step.
     """
     check_has_choices(request.choices, request.role, kind)
     if request.step_context is None:

@@ -113,7 +113,7 @@ class TabularPolicy:
         """Return one response for each request, in order. Each depends on its own seed, not on the batch.
 
         Raises:
-            CannotAnswerError: a request without admissible actions.
+            CannotRespondError: a request without admissible actions.
             ValueError: a request without context keys.
         """
         for request in requests:

@@ -143,7 +143,7 @@ class Player:
         """Return the next request to the policy.
 
         Raises:
-            CannotAnswerError: responses are numbers of actions, and there are no actions to number.
+            CannotRespondError: responses are numbers of actions, and there are no actions to number.
         """
         role, acts = self._role, self._role == self._team.acting_role
         expert_action = self._info.get("expert_action") if acts else None

@@ -139,7 +139,7 @@ CREDIT = {
         "Near 1 while success is low.",
     ),
     "zero_variance_groups": Metric(
-        "silent groups",
+        "zero-variance groups",
         SHARE,
         "Task groups in which every step's advantage is exactly 0: nothing tells their episodes, or steps, apart.",
         "Below 0.5 while there is something to learn; it rises towards 1 when the tasks are solved.",
@@ -181,7 +181,7 @@ UPDATE = {
         NATS,
         "Mean over tokens with a choice of the entropy of what they were drawn from.",
         "It falls slowly as success rises, and is near 0 when the tasks are solved.",
-        "Near 0 while success is low: the policy always answers the same and groups fall silent.",
+        "Near 0 while success is low: the policy always answers the same and no group has a variance.",
     ),
     "clip_fraction": Metric(
         "clip fraction",

@@ -1,12 +1,10 @@
 """The notebooks of the three users run twice in a row, and print what is saved in them."""
 
-import json
 import re
-import tomllib
 
 import pytest
 
-from tests.support import ROOT, warm
+from tests.support import warm
 from tests.support.notebooks import NOTEBOOKS, code_cells, printed
 
 pytestmark = pytest.mark.timeout(600)
@@ -26,12 +24,3 @@ def test_a_notebook_runs_twice_and_prints_what_it_shows(path, tmp_path):
     saved = ["".join(output["text"]) for cell in code_cells(path) for output in cell["outputs"]]
     for _ in range(2):
         assert list(map(without_numbers, printed(path, tmp_path, warm.python()))) == list(map(without_numbers, saved))
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_opens_in_colab_from_the_repository_of_the_package(path):
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-    repository = urls["Repository"].removeprefix("https://github.com/")
-    first = "".join(json.loads(path.read_text())["cells"][0]["source"])
-    place = path.relative_to(ROOT).as_posix()
-    assert f"https://colab.research.google.com/github/{repository}/blob/main/{place}" in first

@@ -42,8 +42,8 @@ MOST_IN_SHORT = 4
 OPTIMIZER_STEPS = "optimizer_steps"
 EACH_AGAINST_EACH = "Each against each"
 SCORES: dict[str, Callable[[RunRecord], float]] = {
-    "in the end": lambda run: run.final_success,
-    "while training": lambda run: run.success_while_training,
+    "final": lambda run: run.final_success,
+    "training": lambda run: run.success_while_training,
 }
 """The scores that algorithms are compared by."""
 
@@ -105,7 +105,7 @@ def in_short(comparison: Comparison, contests: Contests) -> Section:
         *_of_baselines(comparison),
         *_of_steps(comparison),
         *_of_code(comparison),
-        Paragraph(f"Success in the end: {ends}."),
+        Paragraph(f"Final success: {ends}."),
     ]
     if len(comparison.runs) > MOST_IN_SHORT:
         baseline = next(iter(comparison.runs))
@@ -240,7 +240,7 @@ def learning_curves(comparison: Comparison, style: Styles) -> Section:
 
 
 def final_success(comparison: Comparison, style: Styles) -> Section:
-    finals = {label: comparison.scores(label, SCORES["in the end"]) for label in comparison.runs}
+    finals = {label: comparison.scores(label, SCORES["final"]) for label in comparison.runs}
     estimates = {label: typical(scores) for label, scores in finals.items()}
     rows: list[tuple[Value, ...]] = [
         (
@@ -250,14 +250,14 @@ def final_success(comparison: Comparison, style: Styles) -> Section:
             estimates[label],
             float(scores.min()),
             float(scores.max()),
-            typical(comparison.scores(label, SCORES["while training"])),
+            typical(comparison.scores(label, SCORES["training"])),
         )
         for label, scores in finals.items()
     ]
     columns = (
         Column("algorithm"),
         Column("seeds", "whole"),
-        *(Column(title, "share") for title in ("before", "final", "lowest", "highest", "while training")),
+        *(Column(title, "share") for title in ("before", "final", "lowest", "highest", "training")),
     )
     caption = (
         f"Success in the evaluation of {comparison.split} before and after training: interquartile mean over training "

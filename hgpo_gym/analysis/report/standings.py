@@ -50,7 +50,7 @@ def success(comparisons: Sequence[Comparison], shared_labels: Sequence[str]) -> 
         Column("algorithm"),
         Column("training seeds", "whole"),
         Column("final success", "share"),
-        Column("success while training", "share"),
+        Column("training success", "share"),
     )
     caption = (
         "Interquartile means; all together: over the runs of every comparison at the seeds that all algorithms have "
@@ -69,7 +69,7 @@ def ranks(comparisons: Sequence[Comparison], shared_labels: Sequence[str]) -> Se
         name: mean_ranks([[comparison.scores(label, score) for label in shared_labels] for comparison in comparisons])
         for name, score in SCORES.items()
     }
-    order = sorted(range(len(shared_labels)), key=lambda row: by_score["while training"].value[row])
+    order = sorted(range(len(shared_labels)), key=lambda row: by_score["training"].value[row])
     rows: tuple[tuple[Value, ...], ...] = tuple(
         (shared_labels[row], *(_entry(estimate, row) for estimate in by_score.values())) for row in order
     )

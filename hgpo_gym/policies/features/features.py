@@ -65,7 +65,7 @@ class Extractor:
         """Return the features of each request's choices. They do not depend on the batch, except for empty columns.
 
         Raises:
-            CannotAnswerError: a request without choices, or without a step.
+            CannotRespondError: a request without choices, or without a step.
         """
         moments = [self._look(request) for request in requests]
         counts = [len(moment.rows) for moment in moments]

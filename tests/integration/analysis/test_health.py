@@ -251,7 +251,7 @@ def test_the_terminal_warns_once_when_a_sign_begins(runs):
     first = next(line["iteration"] for line in read_metrics(folder / "diverging") if line["kl_behaviour"] > 0.2)
     assert lines[lines.index(warning) - 1].startswith(f"{first:4d}/8")
     assert f"hgpo-gym health {folder / 'diverging'}" in said["diverging"]
-    assert said["silent"].count("Warning: silent groups") == 1
+    assert said["silent"].count("Warning: zero-variance groups") == 1
     silent = said["silent"].splitlines()
     assert silent[[line.startswith("Warning") for line in silent].index(True) - 1].startswith("   3/5")
 
@@ -261,7 +261,7 @@ def test_a_resumed_run_does_not_warn_again(runs, tmp_path):
     own = ["env.sections=4", "env.max_episode_steps=5"]
     train(tmp_path, *own, "trainer.iterations=3")
     train(tmp_path, *own, "trainer.iterations=5", "resume=auto", progress=Progress(Console(file=shown, width=500)))
-    assert "Warning: silent" not in shown.getvalue()
+    assert "Warning: zero-variance" not in shown.getvalue()
     assert "Warnings: 1." in shown.getvalue()
 
 
@@ -269,7 +269,7 @@ def test_the_report_begins_with_what_is_wrong(runs, tmp_path):
     folder, _ = runs
     for name, words in (
         ("diverging", "KL to behaviour"),
-        ("silent", "silent groups 100.0%"),
+        ("silent", "zero-variance groups 100.0%"),
         ("healthy", "No sign that training went wrong"),
     ):
         page = write_report([folder / name], tmp_path / name)
@@ -289,8 +289,8 @@ def test_the_report_counts_the_runs_that_show_a_sign(tmp_path):
     write_report([tmp_path], tmp_path / "report")
     text = (tmp_path / "report" / "report.md").read_text()
     assert (
-        "2 of 2 runs of hgpo: silent groups 100.0% (above 90.0%), first in seed 0, after 2 iterations from 3 to 4"
-        in text
+        "2 of 2 runs of hgpo: zero-variance groups 100.0% (above 90.0%), first in seed 0, "
+        "after 2 iterations from 3 to 4" in text
     )
 
 

@@ -258,7 +258,7 @@ def test_pairs_are_judged_with_all_others_of_the_comparison():
 
     def told(**successes):
         runs = {label: [Ended(seed, score) for seed, score in enumerate(own)] for label, own in successes.items()}
-        return contests_of(Comparison("maze", {}, runs))["in the end"]["gigpo", "grpo"]
+        return contests_of(Comparison("maze", {}, runs))["final"]["gigpo", "grpo"]
 
     alone, beside = told(grpo=low, gigpo=high), told(grpo=low, gigpo=high, hgpo=high, rloo=high)
     assert alone.p == intervals.permutation_p_value(high, low)

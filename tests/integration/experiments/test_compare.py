@@ -88,7 +88,7 @@ def test_runs_that_are_there_already_are_kept_continued_or_refused(capsys, tmp_p
     assert {path.parent.name for path in tmp_path.glob("*/summary.json")} == {
         f"{algo}-seed{seed}" for algo in ("grpo", "hgpo") for seed in (0, 3)
     }
-    assert "hgpo and grpo: in the end" in out
+    assert "hgpo and grpo: final" in out
     before = snapshot(tmp_path)
     assert compare(capsys, *options, "seeds=[0,3]", "trainer.iterations=2")[0] == 0
     assert snapshot(tmp_path) == before
@@ -142,7 +142,7 @@ def test_commands_for_a_scheduler_give_the_runs_that_the_comparison_then_finds(c
     assert compare(capsys, *asked, "jobs=0")[1].splitlines() == lines[2:]
     status, out, _ = compare(capsys, *asked)
     assert status == 0
-    assert "hgpo and grpo: in the end" in out
+    assert "hgpo and grpo: final" in out
     assert before.items() < snapshot(tmp_path / "a b").items()
 
 

@@ -87,7 +87,7 @@ class Sb3Policy:
         """Return one response per request, in order. Each depends on its request's seed.
 
         Raises:
-            CannotAnswerError: a request has no admissible responses.
+            CannotRespondError: a request has no admissible responses.
         """
         for request in requests:
             check_listed(request.allowed_responses)
@@ -119,7 +119,7 @@ class Sb3Policy:
 
 
 def check_listed(responses: Sequence[str]) -> None:
-    """Raise CannotAnswerError if there is no admissible response."""
+    """Raise CannotRespondError if there is no admissible response."""
     check_has_choices(responses, "", "baseline of Stable-Baselines3", "choose an algo that trains a language model")
 
 
