@@ -77,7 +77,7 @@ class TaskDataset(Dataset):
         iteration, group = divmod(index, self._groups) if self._groups else (-1, number)
         return {
             "raw_prompt": [{"role": "user", "content": task_id}],  # verl counts rows by it; the loop makes its prompts
-            "dummy_tensor": torch.zeros(1, dtype=torch.uint8),  # verl needs a tensor in every batch
+            "dummy_tensor": torch.zeros(1, dtype=torch.uint8, device="cpu"),  # verl needs a tensor in every batch
             "data_source": source.label,
             "env": source.env,
             "split": source.split or "",
