@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from hgpo_gym.policies.generation import GeneratedSequence
 
-CONSTRAINT = "hgpo_gym.policies.vllm_constraint:AdmissibleAnswers"
+CONSTRAINT = "hgpo_gym.policies.vllm_constraint:AdmissibleResponses"
 """The name by which vLLM finds the logits processor."""
 
 WORKER = "hgpo_gym.policies.vllm_worker.TrainerWeights"

@@ -5,7 +5,7 @@ It is started with the weights of any model of the same architecture, before the
     VLLM_SERVER_DEV_MODE=1 VLLM_USE_V2_MODEL_RUNNER=0 vllm serve MODEL --tokens-only \\
         --logprobs-mode processed_logprobs --hf-overrides '{"tie_word_embeddings": false}' \\
         --worker-extension-cls hgpo_gym.policies.vllm_worker.TrainerWeights \\
-        --logits-processors hgpo_gym.policies.vllm_constraint:AdmissibleAnswers
+        --logits-processors hgpo_gym.policies.vllm_constraint:AdmissibleResponses
 
 on a CPU also with `--dtype float32 --no-enable-chunked-prefill --max-num-batched-tokens` as long as its longest prompt
 (see `VllmEngine` for the reasons), without the logits processor where answers are free. Weights reach it through a
