@@ -96,8 +96,8 @@ class _Worker:
     def warn_of_silence(self) -> None:
         """Warn that the worker has not answered yet, and double the waiting time."""
         warnings.warn(
-            f"No answer from worker process {self.process.pid} for {self._patience:g} s: {self._asked_for}. Stopped by "
-            f"somebody? 'kill -CONT {self.process.pid}' wakes it. Slow? With worker_timeout=SECONDS one that takes "
+            f"No response from worker process {self.process.pid} for {self._patience:g} s: {self._asked_for}. Stopped "
+            f"by somebody? 'kill -CONT {self.process.pid}' wakes it. Slow? With worker_timeout=SECONDS one that takes "
             "longer is replaced.",
             stacklevel=2,
         )
@@ -130,7 +130,7 @@ class _Worker:
             reason = f"ended (exit code {self.process.exitcode})"
             raise _LostError(reason, "Out of memory? Try fewer workers. ") from None
         self.kill()
-        raise _LostError(f"gave no answer within {self._seconds:g} s", "Too slow? Set a longer worker_timeout. ")
+        raise _LostError(f"gave no response within {self._seconds:g} s", "Too slow? Set a longer worker_timeout. ")
 
     def kill(self) -> None:
         self.connection.close()

@@ -107,7 +107,7 @@ def test_the_remedies_name_settings_and_commands_that_exist():
     assert {"trainer.learning_rate", "rollout.max_new_tokens"} <= {remedy.setting for remedy in remedies}
     for remedy in remedies:
         assert not remedy.setting or remedy.setting in known or remedy.setting in (
-            "env.max_episode_steps", "prompt", "sampler", "shaping"
+            "env.max_episode_steps", "correction", "prompt", "sampler", "shaping"
         )  # fmt: skip
         if remedy.value is not None and remedy.setting != "shaping":
             check_command(["train", f"{remedy.setting}={remedy.value}"])

@@ -96,9 +96,13 @@ def test_a_score_belongs_to_the_action_and_not_to_its_place():
     assert one[3:].tolist() == [ABSENT, ABSENT]
 
 
+def new_policy(run):
+    return Sb3Policy.initial(run.algo, run.rollout.num_tasks * run.rollout.group_size, run.env.step_limit, run.seed)
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_only_actions_that_are_there_are_chosen(algorithm, tmp_path):
-    policy = Sb3Policy.initial(settings(tmp_path, *ALGORITHMS[algorithm]))
+    policy = new_policy(settings(tmp_path, *ALGORITHMS[algorithm]))
     responses = ("walk on", "go back")
     requests = [Request("You are in a bare corridor.", responses, seed=(seed,)) for seed in range(50)]
     drawn = [response.text for response in policy.generate(requests, Sampling())]
@@ -149,12 +153,12 @@ def test_what_is_said_of_other_models_and_not_read_is_told(tmp_path, capsys):
 
 def test_mistakes_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"Unknown option of sb3_ppo 'clip_rnge'\. Did you mean 'clip_range'"):
-        Sb3Policy.initial(load_run(["algo=sb3_ppo", "+algo.clip_rnge=0.1"]))
-    policy = Sb3Policy.initial(settings(tmp_path, *ALGORITHMS["sb3_ppo"]))
+        new_policy(load_run(["algo=sb3_ppo", "+algo.clip_rnge=0.1"]))
+    policy = new_policy(settings(tmp_path, *ALGORITHMS["sb3_ppo"]))
     with pytest.raises(ValueError, match="chooses among admissible actions, and this environment names none"):
         policy.generate([Request("Say something.")], Sampling())
     with pytest.raises(FileNotFoundError, match=r"expected sb3\.zip"):
-        Sb3Policy.load(load_run(["algo=sb3_ppo"]), tmp_path)
+        Sb3Policy.load(load_run(["algo=sb3_ppo"]).algo, 1, tmp_path)
     without_list = load_run(["algo=sb3_ppo", "env=secret_word", f"run_dir={tmp_path / 'word'}"])
     with (
         pytest.raises(ValueError, match="chooses among admissible actions, and this environment names none"),
