@@ -4,10 +4,91 @@ The form is HiPER's (arXiv:2602.16165). Every response says KEEP or SWITCH, and 
 template with `subgoals` asks for this form.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 KEEP, SWITCH = "KEEP", "SWITCH"
+KEEP_PROBABILITY = 0.75
+"""The probability that a random plan keeps its subgoal."""
 _TAGS = ("<switch>", "</switch>", "<subgoal>", "</subgoal>")
+
+
+class PrefixReading(NamedTuple):
+    """The parsed prefix of a response.
+
+    Attributes:
+        carried: the text that the next prompt and response depend on.
+        in_form: the prefix has the requested form.
+        columns: the numbers that a rollout records of it.
+    """
+
+    carried: str
+    in_form: bool
+    columns: Mapping[str, int]
+
+
+class Prefix:
+    """The part of a response before its action, and the text that it carries to the next response. This one is empty.
+
+    Attributes:
+        columns: the names of the numbers that `read` returns.
+        literal_text: its fixed text.
+    """
+
+    columns: tuple[str, ...] = ()
+    literal_text: tuple[str, ...] = ()
+
+    def show(self, prompt: str, carried: str) -> str:  # noqa: ARG002 - of prefixes that carry a text
+        """Return the prompt with the carried text."""
+        return prompt
+
+    def write(self, action: str, carried: str) -> list[str]:  # noqa: ARG002
+        """Return all prefixes before this action; the first changes the carried text least."""
+        return [""]
+
+    def sample(self, action: str, carried: str, generator: np.random.Generator) -> tuple[str, str]:  # noqa: ARG002
+        """Return a random prefix for a warm start, and the text that it carries to the next response."""
+        return "", carried
+
+    def read(self, response: str, carried: str) -> PrefixReading:  # noqa: ARG002
+        """Parse the prefix of a response."""
+        return PrefixReading(carried, in_form=True, columns={})
+
+
+class PlanPrefix(Prefix):
+    """A plan. It carries the current subgoal, which is empty before the first plan.
+
+    Args:
+        subgoals: the subgoals to choose among. If empty, the action is the subgoal.
+        line: the text above the prompt; may use {subgoal}.
+    """
+
+    columns = ("boundary", "switch_end", "plan_end")
+
+    def __init__(self, subgoals: Sequence[str], line: str):
+        self._subgoals, self._line = subgoals, line
+        self.literal_text = (write_plan("", switches=True),)
+
+    def show(self, prompt: str, carried: str) -> str:
+        return self._line.format(subgoal=carried or "none") + prompt
+
+    def write(self, action: str, carried: str) -> list[str]:
+        keeping = [write_plan(carried, switches=False)] if carried else []
+        return keeping + [write_plan(new, switches=True) for new in self._subgoals or [action]]
+
+    def sample(self, action: str, carried: str, generator: np.random.Generator) -> tuple[str, str]:
+        if carried and generator.random() < KEEP_PROBABILITY:
+            return write_plan(carried, switches=False), carried
+        names = self._subgoals or [action]
+        new = names[int(generator.integers(len(names)))]
+        return write_plan(new, switches=True), new
+
+    def read(self, response: str, carried: str) -> PrefixReading:
+        plan = read_plan(response, carried)
+        columns = dict(zip(self.columns, (plan.switches, plan.switch_end, plan.end), strict=True))
+        return PrefixReading(plan.subgoal, plan.in_form, columns)
 
 
 class Plan(NamedTuple):

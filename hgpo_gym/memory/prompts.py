@@ -8,10 +8,11 @@ from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 import yaml
 
 from hgpo_gym.memory.memory import Context, WholeHistory, format_step
-from hgpo_gym.memory.plans import write_plan
+from hgpo_gym.memory.plans import PlanPrefix, Prefix
 from hgpo_gym.memory.readings import READINGS, Reading
 from hgpo_gym.suggest import unknown_name
 
@@ -148,54 +149,59 @@ class PromptTemplate:
         oldest = context.step - len(context.history) + 1
         return [format_step(self.past_step, past, number) for number, past in enumerate(context.history, oldest)]
 
-    def show_subgoal(self, prompt: str, subgoal: str) -> str:
-        """Return the prompt below the line of the current subgoal; unchanged if responses have no plan."""
-        return prompt if self.subgoals is None else self.subgoal_line.format(subgoal=subgoal or "none") + prompt
+    @cached_property
+    def prefix(self) -> Prefix:
+        """Return the form of the part of a response before its action: a plan, or nothing."""
+        return Prefix() if self.subgoals is None else PlanPrefix(self.subgoals, self.subgoal_line)
 
     @cached_property
     def literal_text(self) -> str:
         """Return the fixed text of the template, without placeholders."""
         texts = [text for name in PLACEHOLDERS for text, *_ in string.Formatter().parse(getattr(self, name))]
-        return "\n".join([*texts, *([] if self.subgoals is None else [write_plan("", switches=True)])])
+        return "\n".join([*texts, *self.prefix.literal_text])
 
     @cached_property
     def numbered(self) -> bool:
         """Return whether responses name the number of an action."""
         return "number" in self._placeholders("response")
 
-    def write_response(self, action: str, subgoal: str = "", actions: Sequence[str] = ()) -> str:
-        """Return the shortest response that means this action; with a plan, the first of `write_responses`."""
-        return self.write_responses(action, subgoal, actions)[0]
+    def write_response(self, action: str, carried: str = "", actions: Sequence[str] = ()) -> str:
+        """Return the first of `write_responses`."""
+        return self.write_responses(action, carried, actions)[0]
 
-    def write_responses(self, action: str, subgoal: str = "", actions: Sequence[str] = ()) -> list[str]:
-        """Return the shortest responses that mean this action.
-
-        With plans, the first keeps the current subgoal, if any; the others switch to each of `subgoals`.
+    def write_responses(self, action: str, carried: str = "", actions: Sequence[str] = ()) -> list[str]:
+        """Return the shortest responses that mean this action, one per prefix.
 
         Args:
             action: the action to write.
-            subgoal: the current subgoal.
+            carried: the text that the prefix of the response before carries, see `Prefix`.
             actions: all actions in order, for responses with numbers.
 
         Raises:
             ValueError: responses name numbers, and this action has none.
         """
+        written = self._write_action(action, actions)
+        return [prefix + written for prefix in self.prefix.write(action, carried)]
+
+    def sample_response(
+        self, action: str, carried: str, actions: Sequence[str], generator: np.random.Generator
+    ) -> tuple[str, str]:
+        """Return one of `write_responses` at random, for a warm start, and the text that its prefix carries."""
+        prefix, carried = self.prefix.sample(action, carried, generator)
+        return prefix + self._write_action(action, actions), carried
+
+    def _write_action(self, action: str, actions: Sequence[str]) -> str:
         if self.numbered and action not in actions:
             raise ValueError(
                 f"prompt.response={self.response!r}: {action!r} is not among the actions that have a number."
             )
-        action_text = self.response.format(action=action, number=actions.index(action) + 1 if self.numbered else 0)
-        if self.subgoals is None:
-            return [action_text]
-        keeping = [write_plan(subgoal, switches=False)] if subgoal else []
-        switching = [write_plan(new, switches=True) for new in self.subgoals or [action]]
-        return [plan + action_text for plan in keeping + switching]
+        return self.response.format(action=action, number=actions.index(action) + 1 if self.numbered else 0)
 
-    def list_responses(self, actions: Sequence[str], subgoal: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def list_responses(self, actions: Sequence[str], carried: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the responses of `write_responses` for all actions, and the action that each means."""
         if self.response == "{action}" and self.subgoals is None:
             return tuple(actions), tuple(actions)
-        pairs = [(text, action) for action in actions for text in self.write_responses(action, subgoal, actions)]
+        pairs = [(text, action) for action in actions for text in self.write_responses(action, carried, actions)]
         return tuple(text for text, _ in pairs), tuple(action for _, action in pairs)
 
     def read(self, response: str, actions: Sequence[str] = (), opened: str = "") -> Reading:

@@ -9,7 +9,6 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
-from hgpo_gym.rollouts.plans import plan_columns
 from hgpo_gym.rollouts.player import Player, StepRecord
 from hgpo_gym.rollouts.playing import ProgressCallback, episode_specs, play
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout, response_tokens
@@ -132,8 +131,7 @@ def rollout_of(
             "agent": np.array([row.agent for row in rows], dtype=np.int64),
             "turn": np.array([row.turn for row in rows], dtype=np.int64),
             "truncated": np.array([players[index].truncated for index in trajectory], dtype=np.bool_),
-            **{name: _column([row.extras.get(name) for row in rows]) for name in record},
-            **({} if env.prompt.subgoals is None else plan_columns([row.plan for row in rows if row.plan])),
+            **{name: _column([row.extras.get(name) for row in rows]) for name in (*record, *env.prompt.prefix.columns)},
             **(extras or {}),
         },
         trained=trained,

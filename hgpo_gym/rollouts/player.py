@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from hgpo_gym.memory.keys import hash_text
-from hgpo_gym.memory.plans import Plan, read_plan
 from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
 from hgpo_gym.policies.base import CannotRespondError, Request, Response, StepContext, TokenRecord
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, StepText
@@ -26,7 +25,7 @@ class StepRecord:
     Attributes:
         in_form: the response has the form that the prompt asks for.
         valid: false only if it was the turn's action, and the action was not valid or not in form.
-        plan: of the response, where responses have plans.
+        carried: the text that the next prompt and response depend on, see `memory.plans.Prefix`.
     """
 
     step: int
@@ -41,7 +40,7 @@ class StepRecord:
     valid: bool = True
     last_of_turn: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
-    plan: Plan | None = None
+    carried: str = ""
 
 
 class Player:
@@ -125,10 +124,8 @@ class Player:
         )
 
     @property
-    def _subgoal(self) -> str:
-        """Return the current subgoal; empty if there is none."""
-        plan = self.rows[-1].plan if self.rows else None
-        return plan.subgoal if plan else ""
+    def _carried(self) -> str:
+        return self.rows[-1].carried if self.rows else ""
 
     def sampled_entropy(self, turn: int) -> float:
         """Return the sum of -log p over the sampled tokens of a turn: an unbiased estimate of its entropy.
@@ -153,19 +150,17 @@ class Player:
                 f"prompt.response={template.response!r} is the number of an action, and "
                 f"{f'the role {role!r}' if role else 'this environment'} lists none: choose another prompt."
             )
-        texts, meanings = template.list_responses(choices, self._subgoal)
-        messages, subgoal = self._messages, self._subgoal
+        texts, meanings = template.list_responses(choices, self._carried)
+        messages, carried = self._messages, self._carried
 
         def wrap(prompt: str) -> str:
-            return template.show_subgoal(self._team.prompt(role, prompt, messages), subgoal)
+            return template.prefix.show(self._team.prompt(role, prompt, messages), carried)
 
         self._prompt_of_role = wrap(self._prompt)
         return Request(
             prompt=self._prompt_of_role,
             allowed_responses=texts,
-            expert_response=None
-            if expert_action is None
-            else template.write_response(expert_action, self._subgoal, choices),
+            expert_response=None if expert_action is None else template.write_response(expert_action, carried, choices),
             seed=(*self._seed, len(self.rows)),
             task=self._info["task"],
             context_keys=tuple(self._keys(seen=True).tolist()),
@@ -180,8 +175,7 @@ class Player:
     def on_response(self, template: PromptTemplate, response: Response) -> str | None:
         """Take in the policy's response. Return the action if the turn is over, None if another role responds next."""
         action, in_form = template.read(response.text, self._choices, response.opened)
-        plan = None if template.subgoals is None else read_plan(response.text, self._subgoal)
-        in_form = in_form and (plan is None or plan.in_form)
+        prefix = template.prefix.read(response.text, self._carried)
         acts = self._role == self._team.acting_role
         # A role that does not act may respond in free text: without a parsed action, its whole text is its message.
         words = action if acts else action or response.text.strip()
@@ -192,7 +186,7 @@ class Player:
             keys=self._keys(seen=False),
             action=hash_text(words),
             tokens=response.tokens,
-            in_form=in_form,
+            in_form=in_form and prefix.in_form,
             text=StepText(
                 self._info["task"],
                 self._info["observation"],
@@ -204,7 +198,8 @@ class Player:
                 response.truncated,
                 self._info.get("action_descriptions", ()),
             ),
-            plan=plan,
+            extras=dict(prefix.columns),
+            carried=prefix.carried,
         )
         return self._take_in(row)
 

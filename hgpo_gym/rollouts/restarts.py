@@ -147,8 +147,8 @@ def _histories(players: Sequence[tuple[int, Player]]) -> list[list[_RestartPoint
             state = (history, row.text.observation, row.text.admissible_actions, row.agent)
             key = ids.setdefault(state, len(ids))
             snapshots.setdefault(key, []).append(_RestartPoint(episode, player, place))
-            # The subgoal is part of the history: the next prompt shows it.
-            response = (row.text.action, row.plan and row.plan.subgoal)
+            # The carried text is part of the history: the next prompt shows it.
+            response = (row.text.action, row.carried)
             history = ids.setdefault((key, response), len(ids))
     return list(snapshots.values())
 

@@ -6,10 +6,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
+from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
 from hgpo_gym.policies.base import Request, StepContext
-from hgpo_gym.rollouts.plans import MadeUpPlans
 from hgpo_gym.rollouts.rollout import Rollout, StepText
 
 
@@ -24,23 +26,23 @@ class Transcript:
     def requests(self, memory: Memory, template: PromptTemplate) -> Iterator[tuple[Request, str]]:
         """Yield the (request, response) of every step, in the form of this memory and template.
 
-        The response has the expert's action if one is recorded, else the executed action. Where responses have a plan,
-        the plan is random: transcripts have none.
+        The response has the expert's action if one is recorded, else the executed action. A prefix of the response,
+        such as a plan, is random: transcripts have none.
         """
         memory.reset()
-        plans = MadeUpPlans(template, self.task_id)
+        carried, generator = "", np.random.default_rng(hash_text(self.task_id))
         for step in self.steps:
             context = memory.observe(step.observation, step.admissible_actions, step.action_descriptions)
             action = step.action if step.expert_action is None else step.expert_action
             responses = tuple(
                 text
                 for admissible in step.admissible_actions
-                for text in template.write_responses(admissible, plans.subgoal, step.admissible_actions)
+                for text in template.write_responses(admissible, carried, step.admissible_actions)
             )
-            wrap = partial(template.show_subgoal, subgoal=plans.subgoal)
+            wrap = partial(template.prefix.show, carried=carried)
             shorter = ShorterPrompts(template, step.task, context, wrap)
             prompt = wrap(template.render(step.task, context))
-            response = plans.response(action, step.admissible_actions)
+            response, carried = template.sample_response(action, carried, step.admissible_actions, generator)
             request = Request(prompt, responses, task=step.task, literal_text=template.literal_text, shorter=shorter)
             yield request, response
             # History follows the executed action, even if the response to learn is the expert's.

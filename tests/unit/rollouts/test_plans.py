@@ -11,7 +11,6 @@ from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.policies import Response
 from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.rollouts import saved
-from hgpo_gym.rollouts.plans import MadeUpPlans
 from hgpo_gym.rollouts.player import Player
 from hgpo_gym.rollouts.teams.base import Solo
 from hgpo_gym.runs.directory import read_metrics
@@ -61,11 +60,11 @@ def test_responses_keep_the_subgoal_or_switch_to_each_of_those_there_are():
     assert all("SWITCH" in text and template.parse_action(text) == "go" for text in taken)
     free = PromptTemplate.named("plan_instruct")
     assert free.write_responses("go") == ["<switch>SWITCH</switch>\n<subgoal>go</subgoal>\n<action>go</action>"]
-    assert template.show_subgoal("a hall\n>", "two") == "Subgoal: two\na hall\n>"
-    assert template.show_subgoal("a hall\n>", "") == "Subgoal: none\na hall\n>"
+    assert template.prefix.show("a hall\n>", "two") == "Subgoal: two\na hall\n>"
+    assert template.prefix.show("a hall\n>", "") == "Subgoal: none\na hall\n>"
     bare = PromptTemplate.named("bare")
     assert bare.write_responses("go", "two") == ["go"]
-    assert bare.show_subgoal("a hall\n>", "two") == "a hall\n>"
+    assert bare.prefix.show("a hall\n>", "two") == "a hall\n>"
 
 
 def test_a_player_follows_its_plan_also_where_it_branches():
@@ -79,7 +78,7 @@ def test_a_player_follows_its_plan_also_where_it_branches():
     assert shown == ["Subgoal: none", "Subgoal: one", "Subgoal: one"]
     assert player.request(template).prompt.startswith("Subgoal: two")
     assert [row.valid for row in player.rows] == [True, False, True]  # the second acts, and is not in form
-    assert [row.plan.switches for row in player.rows] == [True, False, True]
+    assert [row.extras["boundary"] for row in player.rows] == [True, False, True]
     assert player.actions == ["go", "go", "stay"]
     assert player.branch(1, (1,), "a hall\n>", INFO).request(template).prompt.startswith("Subgoal: one")
     assert player.branch(0, (1,), "a hall\n>", INFO).request(template).prompt.startswith("Subgoal: none")
@@ -98,14 +97,14 @@ def test_an_action_may_have_a_bracket_of_its_own(name):
 
 def test_plans_that_are_made_up_can_be_read_and_last_some_steps():
     template = PromptTemplate.named("plan")
-    plans, current, switches = MadeUpPlans(template, "a task"), "", []
+    generator, current, switches = np.random.default_rng(0), "", []
     for _ in range(200):
-        assert plans.subgoal == current
-        response = plans.response("go")
+        response, carried = template.sample_response("go", current, (), generator)
         plan = read_plan(response, current)
         assert plan.in_form
         assert template.parse_action(response) == "go"
-        current = plan.subgoal
+        assert carried == plan.subgoal
+        current = carried
         switches.append(plan.switches)
     assert 0.15 < np.mean(switches) < 0.35
 
