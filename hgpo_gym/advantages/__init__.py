@@ -9,6 +9,7 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.advantages.columns import has_critic, is_over_the_batch, learns_values, needed_by, needs, over_the_batch
 from hgpo_gym.advantages.estimators import ESTIMATORS, assign, estimate, needed_with, with_bases
 from hgpo_gym.advantages.result import Advantages
+from hgpo_gym.advantages.similar import cluster_observations
 
 register_estimator = ESTIMATORS.register
 """Add your own estimator: `(name, function)`. Raises ValueError if the name is in use."""
@@ -18,6 +19,7 @@ __all__ = [
     "Advantages",
     "StepBatch",
     "assign",
+    "cluster_observations",
     "estimate",
     "has_critic",
     "is_over_the_batch",

@@ -40,6 +40,7 @@ class StepBatch:
             if that episode's are not recorded; None if no episode's are.
         extras: named columns with one entry per step, see `hgpo_gym.advantages.columns.COLUMNS`.
         trained: bool[N], the rows to learn from; None is all.
+        texts: the text that each key of level 0 is the hash of; None if not recorded.
     """
 
     group: np.ndarray
@@ -54,6 +55,7 @@ class StepBatch:
     final_keys: np.ndarray | None = None
     extras: Mapping[str, np.ndarray] = field(default_factory=dict)
     trained: np.ndarray | None = None
+    texts: Mapping[int, str] | None = None
 
     def __post_init__(self) -> None:
         for name in (*_REQUIRED, *_OPTIONAL):
@@ -68,7 +70,7 @@ class StepBatch:
             raise ColumnError(
                 f"StepBatch: final_keys has shape {self.final_keys.shape}, context_keys has {self.context_keys.shape}."
             )
-        if reserved := self.extras.keys() & {*_REQUIRED, *_OPTIONAL, "extras"}:
+        if reserved := self.extras.keys() & {*_REQUIRED, *_OPTIONAL, "extras", "texts"}:
             raise ValueError(f"StepBatch: extras has {min(reserved)!r}, which is a field: pass it as {min(reserved)}=.")
         _check_episodes(self)
 
@@ -171,7 +173,7 @@ class StepBatch:
                 f"StepBatch.take: {selected[cut[0]]} of the {lengths[cut[0]]} steps of trajectory "
                 f"{self.trajectory[self.first_rows[cut[0]]]}: take whole episodes."
             )
-        return _with_columns({name: values[rows] for name, values in self._columns()})
+        return _with_columns({name: values[rows] for name, values in self._columns()}, self.texts)
 
     @staticmethod
     def concatenate(batches: Sequence["StepBatch"]) -> "StepBatch":
@@ -195,9 +197,10 @@ class StepBatch:
             for batch_columns in columns:
                 batch_columns[name] = batch_columns[name] - min(0, batch_columns[name].min(initial=0)) + next_label
                 next_label = batch_columns[name].max(initial=next_label - 1) + 1
-        return _with_columns(
-            {name: np.concatenate([batch_columns[name] for batch_columns in columns]) for name in columns[0]}
-        )
+        arrays = {name: np.concatenate([batch_columns[name] for batch_columns in columns]) for name in columns[0]}
+        known = [batch.texts for batch in batches if batch.texts is not None]
+        texts = {key: text for part in known for key, text in part.items()} if len(known) == len(batches) else None
+        return _with_columns(arrays, texts)
 
     def _columns(self) -> Iterator[tuple[str, np.ndarray]]:
         """Yield every array of the batch, by name."""
@@ -327,10 +330,10 @@ def _order_by_upper_bits(values: np.ndarray) -> np.ndarray:
     return order[(values >> np.uint64(48)).astype(np.uint16)[order].argsort(kind="stable")]
 
 
-def _with_columns(columns: Mapping[str, np.ndarray]) -> StepBatch:
+def _with_columns(columns: Mapping[str, np.ndarray], texts: Mapping[int, str] | None) -> StepBatch:
     fields = {name: values for name, values in columns.items() if name in (*_REQUIRED, *_OPTIONAL)}
     extras = {name: values for name, values in columns.items() if name not in fields}
-    return StepBatch(**fields, extras=extras)
+    return StepBatch(**fields, extras=extras, texts=texts)
 
 
 def _check_episodes(batch: StepBatch) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from hgpo_gym.advantages.columns import checked
 from hgpo_gym.advantages.kinds import as_numbers, as_texts, hashes
-from hgpo_gym.memory.keys import KeyFunction, chain_keys, key_function, link
+from hgpo_gym.memory.keys import KeyFunction, chain_final_keys, chain_keys, key_function
 
 
 def arrays_of_records(
@@ -51,15 +51,18 @@ def arrays_of_records(
     order = np.lexsort((steps, trajectories))
     actions = None if texts["action"] is None else hashes(texts["action"])
     linked = actions if function.with_action else None
-    observations = hashes([function.canonical(text, ()) for text in texts["observation"]])
+    canonical = [function.canonical(text, ()) for text in texts["observation"]]
+    observations = hashes(canonical)
+    text_of_key = dict(zip(observations.view(np.int64).tolist(), canonical, strict=True))
     keys = np.empty((len(groups), history_length + 1), dtype=np.int64)
     keys[order] = chain_keys(
         observations[order], steps[order] == 0, history_length, None if linked is None else linked[order]
     )
     finals = None
     if texts["final_observation"] is not None:
-        canonical = [text if text is None else function.canonical(text, ()) for text in texts["final_observation"]]
-        finals = _final_keys(keys, hashes(canonical), trajectories[order], order, linked)
+        ends = [text if text is None else function.canonical(text, ()) for text in texts["final_observation"]]
+        finals = _final_keys(keys, hashes(ends), trajectories[order], order, linked)
+        text_of_key |= {int(key): text for key, text in zip(finals[:, 0], ends, strict=True) if text is not None}
     return {
         "group": groups,
         "trajectory": trajectories,
@@ -71,6 +74,7 @@ def arrays_of_records(
         "success": numbers["success"],
         "final_keys": finals,
         "extras": {name: numbers[name] for name in extras},
+        "texts": text_of_key,
     }
 
 
@@ -83,12 +87,8 @@ def _final_keys(
 ) -> np.ndarray:
     """Return the keys int64[N, K + 1] of each episode's final observation; `trajectories` are in `order`."""
     last = order[np.append(trajectories[1:] != trajectories[:-1], np.ones(min(1, len(order)), dtype=np.bool_))]
-    before = keys[last, :-1].view(np.uint64)
-    if action_hashes is not None:
-        before = link(before, action_hashes[last, None])
-    # A missing final observation has hash 0; all its keys stay 0.
-    now = final_hashes[last, None]
-    finals = np.concatenate([now, np.where(now == 0, np.uint64(0), link(before, now))], axis=1).view(np.int64)
+    actions = None if action_hashes is None else action_hashes[last]
+    finals = chain_final_keys(keys[last], final_hashes[last], actions)
     rows = np.empty_like(keys)
     rows[order] = np.repeat(finals, np.unique(trajectories, return_counts=True)[1], axis=0)
     if (wrong := np.flatnonzero(rows[:, 0].view(np.uint64) != final_hashes)).size:

@@ -130,6 +130,22 @@ def chain_keys(
     return keys.view(np.int64)
 
 
+def chain_final_keys(
+    last_keys: np.ndarray, observation_hashes: np.ndarray, action_hashes: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the context keys int64[E, K + 1] of the final observations of episodes, all 0 where unknown.
+
+    Args:
+        last_keys: int64[E, K + 1], the keys of each episode's last step.
+        observation_hashes: uint64[E], of the final observations; 0 where unknown.
+        action_hashes: uint64[E], of the last actions, for key functions with actions.
+    """
+    before, now = last_keys[:, :-1].view(np.uint64), observation_hashes[:, None]
+    if action_hashes is not None:
+        before = link(before, action_hashes[:, None])
+    return np.concatenate([now, np.where(now == 0, _NO_HISTORY, link(before, now))], axis=1).view(np.int64)
+
+
 def link(before: np.ndarray, now: np.ndarray | np.uint64) -> np.ndarray:
     """Mix the key of a shorter window with the next hash; 0 (no history) stays 0. All numbers are uint64.
 

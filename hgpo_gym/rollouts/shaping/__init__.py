@@ -60,7 +60,9 @@ _REMEDY = "only reward and penalty are a shaping's to change, by dataclasses.rep
 
 def _columns(batch: StepBatch) -> dict[str, np.ndarray]:
     """Return every array of the batch, by name."""
-    arrays = {field.name: getattr(batch, field.name) for field in fields(batch) if field.name != "extras"}
+    arrays = {
+        field.name: getattr(batch, field.name) for field in fields(batch) if field.name not in ("extras", "texts")
+    }
     return {name: values for name, values in arrays.items() if values is not None} | dict(batch.extras)
 
 
