@@ -99,7 +99,7 @@ class TokenRecord:
         prompt_ids: int64[P].
         token_ids: int64[R], with the end-of-text token, if there was one.
         logprobs: float32[R], of the drawn tokens, under the temperature and the constraint they were drawn with.
-        allowed: for a constrained response, the admissible token ids at each of the R positions; else None.
+        allowed: the admissible token ids at each of the R positions, None where all are; None if all are everywhere.
         adapter: the adapter that drew it, if each role of a team has one; else None.
         prompt_cut: the prompt had to be cut to fit.
     """
@@ -107,7 +107,7 @@ class TokenRecord:
     prompt_ids: np.ndarray
     token_ids: np.ndarray
     logprobs: np.ndarray
-    allowed: tuple[np.ndarray, ...] | None = None
+    allowed: tuple[np.ndarray | None, ...] | None = None
     adapter: str | None = None
     prompt_cut: bool = False
 
@@ -116,7 +116,8 @@ class TokenRecord:
         """int64[C]: the positions at which more than one token was allowed. All others have probability 1."""
         if self.allowed is None:
             return np.arange(len(self.token_ids))
-        return np.array([index for index, ids in enumerate(self.allowed) if len(ids) > 1], dtype=np.int64)
+        chosen = [index for index, ids in enumerate(self.allowed) if ids is None or len(ids) > 1]
+        return np.array(chosen, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.prompt_ids) + len(self.token_ids)

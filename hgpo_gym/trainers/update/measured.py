@@ -9,6 +9,7 @@ import numpy as np
 from hgpo_gym.policies.base import TokenReading, TokenRecord
 from hgpo_gym.policies.likelihood import measure
 from hgpo_gym.processes import Processes
+from hgpo_gym.trainers.update.conversations import by_conversation, joined
 from hgpo_gym.trainers.update.samples import TrainingSample
 from hgpo_gym.trainers.update.settings import TrainerSettings
 from hgpo_gym.trainers.update.weights import Weights
@@ -24,7 +25,7 @@ def with_old(
 ) -> list[TrainingSample]:
     """Return the rows with measurements of the trainer's weights before the update: `old_logprobs`, and in `before`
     the columns that `reads` names."""
-    measured = _measured([row.tokens for row in rows], policy, ("logprobs", *reads), settings, temperature, processes)
+    measured = _measured_rows(rows, policy, ("logprobs", *reads), settings, temperature, processes)
     return [
         replace(row, old_logprobs=values.pop("logprobs"), before=values)
         for row, values in zip(rows, measured, strict=True)
@@ -39,7 +40,7 @@ def with_reference(
     processes: Processes,
 ) -> list[TrainingSample]:
     """Return the rows with the reference policy's log-probabilities."""
-    measured = _measured([row.tokens for row in rows], reference, ("logprobs",), settings, temperature, processes)
+    measured = _measured_rows(rows, reference, ("logprobs",), settings, temperature, processes)
     return [replace(row, reference=values["logprobs"]) for row, values in zip(rows, measured, strict=True)]
 
 
@@ -56,6 +57,27 @@ def mean_entropies(
     for index, values in zip(row_indices, measured, strict=True):
         entropies[index] = values["entropy"].mean(dtype=np.float64)
     return entropies
+
+
+def _measured_rows(
+    rows: Sequence[TrainingSample],
+    weights: Weights,
+    reads: Sequence[str | TokenReading],
+    settings: TrainerSettings,
+    temperature: float,
+    processes: Processes,
+) -> list[dict[str, np.ndarray]]:
+    """Measure the rows, in the sequences of `trainer.rows`."""
+    sequences = by_conversation(rows) if settings.rows == "episode" else [[row] for row in rows]
+    records = [joined([row.tokens for row in sequence]) for sequence in sequences]
+    of_row: dict[int, dict[str, np.ndarray]] = {}
+    for sequence, columns in zip(
+        sequences, _measured(records, weights, reads, settings, temperature, processes), strict=True
+    ):
+        ends = np.cumsum([len(row.behaviour) for row in sequence])[:-1]
+        parts = {name: np.split(values, ends) for name, values in columns.items()}
+        of_row |= {id(row): {name: parts[name][place] for name in parts} for place, row in enumerate(sequence)}
+    return [of_row[id(row)] for row in rows]
 
 
 def _measured(

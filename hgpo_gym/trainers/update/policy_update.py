@@ -15,6 +15,7 @@ from hgpo_gym.processes import ALONE, Processes
 from hgpo_gym.randomness import RandomStream
 from hgpo_gym.registry import Choice
 from hgpo_gym.trainers.update.aggregation import Totals
+from hgpo_gym.trainers.update.conversations import by_conversation, joined
 from hgpo_gym.trainers.update.corrections import NO_CORRECTION
 from hgpo_gym.trainers.update.distribute import distribute
 from hgpo_gym.trainers.update.diverged import DivergedMiniBatch, NonFiniteError
@@ -118,7 +119,7 @@ class PolicyUpdate:
         torch.manual_seed(int(np.random.SeedSequence((*seed, self.processes.rank)).generate_state(1)[0]))  # for dropout
         latest: list[TrainingSample] = []
         for epoch in range(self.settings.update_epochs):
-            for number, mini_batch in enumerate(_mini_batches(rows, count, generator), 1):
+            for number, mini_batch in enumerate(_mini_batches(self._units(rows), count, generator), 1):
                 if self._step(mini_batch, metrics, f"epoch {epoch + 1}, mini-batch {number}"):
                     latest = mini_batch
         if latest:
@@ -138,6 +139,19 @@ class PolicyUpdate:
         if self.settings.mini_batch_size is not None:
             return -(-rows // self.settings.mini_batch_size)
         return -(-(batch.trajectory_labels.max(initial=-1) + 1) // self.settings.mini_batch_episodes)
+
+    def _units(self, rows: list[TrainingSample]) -> list[list[TrainingSample]]:
+        """Return the rows that stay together in a mini-batch: single ones, or those of an episode."""
+        if self.settings.rows == "step":
+            return [[row] for row in rows]
+        of_episode: dict[int, list[TrainingSample]] = {}
+        for row in rows:
+            of_episode.setdefault(row.trajectory, []).append(row)
+        return list(of_episode.values())
+
+    def _sequences(self, rows: list[TrainingSample]) -> list[list[TrainingSample]]:
+        """Return the rows that are computed in one sequence."""
+        return by_conversation(rows) if self.settings.rows == "episode" else [[row] for row in rows]
 
     def _in_loss(self, row: TrainingSample) -> bool:
         """Return True if the row contributes to the loss."""
@@ -211,13 +225,14 @@ class PolicyUpdate:
 
     def _parts(self, mini_batch: list[TrainingSample]) -> list[list[TrainingSample]]:
         """Return this process's part of a mini-batch in micro-batches; one that is empty keeps step with others."""
-        lengths = [len(row.tokens) for row in mini_batch]
+        sequences = self._sequences(mini_batch)
+        lengths = [len(sequence[-1].tokens) for sequence in sequences]
         shards = shard_batches(lengths, self.settings.max_batch_tokens, self.processes.count)
         # One adapter per micro-batch: with gradient checkpointing, the backward pass recomputes by the active adapter.
         return [
-            rows
+            [row for sequence in group for row in sequence]
             for part in shards[self.processes.rank]
-            for rows in by_adapter([mini_batch[index] for index in part], lambda row: row.tokens.adapter)
+            for group in by_adapter([sequences[index] for index in part], lambda rows: rows[0].tokens.adapter)
         ]
 
     def _diverged(self, rows: list[TrainingSample], reason: str) -> NonFiniteError:
@@ -258,8 +273,12 @@ class PolicyUpdate:
         return loss.detach()
 
     def _likelihood(self, rows: list[TrainingSample]) -> Likelihood:
+        records = [joined([row.tokens for row in sequence]) for sequence in self._sequences(rows)]
         with computing_in(self.settings.precision, self.policy.model):
-            return self.weights.likelihood([row.tokens for row in rows], temperature=self.temperature)
+            result = self.weights.likelihood(records, temperature=self.temperature)
+        # The rows of a sequence follow one another, see `_parts`: tokens are in the order of the rows.
+        responses = np.repeat(np.arange(len(rows)), [len(row.behaviour) for row in rows])
+        return result._replace(sequence_index=torch.from_numpy(responses).to(result.logprobs.device))
 
     def _loss(
         self, rows: list[TrainingSample], totals: Totals, metrics: UpdateMetrics, *, unchanged: bool
@@ -272,14 +291,15 @@ class PolicyUpdate:
 
 
 def _mini_batches(
-    rows: Sequence[TrainingSample], count: int, generator: np.random.Generator
+    units: Sequence[list[TrainingSample]], count: int, generator: np.random.Generator
 ) -> list[list[TrainingSample]]:
-    """Divide shuffled rows into `count` mini-batches whose sizes differ by at most one.
+    """Divide shuffled units, which are rows or episodes, into `count` mini-batches whose numbers of units differ by at
+    most one.
 
-    Rows with an advantage are spread evenly, and so are those without. Each mini-batch therefore makes a step if there
-    are `count` rows with an advantage, and a row weighs the same in every mini-batch.
+    Units with an advantage are spread evenly, and so are those without. Each mini-batch therefore makes a step if there
+    are `count` units with an advantage, and a row weighs the same in every mini-batch.
     """
-    order = generator.permutation(len(rows))
-    zero = np.array([rows[index].zero_advantage for index in order], dtype=np.bool_)
+    order = generator.permutation(len(units))
+    zero = np.array([all(row.zero_advantage for row in units[index]) for index in order], dtype=np.bool_)
     dealt = np.concatenate([order[~zero], order[zero]]).tolist()
-    return [[rows[index] for index in dealt[first::count]] for first in range(count)]
+    return [[row for index in dealt[first::count] for row in units[index]] for first in range(count)]

@@ -18,6 +18,7 @@ class TrainerSettings(SettingsSection):
     mini_batch_episodes: PositiveInt
     mini_batch_size: PositiveInt | None
     update_epochs: PositiveInt
+    rows: Literal["step", "episode"]
     kl_coef: NonNegativeFloat
     entropy_coef: NonNegativeFloat
     zero_advantage: Literal["drop", "mask", "keep"]
