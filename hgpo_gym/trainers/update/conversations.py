@@ -49,7 +49,8 @@ def joined(records: Sequence[TokenRecord]) -> TokenRecord:
         return records[0]
     start, last = len(records[0].prompt_ids), records[-1]
     count = len(last) - start
-    logprobs, allowed = np.zeros(count, dtype=np.float32), [_NOT_DRAWN] * count
+    logprobs = np.zeros(count, dtype=np.float32)
+    allowed: list[np.ndarray | None] = [_NOT_DRAWN] * count
     for record in records:
         response = slice(begin := len(record.prompt_ids) - start, begin + len(record.token_ids))
         logprobs[response] = record.logprobs
