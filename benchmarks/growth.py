@@ -13,7 +13,7 @@ import numpy as np
 
 from hgpo_gym.advantages.statistics import later_in_sequence
 from hgpo_gym.envs import make_vec
-from hgpo_gym.memory import Memory, PromptTemplate
+from hgpo_gym.memory import PromptTemplate, make_memory
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Sampling
 from hgpo_gym.policies.scripted import RandomPolicy
@@ -79,7 +79,7 @@ def long_histories(longest: int) -> None:
 
 def walk(template: PromptTemplate, steps: int, *, copied: bool) -> None:
     """Render the prompts of an episode; with `copied` from a tuple of its past steps."""
-    memory = Memory(window=None)
+    memory = make_memory(window=None)
     for number in range(steps):
         context = memory.observe(f"You are in room {number % 50}.", ("go on",))
         if copied:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hgpo_gym.advantages import Advantages, StepBatch, estimate, register_estimator
     from hgpo_gym.api import compare, evaluate, load_run, train
     from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, check_text_env, make, make_vec, register
-    from hgpo_gym.memory import ContextWrapper, Memory, register_key_function
+    from hgpo_gym.memory import ContextWrapper, Memory, make_memory, register_key_function, register_memory
     from hgpo_gym.rollouts.samplers import register_sampler
     from hgpo_gym.rollouts.shaping import register_shaping
     from hgpo_gym.rollouts.teams import register_team
@@ -25,7 +25,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "hgpo_gym.envs": ("TextEnv", "TextVectorEnv", "Turn", "check_text_env", "make", "make_vec", "register"),
-    "hgpo_gym.memory": ("ContextWrapper", "Memory", "register_key_function"),
+    "hgpo_gym.memory": ("ContextWrapper", "Memory", "make_memory", "register_key_function", "register_memory"),
     "hgpo_gym.advantages": ("Advantages", "StepBatch", "estimate", "register_estimator"),
     "hgpo_gym.rollouts.samplers": ("register_sampler",),
     "hgpo_gym.rollouts.shaping": ("register_shaping",),
@@ -52,11 +52,13 @@ __all__ = [
     "evaluate",
     "load_run",
     "make",
+    "make_memory",
     "make_vec",
     "register",
     "register_estimator",
     "register_key_function",
     "register_learner",
+    "register_memory",
     "register_objective",
     "register_sampler",
     "register_shaping",

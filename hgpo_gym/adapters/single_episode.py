@@ -8,7 +8,7 @@ import numpy as np
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.sub_envs import chance_of
-from hgpo_gym.memory import KeyFunction, Memory, hash_text
+from hgpo_gym.memory import KeyFunction, hash_text, make_memory
 
 OVER = "The episode is over."
 
@@ -67,7 +67,7 @@ class SingleEpisode:
         self.turn, self.over, self.won = 0, True, False
         self.admissible_actions: tuple[str, ...] = ()
         self.info: dict[str, Any] = {}
-        self._memory = Memory(window=0, history_length=history_length, key=key)
+        self._memory = make_memory("none", history_length=history_length, key=key)
         self._actions: list[_Action] = []
         self._misread: set[int] = set()
         self._keys: list[np.ndarray] = []

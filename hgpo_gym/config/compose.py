@@ -23,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from hgpo_gym.config import choices
 from hgpo_gym.envs import ENVIRONMENTS
+from hgpo_gym.memory.forms import MEMORIES
 from hgpo_gym.plugins import load_plugins
 from hgpo_gym.runs import renamed
 from hgpo_gym.runs.directory import flatten
@@ -184,6 +185,7 @@ def _compose(command: str, overrides: Sequence[Override]) -> DictConfig:
         for key, value in settings.items()
         if key not in config[group]
     ]
+    _drop_window(config)
     for (group, _), settings in made.items():
         # What a recipe or an experiment sets goes before the default.
         config[group] = OmegaConf.merge(settings, config[group])
@@ -193,7 +195,16 @@ def _compose(command: str, overrides: Sequence[Override]) -> DictConfig:
     except (_NotAValueError, OmegaConfBaseException):  # Hydra reads all files again, and says what is wrong
         _store({entry: settings for entry, settings in made.items() if not choices.has_file(*entry)})
         values = (str(item.input_line) for item in overrides)
-        return _compose_once(command, (*folders, *added, *values), (*sources, repr(made)))
+        config = copy.copy(_compose_once(command, (*folders, *added, *values), (*sources, repr(made))))
+        _drop_window(config)
+        return config
+
+
+def _drop_window(config: DictConfig) -> None:
+    """Leave out the window that an environment's file sets for `memory=window`, if another form is chosen."""
+    memory = config.get("memory", {})
+    if memory.get("name") in MEMORIES and "window" not in MEMORIES.options(memory.name):
+        config.memory = OmegaConf.masked_copy(memory, [key for key in memory if key != "window"])
 
 
 def _store(generated: Mapping[tuple[str, str], dict[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hgpo_gym.memory.forms import MEMORIES, make_memory, register_memory
 from hgpo_gym.memory.keys import (
     KEY_FUNCTIONS,
     KeyFunction,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEY_FUNCTIONS",
+    "MEMORIES",
     "Context",
     "ContextWrapper",
     "KeyFunction",
@@ -28,7 +30,9 @@ __all__ = [
     "chain_keys",
     "hash_text",
     "key_function",
+    "make_memory",
     "register_key_function",
+    "register_memory",
 ]
 
 

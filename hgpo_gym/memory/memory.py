@@ -1,6 +1,8 @@
-"""Memory: the history of an episode, as text for the policy and as context keys for credit assignment."""
+"""Memory: the history of an episode, as text for the policy and as context keys for credit assignment.
 
-from collections import deque
+`Memory` has what every form of memory shares; the forms are in `hgpo_gym.memory.forms`.
+"""
+
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -90,32 +92,36 @@ class Context(NamedTuple):
 class Memory:
     """The memory of one episode: `reset`, then `observe` and `record` in turn.
 
+    This form shows no history; other forms derive from it. A form has two sides:
+
+    - Prompt side: override `show`, which fills in what the next prompt shows beside the observation. `past_steps` has
+      all steps so far.
+    - Key side: override `state`, the text that context keys compare; by default the observation as `key` sees it.
+
+    A form with state of its own also extends `reset`, and `record` to update it.
+
     Args:
-        window: past steps that the policy reads: a number, 0 for none, None for the whole episode.
-        history_length: K, how many past observations the context keys look back; independent of `window`.
+        history_length: K, how many past observations the context keys look back; independent of what the prompt shows.
         key: what counts as the observation in the keys: a name in `KEY_FUNCTIONS`, or a `KeyFunction`.
 
     Raises:
         ValueError: a negative length or an unknown key function.
     """
 
-    def __init__(self, *, window: int | None = 2, history_length: int = 2, key: str | KeyFunction = "observation"):
-        if window is not None and window < 0:
-            raise ValueError(f"window={window}: choose 0 or more steps, or None for the whole episode.")
+    def __init__(self, *, history_length: int = 2, key: str | KeyFunction = "observation"):
         if history_length < 0:
             raise ValueError(f"history_length={history_length}: choose 0 or more observations.")
-        self.window, self.history_length = window, history_length
+        self.history_length = history_length
         self._key = key_function(key)
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: a new episode begins."""
-        self._history: deque[PastStep] | list[PastStep] = [] if self.window is None else deque(maxlen=self.window)
+        self._steps: list[PastStep] = []
         self._texts: dict[str, list[str]] = {}
         self._chain = KeyChain(self.history_length)
         self._observation: str | None = None
         self._action_hash: int | None = None
-        self._step = 0
 
     def observe(
         self, observation: str, admissible_actions: tuple[str, ...] = (), descriptions: tuple[str, ...] = ()
@@ -128,19 +134,26 @@ class Memory:
         if self._observation is not None:
             raise RuntimeError("observe() was called twice without record(action) between.")
         self._observation = observation
-        keys = self._chain.advance(hash_text(self._key.canonical(observation, admissible_actions)), self._action_hash)
-        return Context(observation, admissible_actions, self._past_steps(), self._step, keys, descriptions)
-
-    def _past_steps(self) -> Sequence[PastStep]:
-        if isinstance(self._history, list):
-            return WholeHistory(self._history, self._texts, 0, self._step)
-        return tuple(self._history)
+        keys = self._chain.advance(hash_text(self.state(observation, admissible_actions)), self._action_hash)
+        return self.show(Context(observation, admissible_actions, (), len(self._steps), keys, descriptions))
 
     def record(self, action: str) -> None:
         """Take in the action of the current step. Raises RuntimeError before `observe`."""
         if self._observation is None:
             raise RuntimeError("record() was called before observe().")
-        self._history.append(PastStep(self._observation, action))
+        self._steps.append(PastStep(self._observation, action))
         self._action_hash = hash_text(action) if self._key.with_action else None
         self._observation = None
-        self._step += 1
+
+    def past_steps(self, most: int | None = None) -> Sequence[PastStep]:
+        """Return the last `most` steps, oldest first; None returns all. A step is formatted for prompts only once."""
+        stop = len(self._steps)
+        return WholeHistory(self._steps, self._texts, 0 if most is None else max(0, stop - most), stop)
+
+    def show(self, context: Context) -> Context:
+        """Return the context with what the prompt shows beside the observation: by default nothing."""
+        return context
+
+    def state(self, observation: str, admissible_actions: tuple[str, ...]) -> str:
+        """Return the text that the context keys of the current step compare."""
+        return self._key.canonical(observation, admissible_actions)

@@ -1,6 +1,7 @@
 """ContextWrapper: memory for any Gymnasium vector environment with text observations."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -9,6 +10,7 @@ from gymnasium.vector.utils import batch_space
 
 from hgpo_gym.envs.spaces import UnicodeText
 from hgpo_gym.envs.sub_envs import EpisodeStart, ResetResult, StepResult
+from hgpo_gym.memory.forms import make_memory
 from hgpo_gym.memory.memory import Context, Memory
 from hgpo_gym.memory.prompts import PromptTemplate
 
@@ -29,7 +31,8 @@ class ContextWrapper(VectorWrapper):
         env: a vector environment whose infos have `task` and `admissible_actions`.
         prompt: a template, or the name of a template of this package.
         max_prompt_length: bound of the observation space, in characters.
-        memory: options of `Memory`.
+        memory: a form of memory by name, see `hgpo_gym.memory.forms`, or a function that makes one.
+        options: of the form of this name.
     """
 
     def __init__(
@@ -38,13 +41,15 @@ class ContextWrapper(VectorWrapper):
         prompt: PromptTemplate | str = "bare",
         *,
         max_prompt_length: int = 65536,
-        **memory: Any,
+        memory: str | Callable[..., Memory] = "window",
+        **options: Any,
     ):
         super().__init__(env)
         self.prompt = PromptTemplate.named(prompt) if isinstance(prompt, str) else prompt
         self.single_observation_space = UnicodeText(max_prompt_length)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self._memories = [Memory(**memory) for _ in range(self.num_envs)]
+        make = partial(make_memory, memory) if isinstance(memory, str) else memory
+        self._memories = [make(**options) for _ in range(self.num_envs)]
         self._ended = np.ones(self.num_envs, dtype=np.bool_)
         self._prompts = [""] * self.num_envs
         self._contexts: list[Context | None] = [None] * self.num_envs

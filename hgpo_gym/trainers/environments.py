@@ -40,7 +40,7 @@ def make_env(
         contain_failures=contain_failures and rollout.max_retries is not None,
         **options,
     )
-    return ContextWrapper(vector, prompt or sections.prompt, **sections.memory.model_dump())
+    return ContextWrapper(vector, prompt or sections.prompt, memory=sections.memory.make)
 
 
 def make_training_env(sections: EnvironmentSections, processes: Processes = ALONE) -> ContextWrapper:

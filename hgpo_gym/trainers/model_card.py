@@ -12,6 +12,7 @@ SETTINGS = (
     "env.id",
     "algo.name",
     "objective.name",
+    "memory.name",
     "memory.window",
     "engine.constrain",
     "rollout.max_new_tokens",

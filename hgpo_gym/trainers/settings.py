@@ -14,6 +14,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     NonNegativeFloat,
     NonNegativeInt,
@@ -24,6 +25,7 @@ from pydantic import (
 )
 
 from hgpo_gym.advantages.statistics import EPISODE_STATISTICS
+from hgpo_gym.memory.forms import MEMORIES, make_memory
 from hgpo_gym.memory.keys import KEY_FUNCTIONS
 from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate
@@ -58,12 +60,30 @@ Episodes = Annotated[int, Field(gt=0, le=MOST_EPISODES)]
 
 
 class MemorySettings(SettingsSection):
-    window: NonNegativeInt | None
+    """The form of memory, and its options; those that every form has are fields."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: Annotated[str, AfterValidator(one_of(MEMORIES))] = "window"
     history_length: Annotated[int, Field(ge=0, le=1000)]
     key: Annotated[str, AfterValidator(one_of(KEY_FUNCTIONS))]
 
+    @model_validator(mode="after")
+    def _check_options(self) -> Self:
+        try:
+            self.make()
+        except ValueError as error:
+            raise ValueError(f"memory.{error}" if "=" in str(error).split(":")[0] else f"memory: {error}") from None
+        return self
+
+    @property
+    def choice(self) -> Choice:
+        """Return the form with all its options."""
+        return Choice(self.name, self.model_dump(exclude={"name"}))
+
     def make(self) -> Memory:
-        return Memory(**self.model_dump())
+        """Return a new memory."""
+        return make_memory(**self.model_dump())
 
 
 class RolloutSettings(SettingsSection):
@@ -330,7 +350,7 @@ class RunSettings(PlaySettings):
     @property
     def choices(self) -> dict[str, Choice]:
         """Return what is chosen by name, by group."""
-        return {group: choice for group, choice in self if isinstance(choice, Choice)}
+        return {group: choice for group, choice in self if isinstance(choice, Choice)} | {"memory": self.memory.choice}
 
     @property
     def unread(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ import torch
 from transformers import AutoTokenizer
 
 from hgpo_gym.envs.registration import make
-from hgpo_gym.memory import Memory, PromptTemplate
+from hgpo_gym.memory import PromptTemplate, make_memory
 from hgpo_gym.policies.huggingface import make_tiny_model, train_tokenizer
 
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
@@ -24,7 +24,7 @@ def imitated(
     env_id: str = "hgpo_gym/SignpostMaze-v0", episodes: int = 150, answers: Sequence[str] = (), **options: Any
 ) -> list[tuple[str, str]]:
     """Return pairs of prompt and response; the response is one of `answers` if there are any."""
-    env, template, memory = make(env_id, expert=True, **options), PromptTemplate.named("brief"), Memory(window=2)
+    env, template, memory = make(env_id, expert=True, **options), PromptTemplate.named("brief"), make_memory(window=2)
     draw, pairs = random.Random(0), []
     for number in range(episodes):
         tasks = env.get_wrapper_attr("task_ids")

@@ -16,6 +16,7 @@ from hgpo_gym.analysis.estimator_bias.measure import measure
 from hgpo_gym.analysis.estimator_bias.report import Finding, draw, show, write_csv
 from hgpo_gym.envs.base import TextEnv
 from hgpo_gym.envs.registration import make
+from hgpo_gym.memory.forms.window import Window
 from hgpo_gym.progress import Progress
 from hgpo_gym.rollouts.samplers import tasks_in_order
 from hgpo_gym.section import SettingsSection
@@ -140,9 +141,12 @@ def _stages(run: PlaySettings, settings: BiasSettings, progress: Progress, resta
         "restarts": restarts,
     }
     if isinstance(text_env, KnownRules) and (measured := _rules(text_env, task_ids)):
-        exact_settings = exact_stages.ExactSettings(
-            improvements=settings.improvements, window=run.memory.window, **common
-        )
+        memory = run.memory.make()
+        if not isinstance(memory, Window):
+            raise ValueError(
+                f"memory={run.memory.name}: exact values need memory=window, the steps that a table reads."
+            )
+        exact_settings = exact_stages.ExactSettings(improvements=settings.improvements, window=memory.window, **common)
         has_many = len(text_env.task_ids) > MOST_IMPROVED_ON
         tasks = measured if has_many else _rules(text_env, text_env.task_ids)
         return exact_stages.exact_stages(tasks, measured, exact_settings)

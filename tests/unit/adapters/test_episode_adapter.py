@@ -6,7 +6,7 @@ import pytest
 
 from hgpo_gym.adapters.single_episode import OVER, SingleEpisode, on_tokens, step_batch, turns_of_tokens
 from hgpo_gym.envs import TextVectorEnv
-from hgpo_gym.memory import ContextWrapper, Memory
+from hgpo_gym.memory import ContextWrapper, make_memory
 from hgpo_gym.policies import RandomPolicy, Sampling
 from hgpo_gym.rollouts.collect import collect
 
@@ -26,7 +26,7 @@ def played(turns, **options):
 
 
 def keys_of(observations):
-    memory, keys = Memory(window=0, history_length=2), []
+    memory, keys = make_memory(window=0, history_length=2), []
     for observation in observations:
         keys.append(memory.observe(observation).keys)
         memory.record("")

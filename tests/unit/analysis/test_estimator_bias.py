@@ -20,7 +20,7 @@ from hgpo_gym.config.compose import load_config
 from hgpo_gym.envs import TextEnv, Turn
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.signpost_maze import Position, SignpostMazeEnv
-from hgpo_gym.memory import Memory
+from hgpo_gym.memory import make_memory
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.progress import Progress
 from hgpo_gym.section import parse_section
@@ -95,7 +95,7 @@ def test_a_process_is_what_an_agent_meets_in_the_environment(key):
     situations, processes = maze_processes(sections=2, key=key)
     env = SignpostMazeEnv(sections=2)
     steps = roll_out(processes[0], uniform_policy(situations), 12, 20, np.random.default_rng(0))
-    memory = Memory(window=2, history_length=2, key=key)
+    memory = make_memory(window=2, history_length=2, key=key)
     known = list(situations.rows)
     for row in range(len(steps.step)):
         if steps.step[row] == 0:

@@ -265,7 +265,7 @@ def test_an_option_that_is_a_mapping_is_set_whole_or_by_its_keys():
         ("warmstart", "out=null", "out=None: expected a path"),
         ("eval", "transcripts=[a]", r"transcripts=\['a'\]: expected a path"),
         ("eval", "run=5", "run=5: expected a path"),
-        ("config", "memory=5", r"memory=5: expected a mapping, memory=\{name: value\}"),
+        ("config", "tiny=5", r"tiny=5: expected a mapping, tiny=\{name: value\}"),
         ("config", "loggers={a: 1}", r"loggers=\{'a': 1\}: expected a list, loggers=\[\.\.\.\]"),
     ],
 )

@@ -17,16 +17,16 @@ from hgpo_gym.memory import (
     KEY_FUNCTIONS,
     ContextWrapper,
     KeyFunction,
-    Memory,
     PromptTemplate,
     hash_text,
+    make_memory,
     register_key_function,
 )
 from hgpo_gym.memory.readings import READINGS, Reading, strict
 
 
 def keys_of(observations, actions=None, **options):
-    memory = Memory(**options)
+    memory = make_memory(**options)
     rows = []
     for step, observation in enumerate(observations):
         rows.append(memory.observe(observation, ("a", "b")).keys.copy())
@@ -76,7 +76,7 @@ def test_a_batch_from_records_has_the_keys_of_the_memory(key):
 
 def test_key_functions_choose_what_is_compared():
     def level_1(first_action, admissible, **options):
-        memory = Memory(history_length=1, **options)
+        memory = make_memory(history_length=1, **options)
         memory.observe("here", admissible)
         memory.record(first_action)
         return memory.observe("there", ("x",)).keys[1]
@@ -93,19 +93,19 @@ def test_a_key_function_of_ones_own_gets_a_name():
     try:
         register_key_function("words", words)
         register_key_function("words", words)
-        assert Memory(window=0, history_length=0, key="words").observe("a  b").keys == hash_text("a b")
+        assert make_memory(window=0, history_length=0, key="words").observe("a  b").keys == hash_text("a b")
         for taken in ("words", "observation"):
             with pytest.raises(ValueError, match=f"The key function name '{taken}' is taken: choose another"):
                 register_key_function(taken, KEY_FUNCTIONS["observation"])
         register_key_function("words", KeyFunction(lambda observation, _: observation))  # defined again, in a notebook
-        assert Memory(window=0, history_length=0, key="words").observe("a  b").keys == hash_text("a  b")
+        assert make_memory(window=0, history_length=0, key="words").observe("a  b").keys == hash_text("a  b")
     finally:
         del KEY_FUNCTIONS["words"]
 
 
 def test_how_far_keys_look_and_what_the_prompt_shows_are_separate():
     for window, shown in ((0, 0), (2, 2), (None, 5)):
-        memory = Memory(window=window, history_length=3)
+        memory = make_memory(window=window, history_length=3)
         for step in range(5):
             memory.observe(f"place {step}")
             memory.record(f"go {step}")
@@ -122,7 +122,7 @@ def test_hashes_are_the_same_on_every_machine_and_survive_any_text():
 
 
 def test_order_of_calls_is_enforced():
-    memory = Memory()
+    memory = make_memory()
     with pytest.raises(RuntimeError, match="before observe"):
         memory.record("x")
     memory.observe("a")
@@ -132,7 +132,7 @@ def test_order_of_calls_is_enforced():
 
 def test_prompts_show_history_and_responses_come_back():
     prompt = PromptTemplate.named("instruct")
-    memory = Memory(window=1)
+    memory = make_memory(window=1)
     first = prompt.render("Find {it}.", memory.observe("A {room}.", ("go", "stay")))
     assert "Find {it}." in first
     assert "A {room}." in first
@@ -259,7 +259,7 @@ def test_the_wrapper_serves_a_text_vector():
 
 def test_a_prompt_can_say_what_actions_stand_for():
     template = PromptTemplate.named("described")
-    memory = Memory()
+    memory = make_memory()
     context = memory.observe("Results", ("click[a1]", "click[next]"), ("Red cup", ""))
     assert template.render("buy", context) == "buy\nResults\n(click[a1] (Red cup), click[next])\n>"
     memory.reset()
@@ -270,7 +270,7 @@ def test_a_prompt_can_say_what_actions_stand_for():
 def test_responses_can_be_numbers_of_actions():
     template = PromptTemplate.named("numbered")
     actions = ("click[a1]", "click[next]")
-    context = Memory().observe("Results", actions, ("Red cup", ""))
+    context = make_memory().observe("Results", actions, ("Red cup", ""))
     assert template.render("buy", context) == "buy\nResults\n(1: click[a1] (Red cup), 2: click[next])\n>"
     assert [template.write_response(action, actions=actions) for action in actions] == ["1", "2"]
     assert template.read(" 2 ", actions) == ("click[next]", True)
@@ -293,19 +293,18 @@ class CountedTemplate(str):
 
 
 def test_past_steps_of_a_whole_episode_are_formatted_once():
-    """The prompts are those of a memory with a window of as many steps, which formats them anew."""
+    """The prompts are those of a tuple of the same steps, which is formatted anew."""
     counted = CountedTemplate("{step}: {observation} > {action}\n")
     template = replace(PromptTemplate.named("brief"), past_step=counted)
-    whole, window = Memory(window=None), Memory(window=40)
-    contexts = []
+    memory, contexts = make_memory("full"), []
     for step in range(40):
         before = counted.filled
-        contexts.append((whole.observe(f"place {step % 3}"), window.observe(f"place {step % 3}")))
-        prompts = template.render("Go.", contexts[-1][0]), template.render("Go.", contexts[-1][1])
+        context = memory.observe(f"place {step % 3}")
+        contexts.append((context, context._replace(history=tuple(context.history))))
+        prompts = [template.render("Go.", context) for context in contexts[-1]]
         assert prompts[0] == prompts[1]
         assert counted.filled - before == bool(step) + step
-        whole.record("go on")
-        window.record("go on")
+        memory.record("go on")
     for one, other in contexts:  # later steps change no context
         assert template.render("Go.", one) == template.render("Go.", other)
         assert one.history == other.history

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, Phi3Config
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.envs import ENVIRONMENTS, TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.extras import install_command
-from hgpo_gym.memory import ContextWrapper, Memory, PromptTemplate
+from hgpo_gym.memory import ContextWrapper, PromptTemplate, make_memory
 from hgpo_gym.policies import ExpertPolicy, RandomPolicy, Request, Sampling
 from hgpo_gym.policies.batching import length_sorted_batches
 from hgpo_gym.policies.engines import make_policy
@@ -164,7 +164,7 @@ def test_a_loaded_tokenizer_splits_text_as_the_saved_one_did(tmp_path):
 
 def long_episode(steps, room="A room."):
     """The request of a player who has done the same many times."""
-    template, memory = PromptTemplate.named("instruct"), Memory(window=None)
+    template, memory = PromptTemplate.named("instruct"), make_memory(window=None)
     for _ in range(steps):
         memory.observe(room)
         memory.record("go left")
@@ -501,7 +501,7 @@ def test_an_expert_with_random_actions_is_still_asked_what_it_would_have_done():
     differing = [step for step in rollout.steps if step.action != step.expert_action]
     assert 0.1 < len(differing) / len(rollout.steps) < 0.5
     transcript = from_rollout(rollout)[0]
-    responses = [response for _, response in transcript.requests(Memory(), PromptTemplate.named("brief"))]
+    responses = [response for _, response in transcript.requests(make_memory(), PromptTemplate.named("brief"))]
     assert responses == [step.expert_action for step in transcript.steps]
 
 

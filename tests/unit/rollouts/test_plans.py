@@ -5,7 +5,7 @@ import pytest
 
 from hgpo_gym.advantages import StepBatch, assign
 from hgpo_gym.advantages.statistics import means_of_copies
-from hgpo_gym.memory.memory import Memory
+from hgpo_gym.memory import make_memory
 from hgpo_gym.memory.plans import read_plan, write_plan
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.policies import Response
@@ -20,7 +20,11 @@ from tests.support.step_batches import random_batch
 
 PLANNED = [*TINY, "algo=hiper_hae", "prompt=plan", "rollout.max_new_tokens=64"]
 SEEN = {"task": "Go.", "observation": "a hall", "admissible_actions": ("go", "stay")}
-INFO = {**SEEN, "context_keys": np.zeros(1, int), "context": Memory(window=2, history_length=0).observe("a hall", ())}
+INFO = {
+    **SEEN,
+    "context_keys": np.zeros(1, int),
+    "context": make_memory(window=2, history_length=0).observe("a hall", ()),
+}
 
 
 @pytest.mark.parametrize(
