@@ -88,7 +88,7 @@ def gap(policy: Any) -> float:
     requested = [Request(prompt, seed=(number,)) for number, prompt in enumerate(PROMPTS)]
     records = [response.tokens for response in policy.generate(requested, Sampling(max_new_tokens=12))]
     scored = score(policy, records, temperature=1.0, max_batch_tokens=4096)
-    return float(max(np.abs(record.logprobs - own).max() for record, own in zip(records, scored, strict=True)))
+    return float(max(np.abs(record.logprobs - after).max() for record, after in zip(records, scored, strict=True)))
 
 
 def update(policy: Any) -> None:

@@ -70,11 +70,11 @@ def main() -> None:
     setup = Setup("bfloat16", checkpointing=True, optimizer="adamw", max_batch_tokens=SETTING.tokens, copies=2)
     found = phases(size, setup)
     responses = len(records) * RESPONSE
-    update, own = found["the update"], size.passes(SETTING.tokens, responses, "bfloat16", checkpointing=True)
+    update, computed = found["the update"], size.passes(SETTING.tokens, responses, "bfloat16", checkpointing=True)
     formula = {
         **{name: update[name] for name in ("weights", "optimiser", "gradients")},
         "scoring": size.weights + size.scoring(SETTING.tokens, responses, "bfloat16"),
-        "update": update["gathered layers"] + own,
+        "update": update["gathered layers"] + computed,
     }
     if processes.main:
         print(

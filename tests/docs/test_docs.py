@@ -71,7 +71,7 @@ def test_what_the_page_of_the_server_says_runs_against_one(tmp_path, cache):
 @pytest.mark.timeout(600)
 @pytest.mark.smoke
 @pytest.mark.promise("Every command and Python block on a page of the documentation is one that the package knows.")
-def test_every_block_is_sound():
+def test_every_block_is_valid():
     """Python compiles; every command of hgpo-gym has settings that exist, with values that can be. The
     settings of those that need a file which the page writes are only followed."""
     known, wrong = set(), []
@@ -99,10 +99,10 @@ def test_comparisons_of_a_block_do_not_meet_in_one_folder():
             folders = defaultdict(set)
             for command, *overrides in commands(block) if block.kind == "shell" else ():
                 if command == "compare":
-                    own = ("algos=", "jobs=", "plugins=", "seeds=")
+                    compare_only = ("algos=", "jobs=", "plugins=", "seeds=")
                     env_and_out = [override for override in overrides if override.startswith(("env=", "out="))]
                     out = load_config("compare", env_and_out)["out"]
-                    folders[out].add(tuple(override for override in overrides if not override.startswith(own)))
+                    folders[out].add(tuple(override for override in overrides if not override.startswith(compare_only)))
             assert [out for out, settings in folders.items() if len(settings) > 1] == [], f"{page}:{block.line}"
 
 

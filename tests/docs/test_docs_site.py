@@ -235,7 +235,7 @@ def test_links_lead_to_where_the_site_has_the_file(page, link, expected):
     assert rewritten(page, f"[a]({link})") == f"[a]({expected})"
 
 
-def test_the_examples_of_the_commands_are_sound():
+def test_the_examples_of_the_commands_are_valid():
     """`check_command` raises with the mistake."""
     for example in (example for examples in EXAMPLES.values() for example in examples if "=..." not in example):
         check_command(words(LAUNCHED.sub("hgpo-gym ", example)))

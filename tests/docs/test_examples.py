@@ -36,15 +36,15 @@ def test_plain_python():
 
 def test_tool_calls():
     """The scripted agent writes one call that is not JSON, reads so, and finds its way."""
-    said = run("tool_calls.py")
-    assert said.count("The arguments are not JSON") == 1
-    assert said.endswith("Solved, total reward 10.\n")
+    output = run("tool_calls.py")
+    assert output.count("The arguments are not JSON") == 1
+    assert output.endswith("Solved, total reward 10.\n")
 
 
 def test_trl(tmp_path):
     pytest.importorskip("trl")
-    said = run("trl_hgpo.py", "--updates", "3", "--out", str(tmp_path))
-    updates = re.findall(r"update (\d): mean reward (\S+), gradient norm (\S+)\n", said)
+    output = run("trl_hgpo.py", "--updates", "3", "--out", str(tmp_path))
+    updates = re.findall(r"update (\d): mean reward (\S+), gradient norm (\S+)\n", output)
     assert [int(number) for number, *_ in updates] == [1, 2, 3]
     assert max(float(reward) for _, reward, _ in updates) > 0
     assert max(float(norm) for *_, norm in updates) > 0

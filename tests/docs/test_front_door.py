@@ -37,10 +37,10 @@ def test_workflows_call_nothing_but_targets_of_the_makefile(path):
 
 def test_the_workflows_do_what_has_to_hold_before_a_change_lands():
     commands = re.findall(r"^make (.*)$", (ROOT / ".ci" / "run").read_text(), flags=re.MULTILINE)
-    own = {word for command in commands for word in command.split() if not word.startswith("-")}
+    targets = {word for command in commands for word in command.split() if not word.startswith("-")}
     (tests,) = (path for path in WORKFLOWS if path.stem == "tests")
     jobs = yaml.safe_load(tests.read_text())["jobs"].values()
-    assert {command.removeprefix("make ") for job in jobs for command in runs(job)} == own
+    assert {command.removeprefix("make ") for job in jobs for command in runs(job)} == targets
 
 
 def test_the_version_is_written_once():

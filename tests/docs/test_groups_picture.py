@@ -45,7 +45,7 @@ def read(svg):
 def sets_of(steps):
     """The letters of each colour's steps."""
     colours = {colour for colour, _ in steps if colour}
-    return sorted(sorted({text.split()[0] for own, text in steps if own == colour}) for colour in colours)
+    return sorted(sorted({text.split()[0] for fill, text in steps if fill == colour}) for colour in colours)
 
 
 def test_colours_are_the_sets_of_each_level(batch):
@@ -68,7 +68,7 @@ def test_the_last_panel_has_the_advantages(estimator, batch):
     colours = [
         {colour for (colour, _), value in zip(steps, expected, strict=True) if value * sign > 0} for sign in (1, -1)
     ]
-    assert [len(own) for own in colours] == [1, 1]
+    assert [len(fills) for fills in colours] == [1, 1]
     assert colours[0] != colours[1]
 
 
@@ -89,7 +89,7 @@ def test_letters_are_given_by_first_visits(batch):
     )
 
 
-def test_an_estimator_of_ones_own_has_its_advantages_drawn(batch, monkeypatch):
+def test_advantages_of_a_custom_estimator_are_drawn(batch, monkeypatch):
     monkeypatch.setitem(ESTIMATORS._all, "mine", lambda records, *, scale=1.0: scale * records.reward)
     [(title, steps)] = read(draw_groups(batch, "mine", scale=2))
     assert (title, steps[3][1]) == ("Advantages by mine", "B +20")

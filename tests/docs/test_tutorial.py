@@ -15,8 +15,8 @@ def test_the_lines_that_are_written_are_as_many_as_the_page_says(tmp_path, monke
     assert sorted(files) == ["radio/__init__.py", "radio/env.py", "tests/test_radio.py"]
     lines = 0
     for name, written in files.items():
-        there = (tmp_path / "radio" / name).read_text().splitlines()
-        new = [line for line in written.splitlines() if line and (line not in there or name == "radio/env.py")]
+        existing = (tmp_path / "radio" / name).read_text().splitlines()
+        new = [line for line in written.splitlines() if line and (line not in existing or name == "radio/env.py")]
         lines += len(new)
     assert f"with {lines} lines of your own" in text
     assert lines <= 42

@@ -116,7 +116,7 @@ def test_without_a_seed_chance_is_otherwise_each_time():
         ({"index": -1}, "index=-1: the split 'all' has 3 tasks, 0 to 2"),
     ],
 )
-def test_what_cannot_be_is_said_to_the_client(arguments, message):
+def test_an_impossible_request_is_an_error_at_the_client(arguments, message):
     with (
         served("hgpo_gym/SignpostMaze-v0", split="all", sections=1) as url,
         GenericEnvClient(base_url=url).sync() as client,

@@ -39,7 +39,7 @@ def smallest(games: list[Path]) -> Path:
 @pytest.mark.promise("The native ALFWorld engine answers every command in TextWorld's words.")
 @pytest.mark.parametrize("task_type", every(TASK_TYPES, "pick_two_obj_and_place"))
 @pytest.mark.parametrize("split", every(("valid_seen", "valid_train"), "valid_seen"))
-def test_says_what_textworld_says(alfworld_data, engine, original, split, task_type):
+def test_texts_are_textworlds(alfworld_data, engine, original, split, task_type):
     game_file = smallest(released_games(alfworld_data, split, task_type))
     report = compare(game_file, engine, original, walks=1, steps=30, seed=0)
     assert not report.differences, report.differences[0]
@@ -48,14 +48,14 @@ def test_says_what_textworld_says(alfworld_data, engine, original, split, task_t
 
 
 @pytest.mark.exhaustive
-def test_says_what_textworld_says_by_the_rules_of_the_package(alfworld_data, engine, original, tmp_path):
+def test_texts_are_textworlds_by_the_rules_of_the_package(alfworld_data, engine, original, tmp_path):
     game = released_games(alfworld_data, "valid_seen", "pick_heat_then_place_in_recep")[0]
     report = compare(with_package_rules(game, tmp_path), engine, original, walks=1, steps=40, seed=0)
     assert not report.differences, report.differences[0]
 
 
 @pytest.mark.parametrize("goal", every(KITCHEN_GOALS, "clean"))
-def test_says_what_textworld_says_in_a_kitchen_of_rare_cases(engine, original, tmp_path, goal):
+def test_texts_are_textworlds_in_a_kitchen_of_rare_cases(engine, original, tmp_path, goal):
     report = compare(write_game(tmp_path, kitchen(goal)), engine, original, walks=2, steps=60, seed=1)
     assert not report.differences, report.differences[0]
 
@@ -69,7 +69,7 @@ def test_starts_like_textworld_at_a_receptacle(engine, original, tmp_path):
 
 @pytest.mark.promise("Generated ALFWorld games play in TextWorld as they do here.")
 @pytest.mark.parametrize("task_type", every(GENERATED_TASK_TYPES, "look_at_obj_in_light"))
-def test_says_what_textworld_says_of_generated_games(tmp_path, engine, original, task_type):
+def test_texts_are_textworlds_for_generated_games(tmp_path, engine, original, task_type):
     games = write_games(tmp_path, range(GENERATED_TASK_TYPES.index(task_type), 60, len(GENERATED_TASK_TYPES)))
     game_file = smallest([tmp_path / game.folder / "game.tw-pddl" for game in games])
     report = compare(game_file, engine, original, walks=1, steps=20, seed=0)

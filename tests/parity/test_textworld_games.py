@@ -58,7 +58,7 @@ def test_what_is_not_admissible_never_reaches_the_game(textworld_games):
     assert env.step("look")[0].startswith(before.splitlines()[0])
 
 
-def test_reward_may_be_the_games_own_points(textworld_games):
+def test_reward_may_be_the_points_of_the_game(textworld_games):
     env = make(ID, games=textworld_games, expert=True, reward="score")
     _, info = env.reset(seed=0)
     total = 0.0
@@ -74,7 +74,7 @@ class Fact:
         self.arguments = [type("Argument", (), {"name": n, "type": n if n in "PI" else "t"}) for n in arguments]
 
 
-def test_what_is_shut_or_elsewhere_is_not_told():
+def test_closed_and_distant_objects_are_not_described():
     facts = [
         Fact("at", "P", "hall"), Fact("at", "box", "hall"), Fact("closed", "box"), Fact("in", "key", "box"),
         Fact("at", "table", "hall"), Fact("on", "note", "table"), Fact("at", "lamp", "cellar"), Fact("in", "coin", "I"),
@@ -122,7 +122,7 @@ def test_a_folder_lists_games_alone_and_a_file_that_is_none_is_named(textworld_g
         env.reset()
 
 
-def test_games_whose_prose_is_not_played_any_more_are_told(textworld_games, tmp_path):
+def test_games_of_a_removed_prose_are_refused(textworld_games, tmp_path):
     [file, _] = sorted(textworld_games.glob("*.json"))
     shutil.copy(file, tmp_path / "one.json")
     (tmp_path / "one.ulx").write_bytes(b"Glul")

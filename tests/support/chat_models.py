@@ -43,10 +43,10 @@ STYLES = {
 
 def chat_tokenizer(style, texts, tags=TAGS, size=400):
     """A tokenizer in the style, whose tags are special tokens."""
-    own = STYLES[style]
+    parts = STYLES[style]
     tokenizer = Tokenizer(models.BPE())
-    if own["normalizer"] is not None:
-        tokenizer.normalizer = own["normalizer"]
+    if parts["normalizer"] is not None:
+        tokenizer.normalizer = parts["normalizer"]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(WORDS), "isolated"),
@@ -58,14 +58,14 @@ def chat_tokenizer(style, texts, tags=TAGS, size=400):
         vocab_size=size, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False
     )
     tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in (*own["special"], *tags)])
-    options = own["options"]
+    tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in (*parts["special"], *tags)])
+    options = parts["options"]
     if bos := options.get("bos_token"):
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"{bos} $A", special_tokens=[(bos, tokenizer.token_to_id(bos))]
         )
     made = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token=options["eos_token"], chat_template=own["template"], **options
+        tokenizer_object=tokenizer, pad_token=options["eos_token"], chat_template=parts["template"], **options
     )
     assert set(tags) <= {token.content for token in made.added_tokens_decoder.values() if token.special}
     return made

@@ -164,10 +164,10 @@ def _reader(folder: Path, cache: Path, python: Sequence[str], *, pictures: bool)
     if not pictures:
         shutil.copy(Path(__file__).with_name("blank_pictures.py"), site / "sitecustomize.py")
     with_settings = f'case $1 in {"|".join(SETTINGS)}) set -f; set -- "$@" $RUN_WITH;; esac\n'
-    own = shlex.quote(str(folder / "bin" / "python"))
+    interpreter = shlex.quote(str(folder / "bin" / "python"))
     for name, command in (
         ("hgpo-gym", f"{with_settings}exec {shlex.join(python)} -m hgpo_gym"),
-        ("pip", f"exec {own} -m pip"),
+        ("pip", f"exec {interpreter} -m pip"),
     ):
         script = folder / "bin" / name
         script.write_text(f'#!/bin/sh\n{command} "$@"\n')
@@ -221,8 +221,8 @@ def check_command(arguments: list[str]) -> None:
         for variant in variants(config["algos"]):
             _check_run(tuple(variant.overrides))
     if parsed.command == "league":
-        for own in environments(config["environments"], config["only"]).values():
-            _check_run(tuple(own))
+        for overrides in environments(config["environments"], config["only"]).values():
+            _check_run(tuple(overrides))
 
 
 @cache  # the same algorithms and environments stand in many commands

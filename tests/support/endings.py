@@ -10,7 +10,7 @@ LOST = "lost"
 """Killed at the first try, fine at the second."""
 
 
-def end_as_told(config):
+def end_as_asked(config):
     run_dir = Path(config["run_dir"])
     name = run_dir.name
     how = WAYS.get(name, 0)

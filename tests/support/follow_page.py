@@ -25,7 +25,7 @@ RUN_WITH=$2
 def follow(page, blocks):
     reader = types.ModuleType("__main__")
     sys.modules["__main__"] = reader
-    said = ""
+    output = ""
     with tempfile.TemporaryDirectory() as kept:
         for block in blocks:
             place = f"{page}:{block['line']}"
@@ -33,10 +33,12 @@ def follow(page, blocks):
                 Path(block["file"]).parent.mkdir(parents=True, exist_ok=True)
                 Path(block["file"]).write_text(block["text"])
             elif block["kind"] == "output":
-                compare(place, block["text"], said)
+                compare(place, block["text"], output)
             else:
-                said = run_python(place, block, reader) if block["kind"] == "python" else run_shell(place, block, kept)
-                print(said, end="", flush=True)
+                output = (
+                    run_python(place, block, reader) if block["kind"] == "python" else run_shell(place, block, kept)
+                )
+                print(output, end="", flush=True)
 
 
 def run_python(place, block, reader):
@@ -58,11 +60,11 @@ def run_shell(place, block, kept):
     return done.stdout
 
 
-def compare(place, expected, said):
+def compare(place, expected, output):
     """Exits with both if what was printed is not what the page shows, white space aside; `...` stands for anything."""
     rules = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    if not doctest.OutputChecker().check_output(expected, said, rules):
-        sys.exit(f"{place}: the page shows\n{expected}\nbut the block before it prints\n{said}")
+    if not doctest.OutputChecker().check_output(expected, output, rules):
+        sys.exit(f"{place}: the page shows\n{expected}\nbut the block before it prints\n{output}")
 
 
 if __name__ == "__main__":

@@ -73,8 +73,8 @@ def main(out):
     none_left = update_without_advantages(processes)
     in_buckets = gradients_are_buckets(processes)
     if processes.main:
-        told = {"results": results, "in_buckets": in_buckets, "one_left": one_left, "none_left": none_left}
-        torch.save(told, out)
+        outcome = {"results": results, "in_buckets": in_buckets, "one_left": one_left, "none_left": none_left}
+        torch.save(outcome, out)
     processes.close()
 
 

@@ -55,7 +55,7 @@ def updated(policy, records, advantages, *, reference=None, objective=PPO_CLIP, 
 
 def gradient(policy):
     """The gradient of a watched update's last mini-batch."""
-    return torch.cat([own.flatten() for own in policy.gradients])
+    return torch.cat([values.flatten() for values in policy.gradients])
 
 
 def watched(update):

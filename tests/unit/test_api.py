@@ -16,7 +16,7 @@ SMALL = [
 ]  # fmt: skip
 
 
-def test_every_public_name_is_there_and_importing_the_package_loads_no_torch():
+def test_every_public_name_exists_and_importing_the_package_loads_no_torch():
     for name in hg.__all__:
         assert getattr(hg, name) is not None, name
     with pytest.raises(AttributeError, match="no attribute 'trian'"):

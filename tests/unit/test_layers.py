@@ -50,7 +50,7 @@ ON_THE_CPU = (
 
 def test_tensors_that_may_meet_others_on_a_gpu_name_their_device():
     """Either by `device=`, or by `.to(...)` on the very call; a random number that becomes an int has none."""
-    package, nowhere = Path(hgpo_gym.__file__).parent, []
+    package, without_device = Path(hgpo_gym.__file__).parent, []
     for path in package.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         if "torch." not in text or any(part in path.as_posix() for part in ON_THE_CPU):
@@ -58,14 +58,14 @@ def test_tensors_that_may_meet_others_on_a_gpu_name_their_device():
         tree = ast.parse(text)
         moved = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "to"}
         moved |= {id(node.args[0]) for node in ast.walk(tree) if isinstance(node, ast.Call) and _named(node, "int")}
-        nowhere += [
+        without_device += [
             f"{path.relative_to(package)}:{call.lineno}"
             for call in ast.walk(tree)
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in FACTORIES
             if isinstance(call.func.value, ast.Name) and call.func.value.id == "torch" and id(call) not in moved
             if all(keyword.arg != "device" for keyword in call.keywords)
         ]
-    assert nowhere == []
+    assert without_device == []
 
 
 def _named(call: ast.Call, name: str) -> bool:

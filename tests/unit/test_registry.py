@@ -65,7 +65,7 @@ def test_a_choice_that_cannot_be_is_explained(choice, message, registry):
         registry.bind(choice)
 
 
-def test_a_name_cannot_be_taken_twice_whoever_has_it(registry):
+def test_a_name_cannot_be_registered_twice_by_anyone(registry):
     registry.register("mine", halve)
     assert registry.bind(Choice("mine"))(4) == 2.0
     for name, origin in (("mine", __name__), ("add", __name__), ("later", "fractions")):

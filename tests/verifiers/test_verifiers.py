@@ -30,13 +30,13 @@ def expert_of(env_id, options):
     env, one_at_a_time = make(env_id, expert=True, **options), threading.Lock()
 
     def behave(server, body):
-        said = [message["content"] for message in body["messages"] if message["role"] == "assistant"]
+        replies = [message["content"] for message in body["messages"] if message["role"] == "assistant"]
         opening = next(message["content"] for message in body["messages"] if message["role"] == "user")
         with one_at_a_time:
             for task_id in env.unwrapped.task_ids[1 : 1 + TASKS]:
                 observation, info = env.reset(seed=0, options={"task_id": task_id})
                 if opening.startswith(f"{info['task']}\n{observation}"):
-                    for reply in said:
+                    for reply in replies:
                         info = env.step(action_in(reply))[-1]
                     return streamed(f"I know. <action>{info['expert_action']}</action>")
         raise LookupError(opening)
@@ -121,12 +121,12 @@ class Walker:
     async def interaction(self, _task):
         yield self
 
-    async def turn(self, said):
-        self.heard.append(said)
-        return SimpleNamespace(terminated=False, last_reply="open red door" if "open red" in said else "walk on")
+    async def turn(self, response):
+        self.heard.append(response)
+        return SimpleNamespace(terminated=False, last_reply="open red door" if "open red" in response else "walk on")
 
 
-def test_chance_is_each_rollouts_own():
+def test_chance_differs_by_rollout():
     config = GameTasksetConfig(options={"split": "all", "slip": 0.5, "max_episode_steps": 20})
     task, walkers = next(iter(GameTaskset(config))), [Walker() for _ in range(20)]
     for walker in walkers:

@@ -86,10 +86,10 @@ def ask(url, tmp_path, monkeypatch):
 def test_the_server_responses_what_the_same_model_responses_here(ask, tiny):
     """Greedily, with the chat template: many requests at a time, in order."""
     here = tiny[0].generate([Request(prompt) for prompt in PROMPTS * 5], Sampling(temperature=0, max_new_tokens=8))
-    there, usage = ask(PROMPTS * 5, temperature=0)
+    served, usage = ask(PROMPTS * 5, temperature=0)
     # A last character of which some bytes are missing is shown here, and left out there.
-    assert [text.rstrip("\ufffd") for text in there] == [response.text.rstrip("\ufffd") for response in here]
-    assert len(set(there)) > 1
+    assert [text.rstrip("\ufffd") for text in served] == [response.text.rstrip("\ufffd") for response in here]
+    assert len(set(served)) > 1
     assert (usage["requests"], usage["failures"], usage["unmetered"]) == (15, 0, 0)
     assert usage["input_tokens"] == sum(len(response.tokens.prompt_ids) for response in here)
     assert usage["output_tokens"] == sum(len(response.tokens.token_ids) for response in here)

@@ -83,12 +83,12 @@ def test_constrained_responses_are_admissible_and_recorded_under_the_constraint(
     assert len(set(texts(responses))) > 1
     assert set(texts(responses)) <= set(ACTIONS)
     assert gap(policy, responses, temperature) < 1e-4
-    own = {
+    by_text = {
         response.text: response.tokens
         for response in LanguageModelPolicy(*tiny, constrain="admissible").generate(requests(60), Sampling())
     }
     for response in responses:
-        record, expected = response.tokens, own[response.text]
+        record, expected = response.tokens, by_text[response.text]
         np.testing.assert_array_equal(record.token_ids, expected.token_ids)
         assert len(record.allowed) == len(expected.allowed)
         for ids, expected_ids in zip(record.allowed, expected.allowed, strict=True):
@@ -229,9 +229,9 @@ def test_a_young_adapter_is_seen_in_bfloat16(tiny, adapter):
     real += scored(before)
     same = [old.text == new.text for old, new in zip(before, after, strict=True)]
     assert sum(same) > 80
-    rows = np.repeat(same, [len(own) for own in was])
+    rows = np.repeat(same, [len(values) for values in was])
     seen = np.concatenate(
-        [new.tokens.logprobs - own for new, own, alike in zip(after, was, same, strict=True) if alike]
+        [new.tokens.logprobs - earlier for new, earlier, alike in zip(after, was, same, strict=True) if alike]
     )
     assert abs(seen @ real[rows] / (real[rows] @ real[rows]) - 1) < 0.35
 
@@ -323,7 +323,7 @@ class InStep:
         self.generate = policy.generate
 
 
-def test_what_vllm_cannot_do_is_said_before_it_starts(tiny):
+def test_what_vllm_cannot_do_is_refused_before_it_starts(tiny):
     model = make_tiny_model(tiny[1], hidden_size=64, layers=1, heads=4, seed=0, device="cpu")
     with pytest.raises(ValueError, match=r"heads of size 32, 64, .* have 16 \(64 / 4\). For model=tiny set tiny.heads"):
         VllmPolicy(model, tiny[1], **OPTIONS).generate(requests(1, ()), Sampling())

@@ -103,6 +103,6 @@ def test_a_server_responses_by_the_trainers_weights_before_and_after_an_update(p
     assert ask(policy)[0] == before
 
 
-def test_a_server_that_is_not_there_is_named(tiny):
+def test_a_missing_server_is_named(tiny):
     with pytest.raises(ConnectionError, match=r"No vLLM server at engine.server=http://127.0.0.1:9 .*: start one"):
         ask(VllmPolicy(*tiny, server="http://127.0.0.1:9"))

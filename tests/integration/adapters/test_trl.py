@@ -80,8 +80,8 @@ def responses_of(row, tokenizer):
     """The tokens of each response of the model in a row, as (positions, text)."""
     mask = (row["completion_mask"] * row["tool_mask"]).bool().numpy()
     responses, positions = [], []
-    for position, own in enumerate([*mask, False]):
-        if own:
+    for position, generated in enumerate([*mask, False]):
+        if generated:
             positions.append(position)
         elif positions:
             responses.append((positions, tokenizer.decode(row["completion_ids"][positions])))

@@ -118,15 +118,15 @@ def test_a_value_of_the_wrong_type_is_named_with_its_file(run, capsys):
         (rollout, {"episodes": None}, "valid tuple"),
     ):
         file = run / name
-        sound = file.read_bytes()
-        text = (gzip.decompress(sound) if name == rollout else sound).decode()
+        intact = file.read_bytes()
+        text = (gzip.decompress(intact) if name == rollout else intact).decode()
         *lines, last = text.splitlines() if name.endswith(".jsonl") else [text]
         content = json.dumps({**yaml.safe_load(last), **changed})
         text = "".join(f"{line}\n" for line in [*lines, content])
         file.write_bytes(gzip.compress(text.encode()) if name == rollout else text.encode())
         command = ["inspect", run, "--task", "1"] if name == rollout else ["report", run]
         assert re.search(rf"{re.escape(name)} is damaged: .*({place})", refused(capsys, *command), re.DOTALL)
-        file.write_bytes(sound)
+        file.write_bytes(intact)
 
 
 COMMANDS = "\x1b\x07\x9b\u202e\u200f"
@@ -204,8 +204,8 @@ def test_a_manifest_does_not_lead_out_of_its_checkpoint(run, capsys):
 
 @pytest.mark.parametrize("out", ["no/such/folder/out.json", "."])
 def test_a_result_that_cannot_be_written_is_found_out_first(run, capsys, tmp_path, out):
-    status, said, err = run_command(capsys, "eval", f"run={run}", f"out={tmp_path / out}")
-    assert (status, said.count("success")) == (2, 0)
+    status, shown, err = run_command(capsys, "eval", f"run={run}", f"out={tmp_path / out}")
+    assert (status, shown.count("success")) == (2, 0)
     assert f"Cannot write {tmp_path / out}" in err
 
 

@@ -34,7 +34,7 @@ GOOD = {"success": 0.4, "kl_behaviour": 0.01, "entropy": 0.4, "clip_fraction": 0
 
 def history(*changes):
     """The metrics of iterations that are good but for these changes."""
-    return [{"iteration": number, **GOOD, **own} for number, own in enumerate(changes, start=1)]
+    return [{"iteration": number, **GOOD, **change} for number, change in enumerate(changes, start=1)]
 
 
 def found(*changes, **settings):
@@ -52,9 +52,9 @@ def runs(tmp_path_factory):
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HGPO_GYM_CACHE", str(tmp_path_factory.mktemp("cache")))
-        for name, own in settings.items():
+        for name, overrides in settings.items():
             shown = io.StringIO()
-            train(folder / name, *own, progress=Progress(Console(file=shown, width=500)))
+            train(folder / name, *overrides, progress=Progress(Console(file=shown, width=500)))
             output[name] = shown.getvalue()
     return folder, output
 
@@ -116,7 +116,7 @@ def test_the_remedies_name_settings_and_commands_that_exist():
                 check_command(["train", word])
 
 
-def test_a_solved_task_may_be_silent_and_certain():
+def test_a_solved_task_may_have_no_signal_and_no_entropy():
     assert not found(*[{"success": 0.95, "zero_variance_groups": 1.0, "entropy": 0.001}] * 6)
     assert found(*[{"success": 0.2, "zero_variance_groups": 1.0, "entropy": 0.001}] * 6).keys() == {
         "zero_variance_groups", "entropy"
@@ -131,7 +131,7 @@ def test_iterations_without_a_metric_do_not_hold():
     assert not diagnose([], SETTINGS)
 
 
-def test_success_that_falls_is_told_from_chance():
+def test_falling_success_is_distinguished_from_chance():
     """Half of 64 episodes after 5 iterations is known to 3 points; a fall of 8 is chance, one to a quarter is not."""
     steady = [{"success": 0.5}] * 10
     assert not found(*steady, *[{"success": 0.42}] * 5)
@@ -159,7 +159,7 @@ def test_an_evaluation_that_falls_is_measured_by_what_chance_would_do(tmp_path):
     assert [line["evaluation_drop"] for line in lines] == [eval_drop(evaluations[: i + 1]) for i in range(1, 5)]
 
 
-def test_evaluations_that_differ_by_chance_are_rarely_said_to_have_fallen():
+def test_evaluations_that_differ_by_chance_rarely_count_as_fallen():
     """However many there are; a fall that chance does not make is found among many too."""
     random, warned = np.random.default_rng(0), 0
     for _ in range(200):
@@ -252,15 +252,17 @@ def test_the_terminal_warns_once_when_a_sign_begins(runs):
     assert lines[lines.index(warning) - 1].startswith(f"{first:4d}/8")
     assert f"hgpo-gym health {folder / 'diverging'}" in output["diverging"]
     assert output["silent"].count("Warning: zero-variance groups") == 1
-    silent = output["silent"].splitlines()
-    assert silent[[line.startswith("Warning") for line in silent].index(True) - 1].startswith("   3/5")
+    quiet = output["silent"].splitlines()
+    assert quiet[[line.startswith("Warning") for line in quiet].index(True) - 1].startswith("   3/5")
 
 
 def test_a_resumed_run_does_not_warn_again(runs, tmp_path):
     shown = io.StringIO()
-    own = ["env.sections=4", "env.max_episode_steps=5"]
-    train(tmp_path, *own, "trainer.iterations=3")
-    train(tmp_path, *own, "trainer.iterations=5", "resume=auto", progress=Progress(Console(file=shown, width=500)))
+    overrides = ["env.sections=4", "env.max_episode_steps=5"]
+    train(tmp_path, *overrides, "trainer.iterations=3")
+    train(
+        tmp_path, *overrides, "trainer.iterations=5", "resume=auto", progress=Progress(Console(file=shown, width=500))
+    )
     assert "Warning: zero-variance" not in shown.getvalue()
     assert "Warnings: 1." in shown.getvalue()
 
@@ -283,9 +285,9 @@ def test_the_report_begins_with_what_is_wrong(runs, tmp_path):
 
 
 def test_the_report_counts_the_runs_that_show_a_sign(tmp_path):
-    own = ["env.sections=4", "env.max_episode_steps=5"]
+    overrides = ["env.sections=4", "env.max_episode_steps=5"]
     for seed in (0, 1):
-        train(tmp_path / str(seed), *own, f"seed={seed}")
+        train(tmp_path / str(seed), *overrides, f"seed={seed}")
     write_report([tmp_path], tmp_path / "report")
     text = (tmp_path / "report" / "report.md").read_text()
     assert (
@@ -299,10 +301,10 @@ def test_the_command_says_what_is_wrong_with_a_run_in_any_state(runs, tmp_path, 
     folder, _ = runs
     status, output, _ = command(capsys, "health", folder / "diverging", folder / "healthy")
     assert status == 0
-    broken, sound = output.split("\n" + str(folder / "healthy"))
+    broken, healthy = output.split("\n" + str(folder / "healthy"))
     assert "KL to behaviour" in broken.partition("Metrics")[0]
-    assert "No sign that training went wrong" in sound
-    assert f"success {np.mean([line['success'] for line in read_metrics(folder / 'healthy')][:5]):.1%} first" in sound
+    assert "No sign that training went wrong" in healthy
+    assert f"success {np.mean([line['success'] for line in read_metrics(folder / 'healthy')][:5]):.1%} first" in healthy
     killed = tmp_path / "killed"
     killed.mkdir()
     (killed / "config.yaml").write_text((folder / "diverging" / "config.yaml").read_text())

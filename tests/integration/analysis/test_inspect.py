@@ -171,8 +171,8 @@ def test_steps_that_episodes_share_are_shown_as_they_are_trained_on(tmp_path):
     train(tmp_path, "algo=grpo", *tree, "trainer.iterations=1", "evaluation.every=0")
     rollout, (line,) = kept_rollouts.load(tmp_path / "rollouts", 1), read_metrics(tmp_path)
     group = open_group(rollout, 1, read_config(tmp_path)["algo"])
-    own, distinct = group.advantages["grpo"], rollout.batch.distinct
-    assert own[distinct].std() == line["advantage_std"] != estimate("grpo", rollout.batch)[distinct].std()
+    values, distinct = group.advantages["grpo"], rollout.batch.distinct
+    assert values[distinct].std() == line["advantage_std"] != estimate("grpo", rollout.batch)[distinct].std()
     # The levels of a step, each weighed as HGPO does, are its advantage.
     options = group.options["hgpo"]
     for row in group.rows:
@@ -200,8 +200,8 @@ def test_windows_of_a_team_go_back_by_turns(tmp_path):
     for row in group.rows:
         for level in levels_of(group, row):
             for member in level.members:  # compared with it, so that both have seen the same
-                own = np.flatnonzero(batch.trajectory == batch.trajectory[member])
-                seen = {batch.extras["turn"][other]: rollout.observations[other] for other in own}
+                rows = np.flatnonzero(batch.trajectory == batch.trajectory[member])
+                seen = {batch.extras["turn"][other]: rollout.observations[other] for other in rows}
                 last = batch.extras["turn"][member]
                 assert level.window == tuple(seen[turn] for turn in range(last - level.level, last + 1))
                 shown += level.level > 0
@@ -285,7 +285,7 @@ def test_mistakes_exit_2_and_name_the_remedy(run, tmp_path, capsys):
         assert message in capsys.readouterr().err.replace("\n", "")
 
 
-def test_a_run_with_an_estimator_of_its_own_is_inspected_with_it(tmp_path):
+def test_a_run_with_a_custom_estimator_is_inspected_with_it(tmp_path):
     plugin = tmp_path / "my_centred_returns.py"
     plugin.write_text(
         "from hgpo_gym.advantages import register_estimator\n"

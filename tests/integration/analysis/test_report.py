@@ -93,7 +93,7 @@ def test_the_probability_of_improvement_counts_ties_half():
     assert intervals.probability_of_improvement(others, scores) == 3.5 / 6
 
 
-def test_the_bootstrap_resamples_each_stratum_on_its_own():
+def test_the_bootstrap_resamples_each_stratum_separately():
     """Two strata without spread inside: pooled, they would vary."""
     apart = intervals.typical_of_strata([np.array([0.0, 0.0]), np.array([1.0, 1.0])])
     assert (apart.value, apart.low, apart.high) == (0.5, 0.5, 0.5)
@@ -221,7 +221,7 @@ def test_a_curve_is_of_the_runs_that_have_a_number_there():
 
 
 def test_an_open_verdict_beside_an_interval_without_one_half_says_why():
-    def told(scores, others):
+    def verdict(scores, others):
         differences = np.subtract(scores, others)
         contest = Contest(
             improvement=intervals.improvement(scores, others),
@@ -232,14 +232,14 @@ def test_an_open_verdict_beside_an_interval_without_one_half_says_why():
         return who_is_better("hgpo", "grpo", contest)
 
     why = ", which is not below 0.05: with few runs or many pairs, an interval that excludes one half is not enough)"
-    three = told([0.7, 0.8, 0.9], [0.1, 0.2, 0.3])
+    three = verdict([0.7, 0.8, 0.9], [0.1, 0.2, 0.3])
     assert three.startswith("no significant difference (probability 1.00 (no spread), p = 0.1")
     assert three.endswith(why)
-    assert why not in told([0.1, 0.8, 0.3], [0.1, 0.7, 0.3])
-    six = told([0.7, 0.8, 0.9, 0.75, 0.85, 0.95], [0.1, 0.2, 0.3, 0.15, 0.25, 0.35])
+    assert why not in verdict([0.1, 0.8, 0.3], [0.1, 0.7, 0.3])
+    six = verdict([0.7, 0.8, 0.9, 0.75, 0.85, 0.95], [0.1, 0.2, 0.3, 0.15, 0.25, 0.35])
     assert six.startswith("hgpo is better (probability 1.00")
     assert why not in six
-    near = told([0.2, 0.4, 0.6, 0.8, 0.3, 0.5], [0.21, 0.42, 0.61, 0.82, 0.31, 0.52])
+    near = verdict([0.2, 0.4, 0.6, 0.8, 0.3, 0.5], [0.21, 0.42, 0.61, 0.82, 0.31, 0.52])
     assert near.startswith("no significant difference (probability 0.")
     assert near.endswith("; at the same seed grpo is ahead by 1.5 (0.9 to 2.1) points, p = 0.0312)")
 
@@ -256,11 +256,11 @@ def test_pairs_are_judged_with_all_others_of_the_comparison():
     """The same runs of two algorithms, alone and beside two that are like the better one."""
     low, high = [0.1, 0.2, 0.3, 0.4], [0.31, 0.5, 0.6, 0.7]
 
-    def told(**successes):
-        runs = {label: [Ended(seed, score) for seed, score in enumerate(own)] for label, own in successes.items()}
+    def contest(**successes):
+        runs = {label: [Ended(seed, score) for seed, score in enumerate(scores)] for label, scores in successes.items()}
         return contests_of(Comparison("maze", {}, runs))["final"]["gigpo", "grpo"]
 
-    alone, beside = told(grpo=low, gigpo=high), told(grpo=low, gigpo=high, hgpo=high, rloo=high)
+    alone, beside = contest(grpo=low, gigpo=high), contest(grpo=low, gigpo=high, hgpo=high, rloo=high)
     assert alone.p == intervals.permutation_p_value(high, low)
     assert beside.p == pytest.approx(alone.p * 6 / 3)  # three of six pairs are like this one
     assert beside.paired_p == pytest.approx(alone.paired_p * 6 / 3)
@@ -349,7 +349,7 @@ def test_the_same_runs_give_the_same_files(runs, tmp_path, pictures):
         assert (tmp_path / file).read_bytes() == (runs / file).read_bytes(), file
 
 
-def test_one_training_seed_gets_no_interval_and_is_said_not_to_tell(runs, tmp_path):
+def test_one_training_seed_gets_no_interval_and_a_warning(runs, tmp_path):
     write_report([runs / "gigpo-seed0", runs / "hgpo-seed0"], tmp_path)
     alone = parse((tmp_path / "report.html").read_text())
     assert "not comparable with one training seed" in alone.text
@@ -405,7 +405,7 @@ def test_runs_that_won_equally_often_are_equal(runs):
     (run, *_), _ = load_runs([runs])
     shares = [0.5, 0.8, 0.9, 0.6], [0.7, 1.0, 0.7, 0.4]
     assert np.mean(shares[0]) != np.mean(shares[1])
-    one, other = (replace(run, metrics=tuple({"success": share} for share in own)) for own in shares)
+    one, other = (replace(run, metrics=tuple({"success": share} for share in series)) for series in shares)
     assert one.success_while_training == other.success_while_training
     equal = [np.array([0.1 + 0.2, 0.5]), np.array([0.3, 0.5])]
     np.testing.assert_array_equal(standings.mean_ranks([equal]).value, [1.5, 1.5])
@@ -418,11 +418,11 @@ def test_time_to_a_threshold_is_by_evaluations_that_all_have(runs):
     assert run.until_threshold(0.0, comparison.evaluated_iterations)[0] == 0
 
 
-def test_variants_of_an_algorithm_are_told_apart_by_their_options(runs, tmp_path):
+def test_labels_of_variants_of_an_algorithm_have_their_options(runs, tmp_path):
     train(tmp_path / "one", "algo=hgpo", "algo.history_length=0")
     (one,) = comparisons(load_runs([runs, tmp_path])[0])
     assert list(one.runs) == ["gigpo", "hgpo K=None", "hgpo K=0"]
-    assert [len(own) for own in one.runs.values()] == [3, 3, 1]
+    assert [len(of_label) for of_label in one.runs.values()] == [3, 3, 1]
 
 
 def test_a_run_does_not_count_twice(runs, tmp_path):
@@ -476,7 +476,7 @@ def test_runs_that_trained_on_other_games_are_apart(tmp_path):
     assert "tasks=other (3)" in " ".join(comparison.title for comparison in apart)
 
 
-def test_pass_at_k_is_told_where_every_run_has_it(tmp_path, capsys):
+def test_pass_at_k_is_shown_where_every_run_has_it(tmp_path, capsys):
     for seed in (0, 1):
         finished(tmp_path / "runs" / f"seed{seed}", f"seed={seed}")
     write_report([tmp_path / "runs"], tmp_path / "out")
@@ -509,18 +509,18 @@ def test_a_report_leaves_no_file_of_an_earlier_one_and_takes_no_other(runs, tmp_
     assert not (tmp_path / "tables" / "probability_of_improvement.csv").exists()
     assert not (tmp_path / "figures" / "improvement_in_the_end.png").exists()
     write_report([runs / "hgpo-seed1"], tmp_path / "fresh")
-    own = {path.relative_to(tmp_path / "fresh") for path in (tmp_path / "fresh").rglob("*")}
+    fresh = {path.relative_to(tmp_path / "fresh") for path in (tmp_path / "fresh").rglob("*")}
     left = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if "fresh" not in path.parts}
-    assert {str(path) for path in left - own} == {"tables/mine.csv", "mine.txt"}
+    assert {str(path) for path in left - fresh} == {"tables/mine.csv", "mine.txt"}
 
 
-def test_learners_of_ones_own_are_told_by_name(runs, tmp_path):
+def test_custom_learners_are_reported_by_name(runs, tmp_path):
     for seed in (0, 1):
         shutil.copytree(runs / f"hgpo-seed{seed}", tmp_path / "runs" / f"hgpo-seed{seed}")
-        shutil.copytree(runs / f"gigpo-seed{seed}", own := tmp_path / "runs" / f"mine-seed{seed}")
-        config = yaml.safe_load((own / "config.yaml").read_text())
+        shutil.copytree(runs / f"gigpo-seed{seed}", custom := tmp_path / "runs" / f"mine-seed{seed}")
+        config = yaml.safe_load((custom / "config.yaml").read_text())
         config |= {"learner": {"name": "evolution"}, "algo": {"name": "mine"}}
-        (own / "config.yaml").write_text(yaml.safe_dump(config))
+        (custom / "config.yaml").write_text(yaml.safe_dump(config))
     write_report([tmp_path / "runs"], tmp_path / "out")
     text = " ".join((tmp_path / "out" / "report.md").read_text().split())
     assert "mine: by the learner evolution, whose update is its own; not with the others' credit and update." in text
@@ -546,12 +546,12 @@ def test_a_run_that_is_being_extended_is_not_finished_until_its_new_end(tmp_path
         runs / f"{algo}-seed{seed}": [f"algo={algo}", f"seed={seed}"] for algo in ("grpo", "hgpo") for seed in (0, 1)
     }
     longer = ["trainer.iterations=5", "resume=auto"]
-    for run, own in every.items():
-        train(run, *own, "trainer.iterations=2")
+    for run, overrides in every.items():
+        train(run, *overrides, "trainer.iterations=2")
         if run == broken:
-            train_until(3, run, *own, *longer)
+            train_until(3, run, *overrides, *longer)
         else:
-            train(run, *own, *longer)
+            train(run, *overrides, *longer)
     finished, unfinished = load_runs([runs])
     assert {(run.path.name, len(run.metrics)) for run in finished} == {(run.name, 5) for run in every if run != broken}
     assert unfinished == [broken]
@@ -562,7 +562,7 @@ def test_a_run_that_is_being_extended_is_not_finished_until_its_new_end(tmp_path
         load_runs([broken])
     train(broken, *every[broken], *longer)
     (comparison,) = comparisons(load_runs([runs])[0])
-    assert {label: [len(run.metrics) for run in own] for label, own in comparison.runs.items()} == {
+    assert {label: [len(run.metrics) for run in of_label] for label, of_label in comparison.runs.items()} == {
         "grpo": [5, 5], "hgpo": [5, 5]
     }  # fmt: skip
 
@@ -597,12 +597,12 @@ def test_the_page_fits_a_desk_and_a_phone_in_a_browser(runs, browser, width):
 def mixed(tmp_path_factory):
     """An agent by itself, a recipe that plays groups anew, and a team; what the terminal shows of them."""
     folder = tmp_path_factory.mktemp("mixed")
-    own = {
+    kinds = {
         "alone": ["algo=grpo"],
         "recipe": ["recipe=dapo_short", "sampler.rounds=3"],
         "team": ["algo=grpo", "team=planner_actor", "team.every=2", "team.plans=[red,blue,green]"],
     }
-    for name, options in own.items():
+    for name, options in kinds.items():
         for seed in range(2):
             train(folder / f"{name}-seed{seed}", *options, f"seed={seed}")
     shown = Console(file=io.StringIO(), width=300)
@@ -633,10 +633,10 @@ def test_a_report_shows_what_was_played_beside_what_was_kept(mixed):
         "groups kept, an iteration", "steps kept, a run", "optimiser steps, a run",
     ]  # fmt: skip
     assert "Played and kept" in shown
-    played = {row[0]: [float(cell.replace(",", "")) for cell in row[1:]] for row in rows}
-    (recipe,) = [own for label, own in played.items() if "dynamic" in label]
-    (team,) = [own for label, own in played.items() if "planner" in label]
-    (alone,) = [own for label, own in played.items() if "dynamic" not in label and "planner" not in label]
+    totals = {row[0]: [float(cell.replace(",", "")) for cell in row[1:]] for row in rows}
+    (recipe,) = [values for label, values in totals.items() if "dynamic" in label]
+    (team,) = [values for label, values in totals.items() if "planner" in label]
+    (alone,) = [values for label, values in totals.items() if "dynamic" not in label and "planner" not in label]
     runs = [numbers(folder / f"recipe-seed{seed}") for seed in range(2)]
     assert recipe[1] == np.mean([sum(line["episodes"] for line in run) for run in runs]) > alone[1] == 4 * 8
     assert recipe[5] < recipe[0]
@@ -645,7 +645,7 @@ def test_a_report_shows_what_was_played_beside_what_was_kept(mixed):
 
 
 @pytest.mark.parametrize(
-    ("how", "size", "told"),
+    ("how", "size", "expected"),
     [
         ("drop", 8, "With trainer.zero_advantage=mask and trainer.mini_batch_size=null"),
         ("mask", "null", ""),
@@ -653,7 +653,7 @@ def test_a_report_shows_what_was_played_beside_what_was_kept(mixed):
         ("keep", 8, ""),
     ],
 )
-def test_a_report_says_where_one_algorithm_makes_more_optimiser_steps(tmp_path, how, size, told):
+def test_a_report_says_where_one_algorithm_makes_more_optimiser_steps(tmp_path, how, size, expected):
     """REINFORCE++ takes something off over the whole batch, so that no response of its is without an advantage."""
     options = ["seed=1", "env.max_episode_steps=9", f"trainer.zero_advantage={how}", f"trainer.mini_batch_size={size}"]
     for algo in ("grpo", "reinforce_pp"):
@@ -663,18 +663,18 @@ def test_a_report_says_where_one_algorithm_makes_more_optimiser_steps(tmp_path, 
     made = {
         name: sum(line["optimizer_steps"] for line in numbers(tmp_path / name)) for name in ("grpo", "reinforce_pp")
     }
-    assert (made["reinforce_pp"] > 1.25 * made["grpo"]) is bool(told)
+    assert (made["reinforce_pp"] > 1.25 * made["grpo"]) is bool(expected)
     sentence = f"from {made['grpo']} a run of grpo to {made['reinforce_pp']} of reinforce_pp"
-    assert (f"Optimiser steps differ, {sentence}" in page.text) is bool(told)
-    assert told in page.text
+    assert (f"Optimiser steps differ, {sentence}" in page.text) is bool(expected)
+    assert expected in page.text
     header, *rows = page.tables["played"]
     assert {row[0]: int(row[header.index("optimiser steps, a run")]) for row in rows} == made
 
 
 @pytest.mark.parametrize("setting", ["trainer.zero_advantage=keep", "trainer.kl_coef=0.1"])
 def test_unequal_optimiser_steps_where_nothing_is_left_out_come_from_unequal_numbers_of_responses(tmp_path, setting):
-    for name, own in {"all": [], "two_of_four": ["sampler=pods", "sampler.keep=2"]}.items():
-        train(tmp_path / name, "algo=grpo", setting, "trainer.mini_batch_size=8", *own)
+    for name, overrides in {"all": [], "two_of_four": ["sampler=pods", "sampler.keep=2"]}.items():
+        train(tmp_path / name, "algo=grpo", setting, "trainer.mini_batch_size=8", *overrides)
     write_report([tmp_path], tmp_path)
     page = parse((tmp_path / "report.html").read_text())
     assert "Optimiser steps differ" in page.text

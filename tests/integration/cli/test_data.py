@@ -151,7 +151,7 @@ def test_missing_games_are_fetched_and_can_be_found(whole_release, tmp_path, cap
     assert "Missing" not in out
 
 
-def test_an_archive_that_is_not_the_known_one_is_refused_unless_told_otherwise(whole_release, tmp_path, capsys):
+def test_an_unknown_archive_is_refused_unless_allowed(whole_release, tmp_path, capsys):
     to = tmp_path / "data"
     with serving(whole_release) as server:
         status, _, err = run(capsys, "--to", to, "--mirror", server.url)
@@ -171,19 +171,19 @@ def test_a_damaged_game_is_restored_from_the_archives(whole_release, tmp_path, c
     with serving(whole_release) as server:
         run(capsys, "--to", to, "--mirror", server.url, "--any-digest")
     game = game_files(to)[2]
-    sound = game.read_bytes()
-    game.write_bytes(sound[:1000])
+    intact = game.read_bytes()
+    game.write_bytes(intact[:1000])
     status, out, _ = run(capsys, "--to", to, "--check")
     assert status == 1
     assert f"1 damaged:\n  {game} is not a valid ALFWorld game: it is not JSON" in out
     status, out, err = run(capsys, "--to", to, "--mirror", "http://127.0.0.1:1", "--any-digest")
     assert (status, err) == (0, "")
     assert "New games: 1; there already: 5." in out
-    assert game.read_bytes() == sound
+    assert game.read_bytes() == intact
 
 
 @pytest.mark.parametrize("ranges", [True, False], ids=["from there", "from the beginning"])
-def test_a_broken_connection_is_taken_up_again(whole_release, ranges, tmp_path, capsys):
+def test_a_broken_download_is_resumed(whole_release, ranges, tmp_path, capsys):
     requested = [None, "bytes=200000-", "bytes=300000-"]
     with serving(whole_release) as server:
         server.ranges = ranges
@@ -261,7 +261,7 @@ def flip_a_byte(file, position):
 
 def test_a_damaged_archive_is_named_removed_and_fetched_again(whole_release, tmp_path, capsys):
     to = tmp_path / "data"
-    sound = (whole_release / GAMES_ZIP).read_bytes()
+    intact = (whole_release / GAMES_ZIP).read_bytes()
     flip_a_byte(whole_release / GAMES_ZIP, 5000)
     with zipfile.ZipFile(whole_release / GAMES_ZIP) as archive:
         first = archive.namelist()[0]
@@ -272,7 +272,7 @@ def test_a_damaged_archive_is_named_removed_and_fetched_again(whole_release, tmp
         assert f"It came from {server.url}/{GAMES_ZIP} and was removed" in err
         assert {path.name for path in (to / "archives").iterdir()} == {JSON_ZIP}
         assert game_files(to) == []
-        (whole_release / GAMES_ZIP).write_bytes(sound)
+        (whole_release / GAMES_ZIP).write_bytes(intact)
         assert run(capsys, "--to", to, "--mirror", server.url, "--any-digest")[0] == 0
 
 
@@ -281,11 +281,11 @@ def test_any_damage_to_an_archive_is_a_value_error(tmp_path):
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for number in range(5):
             archive.writestr(f"folder/{number}", choice.randbytes(300))
-    sound, errors = file.read_bytes(), []
+    intact, errors = file.read_bytes(), []
     for _ in range(200):
-        damaged = bytearray(sound)
-        damaged[choice.randrange(len(sound))] ^= choice.randrange(1, 256)
-        file.write_bytes(damaged if choice.random() < 0.8 else sound[: choice.randrange(len(sound))])
+        damaged = bytearray(intact)
+        damaged[choice.randrange(len(intact))] ^= choice.randrange(1, 256)
+        file.write_bytes(damaged if choice.random() < 0.8 else intact[: choice.randrange(len(intact))])
         try:
             check_archive(file, lambda *_: None)
         except ValueError as error:
@@ -332,7 +332,7 @@ def test_without_network_the_message_names_the_address_and_the_remedy(tmp_path, 
         assert archive.url in err
 
 
-def test_a_server_without_the_file_is_told(release, tmp_path, capsys):
+def test_a_server_without_the_file_is_named(release, tmp_path, capsys):
     (release / JSON_ZIP).unlink()
     with serving(release) as server:
         status, _, err = run(capsys, "--to", tmp_path / "data", "--mirror", server.url, "--any-digest")
@@ -350,21 +350,21 @@ def test_two_processes_do_not_change_a_folder_at_once(tmp_path, capsys):
 # ---- taking games from folders and archives
 
 
-def test_games_are_taken_from_a_folder(alfworld_data, tmp_path, capsys):
+def test_games_are_copied_from_a_folder(alfworld_data, tmp_path, capsys):
     split = alfworld_data / "json_2.1.1" / "valid_seen"
     status, out, err = run(capsys, "--from", split, "--to", tmp_path / "data")
     assert (status, err) == (0, "")
     assert re.search(r"^all +0/3,553 +140/140 +0/134 +0/200$", out, flags=re.MULTILINE)
-    taken, source = (find_games(folder, "valid_seen") for folder in (tmp_path / "data", alfworld_data))
-    assert taken.task_ids == source.task_ids
+    copied, source = (find_games(folder, "valid_seen") for folder in (tmp_path / "data", alfworld_data))
+    assert copied.task_ids == source.task_ids
     for task_id in source.task_ids[::20]:
-        assert taken.games[task_id].file.read_bytes() == source.games[task_id].file.read_bytes()
+        assert copied.games[task_id].file.read_bytes() == source.games[task_id].file.read_bytes()
     status, out, err = run(capsys, "--from", split, "--to", tmp_path / "data")
     assert (status, err) == (0, "")
     assert "New games: 0;" in out
 
 
-def test_games_are_taken_from_archives(release, tmp_path, monkeypatch, capsys):
+def test_games_are_extracted_from_archives(release, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path / "a"))
     status, out, err = run(capsys, "--from", release)
     assert (status, err) == (0, "")
@@ -377,7 +377,7 @@ def test_games_are_taken_from_archives(release, tmp_path, monkeypatch, capsys):
     assert {path.name for path in (tmp_path / "b" / "json_2.1.1").iterdir()} == {"valid_seen", "valid_train"}
 
 
-def test_of_several_versions_of_the_games_the_newest_is_taken(release, tmp_path, capsys):
+def test_of_several_versions_of_the_games_the_newest_is_used(release, tmp_path, capsys):
     newest = release / "json_2.1.10_tw-pddl.zip"  # 2.1.3 is of release 0.4.2
     (release / GAMES_ZIP).rename(newest)
     for older in (GAMES_ZIP, "json_2.1.3_tw-pddl.zip"):
@@ -388,20 +388,20 @@ def test_of_several_versions_of_the_games_the_newest_is_taken(release, tmp_path,
     assert "New games: 6; there already: 0." in out
 
 
-def test_one_game_more_goes_into_the_split_that_is_there(alfworld_data, tmp_path, capsys):
+def test_an_added_game_goes_into_the_existing_split(alfworld_data, tmp_path, capsys):
     run(capsys, "--from", alfworld_data / "json_2.1.1" / "valid_seen", "--to", tmp_path)
     lost = game_files(tmp_path)[7]
     lost.unlink()
-    own = tmp_path / "json_2.1.1" / "valid_seen" / "notes.txt"
-    own.write_text("mine")
+    notes = tmp_path / "json_2.1.1" / "valid_seen" / "notes.txt"
+    notes.write_text("mine")
     status, out, err = run(capsys, "--from", alfworld_data / "json_2.1.1" / "valid_seen", "--to", tmp_path)
     assert (status, err) == (0, "")
     assert "New games: 1; there already: 139." in out
     assert lost.exists()
-    assert own.read_text() == "mine"
+    assert notes.read_text() == "mine"
 
 
-def test_games_that_are_not_sound_are_named_and_left_out(release, tmp_path, capsys):
+def test_damaged_games_are_named_and_left_out(release, tmp_path, capsys):
     run(capsys, "--from", release, "--to", tmp_path / "source")
     cut, lonely, *_ = game_files(tmp_path / "source" / "json_2.1.1" / "valid_seen")
     cut.write_bytes(cut.read_bytes()[:1000])
@@ -486,14 +486,14 @@ def test_check_changes_nothing(release, tmp_path, capsys):
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
 
 
-def test_check_passes_when_all_games_are_there(whole_release, tmp_path, capsys):
+def test_check_passes_when_no_game_is_missing(whole_release, tmp_path, capsys):
     run(capsys, "--from", whole_release, "--to", tmp_path / "data")
     assert run(capsys, "--to", tmp_path / "data", "--check")[0] == 0
     game_files(tmp_path / "data")[0].unlink()
     assert run(capsys, "--to", tmp_path / "data", "--check")[0] == 1
 
 
-def test_splits_of_ones_own_are_counted(release, tmp_path, capsys):
+def test_custom_splits_are_counted(release, tmp_path, capsys):
     run(capsys, "--from", release, "--to", tmp_path)
     (tmp_path / "json_2.1.1" / "valid_train").rename(tmp_path / "json_2.1.1" / "own")
     _, out, _ = run(capsys, "--to", tmp_path, "--check")
@@ -606,15 +606,15 @@ def test_a_changed_trajectory_is_read_again(linked):
     assert len(listed(linked)) == 140
 
 
-def test_an_index_that_is_not_sound_counts_for_nothing(linked):
+def test_a_damaged_index_is_ignored(linked):
     before = listed(linked)
     file = index_file()
-    sound = file.read_bytes()
-    of_other_code = sound.replace(sound.split()[2], b"0" * 16, 1)
-    for damaged in (b"", sound[: len(sound) // 2], sound.replace(b"look_at", b"cook_at"), of_other_code, b"\xff" * 100):
+    intact = file.read_bytes()
+    stale = intact.replace(intact.split()[2], b"0" * 16, 1)
+    for damaged in (b"", intact[: len(intact) // 2], intact.replace(b"look_at", b"cook_at"), stale, b"\xff" * 100):
         file.write_bytes(damaged)
         assert listed(linked) == before
-        assert file.read_bytes() == sound
+        assert file.read_bytes() == intact
 
 
 def test_several_processes_list_a_folder_at_once(linked):

@@ -94,18 +94,18 @@ def test_a_truncated_file_is_left_out_and_named(release: Path, run: Run, tmp_pat
         (HUMAN, ATTRIBUTES, f"is empty or not WebShop's {HUMAN}"),
     ],
 )
-def test_a_foreign_file_does_not_replace_a_sound_one(
+def test_a_foreign_file_does_not_replace_an_intact_one(
     release: Path, run: Run, tmp_path: Path, name: str, content: str, reason: str
 ) -> None:
     run("--from", release)
-    sound = (release / name).read_bytes()
+    intact = (release / name).read_bytes()
     other = release / content
     (release / name).write_text(other.read_text() if content in SHA256 else content)
     status, out, _ = run("--from", release)
     assert status == 1
     assert f"Left out: {release / name}" in out
     assert reason in out
-    assert (tmp_path / "data" / name).read_bytes() == sound
+    assert (tmp_path / "data" / name).read_bytes() == intact
 
 
 def test_check_finds_a_damaged_file_and_compile_says_what_it_cannot_build(

@@ -31,7 +31,7 @@ def trained(tmp_path, base, monkeypatch):
     return tmp_path / "run"
 
 
-def test_a_run_is_evaluated_with_its_own_settings(trained, capsys):
+def test_a_run_is_evaluated_with_its_settings(trained, capsys):
     status, out, err = run(capsys, "eval", f"run={trained}", "out=result.json")
     assert status == 0, err
     assert "hgpo_gym/Sokoban-v0, split test: success " in out
@@ -42,7 +42,7 @@ def test_a_run_is_evaluated_with_its_own_settings(trained, capsys):
     assert result.items() <= read_summary(trained)["evaluations"][-1].items()
 
 
-def test_what_the_command_line_changes_is_said_and_nothing_else_changes(trained, capsys):
+def test_changes_by_the_command_line_are_named_and_nothing_else_changes(trained, capsys):
     changes = ["memory.window=2", "evaluation.split=train", "env.max_episode_steps=7", "env.milestones=true"]
     status, out, err = run(capsys, "eval", f"run={trained}", *changes, "out=result.json")
     assert status == 0, err
@@ -59,8 +59,8 @@ def test_what_the_command_line_changes_is_said_and_nothing_else_changes(trained,
 
 def test_a_report_keeps_what_others_played_apart_from_the_final_weights(trained, capsys):
     before = load_runs([trained])[0][0].final_parts
-    for name, own in (("expert", ["policy=expert"]), ("first", ["iteration=0"]), ("again", [])):
-        status, _, err = run(capsys, "eval", f"run={trained}", *own, f"out={trained}/evaluation_{name}.json")
+    for name, overrides in (("expert", ["policy=expert"]), ("first", ["iteration=0"]), ("again", [])):
+        status, _, err = run(capsys, "eval", f"run={trained}", *overrides, f"out={trained}/evaluation_{name}.json")
         assert status == 0, err
     after = load_runs([trained])[0][0].final_parts
     assert {split for split, _ in after} == {"test", "test (policy=expert)", "test (iteration=0)"}
@@ -88,7 +88,7 @@ def test_another_environment_brings_its_options_and_split_and_leaves_the_rest(tr
     assert webshop["memory"] == before["memory"]
 
 
-def test_unknown_keys_are_refused_with_the_nearest_of_the_runs_own(trained, capsys):
+def test_unknown_keys_are_refused_with_the_nearest_of_the_run(trained, capsys):
     """`env.size` is an option of the run's environment, none of the one that is there by default."""
     assert load_evaluation([f"run={trained}", "env.size=7"])["env"]["size"] == 7
     for wrong, nearest in (("env.sise=7", "env.size"), ("memry.window=1", "memory.window"), ("env=sokban", "sokoban")):
@@ -97,7 +97,7 @@ def test_unknown_keys_are_refused_with_the_nearest_of_the_runs_own(trained, caps
         assert f"Did you mean '{nearest}'?" in err
 
 
-def test_a_checkpoint_is_not_taken_for_what_it_is_not(trained, capsys):
+def test_a_checkpoint_of_another_kind_is_refused(trained, capsys):
     for requested, output in (
         ("model=tiny", "has model.kind=tabular, not language_model: leave out model=, or set the same one."),
         ("algo=sb3_ppo", "has algo=hgpo, not sb3_ppo: leave out algo=, or set it to that."),
@@ -106,12 +106,12 @@ def test_a_checkpoint_is_not_taken_for_what_it_is_not(trained, capsys):
         assert (status, output in err) == (2, True), err
 
 
-def test_what_training_alone_reads_is_told_and_is_no_change(trained, capsys):
+def test_settings_that_only_training_reads_are_named_and_change_nothing(trained, capsys):
     names = ["algo=grpo", "seed=7", "rollout.temperature=0.1", "trainer.learning_rate=1", "memory.window=2"]
     status, out, err = run(capsys, "eval", f"run={trained}", *names, "out=result.json")
     assert status == 0, err
-    told = "algo, seed (here evaluation.decoding_seeds), rollout.temperature (here evaluation.temperature), trainer."
-    assert f"Read by training alone, and without effect here: {told}learning_rate." in " ".join(out.split())
+    ignored = "algo, seed (here evaluation.decoding_seeds), rollout.temperature (here evaluation.temperature), trainer."
+    assert f"Read by training alone, and without effect here: {ignored}learning_rate." in " ".join(out.split())
     assert json.loads((trained.parent / "result.json").read_text())["changed"] == {"memory.window": [4, 2]}
     # A model that is made anew imitates by the trainer's precision.
     assert (
@@ -141,9 +141,9 @@ def test_code_that_a_run_names_is_run_only_if_the_command_names_it(trained, caps
     assert status == 2
     assert f"was trained with plugins=[{plugin}], code that is run only if you name it" in err
     assert not (trained / "ran").exists()
-    own = trained.parent / "mine.py"
-    own.write_text("")
-    status, out, err = run(capsys, "eval", f"run={trained}", f"plugins=[{own}]")
+    registration = trained.parent / "mine.py"
+    registration.write_text("")
+    status, out, err = run(capsys, "eval", f"run={trained}", f"plugins=[{registration}]")
     assert status == 0, err
     assert "plugins" not in out
     assert not (trained / "ran").exists()

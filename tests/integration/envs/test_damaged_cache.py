@@ -28,12 +28,12 @@ def test_every_flip_in_a_folder_of_the_cache_is_found(tmp_path):
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert len(files) == 3  # the manifest too
     for file in files * 20:
-        sound = file.read_bytes()
-        damaged = bytearray(sound)
-        damaged[choice.randrange(len(sound))] ^= 1 << choice.randrange(8)
+        intact = file.read_bytes()
+        damaged = bytearray(intact)
+        damaged[choice.randrange(len(intact))] ^= 1 << choice.randrange(8)
         file.write_bytes(damaged)
         assert digests.find_damage(folder, "cache kept") is not None
-        file.write_bytes(sound)
+        file.write_bytes(intact)
     assert digests.find_damage(folder, "cache kept") is None
 
 

@@ -119,8 +119,8 @@ def test_a_goal_can_be_met_by_pressing_buttons(server):
     assert reward == 10
     assert page.texts[page.texts.index("Score") : page.texts.index("Score") + 4] == ["Score", "1.000", ", reward", "10"]
     assert page.buttons == {}
-    wanted = env.state.goal
-    for text in (", ".join(wanted.attributes), f"at most ${wanted.price_limit:.2f}", "100%"):
+    goal = env.state.goal
+    for text in (", ".join(goal.attributes), f"at most ${goal.price_limit:.2f}", "100%"):
         assert text in page.texts
 
 
@@ -162,7 +162,7 @@ def test_a_wrong_purchase_shows_its_parts(server):
     assert [text for text in page.texts if text in ("kind of product", "attributes", "options", "price")][-1] == "price"
 
 
-def test_browsers_have_goals_of_their_own_and_keep_them(server):
+def test_each_browser_has_a_goal_and_keeps_it(server):
     browsers = [Browser(server) for _ in range(3)]
     goals = [goal_of(browser.look()) for browser in browsers]
     assert len(set(goals)) == 3
@@ -223,7 +223,7 @@ def test_steps_run_out():
 
 
 @pytest.mark.parametrize("action", ["click[nothing like it]", "dance", "search[]", "click[<script>]"])
-def test_what_is_not_possible_is_said_and_changes_nothing(server, action):
+def test_an_impossible_request_is_an_error_and_changes_nothing(server, action):
     browser = Browser(server)
     browser.look()
     page = browser.send(action=action)
@@ -268,7 +268,7 @@ def test_pages_ask_nothing_of_other_sites(server):
     assert "default-src 'none'" in response.headers["Content-Security-Policy"]
 
 
-def test_only_this_machine_by_its_own_name_is_served(server):
+def test_only_this_machine_is_served_under_its_name(server):
     assert server.server_address[0] == "127.0.0.1"
     browser = Browser(server)
     for method in ("GET", "POST"):
@@ -325,9 +325,9 @@ def test_mistakes_are_explained(capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
-def test_a_port_that_is_taken_is_named(capsys):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+def test_a_port_in_use_is_named(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
         with pytest.raises(SystemExit) as ended:
             main(["play", "--web", "--port", port, "env=webshop", "env.split=generated"])
     assert ended.value.code == 2

@@ -20,7 +20,7 @@ from hgpo_gym.experiments.plan import NotComparableError, check_comparable, seed
 from hgpo_gym.experiments.pool import train_all
 from hgpo_gym.runs.directory import read_config, read_metrics, read_summary
 from tests.support import warm
-from tests.support.endings import WAYS, end_as_told
+from tests.support.endings import WAYS, end_as_asked
 from tests.support.held import held
 from tests.support.small_runs import MACHINE, train_until
 
@@ -66,7 +66,7 @@ def compare(capsys, *overrides):
     return status, captured.out, captured.err
 
 
-def test_an_algorithm_that_brings_settings_of_its_own_is_refused(capsys, tmp_path, monkeypatch):
+def test_an_algorithm_that_changes_other_settings_is_refused(capsys, tmp_path, monkeypatch):
     folder = tmp_path / "configs"
     subprocess.run(["cp", "-r", choices.FOLDER, folder], check=True)
     (folder / "algo" / "sly.yaml").write_text("# @package _global_\nalgo: {name: hgpo}\nrollout: {group_size: 16}\n")
@@ -77,7 +77,7 @@ def test_an_algorithm_that_brings_settings_of_its_own_is_refused(capsys, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_runs_that_are_there_already_are_kept_continued_or_refused(capsys, tmp_path):
+def test_existing_runs_are_kept_continued_or_refused(capsys, tmp_path):
     options = ["algos=[grpo,hgpo]", f"out={tmp_path}"]
     status, out, _ = compare(capsys, *options, "seeds=[0,3]", "trainer.iterations=2")
     assert status == 0
@@ -149,8 +149,8 @@ def test_commands_for_a_scheduler_give_the_runs_that_the_comparison_then_finds(c
 
 
 def test_options_that_are_mappings_are_compared_and_name_the_folders(tmp_path, capsys):
-    own = "algos=[{name: salt, base: gigpo, base_options: {gamma: 0.5, norm: mean_norm}}]"
-    status, out, err = compare(capsys, own, "seeds=1", "jobs=0", f"out={tmp_path}")
+    algos = "algos=[{name: salt, base: gigpo, base_options: {gamma: 0.5, norm: mean_norm}}]"
+    status, out, err = compare(capsys, algos, "seeds=1", "jobs=0", f"out={tmp_path}")
     assert status == 0, err
     overrides = shlex.split(out)[2:]
     assert load_config("config", overrides)["algo"]["base_options"] == {"gamma": 0.5, "norm": "mean_norm"}
@@ -199,24 +199,24 @@ def test_mistakes_are_named_with_a_remedy(overrides, message, capsys, tmp_path):
 
 
 @pytest.mark.parametrize("out", ["file/below", "file"])
-@pytest.mark.parametrize(("command", "own"), [("compare", ["warmstart.source=expert"]), ("league", [])])
+@pytest.mark.parametrize(("command", "overrides"), [("compare", ["warmstart.source=expert"]), ("league", [])])
 def test_a_folder_that_cannot_be_made_is_refused_before_anything_starts(
-    command, own, out, tmp_path, capsys, monkeypatch
+    command, overrides, out, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as ended:
-        main([command, *own, "algos=grpo", "seeds=1", "jobs=1", f"out={tmp_path / out}"])
+        main([command, *overrides, "algos=grpo", "seeds=1", "jobs=1", f"out={tmp_path / out}"])
     assert ended.value.code == 2
     assert f"{tmp_path / 'file'} is not a folder. Choose another folder by out=..." in capsys.readouterr().err
     assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize("jobs", [0, 1])
-def test_what_the_last_algorithm_would_refuse_is_said_before_the_first_begins(jobs, tmp_path, capsys):
+def test_settings_of_the_last_algorithm_are_checked_before_the_first_begins(jobs, tmp_path, capsys):
     """Both algorithms have the same learner, and the second is checked too."""
-    own = "algos=[grpo,{name: gigpo, sampler: {name: tree, trees: 7}}]"
-    status, out, err = compare(capsys, own, f"jobs={jobs}", f"out={tmp_path / 'out'}")
+    algos = "algos=[grpo,{name: gigpo, sampler: {name: tree, trees: 7}}]"
+    status, out, err = compare(capsys, algos, f"jobs={jobs}", f"out={tmp_path / 'out'}")
     assert status == 2
     assert "sampler.trees=7" in err
     assert "hgpo-gym train" not in out
@@ -342,7 +342,7 @@ def test_runs_that_crash_are_named_and_the_others_go_on_in_few_processes(tmp_pat
     fine = load_run(SMALL[:-1])
     runs = {tmp_path / name: fine.changed(run_dir=str(tmp_path / name)).resolved for name in WAYS}
     seen = []
-    failed = train_all(runs, 1, end_as_told, seen.extend)
+    failed = train_all(runs, 1, end_as_asked, seen.extend)
     assert {run.name: how for run, how in failed.items()} == {
         "gone": "its process ended with exit code 7",
         "raised": "its process ended with exit code 1",
@@ -375,9 +375,9 @@ def test_ctrl_c_while_a_worker_imports_ends_it_without_a_traceback(tmp_path, mon
     assert train_all(runs, 1, train_in_worker, lambda _: None) == {
         tmp_path / "run": "its process ended with exit code 0"
     }
-    told = capfd.readouterr()
-    assert told.out == "imported in a worker\n"
-    assert told.err == ""
+    captured = capfd.readouterr()
+    assert captured.out == "imported in a worker\n"
+    assert captured.err == ""
 
 
 def test_group_sizes_are_counted_by_level():

@@ -13,7 +13,7 @@ from hgpo_gym.experiments.jobs import train_all_as_jobs
 from hgpo_gym.experiments.slurm_jobs import RequeuedJob, SlurmSettings, slurm_jobs
 from hgpo_gym.extras import install_command
 from tests.support import warm
-from tests.support.endings import end_as_told
+from tests.support.endings import end_as_asked
 from tests.support.small_runs import numbers
 
 pytestmark = pytest.mark.timeout(600)
@@ -56,7 +56,7 @@ def test_jobs_that_fail_are_named_and_the_others_go_on(tmp_path):
     runs = {tmp_path / name: some.changed(run_dir=str(tmp_path / name)).resolved for name in NAMES}
     watched = []
     with slurm_jobs(SlurmSettings(cluster="local", parameters={}), folder=tmp_path / "jobs") as submit:
-        ended = train_all_as_jobs(runs, end_as_told, watched.append, submit=submit, jobs=3)
+        ended = train_all_as_jobs(runs, end_as_asked, watched.append, submit=submit, jobs=3)
     failed = {run.name: how for run, how in ended.items()}
     assert set(failed) == {"gone", "raised", "refused"}
     assert failed["refused"] == "it ended with status 2"
@@ -68,7 +68,7 @@ def test_jobs_that_fail_are_named_and_the_others_go_on(tmp_path):
 
 def test_a_job_that_slurm_stops_is_queued_again_as_it_was(tmp_path):
     settings = load_run(SMALL).changed(run_dir=str(tmp_path)).resolved
-    job = RequeuedJob(end_as_told)
+    job = RequeuedJob(end_as_asked)
     again = job.checkpoint(settings)
     assert (again.function, again.args) == (job, (settings,))
 

@@ -99,7 +99,7 @@ def test_environments_that_cannot_be_are_refused(tmp_path, override, message):
         run_league(load_config("league", words), words, None, Progress())
 
 
-def test_an_environment_for_all_is_refused_where_they_have_their_own(tmp_path):
+def test_one_environment_for_all_is_refused_where_each_names_one(tmp_path):
     words = ["env=frozen_lake", f"out={tmp_path}", "algos=grpo", "seeds=1"]
     with pytest.raises(ValueError, match="env=frozen_lake: the league's environment 'halls' has its own, env=signpost"):
         run_league(load_config("league", words), words, None, Progress())

@@ -13,7 +13,7 @@ from hgpo_gym.experiments.jobs import train_all_as_jobs
 from hgpo_gym.experiments.ray_tasks import RaySettings, _train_on_worker, ray_tasks
 from hgpo_gym.runs.directory import read_metrics
 from tests.integration.experiments.test_jobs import SMALL
-from tests.support.endings import LOST, end_as_told
+from tests.support.endings import LOST, end_as_asked
 from tests.support.small_runs import numbers
 
 pytestmark = pytest.mark.timeout(600)
@@ -41,8 +41,8 @@ def launcher(cluster, *overrides):
 def test_tasks_give_the_numbers_that_processes_give_and_a_report(tmp_path, capfd):
     for name, words in (("tasks", ["launcher=ray", "launcher.address=local"]), ("processes", [])):
         main(["compare", *SMALL, *words, "algos=[grpo,hgpo]", "jobs=2", f"out={tmp_path / name}"])
-    said = capfd.readouterr()
-    assert "ray" not in (said.out + said.err).replace(str(tmp_path), "").lower()
+    captured = capfd.readouterr()
+    assert "ray" not in (captured.out + captured.err).replace(str(tmp_path), "").lower()
     for algorithm in ("grpo", "hgpo"):
         ours, theirs = (numbers(tmp_path / name / f"{algorithm}-seed0") for name in ("tasks", "processes"))
         assert ours == theirs
@@ -60,7 +60,7 @@ def test_tasks_that_fail_are_named_and_the_others_go_on(cluster, tmp_path):
     runs = {tmp_path / name: some.changed(run_dir=str(tmp_path / name)).resolved for name in NAMES}
     watched = []
     with ray_tasks(launcher(cluster, "launcher.max_retries=1", "launcher.num_cpus=0.5")) as submit:
-        ended = train_all_as_jobs(runs, end_as_told, watched.append, submit=submit, jobs=2)
+        ended = train_all_as_jobs(runs, end_as_asked, watched.append, submit=submit, jobs=2)
     assert cluster.remaining_processes_alive()
     assert {run.name: how for run, how in ended.items()} == {
         "gone": "its task failed: The worker died unexpectedly while executing this task. Check "
@@ -78,7 +78,7 @@ def test_tasks_that_fail_are_named_and_the_others_go_on(cluster, tmp_path):
 def test_a_log_that_cannot_be_written_is_what_failed(tmp_path):
     (tmp_path / "file").touch()
     run = load_run([*SMALL, f"run_dir={tmp_path / 'file' / 'run'}"]).resolved
-    assert re.fullmatch(r"it failed: .*Not a directory.*", _train_on_worker(end_as_told, run, Path.cwd(), {}))
+    assert re.fullmatch(r"it failed: .*Not a directory.*", _train_on_worker(end_as_asked, run, Path.cwd(), {}))
 
 
 def test_what_is_stopped_saves_a_checkpoint(cluster, tmp_path):

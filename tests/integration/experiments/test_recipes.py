@@ -13,7 +13,7 @@ from tests.support.small_runs import SETTINGS
 
 
 @pytest.mark.parametrize("recipe", choices()["recipe"])
-def test_every_recipe_makes_sound_settings(recipe):
+def test_every_recipe_makes_valid_settings(recipe):
     run = load_run([f"recipe={recipe}"])
     Loss(run.trainer, run.objective, validate_estimator(run).extras)
     assert run != load_run([])
@@ -40,7 +40,7 @@ def test_a_comparison_takes_recipes_beside_algorithms(tmp_path):
     assert labels == ["grpo", "recipe_dapo_short", "hgpo-objective_gspo"]
 
 
-def test_a_recipe_that_is_called_like_an_algorithm_has_runs_of_its_own(tmp_path):
+def test_a_recipe_with_the_name_of_an_algorithm_has_separate_runs(tmp_path):
     planned = plan(["dr_grpo", {"recipe": "dr_grpo"}], 1, tmp_path, SETTINGS)
     assert [run.settings.run_dir.name for run in planned] == ["dr_grpo-seed0", "recipe_dr_grpo-seed0"]
     assert [run.settings.trainer.loss_aggregation for run in planned] == [None, "sequence_sum"]

@@ -80,12 +80,12 @@ def walk(env, seed):
 
 @pytest.mark.promise("An environment over HTTP says what a local one says.")
 @pytest.mark.parametrize("options", [{}, {"split": "test"}])
-def test_a_remote_environment_says_what_a_local_one_does(options, remote):
-    here, there = gymnasium.make(MAZE, **options), remote(**options)
-    assert walk(there, seed=1) == walk(here, seed=1)
-    assert there.split == here.unwrapped.split
-    assert tuple(there.task_ids) == here.unwrapped.task_ids
-    assert there.reset(options={"task_id": there.task_ids[-1]})[1]["task_id"] == here.unwrapped.task_ids[-1]
+def test_a_remote_environment_has_the_texts_of_a_local_one(options, remote):
+    local, served = gymnasium.make(MAZE, **options), remote(**options)
+    assert walk(served, seed=1) == walk(local, seed=1)
+    assert served.split == local.unwrapped.split
+    assert tuple(served.task_ids) == local.unwrapped.task_ids
+    assert served.reset(options={"task_id": served.task_ids[-1]})[1]["task_id"] == local.unwrapped.task_ids[-1]
 
 
 def test_a_remote_environment_keeps_the_contract(remote):
@@ -363,10 +363,10 @@ def test_the_documentation_and_health_need_no_token_the_rest_does(server):
 def impatient(tmp_path_factory):
     """Without tokens; with `its_time_over` sessions that are idle and environments that are slow are given up."""
     folder = tmp_path_factory.mktemp("told")
-    told = ["--env", TEST, f"gate={folder / 'gate'}", f"closed={folder / 'closed'}"]
+    options = ["--env", TEST, f"gate={folder / 'gate'}", f"closed={folder / 'closed'}"]
     stop_clock = f"tests.support.serving.stop_clock({str(folder / 'late')!r})"
     limits = ["--idle-timeout", "0.5", "--time-limit", "0.5", "--threads", "4"]
-    with ServerProcess(*told, *limits, before=stop_clock) as server:
+    with ServerProcess(*options, *limits, before=stop_clock) as server:
         server.folder = folder
         yield server
 
@@ -624,7 +624,7 @@ def test_idle_and_slow_connections_are_bounded_in_number_and_time():
         assert len(server.stop()[1]) < 2000
 
 
-def test_an_episode_without_a_step_limit_is_bounded_in_what_is_said():
+def test_responses_of_an_episode_without_a_step_limit_are_bounded():
     with ServerProcess("--env", TEST, "--episode", "1000") as server:
         path = server.post("/sessions", {"environment": TEST, "step_limit": 0}).json()["session"]
         server.post(f"/sessions/{path}/reset")

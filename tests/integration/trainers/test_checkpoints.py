@@ -132,7 +132,7 @@ def save(checkpoints, iteration):
 
 @pytest.mark.promise("A kill at any moment of saving leaves an intact checkpoint.")
 @pytest.mark.smoke
-def test_a_kill_before_any_file_operation_of_saving_leaves_a_newest_checkpoint_that_is_sound(tmp_path):
+def test_a_kill_before_any_file_operation_of_saving_leaves_an_intact_newest_checkpoint(tmp_path):
     number, newest = 0, []
     while True:
         number += 1
@@ -190,7 +190,7 @@ def flip(path, position):
 @pytest.mark.promise("A damaged checkpoint is named, and the one before is used.")
 @pytest.mark.smoke
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_checkpoint_is_named_left_out_and_kept_and_the_one_before_is_used(damage, tmp_path, whole):
+def test_a_damaged_checkpoint_is_named_and_kept_and_the_one_before_is_used(damage, tmp_path, whole):
     train(tmp_path, "trainer.iterations=2", "checkpoint.keep=2", "evaluation.every=2")
     name, act = DAMAGE[damage]
     damaged = tmp_path / "checkpoints" / "iteration_0002"
@@ -238,7 +238,7 @@ def test_a_damaged_summary_is_named_where_the_best_checkpoint_is_asked_for(tmp_p
             Checkpoints(tmp_path / "checkpoints").choose("best", print)
 
 
-def test_a_run_without_any_sound_checkpoint_is_not_begun_again_in_silence(tmp_path):
+def test_a_run_without_an_intact_checkpoint_is_refused(tmp_path):
     train(tmp_path)
     for folder in (tmp_path / "checkpoints").iterdir():
         (folder / "manifest").unlink()
@@ -468,7 +468,7 @@ def test_metrics_that_the_disk_does_not_take_are_named_and_the_lines_before_stay
     assert [json.loads(line)["iteration"] for line in run.metrics_path.read_text().splitlines()] == [1, 2]
 
 
-def test_a_file_or_folder_that_the_disk_does_not_take_leaves_what_was_there_and_no_rest(tmp_path):
+def test_a_file_or_folder_that_the_disk_refuses_leaves_the_old_one_and_no_rest(tmp_path):
     path = tmp_path / "summary.json"
     write_whole(path, "old")
     with files_of_at_most(1000):
@@ -525,7 +525,7 @@ def small_disk(folder, size, command):
 
 @pytest.mark.timeout(600)
 @pytest.mark.promise("A full disk costs no checkpoint that was there.")
-def test_a_full_disk_is_said_and_old_checkpoints_stay(tmp_path, whole):
+def test_a_full_disk_is_an_error_and_old_checkpoints_stay(tmp_path, whole):
     disk, after = tmp_path / "disk", tmp_path / "disk.after" / "run"
     disk.mkdir()
     if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", str(disk)], check=False).returncode:

@@ -86,7 +86,7 @@ def test_the_runs_that_use_it_keep_its_digest(compared):
     assert len(digest) == 16
 
 
-def test_a_changed_file_is_told_of_runs_that_are_done_that_go_on_and_in_the_report(compared):
+def test_a_changed_file_is_named_in_finished_and_resumed_runs_and_in_the_report(compared):
     folder, compare = compared
     assert "has changed" not in compare()
     assert "not all trained by the same" not in (folder / "out" / "report.md").read_text()

@@ -40,7 +40,7 @@ ACCELERATE = ["accelerate.commands.launch", "--multi_gpu", "--num_processes=2", 
 
 
 @pytest.fixture(autouse=True, scope="module")
-def a_cache_of_its_own(tmp_path_factory):
+def an_empty_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HGPO_GYM_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -221,13 +221,13 @@ def test_if_one_process_is_killed_all_stop_and_the_run_can_go_on(one, tmp_path):
     assert_same_numbers(train(tmp_path, "resume=auto"), one)
 
 
-@pytest.mark.parametrize("whom", ["the launcher is interrupted", "one process is ended"])
+@pytest.mark.parametrize("whom", ["the launcher is interrupted", "the launcher is ended", "one process is ended"])
 def test_a_signal_to_any_saves_a_checkpoint_of_all(whom, one, tmp_path):
     launcher, processes = launched_until_broken_off(tmp_path, "checkpoint.every=100", "checkpoint.keep_best=false")
     if whom == "one process is ended":
         second_of(processes).terminate()
     else:
-        launcher.send_signal(signal.SIGINT)
+        launcher.send_signal(signal.SIGINT if whom == "the launcher is interrupted" else signal.SIGTERM)
     output, _ = launcher.communicate()
     assert launcher.returncode != 0, output
     assert not [process for process in processes if process.is_running()], output

@@ -19,10 +19,10 @@ def test_a_run_that_diverges_keeps_the_mini_batch_that_made_it_so(tmp_path):
     folder = tmp_path / "diverged" / "iteration_0001"
     assert str(raised.value).endswith(f"are in {folder}.")
     assert read_metrics(tmp_path) == []
-    told = json.loads((folder / "mini_batch.json").read_text())
-    assert told["reason"] == "The loss is nan in epoch 1, mini-batch 2."
-    assert np.isnan(told["gradient_norms"]["model.layers.0.self_attn.q_proj.weight"])
-    arrays, rows = np.load(folder / "mini_batch.npz"), told["rows"]
+    report = json.loads((folder / "mini_batch.json").read_text())
+    assert report["reason"] == "The loss is nan in epoch 1, mini-batch 2."
+    assert np.isnan(report["gradient_norms"]["model.layers.0.self_attn.q_proj.weight"])
+    arrays, rows = np.load(folder / "mini_batch.npz"), report["rows"]
     assert 0 < len(rows) <= 16
     choices = sum(row["choices"] for row in rows)
     for column in ("logprobs", "behaviour", "advantages", "reference"):

@@ -43,20 +43,20 @@ def play(env, groups=3, max_retries=2, how=collect, **options):
     return how(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds, max_retries=max_retries, **options)
 
 
-def said(rollout):
+def steps_of(rollout):
     return [(step.task, step.observation, step.action) for step in rollout.steps]
 
 
 @pytest.mark.usefixtures("worker_clock")
 @pytest.mark.parametrize(("workers", "how"), [(0, "raise"), (2, "raise"), (1, "stop"), (2, "die")])
 def test_a_failure_that_passes_leaves_no_trace(tmp_path, workers, how):
-    sound = play(breaking(tmp_path))
+    expected = play(breaking(tmp_path))
     env = breaking(tmp_path, workers=workers, timeout=LIMIT if how == "stop" else None, once=True, how=how)
     passed = play(env)
     env.close()
     assert len(list(tmp_path.iterdir())) == 3  # it did fail
-    assert said(passed) == said(sound)
-    assert passed.episodes == sound.episodes
+    assert steps_of(passed) == steps_of(expected)
+    assert passed.episodes == expected.episodes
     assert not passed.failures
 
 
@@ -71,12 +71,12 @@ def test_a_failure_that_passes_leaves_no_trace(tmp_path, workers, how):
     ],
 )
 def test_a_task_that_cannot_begin_costs_its_group_and_no_other(tmp_path, workers, how, words):
-    sound = play(breaking(tmp_path, size=2))
-    task = sound.episodes[2].task_id
+    expected = play(breaking(tmp_path, size=2))
+    task = expected.episodes[2].task_id
     env = breaking(tmp_path, size=2, workers=workers, timeout=LIMIT if how == "stop" else None, broken=task, how=how)
     rollout = play(env, max_retries=1)
     env.close()
-    assert rollout.episodes == sound.episodes[:2] + sound.episodes[4:]
+    assert rollout.episodes == expected.episodes[:2] + expected.episodes[4:]
     assert rollout.groups.tolist() == [0, 0, 1, 1]
     failed = rollout.failures
     assert [(one.group, one.attempt, one.failed) for one in failed] == [(1, 1, False)] * 2 + [(1, 2, True)] * 2
@@ -84,8 +84,8 @@ def test_a_task_that_cannot_begin_costs_its_group_and_no_other(tmp_path, workers
     assert (rollout.episodes_left_out, rollout.steps_left_out) == (4, 0)
 
 
-def test_an_unlucky_episode_is_played_again_with_other_chance_and_what_was_said_is_kept(tmp_path):
-    sound, rollout = play(breaking(tmp_path)), play(breaking(tmp_path, unlucky=0.3), max_retries=5)
+def test_a_failed_episode_is_repeated_with_other_chance_and_its_conversation_is_saved(tmp_path):
+    expected, rollout = play(breaking(tmp_path)), play(breaking(tmp_path, unlucky=0.3), max_retries=5)
     failed = rollout.failures
     assert failed
     assert not any(one.failed for one in failed)
@@ -97,7 +97,7 @@ def test_an_unlucky_episode_is_played_again_with_other_chance_and_what_was_said_
     assert 0 < len(once) < 12
     assert rollout.steps_left_out == len(failed)
     assert rollout.played_episodes == 12 + len(failed)
-    assert sum(one == other for one, other in zip(rollout.episodes, sound.episodes, strict=True)) >= 12 - len(failed)
+    assert sum(one == other for one, other in zip(rollout.episodes, expected.episodes, strict=True)) >= 12 - len(failed)
 
 
 def test_a_group_with_an_episode_that_always_fails_is_left_out_whole_and_counted(tmp_path):
@@ -136,29 +136,29 @@ def counted(policy):
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_samplers_that_branch_leave_out_a_group_that_failed(tmp_path, name):
-    own, options = SAMPLERS[name]
+    settings, options = SAMPLERS[name]
     policy = make_policy(constrain="none" if name == "best_plan" else "admissible")
 
-    def played(env, max_retries):
-        sampler = make_sampler(Choice(name, own), env.unwrapped.task_ids, 0)
+    def rollout_of(env, max_retries):
+        sampler = make_sampler(Choice(name, settings), env.unwrapped.task_ids, 0)
         seeds = [(7, 0, 0, group) for group in range(3)]
         tasks = env.unwrapped.task_ids[:3]
         return sampler.collector.collect(
             env, policy, Sampling(max_new_tokens=16), task_ids=tasks, seeds=seeds, max_retries=max_retries, **options
         )
 
-    sound = played(breaking(tmp_path, size=6), 0)
-    task = sound.episodes[6].task_id
-    rollout = played(breaking(tmp_path, size=6, broken=task), 0)
-    assert rollout.episodes == sound.episodes[:6] + sound.episodes[12:]
+    expected = rollout_of(breaking(tmp_path, size=6), 0)
+    task = expected.episodes[6].task_id
+    rollout = rollout_of(breaking(tmp_path, size=6, broken=task), 0)
+    assert rollout.episodes == expected.episodes[:6] + expected.episodes[12:]
     with counted(policy) as responses:
-        some = played(breaking(tmp_path, size=6, unlucky=0.2), 0)
+        some = rollout_of(breaking(tmp_path, size=6, unlucky=0.2), 0)
     assert len(some.episodes) < 18
     assert some.played_tokens == sum(responses)
-    unlucky = played(breaking(tmp_path, size=6, unlucky=0.2), 4)  # at branches too
+    unlucky = rollout_of(breaking(tmp_path, size=6, unlucky=0.2), 4)  # at branches too
     assert unlucky.failures
     assert len(unlucky.episodes) == 18
-    none = played(breaking(tmp_path, size=6, broken="*"), 0)
+    none = rollout_of(breaking(tmp_path, size=6, broken="*"), 0)
     assert none.episodes == ()
     assert none.failures
 
@@ -173,13 +173,13 @@ def test_failures_of_processes_come_together_even_if_one_has_nothing_else(tmp_pa
 
 def test_an_evaluation_counts_as_not_won_what_always_fails(tmp_path):
     env = breaking(tmp_path, groups=4, size=1, sections=2)
-    sound = evaluate(env, RandomPolicy(), Sampling(), [0, 1], tasks=6)
-    struck = sound.episodes[0][4].task_id
+    expected = evaluate(env, RandomPolicy(), Sampling(), [0, 1], tasks=6)
+    struck = expected.episodes[0][4].task_id
     result = evaluate(
         breaking(tmp_path, groups=4, size=1, sections=2, broken=struck), RandomPolicy(), Sampling(), [0, 1],
         tasks=6, max_retries=1, max_failed=0.2,
     )  # fmt: skip
-    for before, after in zip(sound.episodes, result.episodes, strict=True):
+    for before, after in zip(expected.episodes, result.episodes, strict=True):
         assert [one for one in before if one.task_id != struck] == [one for one in after if one.task_id != struck]
         assert (after[4].task_id, after[4].won, after[4].steps) == (struck, False, 0)
     assert result.summary()["failed"] == 2
@@ -227,10 +227,10 @@ def test_a_run_goes_on_past_failures_and_shows_them(tmp_path, capsys):
     assert lines[0]["failed_episodes"] > 0
     assert lines[0]["groups_kept"] == 3
     folder = tmp_path / "run" / "failures"
-    told = [failure for _, _, path in failures.saved_files(folder) for failure in failures.read(path)]
-    assert told
-    assert all("the backend hung up" in failure.error for failure in told)
-    assert all(failure.conversation.exchanges[-1].response for failure in told)
+    saved = [failure for _, _, path in failures.saved_files(folder) for failure in failures.read(path)]
+    assert saved
+    assert all("the backend hung up" in failure.error for failure in saved)
+    assert all(failure.conversation.exchanges[-1].response for failure in saved)
     lost = sum(failure.failed for _, phase, path in failures.saved_files(folder) if phase == "evaluation"
                for failure in failures.read(path))  # fmt: skip
     assert sum(result["failed"] for result in summary["evaluations"]) == lost
@@ -244,7 +244,7 @@ def test_a_run_goes_on_past_failures_and_shows_them(tmp_path, capsys):
     main(["inspect", str(tmp_path / "run"), "--failures", "--task", "1"])
     shown = capsys.readouterr().out
     assert "take_action" in shown
-    assert told[0].conversation.exchanges[0].response.split()[0] in shown
+    assert saved[0].conversation.exchanges[0].response.split()[0] in shown
     main(["health", str(tmp_path / "run")])
     assert "failed episodes" in capsys.readouterr().out
 
@@ -252,12 +252,12 @@ def test_a_run_goes_on_past_failures_and_shows_them(tmp_path, capsys):
 def test_an_evaluation_with_failures_says_so(tmp_path, capsys):
     """They are losses of the environment, in a number that is called the policy's."""
     task = breaking(tmp_path).unwrapped.task_ids[1]
-    said = io.StringIO()
+    output = io.StringIO()
     settings = [f"+env.folder={tmp_path}", f"+env.broken={task}", "rollout.max_failed=0.5", "evaluation.split=train"]
-    summary = train(tmp_path / "run", *settings, base=RUN, progress=Progress(Console(file=said, width=1000)))
+    summary = train(tmp_path / "run", *settings, base=RUN, progress=Progress(Console(file=output, width=1000)))
     lost = [result["failed"] for result in summary["evaluations"]]
     assert min(lost) > 0
-    assert said.getvalue().count(f"of those that failed each time ({lost[0]}) none counts as won.") == len(lost)
+    assert output.getvalue().count(f"of those that failed each time ({lost[0]}) none counts as won.") == len(lost)
     main(["health", str(tmp_path / "run")])
     assert "failed in evaluation" in capsys.readouterr().out
 
@@ -292,9 +292,9 @@ WARM = ["model=features", "warmstart.source=expert", "warmstart.episodes=12", "t
 def test_a_warm_start_leaves_out_episodes_whose_environment_fails(tmp_path, capsys):
     task = breaking(tmp_path).unwrapped.task_ids[1]
     run(tmp_path, *WARM, f"+env.broken={task}", "rollout.max_failed=0.5")
-    said = capsys.readouterr().out
-    lost = int(re.search(r"(\d+) of 12 episodes to imitate are left out", said)[1])
-    assert "attempts at an episode to imitate. The last error, in task '" in said
+    output = capsys.readouterr().out
+    lost = int(re.search(r"(\d+) of 12 episodes to imitate are left out", output)[1])
+    assert "attempts at an episode to imitate. The last error, in task '" in output
     assert 0 < lost <= 6
     again = settings(tmp_path / "run", *WARM, f"+env.folder={tmp_path}", f"+env.broken={task}", base=RUN)
     kept, _ = episodes_to_imitate(again, 0, Progress())
@@ -311,9 +311,9 @@ def test_a_warm_start_that_loses_too_much_ends_in_words(tmp_path, max_retries, c
             f"rollout.max_retries={max_retries}",
         ])  # fmt: skip
     assert ended.value.code == (1 if max_retries == "2" else 2)
-    said = capsys.readouterr().err
-    assert "the backend hung up" in said
-    assert ("before training: " in said and "12 of 12 episodes to imitate are lost" in said) == (max_retries == "2")
+    errors = capsys.readouterr().err
+    assert "the backend hung up" in errors
+    assert ("before training: " in errors and "12 of 12 episodes to imitate are lost" in errors) == (max_retries == "2")
 
 
 @pytest.mark.parametrize("measure", ["win_rate", "expert_length"])

@@ -19,9 +19,9 @@ def press():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def work(presses, said, done):
+def work(presses, lines, done):
     """Something that is to be finished, during which Ctrl-C is pressed."""
-    interrupts = Interrupts(said.append)
+    interrupts = Interrupts(lines.append)
     interrupts.doing = "the update of iteration 3"
     with interrupts.waiting():
         for _ in range(presses):
@@ -31,24 +31,24 @@ def work(presses, said, done):
 
 
 def test_the_first_waits_and_says_for_what():
-    said, done = [], []
-    assert not work(0, said, done)
-    assert not said
-    assert work(1, said, done)
+    lines, done = [], []
+    assert not work(0, lines, done)
+    assert not lines
+    assert work(1, lines, done)
     assert done == ["finished"] * 2
-    [line] = said
+    [line] = lines
     assert line.startswith("SIGINT: finishing the update of iteration 3 first")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_the_second_stops_at_once_but_the_same_one_twice_does_not(monkeypatch):
     """A launcher passes on what the terminal has sent to its processes too."""
-    said, done = [], []
-    assert work(2, said, done)
+    lines, done = [], []
+    assert work(2, lines, done)
     assert done == ["finished"]
     monkeypatch.setattr(module, "ONE_PRESS", 0.0)
     with pytest.raises(StoppedAtOnceError):
-        work(2, said, done)
+        work(2, lines, done)
     assert done == ["finished"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -58,10 +58,10 @@ class Lines(Progress):
 
     def __init__(self, presses):
         super().__init__()
-        self.said, self.presses = [], presses
+        self.lines, self.presses = [], presses
 
     def line(self, text):
-        self.said.append(text)
+        self.lines.append(text)
         if self.presses and "Ctrl-C" in text:
             self.presses = 0
             press()
@@ -91,7 +91,7 @@ def test_a_run_saves_after_the_first_and_not_after_the_second(where, waits_for, 
             run.train()
         assert isinstance(raised.value, StoppedAtOnceError) == again
         newest = run.checkpoints.newest().name
-    assert [line for line in progress.said if line.startswith(f"SIGINT: finishing {waits_for} first")]
+    assert [line for line in progress.lines if line.startswith(f"SIGINT: finishing {waits_for} first")]
     assert newest == ("iteration_0000" if again else "iteration_0002")
     monkeypatch.undo()
     train(tmp_path / "run", "checkpoint.keep_best=false", "resume=auto")
@@ -110,8 +110,8 @@ def test_an_evaluation_tells_of_steps_while_it_goes_on(tmp_path):
             return nullcontext(lambda done, total, words: ticks.append(words))
 
     train(tmp_path, "trainer.iterations=1", progress=Bar())
-    told = [words for words in ticks if words.startswith("evaluation ")]
-    steps = [int(words.split(", ")[1].split()[0].replace(",", "")) for words in told]
-    assert len(told) > 10
+    shown = [words for words in ticks if words.startswith("evaluation ")]
+    steps = [int(words.split(", ")[1].split()[0].replace(",", "")) for words in shown]
+    assert len(shown) > 10
     assert steps[0] < steps[1] < steps[2]
-    assert told[0].startswith("evaluation 0/")
+    assert shown[0].startswith("evaluation 0/")

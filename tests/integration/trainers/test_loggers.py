@@ -23,7 +23,7 @@ def offline(monkeypatch):
     wandb.teardown()  # it reads the environment once in a process
 
 
-def test_a_run_writes_no_logs_but_its_own_unless_asked(tmp_path):
+def test_a_run_writes_no_other_logs_unless_asked(tmp_path):
     finished(tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert "metrics.jsonl" in names

@@ -106,7 +106,7 @@ def breaking(folder, *overrides):
     return Run(settings(folder / "run", *run, f"+env.broken={second}", *overrides), Progress())
 
 
-def test_an_error_of_an_environment_is_raised_where_its_rollout_is_wanted(tmp_path):
+def test_an_error_of_an_environment_is_raised_where_its_rollout_is_read(tmp_path):
     with breaking(tmp_path, "rollout.max_retries=null") as run:
         with pytest.raises(ConnectionResetError, match="the backend hung up") as raised:
             run.train()
@@ -122,7 +122,7 @@ def test_what_failed_ahead_is_kept(tmp_path):
         assert [path.name for path in run.directory.failures_path.iterdir()] == ["training_0002.jsonl.gz"]
 
 
-def test_a_process_that_dies_is_told_of(tmp_path):
+def test_a_process_that_dies_is_reported(tmp_path):
     with Run(settings(tmp_path / "run", *AHEAD), Progress()) as run:
         run.learner.learn(0, run.learner.collect(0), 0.0)
         (process,) = multiprocessing.active_children()
@@ -134,7 +134,7 @@ def test_a_process_that_dies_is_told_of(tmp_path):
             run.learner.learn(1, run.learner.collect(1), 0.0)  # what it had played already can be taken
 
 
-def test_what_keeps_the_process_from_being_there_is_told_before_anything_is_learned(tmp_path):
+def test_what_keeps_the_process_from_starting_is_reported_before_training(tmp_path):
     """The environment is registered here, and not there."""
     run = Run(settings(tmp_path / "run", *AHEAD, f"env.id={BREAKING}", f"+env.folder={tmp_path}"), Progress())
     with run, pytest.raises(Exception, match="hgpo_gym_tests") as raised:
@@ -144,15 +144,15 @@ def test_what_keeps_the_process_from_being_there_is_told_before_anything_is_lear
 
 
 def test_a_run_without_correction_says_so(tmp_path):
-    said = []
+    lines = []
 
     class Lines(Progress):
         def line(self, text):
-            said.append(text)
+            lines.append(text)
 
     for correction in ("token", "none"):
-        assert not said
+        assert not lines
         options = [*SCORER, f"correction={correction}"]
         with Run(settings(tmp_path / correction, *options), Lines()):
             pass
-    assert said == [UNCORRECTED.format(1)]
+    assert lines == [UNCORRECTED.format(1)]

@@ -149,7 +149,7 @@ def chat_model(tmp_path_factory):
 @pytest.mark.parametrize(
     ("dtype", "warned"), [("float32", []), ("bfloat16", ["Most steps of trainer.learning_rate=1e-06 are rounded away"])]
 )
-def test_a_given_model_is_told_of_before_the_first_silence(dtype, warned, chat_model, tmp_path):
+def test_the_first_lines_name_the_model_and_what_comes_next(dtype, warned, chat_model, tmp_path):
     output = io.StringIO()
     maze = ["model=pretrained", f"model.path={chat_model}", "prompt=bare", "trainer.iterations=0", "trainer.kl_coef=0"]
     short = ["evaluation.decoding_seeds=1", "env.max_episode_steps=1", "rollout.max_new_tokens=2"]
@@ -158,8 +158,8 @@ def test_a_given_model_is_told_of_before_the_first_silence(dtype, warned, chat_m
     size = f"{load_model(str(chat_model), device='cpu')[0].num_parameters():,} parameters on "
     loaded = [f"Loading {chat_model}", UNEXPLAINED, *warned, size]
     expected = [*loaded, "Memory: about ", "Evaluating 9 episodes of test", "Before training: evaluation of test "]
-    for line, beginning in zip(lines, expected, strict=True):
-        assert line.startswith(beginning)
+    for line, prefix in zip(lines, expected, strict=True):
+        assert line.startswith(prefix)
 
 
 SCALED_DOWN = [

@@ -109,8 +109,8 @@ def test_histories_with_other_subgoals_in_force_are_others():
     rollout = play(env, groups=1, restarts=2)
     histories, blind = set(), set()
     for row, history in rows_with_history(rollout):
-        own = rollout.batch.trajectory == rollout.batch.trajectory[row]
-        so_far = np.flatnonzero(own & (rollout.batch.step <= rollout.batch.step[row]))
+        same_episode = rollout.batch.trajectory == rollout.batch.trajectory[row]
+        so_far = np.flatnonzero(same_episode & (rollout.batch.step <= rollout.batch.step[row]))
         in_force = [rollout.steps[n].prompt.split("\n")[0] for n in so_far[np.argsort(rollout.batch.step[so_far])]]
         histories.add((history, *in_force))
         blind.add(history)
@@ -155,9 +155,13 @@ def test_a_restart_begins_with_the_prompt_and_the_keys_of_its_moment(team):
         first.setdefault(request.seed[:-1], request)
     begun = sorted((seed[-1], request) for seed, request in first.items())
     for number, request in enumerate(in_episode):
-        for _, own in begun[2 * number : 2 * number + 2]:
-            assert (own.prompt, own.context_keys, own.role) == (request.prompt, request.context_keys, request.role)
-            assert own.seed[-1] == number  # answers of the episode so far
+        for _, start in begun[2 * number : 2 * number + 2]:
+            assert (start.prompt, start.context_keys, start.role) == (
+                request.prompt,
+                request.context_keys,
+                request.role,
+            )
+            assert start.seed[-1] == number  # responses of the episode so far
     assert len(begun) == 2 * len(in_episode)
 
 
@@ -174,12 +178,12 @@ def test_a_share_of_the_histories_has_the_values_that_it_has_among_all():
 
 def test_worker_processes_have_the_same_values():
     env = dice(2, 4, workers=2)
-    there = play(env)
+    parallel = play(env)
     env.close()
-    here = play(dice(2, 4))
-    for name, values in columns(here.batch).items():
-        np.testing.assert_allclose(columns(there.batch)[name], values, rtol=1e-6)
-    assert there.played_steps == here.played_steps
+    serial = play(dice(2, 4))
+    for name, values in columns(serial.batch).items():
+        np.testing.assert_allclose(columns(parallel.batch)[name], values, rtol=1e-6)
+    assert parallel.played_steps == serial.played_steps
 
 
 RUN = ["algo=vineppo", "sampler.restarts=2"]

@@ -80,8 +80,8 @@ def test_a_run_may_train_on_some_tasks_alone_and_be_evaluated_on_the_same(tmp_pa
     expected = {tasks[place] for place in spread(len(tasks), 3)}
     rollouts = [saved.load(tmp_path / "rollouts", iteration) for iteration in (1, 2, 3, 4)]
     assert {episode.task_id for rollout in rollouts for episode in rollout.episodes} == expected
-    said = conversations.read(next((tmp_path / "evaluations").iterdir()))
-    assert {conversation.task_id for conversation in said} == expected
+    transcript = conversations.read(next((tmp_path / "evaluations").iterdir()))
+    assert {conversation.task_id for conversation in transcript} == expected
 
 
 def outcomes(run_dir):
@@ -124,7 +124,7 @@ def test_measuring_before_training_counts_as_played(tmp_path):
     assert line["seconds_rollout"] > seconds > 0
 
 
-def test_what_is_told_of_a_tree_counts_a_step_that_episodes_share_once(tmp_path):
+def test_metrics_of_a_tree_count_a_shared_step_once(tmp_path):
     settings = [*RUNS["tree"], "algo=reinforce_pp", "env.sections=1", "trainer.iterations=1"]
     train(tmp_path, *settings, "checkpoint.rollouts_every=1")
     (line,) = read_metrics(tmp_path)
@@ -144,8 +144,8 @@ class Turns(SignpostMazeEnv):
 
     def take_action(self, action):
         turn = super().take_action(action)
-        said = {"tag": int(action == "walk on"), "tag_reward": 0.5, "turn_reward": 1}
-        return replace(turn, extras={**turn.extras, **said})
+        fields = {"tag": int(action == "walk on"), "tag_reward": 0.5, "turn_reward": 1}
+        return replace(turn, extras={**turn.extras, **fields})
 
 
 register("hgpo_gym_tests/Turns-v0", Turns, max_episode_steps=10, description="for tests")
@@ -163,18 +163,18 @@ def test_what_an_environment_says_of_a_step_is_recorded_for_the_estimator_that_n
     assert not (tmp_path / "none").exists()
 
 
-def test_a_team_whose_model_has_imitated_one_agent_is_told_so(tmp_path, capsys):
+def test_a_team_whose_model_has_imitated_one_agent_is_warned(tmp_path, capsys):
     small = ["model=tiny", "model.layers=1", "model.hidden_size=32", "warmstart.episodes=4", "warmstart.epochs=1"]
     once = [*small, "trainer.iterations=1", "evaluation.every=0", "evaluation.decoding_seeds=1", "algo=dr_mas"]
     team = ["engine.constrain=admissible", *RUNS["planner_actor"]]
-    told = IMITATED_ALONE.format("planner_actor")
-    for name, settings, said in (
+    message = IMITATED_ALONE.format("planner_actor")
+    for name, settings, expected in (
         ("alone", ["team=solo"], False),
         ("team", team, True),
         ("new", [*team, "warmstart.source=none"], False),
     ):
         train(tmp_path / name, *once, *settings)
-        assert (told in capsys.readouterr().out) == said
+        assert (message in capsys.readouterr().out) == expected
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_the_vector_of_rewards_has_a_row_a_step(tmp_path):
     np.testing.assert_array_equal(batch.extras["reward_vector"][:, 1], batch.success)
 
 
-def test_the_share_of_the_step_limit_is_of_the_environments_own_where_none_is_set(tmp_path):
+def test_the_share_of_the_step_limit_is_of_the_environments_limit_by_default(tmp_path):
     base = [setting for setting in SETTINGS if "max_episode_steps" not in setting]
     lengths = []
     for place, limit in enumerate(("env.max_episode_steps=null", "~env.max_episode_steps", "env.max_episode_steps=24")):
@@ -253,7 +253,7 @@ def test_the_entropy_is_that_of_the_weights_before_the_update(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("splits", "told"),
+    ("splits", "expected"),
     [
         (
             ["env.split=all"],
@@ -264,7 +264,7 @@ def test_the_entropy_is_that_of_the_weights_before_the_update(tmp_path):
         (["env.split=test"], ""),
     ],
 )
-def test_an_evaluation_on_what_is_trained_on_is_told(splits, told, tmp_path, capsys):
+def test_an_evaluation_on_training_tasks_is_a_warning(splits, expected, tmp_path, capsys):
     train(tmp_path, *splits, "trainer.iterations=1", "evaluation.every=0")
-    said = " ".join(capsys.readouterr().out.split())
-    assert told in said if told else "trained on too" not in said
+    output = " ".join(capsys.readouterr().out.split())
+    assert expected in output if expected else "trained on too" not in output

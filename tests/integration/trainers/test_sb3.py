@@ -37,8 +37,10 @@ ALGORITHMS = {
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_success_more_than_doubles(algorithm, tmp_path):
     """One section of the maze, three doors, time for a mistake or two."""
-    own = ["algo.learning_rate=3e-3", "algo.batch_size=32", "trainer.iterations=20", "evaluation.every=0"]
-    train(tmp_path, *ALGORITHMS[algorithm], *own, "env.split=all", "evaluation.split=all", "env.max_episode_steps=6")
+    overrides = ["algo.learning_rate=3e-3", "algo.batch_size=32", "trainer.iterations=20", "evaluation.every=0"]
+    train(
+        tmp_path, *ALGORITHMS[algorithm], *overrides, "env.split=all", "evaluation.split=all", "env.max_episode_steps=6"
+    )
     success = [line["success"] for line in read_metrics(tmp_path)]
     assert 0 < np.mean(success[:2]) < 0.45
     assert np.mean(success[-2:]) > 2 * np.mean(success[:2])
@@ -58,22 +60,22 @@ def test_a_resumed_run_goes_on_with_the_same_numbers(algorithm, tmp_path):
 
 
 def test_an_iteration_plays_the_tasks_of_the_schedule_to_their_end(tmp_path):
-    own = [*ALGORITHMS["sb3_ppo"], "trainer.iterations=1", "rollout.train_tasks=2"]
-    with Run(settings(tmp_path, *own), Progress()) as run:
+    overrides = [*ALGORITHMS["sb3_ppo"], "trainer.iterations=1", "rollout.train_tasks=2"]
+    with Run(settings(tmp_path, *overrides), Progress()) as run:
         assert len(run.learner.task_ids) == 2
         tasks = tasks_in_order(run.learner.task_ids, seed=0, iteration=0, count=4)
         run.train()
     episodes = run.learner.policy.episodes.episodes
-    assert Counter(own[0].task_id for own in episodes) == {task: 4 * tasks.count(task) for task in tasks}
-    assert all(own and len({episode.task_id for episode in own}) == 1 for own in episodes)
-    assert all(sum(episode.steps for episode in own) <= 10 for own in episodes)
+    assert Counter(group[0].task_id for group in episodes) == {task: 4 * tasks.count(task) for task in tasks}
+    assert all(group and len({episode.task_id for episode in group}) == 1 for group in episodes)
+    assert all(sum(episode.steps for episode in group) <= 10 for group in episodes)
     (line,) = read_metrics(tmp_path)
     assert line["steps"] == line["steps_so_far"] == 4 * 4 * 10
-    assert line["success"] == np.mean([own[0].won for own in episodes])
+    assert line["success"] == np.mean([group[0].won for group in episodes])
     assert line["valid_action_rate"] == 1.0
 
 
-def test_actions_left_out_are_counted_where_one_is_taken():
+def test_omitted_actions_are_counted():
     """Not in what is seen at the end of an episode, or after the last step."""
     env = ContextWrapper(TextVectorEnv("hgpo_gym/SignpostMaze-v0", 2, split="test", max_episode_steps=3))
     episodes = EpisodesVecEnv(2, TextFeatures(size=8, actions=1, action_size=2), 1.0)
@@ -87,10 +89,10 @@ def test_actions_left_out_are_counted_where_one_is_taken():
 
 def test_a_score_belongs_to_the_action_and_not_to_its_place():
     scorer = ActionScorer(FEATURES, hidden_size=8)
-    there = FEATURES({"prompt": "a hall"}, ("open red door", "open blue door", "go back"))
+    features = FEATURES({"prompt": "a hall"}, ("open red door", "open blue door", "go back"))
     turned = FEATURES({"prompt": "a hall"}, ("go back", "open red door", "open blue door"))
     with torch.device("meta"):  # where a tensor lands that does not say that it belongs to the others
-        one, other = scorer(torch.from_numpy(np.stack([there, turned])).float())
+        one, other = scorer(torch.from_numpy(np.stack([features, turned])).float())
     assert torch.allclose(one[:3], other[[1, 2, 0]])
     assert len(set(one[:3].tolist())) == 3
     assert one[3:].tolist() == [ABSENT, ABSENT]
@@ -101,7 +103,7 @@ def new_policy(run):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_only_actions_that_are_there_are_chosen(algorithm, tmp_path):
+def test_only_available_actions_are_chosen(algorithm, tmp_path):
     policy = new_policy(settings(tmp_path, *ALGORITHMS[algorithm]))
     responses = ("walk on", "go back")
     requests = [Request("You are in a bare corridor.", responses, seed=(seed,)) for seed in range(50)]
@@ -136,19 +138,19 @@ def test_they_are_evaluated_and_compared_as_the_others(capsys, tmp_path):
     assert "has algo=sb3_ppo, not hgpo: leave out algo=" in capsys.readouterr().err
 
 
-def test_without_a_step_limit_of_ones_own_it_is_the_environments(tmp_path):
+def test_the_default_step_limit_is_the_environments(tmp_path):
     train(tmp_path, *ALGORITHMS["sb3_ppo"], "trainer.iterations=1", "env.max_episode_steps=null")
     assert read_metrics(tmp_path)[0]["steps"] == 4 * 4 * 24
 
 
-def test_what_is_said_of_other_models_and_not_read_is_told(tmp_path, capsys):
-    own = [*ALGORITHMS["sb3_ppo"], "trainer.iterations=0"]
-    train(tmp_path / "plain", *own)
+def test_settings_that_have_no_effect_are_named(tmp_path, capsys):
+    overrides = [*ALGORITHMS["sb3_ppo"], "trainer.iterations=0"]
+    train(tmp_path / "plain", *overrides)
     assert "has no effect" not in capsys.readouterr().out
-    train(tmp_path / "told", *own, "model=features", "warmstart.source=expert", "rollout.temperature=0.5")
-    said = capsys.readouterr().out.splitlines()
-    assert "warmstart.source=expert has no effect: algo=sb3_ppo begins with a new network of its own." in said
-    assert "rollout.temperature=0.5 has no effect: algo=sb3_ppo explores by options of its own." in said
+    train(tmp_path / "told", *overrides, "model=features", "warmstart.source=expert", "rollout.temperature=0.5")
+    lines = capsys.readouterr().out.splitlines()
+    assert "warmstart.source=expert has no effect: algo=sb3_ppo begins with a new network of its own." in lines
+    assert "rollout.temperature=0.5 has no effect: algo=sb3_ppo explores by options of its own." in lines
 
 
 def test_mistakes_are_named(tmp_path):

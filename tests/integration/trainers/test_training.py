@@ -19,7 +19,7 @@ SMALL = [*small_runs.TINY, "checkpoint.every=1", "trainer.kl_coef=0.01"]
 
 
 @pytest.fixture(autouse=True, scope="module")
-def a_cache_of_its_own(tmp_path_factory):
+def an_empty_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HGPO_GYM_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield

@@ -91,14 +91,14 @@ def test_evaluations_keep_them_too(untrained, capsys, tmp_path):
     assert "the episodes 1 to 2 are kept" in error
 
 
-def test_nothing_is_kept_where_nothing_is_wanted_and_all_by_null(tmp_path):
+def test_no_transcript_is_saved_at_0_and_all_are_at_null(tmp_path):
     train(tmp_path / "none", "checkpoint.transcripts=0", "trainer.iterations=1")
     assert not list((tmp_path / "none").rglob("*.jsonl.gz"))
     train(tmp_path / "all", "checkpoint.transcripts=null", "trainer.iterations=1")
     assert len(kept_rollouts.load(tmp_path / "all" / "rollouts", 1).conversations) == 8
 
 
-def test_rollouts_that_are_made_again_lose_what_was_said_in_them(tmp_path):
+def test_repeated_rollouts_replace_their_transcripts(tmp_path):
     train(tmp_path, "trainer.iterations=2")
     kept_rollouts.forget_after(tmp_path / "rollouts", 1)
     assert sorted(path.name for path in (tmp_path / "rollouts").iterdir()) == [

@@ -85,7 +85,7 @@ def test_the_command_warmstart_lets_a_given_model_imitate(capsys):
     assert "hgpo-gym train model.path=second\n" in out
 
 
-def test_a_model_is_not_said_to_be_saved_where_there_is_a_file(capsys, tmp_path):
+def test_a_file_in_place_of_a_model_is_an_error(capsys, tmp_path):
     (tmp_path / "file").write_text("mine")
     status, out, err = run(capsys, "warmstart", *TINY, f"out={tmp_path / 'file'}")
     assert (status, out) == (2, "")
@@ -200,7 +200,7 @@ def test_every_prompt_imitates_the_same_episodes(tmp_path):
     forget("warm_start_tests/Loud-v0", "loud_game")
 
 
-def test_a_changed_text_in_ones_own_environment_makes_the_warm_start_anew(tmp_path):
+def test_a_changed_text_in_a_custom_environment_makes_the_warm_start_anew(tmp_path):
     """As two processes see it: the second one loads the file after it was changed."""
     file = tmp_path / "shouting_game.py"
     made = {}

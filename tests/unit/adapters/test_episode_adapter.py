@@ -14,7 +14,7 @@ MAZE = {"sections": 1, "colours": 2, "split": "all", "max_episode_steps": 6}
 WAY = ("walk on", "walk on", "open red door")
 
 
-def played(turns, **options):
+def play_episode(turns, **options):
     """An episode of the maze; each turn is the actions of one answer of the model."""
     episode = SingleEpisode("hgpo_gym/SignpostMaze-v0", **{**MAZE, **options})
     episode.begin("red")
@@ -59,31 +59,31 @@ def test_it_says_what_is_seen_and_what_can_be_done():
 
 
 def test_the_step_limit_ends_it():
-    episode = played([["fly"]] * 6)
+    episode = play_episode([["fly"]] * 6)
     assert (episode.over, episode.won) == (True, False)
     assert len(episode.steps(6)) == 6
 
 
 def test_a_turn_is_a_step():
-    steps = played([[action] for action in WAY]).steps(3)
+    steps = play_episode([[action] for action in WAY]).steps(3)
     assert [step.reward for step in steps] == [0, 0, 10]
     assert all(step.valid for step in steps)
     np.testing.assert_array_equal([step.context_keys for step in steps], keys_of(observations(WAY)[:3]))
 
 
 def test_a_turn_with_several_actions_is_one_step_and_one_without_any_is_a_step_too():
-    steps = played([[], ["walk on", "walk on"], ["fly"], ["open red door"], ["walk on"]]).steps(5)
+    steps = play_episode([[], ["walk on", "walk on"], ["fly"], ["open red door"], ["walk on"]]).steps(5)
     assert [(step.reward, step.valid) for step in steps] == [(0, False), (0, True), (0, False), (10, True)]
     keys = keys_of(observations(["walk on", "walk on", "fly"]))
     np.testing.assert_array_equal([step.context_keys for step in steps], [keys[0], keys[0], keys[2], keys[3]])
 
 
-def test_giving_up_is_a_step_but_what_is_said_after_the_end_is_none():
-    assert [step.valid for step in played([["walk on"], []]).steps(2)] == [True, False]
-    assert len(played([[action] for action in WAY]).steps(7)) == 3
+def test_giving_up_is_a_step_but_a_response_after_the_end_is_none():
+    assert [step.valid for step in play_episode([["walk on"], []]).steps(2)] == [True, False]
+    assert len(play_episode([[action] for action in WAY]).steps(7)) == 3
 
 
-def test_chance_after_the_start_is_a_members_own():
+def test_chance_after_the_start_differs_by_member():
     dice = SingleEpisode("hgpo_gym/SecretWord-v0")
     task = dice.env.unwrapped.task_ids[0]
     assert dice.begin(task, seed=1, chance=5) == dice.begin(task, seed=1, chance=6)
@@ -95,7 +95,7 @@ def test_chance_after_the_start_is_a_members_own():
 
 
 def test_a_batch_of_episodes():
-    long, short = played([["fly"], *([action] for action in WAY)]).steps(4), played([["walk on"]]).steps(1)
+    long, short = play_episode([["fly"], *([action] for action in WAY)]).steps(4), play_episode([["walk on"]]).steps(1)
     batch = step_batch(["a", "b"], [long, short], invalid_action_penalty=0.1)
     assert batch.group.tolist() == [0, 0, 0, 0, 1]
     assert batch.trajectory.tolist() == [0, 0, 0, 0, 1]
@@ -110,7 +110,7 @@ def test_a_batch_of_episodes():
 
 
 def test_a_turn_is_known_by_all_its_actions():
-    once, twice, none = (played([actions]).steps(1)[0] for actions in (["walk on"], ["walk on"] * 2, []))
+    once, twice, none = (play_episode([actions]).steps(1)[0] for actions in (["walk on"], ["walk on"] * 2, []))
     assert len({once.action, twice.action, none.action}) == 3
 
 
@@ -120,12 +120,12 @@ def test_an_adapted_batch_is_that_of_a_rollout():
     env = ContextWrapper(vector, "bare", window=2, history_length=2)
     rollout = collect(env, RandomPolicy(), Sampling(), task_ids=["red"], seeds=[(3, 0)])
     rows = rollout.batch.in_order
-    own, actions = rollout.batch.take(rows), [rollout.steps[row].action for row in rows]
-    ways = [[[actions[row]] for row in np.flatnonzero(own.trajectory == member)] for member in range(4)]
-    batch = step_batch(["red"] * 4, [played(way).steps(len(way)) for way in ways])
+    expected, actions = rollout.batch.take(rows), [rollout.steps[row].action for row in rows]
+    ways = [[[actions[row]] for row in np.flatnonzero(expected.trajectory == member)] for member in range(4)]
+    batch = step_batch(["red"] * 4, [play_episode(way).steps(len(way)) for way in ways])
     for name in ("group", "trajectory", "step", "reward", "context_keys", "action", "success", "final_keys"):
-        np.testing.assert_array_equal(getattr(batch, name), getattr(own, name), err_msg=name)
-    assert 0 < own.success.mean() < 1
+        np.testing.assert_array_equal(getattr(batch, name), getattr(expected, name), err_msg=name)
+    assert 0 < expected.success.mean() < 1
 
 
 @pytest.mark.parametrize(

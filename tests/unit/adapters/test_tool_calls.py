@@ -79,7 +79,7 @@ def test_several_calls_are_answered_in_order_and_are_one_step(episode):
         (None, None, "Unknown tool 'None'"),
     ],
 )
-def test_what_is_wrong_with_a_call_is_said_and_nothing_happens(episode, name, arguments, response):
+def test_a_wrong_call_is_an_error_and_changes_nothing(episode, name, arguments, response):
     [reply] = responses(episode, saying((name, arguments)))
     assert response in reply["content"]
     assert episode.admissible_actions == ("walk on",)

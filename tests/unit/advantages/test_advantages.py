@@ -146,7 +146,7 @@ def test_a_penalty_among_equal_returns_by_hand():
     np.testing.assert_allclose(estimate("grpo", batch(**columns | {"penalty": [0.1] * 4})), [-1] * 4, rtol=1e-4)
 
 
-def test_a_lone_episode_keeps_its_return():
+def test_a_group_of_one_episode_keeps_its_return():
     columns = {"group": ["g"], "trajectory": ["a"], "step": [0], "observation": ["x"], "reward": [7.0]}
     assert estimate("grpo", batch(**columns)).tolist() == [7.0]
     assert estimate("hgpo", batch(**columns)).tolist() == [0.0]
@@ -187,7 +187,7 @@ def test_records_that_cannot_be_are_refused(changes, message):
         batch(**two_episodes(**changes))
 
 
-def test_an_estimator_name_cannot_be_taken_twice():
+def test_an_estimator_name_cannot_be_registered_twice():
     with pytest.raises(ValueError, match="'hgpo' is taken"):
         register_estimator("hgpo", ESTIMATORS["grpo"])
 

@@ -121,12 +121,12 @@ def test_time_aware_states_are_those_of_observations_that_count_the_steps(name, 
         length = Counter(trajectory)
         counted = records | {
             "observation": [f"{text} at {at}" for text, at in zip(seen, step, strict=True)],
-            "final_observation": [f"{text} at {length[own]}" for text, own in zip(final, trajectory, strict=True)],
+            "final_observation": [f"{text} at {length[index]}" for text, index in zip(final, trajectory, strict=True)],
         }
-        plain, told = (StepBatch.from_records(**own, history_length=2) for own in (records, counted))
+        plain, counting = (StepBatch.from_records(**columns, history_length=2) for columns in (records, counted))
         for level in (0, 1, 2):
             aware = estimate(name, plain, time_aware=True, **{depth: level})
-            np.testing.assert_allclose(aware, estimate(name, told, **{depth: level}), rtol=0, atol=1e-12)
+            np.testing.assert_allclose(aware, estimate(name, counting, **{depth: level}), rtol=0, atol=1e-12)
             differ |= not np.allclose(aware, estimate(name, plain, **{depth: level}))
     assert differ
 
@@ -136,7 +136,7 @@ def test_where_several_response_in_a_turn_time_is_turns():
         records = random_records(seed)
         turn = [step // 2 for step in records["step"]]
         length = Counter(records["trajectory"])
-        ends = [(length[own] - 1) // 2 + 1 for own in records["trajectory"]]
+        ends = [(length[index] - 1) // 2 + 1 for index in records["trajectory"]]
         counted = records | {
             "observation": [f"{text} at {at}" for text, at in zip(records["observation"], turn, strict=True)],
             "final_observation": [
@@ -144,8 +144,8 @@ def test_where_several_response_in_a_turn_time_is_turns():
             ],
         }
         aware = estimate("crbc", StepBatch.from_records(**records, turn=turn, history_length=0), time_aware=True)
-        told = estimate("crbc", StepBatch.from_records(**counted, history_length=0))
-        np.testing.assert_allclose(aware, told, rtol=0, atol=1e-12)
+        expected = estimate("crbc", StepBatch.from_records(**counted, history_length=0))
+        np.testing.assert_allclose(aware, expected, rtol=0, atol=1e-12)
 
 
 def test_in_time_aware_states_a_step_pays_for_the_time_it_takes():
@@ -353,7 +353,7 @@ def test_pass_at_k_credits_the_best_alone():
     np.testing.assert_allclose(estimate("pass_at_k", tied), [0, -0.1, 0, 0, 0, 0])
 
 
-def test_rloo_leaves_the_own_return_out():
+def test_rloo_leaves_the_return_of_the_episode_out():
     batch = episodes("xy", "x", "x", rewards=[6, 3, 0], penalty=[0, 1, 0, 0])
     np.testing.assert_allclose(estimate("rloo", batch), [4.5, 3.5, 0, -4.5])
     np.testing.assert_allclose(estimate("rloo", episodes("xy", rewards=[6], penalty=[0, 1])), [6, 5])

@@ -62,7 +62,7 @@ def test_a_measurement_fits_a_scale_unless_the_estimator_has_the_rewards_unit(op
     assert BiasResult("mine", options).without_unit is fitted
 
 
-def test_an_option_base_of_ones_own_is_no_other_estimator(monkeypatch):
+def test_an_option_named_base_may_be_no_estimator(monkeypatch):
     monkeypatch.setitem(ESTIMATORS._all, "mine", lambda batch, *, base="mean": batch.reward * (base == "mean"))
     assert needed_with("mine", {"base": "mean"}) == {}
     assert needed_with("salt", {"base": "vineppo"}) == {"action": "salt", "value": "vineppo"}

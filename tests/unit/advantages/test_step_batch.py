@@ -261,7 +261,7 @@ def test_options_may_be_numpy_scalars():
             estimate("hgpo", batch, **{option: value})
 
 
-def test_a_column_that_is_not_there_is_named():
+def test_a_missing_column_is_named():
     batch = StepBatch.from_records(**records(action=None))
     assert batch.column("reward", "mine") is batch.reward
     assert batch.column("value", "mine") is batch.extras["value"]

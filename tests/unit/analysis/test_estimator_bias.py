@@ -190,8 +190,8 @@ def test_the_exact_maze_measures_every_configured_estimator():
     comparison = stage.compare(8)
     entries = parse_section(BiasSettings, load_config("estimator-bias", [])["bias"], "bias.").estimators
     for entry in entries.values():
-        own = {"restarts": 0, **entry}
-        assert np.isfinite(comparison.estimates(own.pop("estimator"), **own)).all()
+        options = {"restarts": 0, **entry}
+        assert np.isfinite(comparison.estimates(options.pop("estimator"), **options)).all()
 
 
 def test_common_options_reach_what_an_estimator_builds_on():
@@ -202,9 +202,9 @@ def test_common_options_reach_what_an_estimator_builds_on():
     assert not measured.without_unit
     deeper = BiasResult.of("mine", {"estimator": "progpo", "base": "salt", "base_options": {"base": "gigpo"}}, settings)
     assert deeper.options["base_options"] == {"base": "gigpo", "base_options": common}
-    own = BiasResult.of("mine", {"estimator": "salt", "base_options": {"norm": "mean_std_norm"}}, settings)
-    assert own.options["base_options"] == {"norm": "mean_std_norm"}
-    assert own.without_unit
+    custom = BiasResult.of("mine", {"estimator": "salt", "base_options": {"norm": "mean_std_norm"}}, settings)
+    assert custom.options["base_options"] == {"norm": "mean_std_norm"}
+    assert custom.without_unit
 
 
 def as_batch(steps, process, group_size):
@@ -300,7 +300,7 @@ def test_an_interval_of_few_blocks_is_wider():
     assert measure(exact, truth).blocks == len(np.unique(truth.block))
 
 
-def test_noise_of_the_truth_is_not_taken_for_error():
+def test_noise_of_the_truth_does_not_count_as_error():
     generator = np.random.default_rng(3)
     results = []
     for _ in range(200):
@@ -323,7 +323,7 @@ def maze_stages(improvements=(5,), **options):
     )
 
 
-def test_the_step_term_of_gigpo_is_unbiased_without_revisits_but_for_its_own_return():
+def test_the_step_term_of_gigpo_is_unbiased_without_revisits_but_for_the_return_of_the_step():
     """G - mean is (n - 1) / n (G - mean of the others): with n members the bias is -A / n, and none without oneself."""
     process, policy, values = fork()
     steps = roll_out(process, policy, 2, 40_000, np.random.default_rng(0))
@@ -376,7 +376,7 @@ def test_gigpo_is_unbiased_in_large_groups_where_contexts_are_consistent():
     assert abs(bias[256].bias2) < 0.01
 
 
-def test_the_own_estimator_has_less_error_than_hgpo_in_every_setting():
+def test_hgpo_gae_has_less_error_than_hgpo_in_every_setting():
     for options in ({}, {"plates": True}, {"distance": 2, "window": 3, "horizon": 36}, {"sections": 1}):
         for stage in maze_stages(improvements=(0, 10), episodes=256, **options):
             for group_size in (4, 16):
@@ -408,15 +408,15 @@ def test_continuations_find_the_advantages_that_are_computed_exactly():
         best = situation.admissible_actions.index(expert_action(env.dynamics(task_id), situation.observation))
         policy[row, best] += 1 - share
     values = solve(process, policy, 0.95, horizon)
-    won = np.array([played.won for played in collected.trajectories[: settings.episodes]])
+    won = np.array([trajectory.won for trajectory in collected.trajectories[: settings.episodes]])
     close(won, success_rate(process, policy, values))
     states = {int(keys[0]) % 2**64: state for state, keys in enumerate(process.context_keys)}
     situation_of = list(situations.rows)
     scores = []
     for probe, (_, episode) in enumerate(collected.source):
-        played, step = collected.trajectories[episode], collected.step[probe]
-        state = states[played.observations[step]]
-        action = situation_of[process.situation[state]].admissible_actions.index(played.actions[step])
+        trajectory, step = collected.trajectories[episode], collected.step[probe]
+        state = states[trajectory.observations[step]]
+        action = situation_of[process.situation[state]].admissible_actions.index(trajectory.actions[step])
         error = collected.advantage[probe] - values.advantage[step, state, action]
         scores.append(error / (np.sqrt(collected.variance[probe]) + 1e-9))
     assert len(scores) == 40
@@ -497,8 +497,8 @@ def test_the_episodes_of_a_task_are_not_all_of_the_same_luck():
     env, found = Coins(), continuations.Collected()
     continuations.collect(found, continuations.Actor(env, 1.0, settings, np.random.default_rng(0)), "coins", settings)
     episodes = [found.trajectories[number].observations for number in found.pool[0]]
-    assert len({tuple(own) for own in episodes}) >= 19
-    assert len({own[0] for own in episodes}) == 1
+    assert len({tuple(steps) for steps in episodes}) >= 19
+    assert len({steps[0] for steps in episodes}) == 1
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])

@@ -41,25 +41,25 @@ def test_open_ranks_hold_the_true_ones_of_close_algorithms():
 
 
 def by_seed(**scores):
-    return {name: dict(enumerate(own.tolist())) for name, own in scores.items()}
+    return {name: dict(enumerate(values.tolist())) for name, values in scores.items()}
 
 
 def test_who_mostly_does_worse_beats_nobody_by_a_higher_interquartile_mean():
     """If runs end at one of two levels, the middle half may differ from the pairs of runs."""
     one, other = np.r_[np.full(36, 0.5), np.full(14, 1.0)], np.linspace(0.515, 0.525, 50)
-    (told,) = best_against_each(by_seed(one=one, other=other))
-    assert told.startswith("other beats one with probability 0.72 (")
-    assert told.endswith("at 50 seeds, though one has the higher interquartile mean.")
+    (sentence,) = best_against_each(by_seed(one=one, other=other))
+    assert sentence.startswith("other beats one with probability 0.72 (")
+    assert sentence.endswith("at 50 seeds, though one has the higher interquartile mean.")
     ranks = mean_ranks([[one, other]])
     assert ranks.value.tolist() == [1, 2]
     assert (ranks.low.tolist(), ranks.high.tolist()) == ([1, 1], [2, 2])
 
 
-def test_what_is_told_of_many_pairs_is_corrected_for_how_many_they_are():
+def test_sentences_about_many_pairs_are_corrected_for_their_number():
     best, worse, alike = np.arange(5.0) + 3.0, np.arange(5.0), np.arange(5.0) + 2.9
     assert best_against_each(by_seed(best=best, worse=worse))[0].startswith("best beats worse")
-    told = best_against_each(by_seed(best=best, worse=worse, alike=alike))
-    assert told[0].startswith(
+    sentences = best_against_each(by_seed(best=best, worse=worse, alike=alike))
+    assert sentences[0].startswith(
         "best and worse do not differ significantly (5 seeds"
     )  # the best was looked for among three pairs
 
@@ -70,8 +70,8 @@ def test_the_best_of_algorithms_that_do_not_differ_seldom_beats_another():
     random = np.random.default_rng(0)
     found = sum(
         any(
-            word in told
-            for told in best_against_each(by_seed(**{name: random.normal(size=10) for name in "abcdef"}))
+            word in sentence
+            for sentence in best_against_each(by_seed(**{name: random.normal(size=10) for name in "abcdef"}))
             for word in (" beats ", " ahead by ")
         )
         for _ in range(20)
@@ -99,8 +99,8 @@ def test_what_seeds_share_cancels_where_runs_do_not_tell():
     little = 0.01 + 0.001 * random.normal(size=8)
 
     def told_of(noise):
-        (told,) = best_against_each(by_seed(one=seeds + little + noise, other=seeds))
-        return told
+        (sentence,) = best_against_each(by_seed(one=seeds + little + noise, other=seeds))
+        return sentence
 
     assert re.fullmatch(
         r"one and other do not differ significantly \(8 seeds, probability 0\.5\d \(.*\)\); at the same seed one "
@@ -111,6 +111,6 @@ def test_what_seeds_share_cancels_where_runs_do_not_tell():
     noise = np.tile([0.1, -0.1], 4)
     assert told_of(noise).endswith(f"needs about {seeds_needed(little + noise):,} seeds.")
     # Other seeds have nothing in common: ranks alone tell how many it takes.
-    (told,) = best_against_each({"one": dict(enumerate(seeds + 1)), "other": dict(enumerate(seeds, start=8))})
+    (sentence,) = best_against_each({"one": dict(enumerate(seeds + 1)), "other": dict(enumerate(seeds, start=8))})
     needed = runs_needed(float(probability_of_improvement(seeds + 1, seeds)))
-    assert told.endswith(f"needs about {needed:,} seeds.")
+    assert sentence.endswith(f"needs about {needed:,} seeds.")

@@ -55,10 +55,10 @@ def test_help_names_the_choices_and_shows_an_example(command, capsys):
 
 @pytest.mark.parametrize("command", sorted(COMMAND_SETTINGS))
 def test_help_has_the_settings_that_only_this_command_has(command, capsys):
-    own = load_partly(command, []).keys() - load_partly("config", []).keys()
-    assert own or command == "warmstart"
+    added = load_partly(command, []).keys() - load_partly("config", []).keys()
+    assert added or command == "warmstart"
     settings = run(capsys, command, "--help")[1].partition("common settings")[2]
-    for key in own:
+    for key in added:
         assert re.search(rf"^  {key}[.=]", settings, flags=re.MULTILINE), key
     for key in SET_BY_COMMAND.get(command, ()):
         assert not re.search(rf"^  {key}[.=]", settings, flags=re.MULTILINE), key
@@ -73,12 +73,12 @@ def test_help_keeps_to_the_width_of_the_terminal(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("meant", sorted(set(NAMED_ELSEWHERE.values())))
-def test_what_a_key_is_called_elsewhere_leads_to_one_that_there_is(meant):
+def test_a_key_of_another_library_leads_to_the_key_here(meant):
     config = load_config("config", ["prompt=instruct"])
     assert meant in flatten(config) or meant in config
 
 
-def test_the_version_is_said(capsys):
+def test_the_version_is_shown(capsys):
     assert run(capsys, "--version") == (0, f"hgpo-gym {hgpo_gym.__version__}\n", "")
 
 
@@ -188,10 +188,10 @@ def test_a_cache_that_cannot_be_written_is_named_with_what_moves_it(capsys, tmp_
     places = ("/proc/nowhere", *[f"{tmp_path}/file"] * 3)
     for place, command in zip(places, USES_OF_THE_CACHE, strict=True):
         monkeypatch.setenv("HGPO_GYM_CACHE", place)
-        status, _, said = run(capsys, *command)
-        assert (status, said.count("\n")) == (2, 1), said
-        assert said.startswith(f"hgpo-gym: Cannot write {place}/"), said
-        assert said.endswith("Set HGPO_GYM_CACHE to a folder that can be written.\n"), said
+        status, _, err = run(capsys, *command)
+        assert (status, err.count("\n")) == (2, 1), err
+        assert err.startswith(f"hgpo-gym: Cannot write {place}/"), err
+        assert err.endswith("Set HGPO_GYM_CACHE to a folder that can be written.\n"), err
 
 
 def test_without_a_home_directory_the_cache_has_to_be_named(capsys, tmp_path, monkeypatch):
@@ -206,9 +206,9 @@ def test_without_a_home_directory_the_cache_has_to_be_named(capsys, tmp_path, mo
         (USES_OF_THE_CACHE[0], "There is no home directory.* Set HGPO_GYM_CACHE to a folder that can be written"),
         (["data", "alfworld", "--check"], "~/.cache/alfworld: there is no home directory.* Set .*ALFWORLD_DATA,"),
     ):
-        status, _, said = run(capsys, *command)
-        assert (status, said.count("\n")) == (2, 1), said
-        assert re.search(f"^hgpo-gym: {remedy}", said), said
+        status, _, err = run(capsys, *command)
+        assert (status, err.count("\n")) == (2, 1), err
+        assert re.search(f"^hgpo-gym: {remedy}", err), err
     assert not list(tmp_path.iterdir())
 
 
@@ -273,7 +273,7 @@ def test_a_reader_that_has_had_enough_is_no_error(command, buffered):
 
 
 @pytest.mark.slow
-def test_a_terminal_is_told_that_something_loads(tmp_path):
+def test_a_terminal_shows_that_something_loads(tmp_path):
     ours, theirs = pty.openpty()
     refused = ["train", "run_dir=here", "rollout.group_size=0"]
     loading = subprocess.Popen(
@@ -283,13 +283,13 @@ def test_a_terminal_is_told_that_something_loads(tmp_path):
         cwd=tmp_path,
     )
     os.close(theirs)
-    said = b""
+    output = b""
     with suppress(OSError):  # what a terminal says whose last writer has left
         while part := os.read(ours, 1000):
-            said += part
+            output += part
     os.close(ours)
     assert loading.wait() == 2
-    assert said.index(b"Loading") < said.index(b"must be above 0")
+    assert output.index(b"Loading") < output.index(b"must be above 0")
     assert "Loading" not in python("-m", "hgpo_gym", *refused, cwd=tmp_path).stderr
 
 
@@ -423,8 +423,8 @@ OF_TRAIN = ["torch", "transformers", "accelerate", "jinja2", "matplotlib", "safe
 
 def test_playing_needs_the_extra_play_alone():
     """Its message says so where that is missing."""
-    played = python("-c", WITHOUT.format(missing=OF_TRAIN, arguments=["play", "env=sokoban"]))
-    assert "Push every box onto a goal" in played.stdout, played.stderr
+    result = python("-c", WITHOUT.format(missing=OF_TRAIN, arguments=["play", "env=sokoban"]))
+    assert "Push every box onto a goal" in result.stdout, result.stderr
     for command, extra in (("play", "play"), ("train", "train")):
         refused = python("-c", WITHOUT.format(missing=["hydra", *OF_TRAIN], arguments=[command]))
         assert install_command(extra) in refused.stderr
@@ -482,7 +482,7 @@ transformers.utils.logging.get_logger("transformers.models.qwen2").error("this i
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("environment", "expected"),
     [
         ({}, ["my_methods says old", "torchlike says old", "this is broken"]),
         (
@@ -498,14 +498,14 @@ transformers.utils.logging.get_logger("transformers.models.qwen2").error("this i
         ),
     ],
 )
-def test_what_frameworks_tell_programmers_is_kept_out_of_the_terminal_and_nothing_else(environment, said):
+def test_what_frameworks_tell_programmers_is_kept_out_of_the_terminal_and_nothing_else(environment, expected):
     done = subprocess.run(
         [sys.executable, "-c", NOISY], capture_output=True, text=True, check=True, env={**os.environ, **environment}
     )
     texts = (" says old", "a kernel could be installed", "this is broken")
     heard = [line for line in done.stderr.splitlines() if any(text in line for text in texts)]
-    assert len(heard) == len(said)
-    assert all(text in line for text, line in zip(said, heard, strict=True))
+    assert len(heard) == len(expected)
+    assert all(text in line for text, line in zip(expected, heard, strict=True))
 
 
 WAITS_FOR = """

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from hgpo_gym.cli.main import main
 from hgpo_gym.config import choices
 from hgpo_gym.config.compose import ConfigError, load_config, load_run
+from hgpo_gym.memory.keys import KEY_FUNCTIONS
 from hgpo_gym.policies.endpoint_settings import EndpointSettings
 from hgpo_gym.registry import Choice
 from hgpo_gym.runs.directory import flatten, read_config
@@ -71,7 +72,7 @@ def test_the_settings_are_the_configuration_in_types():
     assert isinstance(load_run([]).model, LanguageModel)
 
 
-def test_what_is_composed_follows_files_and_registries_and_is_ones_own(tmp_path, monkeypatch):
+def test_a_composed_config_follows_files_and_registries_and_is_a_copy(tmp_path, monkeypatch):
     """Hydra composes the same words once, until something that they are composed of has changed."""
     folder = tmp_path / "configs"
     shutil.copytree(choices.FOLDER, folder)
@@ -130,7 +131,7 @@ def test_all_wrong_values_are_named_at_once(defaults):
     }
     assert refusal(defaults, changes) == [
         "seed=-1: must be at least 0.",
-        "Unknown memory.key 'obs'. Valid: observation, observation+admissible, observation+action.",
+        f"Unknown memory.key 'obs'. Valid: {', '.join(KEY_FUNCTIONS)}.",
         "rollout.group_size=0: must be above 0.",
         "rollout.temperature=0.0: must be above 0.",
         "prompt.first=None: expected text.",
@@ -223,7 +224,7 @@ def test_settings_change_as_a_whole_and_are_checked_again():
         ("import no_such_library", "plugins: importing mine.py failed: No module named 'no_such_library'"),
     ],
 )
-def test_a_file_of_ones_own_that_is_missing_or_broken_is_refused(code, message, capsys, tmp_path, monkeypatch):
+def test_a_missing_or_broken_config_file_is_refused(code, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "mine", raising=False)  # of another test
     if code is not None:
@@ -364,8 +365,8 @@ def test_a_pretrained_model_comes_with_what_it_needs(env):
 
 
 def test_what_comes_with_a_pretrained_model_can_be_set():
-    own = ["prompt=bare", "trainer=default", "engine.constrain=admissible", "rollout.max_new_tokens=8"]
-    plain, pretrained = (load_config("config", [*own, *more]) for more in ([], ["model=pretrained"]))
+    overrides = ["prompt=bare", "trainer=default", "engine.constrain=admissible", "rollout.max_new_tokens=8"]
+    plain, pretrained = (load_config("config", [*overrides, *more]) for more in ([], ["model=pretrained"]))
     for section in ("prompt", "trainer", "rollout"):
         assert pretrained[section] == plain[section]
     assert pretrained["engine"] == {**plain["engine"], "max_batch_tokens": 16384}

@@ -38,10 +38,10 @@ class Guided(TextEnv):
         won = action == self.task_id
         return Turn("Over.", reward=float(won), terminated=True, won=won)
 
-    def _turn(self, text, *, extras=None, **said):
+    def _turn(self, text, *, extras=None, **fields):
         advice = "" if self.task_id == "nobody knows" else self.task_id
         extras = {"tag": 0, **(extras or {}), **({"expert_action": advice} if self.expert else {})}
-        return Turn(text, admissible_actions=("left", "right", "look"), extras=extras, **said)
+        return Turn(text, admissible_actions=("left", "right", "look"), extras=extras, **fields)
 
 
 register("hgpo_gym_tests/Guided-v0", Guided, max_episode_steps=5, description="for tests")
@@ -73,7 +73,7 @@ def test_asking_says_what_the_expert_would_do_and_changes_nothing():
     assert "expert_action" not in info
 
 
-def test_what_was_said_of_a_refused_action_is_not_said_again():
+def test_the_message_of_a_refused_action_is_not_repeated():
     env = AskExpertEnv(split="test")
     env.reset(options={"task_id": "green-red-blue"})
     env.step("walk on")
@@ -183,7 +183,7 @@ def test_where_actions_are_described_so_is_asking(monkeypatch, webshop_cache):
         env.reset(options={"goal_indx": 3})
 
 
-def test_what_is_said_of_an_action_is_not_said_of_a_question():
+def test_extras_of_an_action_are_not_repeated_for_a_question():
     env = AskExpertEnv(of="hgpo_gym/Sokoban-v0", of_options={"levels": 20, "milestones": True}, expert=True)
     _, info = env.reset(seed=0)
     while not info["milestone"]:

@@ -20,13 +20,13 @@ class Dice(TextEnv):
 
     def begin_episode(self, task_id):
         self.rolls = [int(self.np_random.integers(100))]
-        return self.said(task=f"Roll {task_id}.")
+        return self.rolled(task=f"Roll {task_id}.")
 
     def take_action(self, action):
         self.rolls.append(int(self.np_random.integers(100)))
-        return self.said(terminated=action == "stop")
+        return self.rolled(terminated=action == "stop")
 
-    def said(self, **fields):
+    def rolled(self, **fields):
         return Turn(" ".join(map(str, self.rolls)), admissible_actions=("roll", "stop"), **fields)
 
 
@@ -56,12 +56,12 @@ def test_what_a_first_member_draws_is_not_what_the_reset_drew():
     """NumPy pads what a generator is seeded by with zeros: [5, 0] is 5."""
     alike = np.random.default_rng(5).random(4)
     np.testing.assert_array_equal(np.random.default_rng([5, 0]).random(4), alike)
-    own = [chance_of(5, member).random(4).tolist() for member in range(3)]
-    assert len({tuple(draws) for draws in (*own, alike.tolist())}) == 4
+    members = [chance_of(5, member).random(4).tolist() for member in range(3)]
+    assert len({tuple(draws) for draws in (*members, alike.tolist())}) == 4
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_branch_shares_what_was_and_draws_its_own_chance_afterwards(workers):
+def test_a_branch_shares_its_past_and_draws_separate_chance_afterwards(workers):
     env = dice(workers)
     for _ in range(3):
         observations, *_ = env.step(["roll"] * 3)

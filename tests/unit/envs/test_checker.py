@@ -377,7 +377,7 @@ def test_a_mistake_is_named(mistaken, message, make):
         check_text_env(env)
 
 
-def test_an_environment_of_another_kind_is_told_how_to_become_one():
+def test_an_environment_of_another_kind_is_refused_with_a_remedy():
     with pytest.raises(AssertionError, match=r"FrozenLakeEnv must be a subclass of hgpo_gym.TextEnv.*Discrete"):
         check_text_env(gymnasium.make("FrozenLake-v1"))
 

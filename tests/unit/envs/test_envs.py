@@ -31,13 +31,13 @@ def test_an_option_that_does_not_exist_is_named_with_the_nearest(how):
         how(MAZE, colors=3)
 
 
-def test_an_environment_without_options_of_its_own_has_those_of_all():
+def test_an_environment_without_added_options_has_the_common_ones():
     with pytest.raises(TypeError, match=r"Unknown option of Echo 'word'. Valid: render_mode\."):
         Echo(word="cat")
     assert list(inspect.signature(Echo).parameters) == ["render_mode"]
 
 
-def test_what_environments_say_of_options_is_said_in_python():
+def test_messages_about_options_show_python_values():
     """`env.data=` is how a command sets an option: nobody who has called gymnasium.make knows it."""
     folder = Path(inspect.getfile(TextEnv)).parent
     found = [
@@ -203,7 +203,7 @@ def test_an_environment_without_splits_says_so():
         make("hgpo_gym_tests/Whole-v0", split="test")
 
 
-def test_unknown_ids_tasks_and_taken_names_are_refused():
+def test_unknown_ids_unknown_tasks_and_used_names_are_refused():
     with pytest.raises(ValueError, match=r"Did you mean 'hgpo_gym/SignpostMaze-v0'\?"):
         make("hgpo_gym/SignpostMaz-v0")
     with pytest.raises(ValueError, match=r"Did you mean 'red-red-blue'\?"):
@@ -258,10 +258,12 @@ class Shouting(Echo):
 def test_a_text_longer_than_its_space_names_what_to_set():
     id = "hgpo_gym_tests/Shouting-v0"
     register(id, Shouting, max_episode_steps=3, description="for tests")
-    said = r"Shouting.take_action\('loud'\): Turn.observation has 20 characters, more than max_text_length=12: set that"
+    message = (
+        r"Shouting.take_action\('loud'\): Turn.observation has 20 characters, more than max_text_length=12: set that"
+    )
     for env in (Shouting(), gymnasium.make_vec(id, 1, vectorization_mode="async")):
         env.reset(seed=0)
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             env.step("loud" if isinstance(env, Shouting) else ["loud"])
         env.close()
     space = UnicodeText(12)  # of a wrapper that adds to the text
@@ -307,7 +309,7 @@ class Told(Echo):
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("options", "message"),
     [
         ({"tasks": {"cat"}}, "task_ids is a set: give a tuple of texts in a fixed order"),
         ({"tasks": (name for name in ("cat", "dog"))}, "task_ids is a generator"),
@@ -324,9 +326,9 @@ class Told(Echo):
         ),
     ],
 )
-def test_an_environment_of_ones_own_says_what_it_does_wrong(told, message):
+def test_a_wrong_custom_environment_is_refused_with_the_reason(options, message):
     with pytest.raises(ValueError, match=message):
-        Told(**told).reset(seed=0)
+        Told(**options).reset(seed=0)
 
 
 @pytest.mark.parametrize(
@@ -394,7 +396,7 @@ def test_unicode_text_admits_any_string_and_samples_itself():
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_gymnasiums_own_vectors_work(mode):
+def test_gymnasiums_vector_environments_work(mode):
     env = gymnasium.make_vec(MAZE, 3, vectorization_mode=mode, expert=True)
     observations, infos = env.reset(seed=0)
     assert observations[0].startswith("You stand at a signpost")
@@ -441,7 +443,7 @@ register("hgpo_gym_tests/Scored-v0", Scored, max_episode_steps=10, description="
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("actions", "kind"),
     [
         (["0", "0.5", "1"], np.float64),
         (["0.5", "1", "0"], np.float64),
@@ -451,11 +453,11 @@ register("hgpo_gym_tests/Scored-v0", Scored, max_episode_steps=10, description="
         (["true", "false", "true"], np.bool_),
     ],
 )
-def test_numbers_of_an_info_are_of_the_type_that_holds_those_of_all_rows(said, kind):
+def test_numbers_of_an_info_are_of_the_type_that_holds_those_of_all_rows(actions, kind):
     env = TextVectorEnv("hgpo_gym_tests/Scored-v0", num_tasks=1, group_size=3)
     env.reset(seed=0)
-    infos = env.step(said)[-1]
-    numbers = [yaml.safe_load(text) for text in said]
+    infos = env.step(actions)[-1]
+    numbers = [yaml.safe_load(text) for text in actions]
     assert infos["score"].dtype == infos["parts"]["of"].dtype == kind
     assert infos["score"].tolist() == infos["parts"]["of"].tolist() == infos["vector"][:, 0].tolist() == numbers
     assert infos["_score"].tolist() == infos["parts"]["_of"].tolist() == [True] * 3
@@ -480,7 +482,7 @@ def test_part_of_the_groups_can_be_reset():
         env.reset(options={"tasks": []})
 
 
-def test_chance_after_the_start_is_each_members_own():
+def test_chance_after_the_start_differs_by_member():
     env = TextVectorEnv("hgpo_gym_tests/Echo-v0", num_tasks=1, group_size=3)
     env.reset(seed=0)
     rolls = env.step(["roll"] * 3)[0]
@@ -490,9 +492,9 @@ def test_chance_after_the_start_is_each_members_own():
 
 
 def test_names_for_env_come_from_the_id_and_are_never_given_twice():
-    own = {"namespace/DarkMaze-v0": "dark_maze", "other/DarkMaze-v0": "other_dark_maze", "other/DarkMaze-v1": "v1"}
+    names = {"namespace/DarkMaze-v0": "dark_maze", "other/DarkMaze-v0": "other_dark_maze", "other/DarkMaze-v1": "v1"}
     try:
-        for id, name in own.items():
+        for id, name in names.items():
             register(id, Echo, max_episode_steps=1, description="", name="v1" if name == "v1" else None)
             assert ENVIRONMENTS[id].name == name
         with pytest.raises(ValueError, match="name 'v1' is taken by other/DarkMaze-v1: choose another for a/B-v0"):
@@ -500,7 +502,7 @@ def test_names_for_env_come_from_the_id_and_are_never_given_twice():
         with pytest.raises(ValueError, match="configs=/no/such/folder of a/B-v0 is no folder"):
             register("a/B-v0", Echo, max_episode_steps=1, description="", configs=Path("/no/such/folder"))
     finally:
-        for id in own:
+        for id in names:
             del ENVIRONMENTS[id], gymnasium.registry[id]
 
 

@@ -127,14 +127,14 @@ def specs_make_it_again(id, options):
 
 def play(env, info, generator, steps):
     """Return the texts and pictures of a walk through several episodes."""
-    said = []
+    turns = []
     for _ in range(steps):
         [action] = random_actions({"admissible_actions": [info["admissible_actions"]]}, generator)
         *turn, info = env.step(action)
         if turn[2] or turn[3]:
             _, info = env.reset()
-        said.append((turn, info))
-    return said
+        turns.append((turn, info))
+    return turns
 
 
 def copies_go_on_alike(id, options):

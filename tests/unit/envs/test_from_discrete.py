@@ -45,7 +45,7 @@ def test_the_lake_in_words():
     assert (observation, reward, terminated, info["won"]) == ("You have fallen into a hole.", 0.0, True, False)
 
 
-def test_every_map_of_the_lake_is_its_own_task():
+def test_every_map_of_the_lake_is_a_task():
     env = FrozenLakeText(split="all")
     for task_id in env.task_ids[:3]:
         env.reset(options={"task_id": task_id})
@@ -57,7 +57,7 @@ def test_every_map_of_the_lake_is_its_own_task():
     assert len(train) > len(test) > 20
 
 
-def test_chance_on_slippery_ice_is_the_members_own_and_the_seeds():
+def test_chance_on_slippery_ice_differs_by_member_and_seed():
     walks = []
     for _ in range(2):
         env = TextVectorEnv(LAKE, num_tasks=1, group_size=6, slippery=True)
@@ -89,7 +89,7 @@ def shortest_way(taxi):
 def test_taxis_test_starts_are_not_seen_in_training():
     """The taxi moves within an episode; the passenger's start and goal do not change."""
     ways = [{id[id.index("The passenger") :] for id in TaxiText(split=split).task_ids} for split in ("train", "test")]
-    assert [len(own) for own in ways] == [9, 3]
+    assert [len(way) for way in ways] == [9, 3]
     assert not ways[0] & ways[1]
 
 
@@ -144,7 +144,7 @@ def test_actions_that_have_no_numbers_are_refused():
         make(LAKE, split="tset")
 
 
-def test_an_environment_with_a_step_limit_of_its_own_is_refused():
+def test_an_environment_with_an_added_step_limit_is_refused():
     def cliff():
         return gymnasium.wrappers.OrderEnforcing(gymnasium.make("CliffWalking-v1", max_episode_steps=5))
 

@@ -45,11 +45,11 @@ def test_other_things_are_no_milestones_and_none_is_reached_twice():
     progress = Milestones.of("put a clean apple in diningtable.")
     for feedback in ("You pick up the egg 1 from the fridge 1.", "You clean the apple 1 using the sinkbasin 1."):
         assert progress.after(feedback, won=False) == progress  # not the next one
-    taken = progress.after("You pick up the apple 2 from the fridge 1.", won=False)
-    assert taken.reached == 1
-    assert taken.after("You pick up the apple 2 from the countertop 1.", won=False) == taken
-    assert taken.after("You heat the apple 2 using the microwave 1.", won=False) == taken
-    assert taken.after("You move the apple 2 to the diningtable 1.", won=True).reached == 3
+    holding = progress.after("You pick up the apple 2 from the fridge 1.", won=False)
+    assert holding.reached == 1
+    assert holding.after("You pick up the apple 2 from the countertop 1.", won=False) == holding
+    assert holding.after("You heat the apple 2 using the microwave 1.", won=False) == holding
+    assert holding.after("You move the apple 2 to the diningtable 1.", won=True).reached == 3
 
 
 def test_taking_back_what_was_put_down_is_not_taking_the_second():
@@ -103,7 +103,7 @@ def test_webshops_milestones_are_its_phases():
 @pytest.mark.parametrize(
     "options", [{**ALFWORLD, "task_types": ["pick_two_obj_and_place"]}, WEBSHOP, {"id": "hgpo_gym/Sokoban-v0"}]
 )
-def test_with_milestones_the_contract_holds_and_without_there_are_none(options):
+def test_with_milestones_the_contract_holds_and_without_none_are_reported(options):
     check_text_env(make(**options, milestones=True))
     _, info = make(**options).reset(seed=0)
     assert "milestone" not in info

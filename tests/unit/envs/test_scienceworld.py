@@ -289,10 +289,10 @@ def test_actions_are_read_and_those_with_seen_objects_chosen():
         "use lamp on pot",
         "connect a to b",
     )
-    room, wanted = "A door to the kitchen. A lamp. A pot. A and b.", "Heat the pot."
-    chosen = seen_actions(listed, room, wanted, electrical=False)
+    room, task = "A door to the kitchen. A lamp. A pot. A and b.", "Heat the pot."
+    chosen = seen_actions(listed, room, task, electrical=False)
     assert chosen == ("look around", "open kitchen door", "use lamp on pot", "use lamp on door")
-    assert "connect a to b" in seen_actions(listed, room, wanted, electrical=True)
+    assert "connect a to b" in seen_actions(listed, room, task, electrical=True)
     assert choices("Ambiguous request: ...\n0:\topen A\n1:\topen B\n") == {"0": "open A", "1": "open B"}
 
 

@@ -10,7 +10,7 @@ SHORT = {"correct": "c", "misplaced": "m", "absent": "-"}
 
 
 @pytest.mark.parametrize(
-    ("secret", "guess", "said"),
+    ("secret", "guess", "expected"),
     [
         ("bado", "bado", "cccc"),
         ("bado", "kelu", "----"),
@@ -20,8 +20,8 @@ SHORT = {"correct": "c", "misplaced": "m", "absent": "-"}
         ("dabo", "bada", "mcm-"),
     ],
 )
-def test_marks_by_hand(secret, guess, said):
-    assert "".join(SHORT[mark] for mark in marks(secret, guess)) == said
+def test_marks_by_hand(secret, guess, expected):
+    assert "".join(SHORT[mark] for mark in marks(secret, guess)) == expected
 
 
 def test_a_letter_is_never_found_more_often_than_the_word_has_it():

@@ -16,14 +16,14 @@ def own_play(game, seed, actions):
     """Return the texts, states and rewards of textarena itself."""
     env = textarena.make(f"{game}-raw")
     env.reset(num_players=1, seed=seed)
-    said = []
+    responses = []
     for action in actions:
         env.get_observation()
         done, _ = env.step(action)
-        said.append([text for _, text, _ in env.get_observation()[1]][1:])
+        responses.append([text for _, text, _ in env.get_observation()[1]][1:])
         if done:
-            return said, env.close()[0][0]
-    return said, 0.0
+            return responses, env.close()[0][0]
+    return responses, 0.0
 
 
 def test_it_plays_as_textarena_does():
@@ -31,12 +31,12 @@ def test_it_plays_as_textarena_does():
     env = make(ID)
     _, info = env.reset(options={"task_id": "Mastermind-v0 3"})
     assert info["task"].startswith("You are playing Mastermind.")
-    said, _ = own_play("Mastermind-v0", 3, guesses)
-    for guess, expected in zip(guesses, said, strict=True):
+    responses, _ = own_play("Mastermind-v0", 3, guesses)
+    for guess, expected in zip(guesses, responses, strict=True):
         assert env.step(guess)[0] == "\n".join(expected)
 
 
-def test_the_solution_wins_and_the_reward_is_the_games_own():
+def test_the_solution_wins_and_the_reward_is_the_games():
     env = make(ID)
     env.reset(options={"task_id": "Mastermind-v0 4"})
     code = env.unwrapped._game.state.game_state["secret_code"]
@@ -141,9 +141,9 @@ def test_threads_do_not_draw_each_others_chances():
     def play(number):
         env = make(ID, game="Mastermind-v0", tasks=30, split="all")
         task_id = env.unwrapped.task_ids[number]
-        said = [env.reset(seed=number, options={"task_id": task_id})[0]]
-        said += [env.step(guess)[0] for guess in ("[1 2 3 4]", "[2 1 4 3]", "[5 6 1 2]")]
-        return said
+        responses = [env.reset(seed=number, options={"task_id": task_id})[0]]
+        responses += [env.step(guess)[0] for guess in ("[1 2 3 4]", "[2 1 4 3]", "[5 6 1 2]")]
+        return responses
 
     alone = [play(number) for number in range(12)]
     before = random.getstate()

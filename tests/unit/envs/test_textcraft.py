@@ -127,7 +127,7 @@ def test_the_plan_crafts_every_goal_by_admissible_actions(recipes):
         assert reached >= int(env.task_type(task_id).split()[1])
 
 
-def test_generated_recipes_are_as_deep_as_wanted_and_follow_their_seed():
+def test_generated_recipes_have_the_requested_depth_and_follow_their_seed():
     env = make(ID, recipes="generated", depth=8, split="all").unwrapped
     assert len(env.task_ids) == 36
     assert env.task_ids != make(ID, recipes="generated", depth=8, recipes_seed=1).unwrapped.task_ids

@@ -53,7 +53,7 @@ def test_while_one_game_works_none_of_another_kind_can_begin(alfworld_data, text
 
 
 @pytest.mark.slow
-def test_sessions_of_a_server_that_reset_at_once_each_get_their_own_game(alfworld_data):
+def test_sessions_of_a_server_that_reset_at_once_each_get_their_game(alfworld_data):
     """Two resets at once failed with engine=textworld, and all after them."""
 
     def play(env, number):
@@ -63,8 +63,8 @@ def test_sessions_of_a_server_that_reset_at_once_each_get_their_own_game(alfworl
     options = {"data": str(alfworld_data), "split": "valid_seen", "engine": "textworld"}
     numbers = range(2)
     alone = [play(make(ALFWORLD, **options), number) for number in numbers]
-    told = [f"{name}={value}" for name, value in options.items()]
-    with ServerProcess("--env", ALFWORLD, *told) as server, ExitStack() as open_sessions:
+    arguments = [f"{name}={value}" for name, value in options.items()]
+    with ServerProcess("--env", ALFWORLD, *arguments) as server, ExitStack() as open_sessions:
         sessions = [RemoteTextEnv(server.url, ALFWORLD) for _ in numbers]
         for session in sessions:
             open_sessions.callback(session.close)

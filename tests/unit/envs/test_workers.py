@@ -85,7 +85,7 @@ def test_workers_change_nothing_and_a_killed_one_is_replaced():
 
 
 @pytest.mark.slow
-def test_a_program_that_cannot_be_imported_again_is_told_so():
+def test_a_program_that_cannot_be_imported_again_is_refused_with_a_remedy():
     """Read from standard input; a script that starts its workers without a guard ends in the same way."""
     code = f"from hgpo_gym import TextVectorEnv; TextVectorEnv({MAZE!r}, num_tasks=1, workers=1).reset()"
     ended = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True)
@@ -165,10 +165,10 @@ def test_a_stopped_worker_is_named_while_it_is_waited_for(tmp_path, monkeypatch)
     env = fragile(tmp_path)
     monkeypatch.setattr("hgpo_gym.envs.workers.PATIENCE", 0.1)
     [worker] = env._sub_envs.process_ids
-    said = []
+    messages = []
 
     def wake(message, *_):
-        said.append(str(message))
+        messages.append(str(message))
         os.kill(worker, signal.SIGCONT)
 
     with warnings.catch_warnings():
@@ -176,7 +176,9 @@ def test_a_stopped_worker_is_named_while_it_is_waited_for(tmp_path, monkeypatch)
         monkeypatch.setattr(warnings, "showwarning", wake)
         observations, *_ = env.step(["wait", "stop"])
     assert observations == ("cat 1", "dog 1")
-    assert f"No response from worker process {worker} for 0.1 s: step of sub-environment 0, 1. Stopped by" in said[0]
+    assert (
+        f"No response from worker process {worker} for 0.1 s: step of sub-environment 0, 1. Stopped by" in messages[0]
+    )
     env.close()
 
 
@@ -199,7 +201,7 @@ def test_an_error_of_the_environment_is_no_death_of_its_worker(tmp_path):
     env.close()
 
 
-def test_after_an_error_in_one_worker_the_others_responses_are_their_own():
+def test_after_an_error_in_one_worker_responses_of_the_others_are_theirs():
     env = TextVectorEnv(MAZE, num_tasks=2, workers=2)
     env.reset(options={"task_ids": ["red-red-blue", "red-blue-red"], "group_seeds": [1, 2]})
     start = env.starts[0]

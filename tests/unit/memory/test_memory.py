@@ -88,15 +88,15 @@ def test_key_functions_choose_what_is_compared():
     assert level_1("a", (), key=first_word) == keys_of(["home", "tent"], history_length=1, key=first_word)[1, 1]
 
 
-def test_a_key_function_of_ones_own_gets_a_name():
+def test_a_custom_key_function_gets_a_name():
     words = KeyFunction(lambda observation, _: " ".join(observation.split()))
     try:
         register_key_function("words", words)
         register_key_function("words", words)
         assert make_memory(window=0, history_length=0, key="words").observe("a  b").keys == hash_text("a b")
-        for taken in ("words", "observation"):
-            with pytest.raises(ValueError, match=f"The key function name '{taken}' is taken: choose another"):
-                register_key_function(taken, KEY_FUNCTIONS["observation"])
+        for name in ("words", "observation"):
+            with pytest.raises(ValueError, match=f"The key function name '{name}' is taken: choose another"):
+                register_key_function(name, KEY_FUNCTIONS["observation"])
         register_key_function("words", KeyFunction(lambda observation, _: observation))  # defined again, in a notebook
         assert make_memory(window=0, history_length=0, key="words").observe("a  b").keys == hash_text("a  b")
     finally:

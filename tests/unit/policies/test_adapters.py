@@ -68,11 +68,11 @@ def test_only_the_adapter_changes_and_the_base_is_the_reference(base):
     assert sum("lora_" in name for name in before) == len(changed) == 2 * 7 * 2  # A and B of seven layers, two blocks
     with_base = LanguageModelPolicy(plain, tokenizer, constrain="admissible")
     expected = score(with_base, records, **SCORING)
-    for own, reference, adapted in zip(
+    for merged, reference, adapted in zip(
         expected, score(WithoutAdapter(after), records, **SCORING), score(after, records, **SCORING), strict=True
     ):
-        np.testing.assert_allclose(own, reference, atol=1e-6)
-        assert np.abs(own - adapted).max() > 1e-3
+        np.testing.assert_allclose(merged, reference, atol=1e-6)
+        assert np.abs(merged - adapted).max() > 1e-3
     assert metrics["kl_reference"] > 0
     assert metrics["mismatch_max"] < 1e-5
 

@@ -31,7 +31,7 @@ def test_generation_and_likelihood_agree_before_and_after_an_update(tokenizer):
         assert gap(policy) < 1e-5, name
         update(policy)
         assert gap(policy) < 1e-5, name
-        assert any(not torch.equal(weight, before[own]) for own, weight in weights(policy).items()), name
+        assert any(not torch.equal(weight, before[key]) for key, weight in weights(policy).items()), name
 
 
 def test_an_engine_gets_what_a_checkpoint_holds(tmp_path):
@@ -43,17 +43,17 @@ def test_an_engine_gets_what_a_checkpoint_holds(tmp_path):
         model.save_pretrained(tmp_path / name)
         saved = load_file(tmp_path / name / "model.safetensors")
         if name == VISION:
-            saved = {own.removeprefix("language_model."): weight for own, weight in saved.items()}
-            saved = {own: weight for own, weight in saved.items() if own.startswith("model.")}
+            saved = {key.removeprefix("language_model."): weight for key, weight in saved.items()}
+            saved = {key: weight for key, weight in saved.items() if key.startswith("model.")}
         sent, heads[name] = dict(engine_weights(model)), tied_head(model)
         assert sent.keys() - {heads[name]} == saved.keys(), name
-        assert all(torch.equal(sent[own], weight) for own, weight in saved.items()), name
+        assert all(torch.equal(sent[key], weight) for key, weight in saved.items()), name
         if heads[name]:
             assert torch.equal(sent[heads[name]], sent["model.embed_tokens.weight"]), name
     assert {name for name, head in heads.items() if head == "lm_head.weight"} == {
         "Qwen2", "Gemma 2", "Gemma 3", VISION, "SmolLM3"
     }  # fmt: skip
-    assert sum(".experts." in own for own in dict(engine_weights(make_model("Qwen3-MoE")))) == 2 * 4 * 3
+    assert sum(".experts." in key for key in dict(engine_weights(make_model("Qwen3-MoE")))) == 2 * 4 * 3
 
 
 def with_adapters(name):
@@ -62,8 +62,8 @@ def with_adapters(name):
     settings = LoraSettings(rank=4, alpha=8, dropout=0.0, target_modules="all-linear")
     model = add_adapters(make_model(name), settings, seed=0)
     with torch.no_grad():
-        for own, weight in model.named_parameters():
-            if "lora_B" in own:
+        for key, weight in model.named_parameters():
+            if "lora_B" in key:
                 weight += 0.1
     return model
 
@@ -73,10 +73,10 @@ def test_adapters_of_experts_are_merged_into_what_an_engine_gets():
     sent, base = dict(engine_weights(adapted)), dict(engine_weights(make_model("Qwen3-MoE")))
     merged = dict(engine_weights(merge(adapted)))
     assert sent.keys() == merged.keys() == base.keys()
-    changed = {own for own in base if not torch.equal(sent[own], base[own])}
-    assert changed == {own for own in base if "proj" in own or "gate.weight" in own}
-    for own, weight in merged.items():
-        torch.testing.assert_close(sent[own], weight)
+    changed = {key for key in base if not torch.equal(sent[key], base[key])}
+    assert changed == {key for key in base if "proj" in key or "gate.weight" in key}
+    for key, weight in merged.items():
+        torch.testing.assert_close(sent[key], weight)
     assert dict(engine_weights(adapted, with_adapter=False)).keys() == base.keys()
 
 
@@ -91,12 +91,12 @@ def test_a_vision_tower_neither_trains_nor_gets_an_adapter_and_is_saved(tmp_path
     after.save(tmp_path / "after")
     again, _ = load_model(str(tmp_path / "after"), device="cpu")
     before = weights(policy)
-    changed = {own for own, weight in again.state_dict().items() if not torch.equal(weight, before[own])}
-    language = {own for own, _ in policy.model.named_parameters(remove_duplicate=False) if not own.startswith(beside)}
+    changed = {key for key, weight in again.state_dict().items() if not torch.equal(weight, before[key])}
+    language = {key for key, _ in policy.model.named_parameters(remove_duplicate=False) if not key.startswith(beside)}
     assert changed == language
-    adapters = [own for own, weight in with_adapters(VISION).named_parameters() if weight.requires_grad]
+    adapters = [key for key, weight in with_adapters(VISION).named_parameters() if weight.requires_grad]
     assert len(adapters) == 2 * 7 * 2  # A and B of seven layers, two blocks
-    assert all(".language_model." in own for own in adapters)
+    assert all(".language_model." in key for key in adapters)
 
 
 def test_an_engine_that_computes_something_else_is_refused():

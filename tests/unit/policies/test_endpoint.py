@@ -167,7 +167,7 @@ def test_responses_come_in_order_and_no_more_requests_are_under_way_than_allowed
     assert usage["requests"] == 12
 
 
-def test_a_response_is_there_while_another_is_still_being_written(tmp_path):
+def test_a_response_arrives_while_another_is_still_being_written(tmp_path):
     def hold_back_slow(server, body):
         if body["messages"][0]["content"] == "slow":
             server.released.wait(SECONDS)
@@ -266,7 +266,7 @@ def test_an_endpoint_that_does_not_response_in_time_is_tried_again_then_named(tm
     assert policy.usage()["retries"] == 1
 
 
-def test_an_endpoint_that_is_not_there_is_named(tmp_path):
+def test_a_missing_endpoint_is_named(tmp_path):
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{reserved.getsockname()[1]}/v1"
@@ -373,9 +373,9 @@ def test_settings_that_cannot_be_are_named(overrides, message, capsys):
 def test_a_prompt_that_does_not_say_how_to_response_is_pointed_out(capsys):
     with serving(lambda server, body: Reply(200, completion("walk on"))) as server:
         _, hinted, _ = run_eval(capsys, server, "prompt=bare")
-        _, silent, _ = run_eval(capsys, server)
+        _, output, _ = run_eval(capsys, server)
     assert "prompt=instruct suits" in hinted
-    assert "prompt=instruct suits" not in silent
+    assert "prompt=instruct suits" not in output
 
 
 def test_a_missing_package_is_named_with_its_extra(capsys, monkeypatch):

@@ -260,7 +260,7 @@ def test_whatever_trains_other_models_trains_this_one(options, tmp_path):
     assert len(read_metrics(tmp_path)) == 2
 
 
-def test_it_leans_away_from_what_was_taken_and_towards_what_the_task_speaks_of():
+def test_it_prefers_new_actions_and_words_of_the_task():
     policy = FeaturesPolicy(Network(1 << 12, 1 << 10, 4, (-2.0, 3.0), seed=0))
     step_context = CLEANING[3]
     records = [policy.record(ask(step_context), action) for action in step_context.actions]

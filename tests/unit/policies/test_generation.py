@@ -124,7 +124,7 @@ def test_a_model_in_bfloat16_responses_with_log_probabilities_in_float32(model, 
             np.testing.assert_allclose(record.logprobs, logprobs, atol=0.15)
 
 
-def test_sliding_windows_slide_over_the_rows_own_tokens(tokenizer):
+def test_sliding_windows_cover_the_tokens_of_their_row_alone(tokenizer):
     config = transformers.Qwen2Config(
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, use_sliding_window=True, sliding_window=6, max_window_layers=1, initializer_range=0.2,
@@ -235,7 +235,7 @@ def test_joined_rows_end_together():
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_logits_that_are_not_numbers_are_said_to_be(temperature):
+def test_logits_that_are_not_numbers_are_an_error(temperature):
     """A run whose weights have diverged, finite as they are, met an index error."""
     logits = torch.tensor([[0.0, 1.0], [0.0, float("nan")]])
     with pytest.raises(CannotRespondError, match="probabilities are not numbers: its weights have diverged"):

@@ -250,7 +250,7 @@ def test_a_chat_template_gets_its_arguments(tiny):
     assert tokenizer.decode(policy.encode_prompts(["Hall."])[0]) == "Hall. /no_think"
 
 
-def test_what_a_chat_template_refuses_is_said_at_the_start(tiny):
+def test_what_a_chat_template_refuses_is_an_error_at_the_start(tiny):
     model, tokenizer = copy.deepcopy(tiny)
     with pytest.raises(ValueError, match=r"engine.chat_template_kwargs=.* has no chat template"):
         LanguageModelPolicy(model, tokenizer, chat_template_kwargs={"enable_thinking": False})
@@ -305,9 +305,9 @@ THINKS = "{{ messages[0]['content'] }}{% if add_generation_prompt %}\n<think>\n{
 THOUGHT = "{{ messages[0]['content'] }}{% if add_generation_prompt %}\n<think>\n\n</think>\n\n{% endif %}"
 
 
-@pytest.mark.parametrize(("template", "said"), [(THINKS, "</think><action>"), (THOUGHT, "<action>")])
+@pytest.mark.parametrize(("template", "prefix"), [(THINKS, "</think><action>"), (THOUGHT, "<action>")])
 @pytest.mark.parametrize("reading", ["strict", "published"])
-def test_a_thought_that_the_chat_template_begins_is_part_of_the_response(tiny, template, said, reading):
+def test_a_thought_that_the_chat_template_begins_is_part_of_the_response(tiny, template, prefix, reading):
     """As those of DeepSeek-R1 and of Qwen3 do, which is told not to think."""
     model, tokenizer = copy.deepcopy(tiny)
     tokenizer.chat_template = template
@@ -315,7 +315,7 @@ def test_a_thought_that_the_chat_template_begins_is_part_of_the_response(tiny, t
     responses = tuple(map(prompt.write_response, ACTIONS))
     policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")
     for response in policy.generate(requests(responses=responses), Sampling(max_new_tokens=64)):
-        assert response.text.startswith(said)
+        assert response.text.startswith(prefix)
         assert response.opened + response.text in responses
         action, in_form = prompt.read(response.text, opened=response.opened)
         assert action in ACTIONS
@@ -341,7 +341,7 @@ def test_responses_end_as_the_chat_template_ends_a_turn(tiny):
     assert policy.encode_response("go back")[-1] == ends[1]
     responses = ("walk", "walk on")  # one is the beginning of the other: where it ends decides
     requested = [Request(PROMPTS[0], responses, seed=(n,)) for n in range(300)]
-    said = [response.text for response in policy.generate(requested, Sampling(max_new_tokens=8))]
+    texts = [response.text for response in policy.generate(requested, Sampling(max_new_tokens=8))]
     ids = [
         np.concatenate((policy.encode_prompts(PROMPTS[:1])[0], policy.encode_response(response)))
         for response in responses
@@ -350,7 +350,7 @@ def test_responses_end_as_the_chat_template_ends_a_turn(tiny):
         place = len(ids[0]) - 2
         logits = model.eval()(torch.from_numpy(ids[0])[None]).logits[0, place]
     share = torch.softmax(logits[[ids[0][-1], ids[1][-2]]], 0)[0]
-    assert abs(said.count("walk") / 300 - float(share)) < 0.1
+    assert abs(texts.count("walk") / 300 - float(share)) < 0.1
 
 
 def test_the_longest_admissible_response_may_be_longer_than_others(policy):
@@ -421,14 +421,14 @@ def test_what_no_model_can_be_trained_from_is_named_when_it_is_loaded(tiny, tmp_
 
     model.save_pretrained(tmp_path / "alone")
     code = {"AutoConfig": "configuration_x.X", "AutoModelForCausalLM": "modeling_x.X"}
-    for folder, config, said in (
+    for folder, config, message in (
         ("alone", {}, r"alone has no tokenizer: expected tokenizer\.json"),
         ("alone", {"model_type": "llama"}, r"alone has no tokenizer: expected tokenizer\.json"),
         ("tag", {"model_type": "x", "auto_map": code}, r"tag has code of its own \(auto_map"),
     ):
         config_file = tmp_path / folder / "config.json"
         config_file.write_text(json.dumps({**json.loads(config_file.read_text()), **config}))
-        with pytest.raises(ValueError, match=said) as refused:
+        with pytest.raises(ValueError, match=message) as refused:
             load_model(str(tmp_path / folder), device="cpu")
         assert "\n" not in str(refused.value)
         assert "trust_remote_code" not in str(refused.value)

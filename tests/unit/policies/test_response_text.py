@@ -39,7 +39,7 @@ def test_a_constrained_response_is_the_text_that_was_chosen_word_for_word(chat):
     assert all(FORM.read(response.text).in_form and not response.truncated for response in responses)
 
 
-def test_of_two_responses_with_the_same_tokens_the_first_is_said(chat):
+def test_of_two_responses_with_the_same_tokens_the_first_is_used(chat):
     model, tokenizer = chat
     composed, decomposed = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
     policy = LanguageModelPolicy(model, tokenizer, constrain="admissible")

@@ -75,7 +75,7 @@ def asked(policy, role):
     return response.tokens, score(policy, [response.tokens], **SCORING)[0]
 
 
-def test_each_role_responses_with_its_own_adapter_also_in_one_batch(team):
+def test_each_role_responds_with_its_adapter_also_in_one_batch(team):
     policy = trained_team(team / "whole")
     records = [asked(policy, role)[0] for role in ROLES]
     for record in records:
@@ -115,7 +115,7 @@ def test_a_critic_reads_the_state_of_who_answered_whoever_was_asked_last(team):
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_an_update_gives_each_adapter_the_gradient_of_its_own_responses(team, checkpointing):
+def test_an_update_gives_each_adapter_the_gradient_of_its_responses(team, checkpointing):
     """One mini-batch with answers of both roles; a role whose advantages are 0 keeps its adapter as it is."""
     policy = trained_team(team / "whole", 0)
     records = [asked(policy, role)[0] for role in ROLES for _ in range(2)]

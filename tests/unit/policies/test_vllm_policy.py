@@ -28,7 +28,7 @@ class Engine:
     dtype = "float32"
 
     def __init__(self, level, off_by=0.0):
-        self.told, self.level, self.asleep, self.asked = [], level, set(), []
+        self.calls, self.level, self.asleep, self.asked = [], level, set(), []
         self.off_by, self.scored, self.policy = off_by, 0, None
 
     def submit(self, name, prompt_ids, parameters, stopped=None):
@@ -41,7 +41,7 @@ class Engine:
 
     def load(self, weights, tied_head):
         assert "weights" not in self.asleep
-        self.told.append(f"load {tied_head in dict(weights)}")
+        self.calls.append(f"load {tied_head in dict(weights)}")
         return ["layers.7"]
 
     def logprobs(self, token_ids):
@@ -52,12 +52,12 @@ class Engine:
     def wake(self, part):
         if part in self.asleep:
             self.asleep.remove(part)
-            self.told.append(f"wake {part}")
+            self.calls.append(f"wake {part}")
 
     def sleep(self):
         if self.level and not self.asleep:
             self.asleep = {"weights", "kv_cache"}
-            self.told.append("sleep")
+            self.calls.append("sleep")
         return self.level > 1
 
     def forget(self):
@@ -72,19 +72,19 @@ def policy_with(engine, monkeypatch):
     return policy
 
 
-def an_iteration(policy, told):
+def an_iteration(policy, calls):
     """A rollout, an evaluation and an update, as a learner goes about it."""
 
     @contextmanager
     def gathered():
-        told.append("gather")
+        calls.append("gather")
         yield
-        told.append("give back")
+        calls.append("give back")
 
     for _ in range(2):
         with policy.rollout_weights(gathered):
             policy.generate([Request("Hall.")], Sampling())
-            told.append("response")
+            calls.append("response")
     policy.updated()
 
 
@@ -108,11 +108,11 @@ def test_weights_are_whole_only_while_they_are_copied_and_the_engine_sleeps_whil
     assert isinstance(policy, CopyingPolicy)
     assert not isinstance(make_policy(), CopyingPolicy)
     policy.updated()
-    assert engine.told == (["sleep"] if level else [])
+    assert engine.calls == (["sleep"] if level else [])
     for _ in range(2):
-        engine.told.clear()
-        an_iteration(policy, engine.told)
-        assert engine.told == expected
+        engine.calls.clear()
+        an_iteration(policy, engine.calls)
+        assert engine.calls == expected
 
 
 def test_an_engine_that_sleeps_wakes_for_who_asks_outside_of_a_run(monkeypatch):
@@ -130,9 +130,9 @@ def test_inside_of_acting_responses_stay_by_the_weights_it_began_with(monkeypatc
         policy.generate([Request("Hall.")], Sampling())
         policy.updated()
         policy.generate([Request("Hall.")], Sampling())
-        assert engine.told == ["load True"]
+        assert engine.calls == ["load True"]
     policy.generate([Request("Hall.")], Sampling())
-    assert engine.told == ["load True"] * 2
+    assert engine.calls == ["load True"] * 2
 
 
 def test_the_engine_is_checked_after_its_first_loads(monkeypatch):
@@ -142,7 +142,7 @@ def test_the_engine_is_checked_after_its_first_loads(monkeypatch):
         policy.generate([Request("Hall.")], Sampling())
         policy.generate([Request("Hall.")], Sampling())
         policy.updated()
-    assert (engine.told, engine.scored) == (["load True"] * 6, 4)
+    assert (engine.calls, engine.scored) == (["load True"] * 6, 4)
     policy = policy_with(Engine(0, off_by=0.2), monkeypatch)
     with pytest.raises(ValueError, match=r"weights of this Qwen2ForCausalLM.* by 0\.2 nats .*never given: layers\.7\."):
         policy.generate([Request("Hall.")], Sampling())
@@ -163,8 +163,8 @@ def test_vllm_is_not_put_on_another_gpu_than_the_model():
 
 
 def test_a_server_that_does_not_response_is_given_up():
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with pytest.raises(
             TimeoutError, match=rf"The vLLM server at {url} has not answered /server_info.* 0.1 seconds"
         ):

@@ -60,14 +60,14 @@ def test_executions_begin_with_the_plan_that_earned_most():
     batch = rollout.batch
     returns = np.array([episode.episode_return for episode in rollout.episodes]).reshape(2, 6)
     first = batch.first_rows
-    said = np.array([rollout.steps[row].action for row in first]).reshape(2, 6)
+    actions = np.array([rollout.steps[row].action for row in first]).reshape(2, 6)
     execution = batch.extras["execution"][first].reshape(2, 6)
     for group in range(2):
-        assert said[group, :3].tolist() == list(plans)
+        assert actions[group, :3].tolist() == list(plans)
         assert execution[group].tolist() == [False] * 3 + [True] * 3
         best = plans[int(np.argmax(returns[group, :3]))]
-        assert said[group, 3:].tolist() == [best] * 3
-    assert {tuple(sorted(set(own))) for own in returns.tolist()} == {(0.0, 10.0)}
+        assert actions[group, 3:].tolist() == [best] * 3
+    assert {tuple(sorted(set(values))) for values in returns.tolist()} == {(0.0, 10.0)}
 
 
 def test_the_trials_are_the_episodes_of_a_sampler_in_order():
@@ -101,7 +101,7 @@ def test_a_plan_is_learned_from_once_and_everything_is_counted():
     assert rollout.played_tokens == sum(len(rollout.tokens[row].token_ids) for row in np.flatnonzero(~copies))
 
 
-def test_executions_have_chance_and_responses_of_their_own():
+def test_executions_have_separate_chance_and_responses():
     rollout = planned(env=maze(slip=0.4), trials=2)
     first = rollout.batch.trajectory
     ways = {tuple(rollout.steps[row].action for row in np.flatnonzero(first == episode)) for episode in range(2, 6)}

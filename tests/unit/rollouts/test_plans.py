@@ -55,13 +55,13 @@ def test_a_plan_is_read_and_one_that_is_not_in_form_changes_nothing(response, cu
         assert plan.end == plan.switch_end == 0
 
 
-def test_responses_keep_the_subgoal_or_switch_to_each_of_those_there_are():
+def test_responses_keep_the_subgoal_or_switch_to_each_other():
     template = PromptTemplate.named("plan")
     assert len(template.write_responses("go")) == 3
-    kept, *taken = template.write_responses("go", "two")
+    kept, *switched = template.write_responses("go", "two")
     assert kept == "<switch>KEEP</switch>\n<subgoal>two</subgoal>\n<action>go</action>"
-    assert len(taken) == 3
-    assert all("SWITCH" in text and template.parse_action(text) == "go" for text in taken)
+    assert len(switched) == 3
+    assert all("SWITCH" in text and template.parse_action(text) == "go" for text in switched)
     free = PromptTemplate.named("plan_instruct")
     assert free.write_responses("go") == ["<switch>SWITCH</switch>\n<subgoal>go</subgoal>\n<action>go</action>"]
     assert template.prefix.show("a hall\n>", "two") == "Subgoal: two\na hall\n>"
@@ -75,9 +75,9 @@ def test_a_player_follows_its_plan_also_where_it_branches():
     template = PromptTemplate.named("plan")
     player = Player((0,), "a hall\n>", INFO, Solo())
     shown = []
-    for said in (template.write_responses("go")[0], "<action>go</action>", template.write_responses("stay", "one")[2]):
+    for text in (template.write_responses("go")[0], "<action>go</action>", template.write_responses("stay", "one")[2]):
         shown.append(player.request(template).prompt.splitlines()[0])
-        player.on_response(template, Response(said))
+        player.on_response(template, Response(text))
         player.on_step("a hall\n>", 0.0, False, {**INFO, "action_valid": True})
     assert shown == ["Subgoal: none", "Subgoal: one", "Subgoal: one"]
     assert player.request(template).prompt.startswith("Subgoal: two")
@@ -89,7 +89,7 @@ def test_a_player_follows_its_plan_also_where_it_branches():
 
 
 @pytest.mark.parametrize("name", ["plan", "plan_instruct"])
-def test_an_action_may_have_a_bracket_of_its_own(name):
+def test_an_action_may_contain_a_bracket(name):
     template = PromptTemplate.named(name)
     for action in ("click[< prev]", "go", "a < b > c"):
         for written in template.write_responses(action, "one"):
@@ -153,8 +153,8 @@ def test_high_advantages_are_for_the_tokens_of_subgoals_that_begin_and_low_ones_
 def test_copies_of_a_response_have_the_mean_of_its_tokens_advantages():
     records = {"group": [0] * 4, "trajectory": [0, 0, 1, 1], "step": [0, 1] * 2, "observation": list("abac")}
     batch = StepBatch.from_records(**records, reward=[0.0, 1.0, 0.0, 0.0], history_length=0, response=[0, 1, 0, 2])
-    own = [np.array([1.0, 2.0]), np.array([5.0]), np.array([3.0, 0.0]), None]
-    first, second, same, none = means_of_copies(batch, own)
+    values = [np.array([1.0, 2.0]), np.array([5.0]), np.array([3.0, 0.0]), None]
+    first, second, same, none = means_of_copies(batch, values)
     assert first.tolist() == same.tolist() == [2.0, 1.0]
     assert second.tolist() == [5.0]
     assert none is None

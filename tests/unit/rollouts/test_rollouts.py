@@ -67,11 +67,11 @@ def test_a_response_without_a_thought_acts_as_its_reading_says_and_is_penalised(
     prompt = replace(PromptTemplate.named("instruct"), response_reading=reading)
     vector = TextVectorEnv("hgpo_gym/SignpostMaze-v0", 1, sections=1, max_episode_steps=10, expert=True)
     options = {"task_ids": vector.task_ids[:1], "seeds": [(0, 0)], "invalid_action_penalty": 0.5}
-    played = collect(ContextWrapper(vector, prompt), policy, Sampling(), **options)
-    (episode,) = played.episodes
+    rollout = collect(ContextWrapper(vector, prompt), policy, Sampling(), **options)
+    (episode,) = rollout.episodes
     assert episode.won == executed
-    assert all(bool(step.action) == executed for step in played.steps)
-    assert played.batch.penalty.tolist() == [penalty] * len(played.batch)
+    assert all(bool(step.action) == executed for step in rollout.steps)
+    assert rollout.batch.penalty.tolist() == [penalty] * len(rollout.batch)
     assert episode.valid_steps == (0 if penalty else episode.steps)
 
 

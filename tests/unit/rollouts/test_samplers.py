@@ -115,11 +115,11 @@ class Game:
     def __call__(self, tasks, seeds):
         self.asked.append((tasks, seeds))
         count = len(self.envs)
-        own = [slice(rank * len(tasks) // count, (rank + 1) * len(tasks) // count) for rank in range(count)]
+        parts = [slice(rank * len(tasks) // count, (rank + 1) * len(tasks) // count) for rank in range(count)]
         return merge(
             [
                 collect(env, RandomPolicy(), Sampling(), task_ids=tasks[part], seeds=seeds[part])
-                for env, part in zip(self.envs, own, strict=True)
+                for env, part in zip(self.envs, parts, strict=True)
             ]
         )
 
@@ -162,7 +162,7 @@ def test_dynamic_equals_in_order_where_every_group_is_informative():
 
 
 @pytest.mark.parametrize("options", [{}, {"criterion": "advantages"}])
-def test_dynamic_plays_what_is_missing_from_seeds_of_its_own(options):
+def test_dynamic_plays_missing_groups_from_separate_seeds(options):
     game = Game(max_episode_steps=4)  # chance seldom wins, so that many groups are silent
     chosen = sampler("dynamic", game.task_ids, **options)
     found = rounds(game, chosen, 1)
@@ -171,8 +171,8 @@ def test_dynamic_plays_what_is_missing_from_seeds_of_its_own(options):
     for number, (tasks, seeds) in enumerate(game.asked):
         assert len(tasks) == NUM_TASKS - kept
         assert seeds == [(RandomStream.ROLLOUT, 3, 1, number * NUM_TASKS + group) for group in range(len(tasks))]
-        played = game(tasks, seeds)
-        returns = np.array([episode.episode_return for episode in played.episodes]).reshape(-1, GROUP_SIZE)
+        rollout = game(tasks, seeds)
+        returns = np.array([episode.episode_return for episode in rollout.episodes]).reshape(-1, GROUP_SIZE)
         informative = (returns != returns[:, :1]).any(axis=1)
         kept += int(informative.sum())
         if number == found.rounds - 1:
@@ -249,7 +249,7 @@ class Nothing(Filter):
         return [True] * NUM_TASKS
 
 
-def test_hooks_of_ones_own_select_and_are_checked(monkeypatch):
+def test_custom_hooks_select_and_are_checked(monkeypatch):
     game = Game()
     rollout = rounds(game, sampler("in_order", game.task_ids)).rollout
     monkeypatch.setitem(SAMPLERS._all, "halves", Halves)
@@ -341,8 +341,8 @@ def test_win_rates_and_expert_lengths_are_measured_by_playing():
     assert measured.values.keys() == set(game.task_ids)
     assert measured.episodes == 2 * GROUP_SIZE * len(game.task_ids)
     assert [len(tasks) for tasks, _ in game.asked] == [3, 3]  # two groups of four for each of three tasks
-    played = game(game.task_ids[:1] * 2, game.asked[0][1][:2]).episodes
-    assert measured.values[game.task_ids[0]] == sum(episode.won for episode in played[:6]) / 6
+    first_round = game(game.task_ids[:1] * 2, game.asked[0][1][:2]).episodes
+    assert measured.values[game.task_ids[0]] == sum(episode.won for episode in first_round[:6]) / 6
     rates = np.array([measured.values[task] for task in game.task_ids])
     draw = TaskDraw(game.task_ids, 3, 5, measured=measured.values)
     np.testing.assert_array_equal(chosen.curriculum.weights(draw), gaussian_weights(rates, 0.5, 0.15))
@@ -359,7 +359,7 @@ def test_win_rates_and_expert_lengths_are_measured_by_playing():
 
 
 @pytest.mark.parametrize("name", ["gaussian", "stages"])
-def test_a_curriculum_that_was_told_nothing_says_so(name):
+def test_a_curriculum_without_outcomes_is_an_error(name):
     chosen = sampler(name, **({"iterations": 4} if name == "gaussian" else {}))
     with pytest.raises(ValueError, match=f"sampler={name}.* needs the .* of every task before training"):
         chosen.tasks(0, 2, ())

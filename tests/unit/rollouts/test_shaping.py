@@ -57,7 +57,7 @@ def test_overlong_responses_have_the_golden_penalty(case):
     np.testing.assert_allclose(overlong_penalty(np.array(case["lengths"]), **options), case["penalty"], atol=1e-8)
 
 
-def test_overlong_comes_off_the_reward_of_its_own_step(rollout):
+def test_overlong_comes_off_the_reward_of_its_step(rollout):
     batch = shape(Choice("overlong", {"longest": 12, "buffer": 4, "factor": 2.0}), rollout)
     lengths = [len(record.token_ids) for record in rollout.tokens]
     expected = [0.5 * max(0, length - 8) for length in lengths]
@@ -154,7 +154,7 @@ def test_a_shaping_that_changes_more_is_refused(rollout, registered, name, chang
         shape(Choice(name), rollout)
 
 
-def test_a_shaping_of_ones_own_has_options_and_leaves_the_episodes_alone(rollout, registered):
+def test_a_custom_shaping_has_options_and_leaves_the_episodes_alone(rollout, registered):
     def scaled(rollout, *, by=2.0):
         return replace(rollout.batch, reward=rollout.batch.reward * by, penalty=rollout.batch.penalty * by)
 
@@ -183,7 +183,7 @@ def test_a_column_that_a_shaping_needs_is_recorded_or_named_before_anything_is_w
     assert not (tmp_path / "values").exists()
 
 
-def test_a_shaping_of_ones_own_may_read_what_no_toy_has(registered, tmp_path):
+def test_a_custom_shaping_may_read_what_no_toy_has(registered, tmp_path):
     def by_words(rollout):
         """The part before the first full stop is read, which `str.index` raises ValueError without."""
         return replace(rollout.batch, reward=np.array([float(step.observation.index(".")) for step in rollout.steps]))
@@ -193,7 +193,7 @@ def test_a_shaping_of_ones_own_may_read_what_no_toy_has(registered, tmp_path):
     assert len(read_metrics(tmp_path)) == 1
 
 
-@pytest.mark.parametrize(("algo", "told"), [("dvao", 1), ("nested_bellman", 1), ("grpo", 0)])
-def test_a_run_says_where_its_estimator_does_not_read_the_rewards_that_shaping_changes(tmp_path, capsys, algo, told):
+@pytest.mark.parametrize(("algo", "count"), [("dvao", 1), ("nested_bellman", 1), ("grpo", 0)])
+def test_a_run_says_where_its_estimator_does_not_read_the_rewards_that_shaping_changes(tmp_path, capsys, algo, count):
     small_runs.train(tmp_path, f"algo={algo}", "shaping=cost", "shaping.costs={.*:0.1}")
-    assert capsys.readouterr().out.count(f"shaping=cost changes rewards, and algo={algo} does not read them") == told
+    assert capsys.readouterr().out.count(f"shaping=cost changes rewards, and algo={algo} does not read them") == count

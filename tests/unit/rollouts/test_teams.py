@@ -93,31 +93,31 @@ def test_a_planner_speaks_every_few_steps_and_the_actor_reads_its_plan():
         plan = ""
         for step, row in enumerate(rows):
             request = policy.asked[(7, trajectory // 3, trajectory % 3, step)]
-            said = rollout.steps[row].action
+            response = rollout.steps[row].action
             if batch.extras["agent"][row] == 0:
                 assert request.allowed_responses == PLANS
                 assert request.role == "planner"
                 assert request.prompt.startswith("You plan for the actor.")
-                plan = said
+                plan = response
             else:
                 assert request.prompt.startswith(f'The output of "planner": {plan}\nFind the way')
                 assert request.role == "actor"
-                assert said in rollout.steps[row].admissible_actions
+                assert response in rollout.steps[row].admissible_actions
     acting = batch.extras["agent"] == 1
     np.testing.assert_array_equal(last_of_turn(batch), acting)
     assert not batch.reward[~acting].any()
     assert batch.reward[acting].sum() == sum(episode.episode_return for episode in rollout.episodes) > 0
 
 
-def test_keys_of_those_who_act_are_the_states_and_of_others_tell_what_was_said():
+def test_keys_of_actors_are_states_and_keys_of_others_hold_their_messages():
     rollout = play(PlannerActor(every=2, plans=PLANS), RandomPolicy())
     alone = play(None, RandomPolicy())
     by_observation = {
         (text.observation): keys[0] for text, keys in zip(alone.steps, alone.batch.context_keys, strict=True)
     }
     for text, keys, agent in zip(rollout.steps, rollout.batch.context_keys, rollout.batch.extras["agent"], strict=True):
-        own = np.array([by_observation[text.observation]])
-        expected = own if agent else link_text(own, json.dumps(["planner"]))
+        key = np.array([by_observation[text.observation]])
+        expected = key if agent else link_text(key, json.dumps(["planner"]))
         assert keys[0] == expected[0]
     assert (rollout.batch.context_keys[rollout.batch.step == 0, 1:] == 0).all()  # no history is still no history
 
@@ -137,7 +137,7 @@ def test_an_episode_ends_in_the_keys_that_the_next_response_would_have():
     assert met
 
 
-def test_a_policy_without_text_is_told_the_plan_by_keys():
+def test_a_policy_without_text_reads_the_plan_from_keys():
     policy = Noting()
     play(PlannerActor(every=6, plans=PLANS), policy, maze(1, 8))
     asked = {
@@ -198,8 +198,8 @@ def test_a_checkers_keys_do_not_tell_its_verdict():
     [("yes", True), ("Yes.", True), ("", True), ("nothing", True), ("no", False), (" No, go back", False)],
 )
 def test_only_a_clear_no_sends_an_action_back(verdict, passes):
-    said = [Message("actor", "walk on"), Message("checker", verdict)]
-    assert ActorChecker(loops=3).next(said, {}) == (None if passes else "actor")
+    messages = [Message("actor", "walk on"), Message("checker", verdict)]
+    assert ActorChecker(loops=3).next(messages, {}) == (None if passes else "actor")
 
 
 def test_listed_verdicts_and_free_speech():
@@ -227,10 +227,10 @@ def test_listed_verdicts_and_free_speech():
 class Silent(Team):
     roles = ("adviser", "actor")
 
-    def next(self, said, info):
-        return None if said else "adviser"
+    def next(self, messages, info):
+        return None if messages else "adviser"
 
-    def prompt(self, role, prompt, said):
+    def prompt(self, role, prompt, messages):
         return prompt
 
 

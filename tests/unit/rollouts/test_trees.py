@@ -143,18 +143,18 @@ def test_replayed_prompts_and_keys_are_those_of_the_first_visit(key):
 def test_every_response_is_learned_from_once_with_the_mean_of_its_copies(grown):
     batch = grown.batch
     identity = list(zip(batch.group.tolist(), batch.extras["response"].tolist(), strict=True))
-    learned = [own for own, trained in zip(identity, batch.trained, strict=True) if trained]
+    learned = [response for response, trained in zip(identity, batch.trained, strict=True) if trained]
     assert len(learned) == len(set(learned)) == len(set(identity)) == batch.trained.sum() < len(batch)
     rows = select_steps(batch, np.ones(len(batch)), make_sampler(Choice("in_order"), ["a"], 0), 0, 0.0)
     np.testing.assert_array_equal(rows, batch.trained)
     advantages = estimate("grpo", batch)
     shared = mean_over_copies(batch, advantages)
-    for own in set(identity):
-        copies = [row for row, other in enumerate(identity) if other == own]
+    for response in set(identity):
+        copies = [row for row, other in enumerate(identity) if other == response]
         np.testing.assert_allclose(shared[copies], advantages[copies].mean())
     signs = np.zeros(len(batch))
-    for own in set(identity):
-        copies = [row for row, other in enumerate(identity) if other == own]
+    for response in set(identity):
+        copies = [row for row, other in enumerate(identity) if other == response]
         signs[copies] = np.resize([0.1, -0.3, 0.2], len(copies))
         thrice = [row for row in copies if len(copies) == 3]
         assert not mean_over_copies(batch, np.where(np.isin(np.arange(len(batch)), thrice), signs, 1.0))[thrice].any()
@@ -238,9 +238,9 @@ def test_step_groups_count_a_shared_step_once_with_the_mean_of_its_leaves(make):
     returns = discounted_returns(batch, 0.95)
     expected, weights = np.zeros(len(batch)), np.zeros(len(batch))
     for level in range(3):
-        for row, (value, own) in enumerate(once_by_hand(batch, returns, batch.context_keys[:, level])):
-            if batch.context_keys[row, level] and np.ptp(own) > 1e-9:
-                expected[row] += (level + 1) * (value - np.mean(own))
+        for row, (value, compared) in enumerate(once_by_hand(batch, returns, batch.context_keys[:, level])):
+            if batch.context_keys[row, level] and np.ptp(compared) > 1e-9:
+                expected[row] += (level + 1) * (value - np.mean(compared))
                 weights[row] += level + 1
         if level == 0:
             gigpo = estimate("gigpo", batch, norm="mean_norm") - estimate("grpo", batch, norm="mean_norm")
@@ -248,8 +248,8 @@ def test_step_groups_count_a_shared_step_once_with_the_mean_of_its_leaves(make):
     hgpo = estimate("hgpo", batch, norm="mean_norm")
     np.testing.assert_allclose(hgpo, expected / (weights + 1e-6), atol=1e-9)
     sizes = [
-        len(own)
-        for row, (_, own) in enumerate(once_by_hand(batch, returns, batch.context_keys[:, 0]))
+        len(compared)
+        for row, (_, compared) in enumerate(once_by_hand(batch, returns, batch.context_keys[:, 0]))
         if batch.trained[row]
     ]
     expected_sizes = np.bincount(np.searchsorted([1, 2, 4, 8], sizes), minlength=5)
@@ -343,7 +343,7 @@ def player(keys, sampled_entropy):
     """A real player that was led through these contexts."""
     info = {"context_keys": np.array(keys[0]), "observation": "", "admissible_actions": (), "task": ""}
     made = Player((0,), "", info, Solo())
-    made.keys_of_turn = [np.array(own) for own in keys]
+    made.keys_of_turn = [np.array(of_turn) for of_turn in keys]
     made.sampled_entropy = lambda turn: sampled_entropy[turn]
     return made
 

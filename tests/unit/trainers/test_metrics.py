@@ -42,11 +42,11 @@ def written(tmp_path_factory):
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HGPO_GYM_CACHE", str(tmp_path_factory.mktemp("cache")))
-        for name, own in RUNS.items():
+        for name, overrides in RUNS.items():
             if name.startswith("sb3") and importlib.util.find_spec("stable_baselines3") is None:
                 continue
             path = tmp_path_factory.mktemp("run")
-            train(path, *own, "trainer.iterations=2", "evaluation.every=1")
+            train(path, *overrides, "trainer.iterations=2", "evaluation.every=1")
             found[name] = read_metrics(path)
     return found
 
@@ -78,7 +78,7 @@ def test_responses_that_reach_the_longest_length_count_as_cut_off(written):
     assert written["a language model"][0]["truncated_fraction"] == 0
 
 
-def test_lengths_and_cut_prompts_are_told(written):
+def test_lengths_and_cut_prompts_are_recorded(written):
     line = written["an untrained one"][0]
     assert line["response_tokens"] < line["response_tokens_max"] == 32
     assert line["prompt_tokens"] < line["prompt_tokens_max"]
@@ -96,7 +96,7 @@ def test_the_speed_is_that_of_all_tokens(written):
     assert line["memory_gib"] > 0.1
 
 
-def test_the_rate_of_the_last_optimiser_step_is_told(written):
+def test_the_rate_of_the_last_optimiser_step_is_recorded(written):
     """It rises to 5e-4 over 20 steps."""
     line = written["a language model"][0]
     steps = round(line["learning_rate"] / (5e-4 / 20))
@@ -104,7 +104,7 @@ def test_the_rate_of_the_last_optimiser_step_is_told(written):
     assert line["learning_rate"] == pytest.approx(steps * 5e-4 / 20)
 
 
-def test_a_group_is_silent_where_none_of_its_steps_has_an_advantage():
+def test_a_zero_variance_group_has_no_step_with_an_advantage():
     batch = random_batch(3)
     groups = batch.group_labels
     count = groups.max() + 1

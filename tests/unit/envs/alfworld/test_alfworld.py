@@ -134,7 +134,7 @@ def test_a_moment_is_brought_back_in_another_environment(make_env: MakeEnv) -> N
     assert start(second, PLACE) == start(first, PLACE)
 
 
-def test_a_game_file_of_ones_own_is_played(make_env: MakeEnv, alfworld_data: Path, tmp_path: Path) -> None:
+def test_a_custom_game_file_is_played(make_env: MakeEnv, alfworld_data: Path, tmp_path: Path) -> None:
     file = copy_game(alfworld_data, PLACE, tmp_path / "mine")
     env = make_env(engine="native", split="valid_train")
     observation, info = env.reset(options={"game_file": file})
@@ -365,14 +365,14 @@ def test_missing_games_say_how_to_get_them(tmp_path: Path) -> None:
         assert str(caught.value) == expected
 
 
-def test_a_split_that_the_data_lacks_says_which_there_are(alfworld_data: Path) -> None:
+def test_a_missing_split_is_refused_with_those_that_exist(alfworld_data: Path) -> None:
     with pytest.raises(
         FileNotFoundError, match=r"under train \(of .*/json_2\.1\.1, valid_seen, valid_train can be played\)"
     ):
         find_games(alfworld_data, "train")
 
 
-def test_splits_are_joined_and_the_first_of_a_list_is_taken(alfworld_data: Path) -> None:
+def test_splits_are_joined_and_the_first_of_a_list_is_used(alfworld_data: Path) -> None:
     joined = find_games(alfworld_data, "valid_seen+valid_train")
     assert (len(joined.task_ids), joined.split) == (340, "valid_seen+valid_train")
     assert set(find_games(alfworld_data, "valid_train").task_ids) < set(joined.task_ids)

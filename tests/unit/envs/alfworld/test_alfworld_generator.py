@@ -89,7 +89,7 @@ def test_a_receptacle_for_one_object_starts_with_one_at_most(made):
                 assert len(contents) <= 1
 
 
-def test_alfworld_takes_them_for_its_own(tmp_path):
+def test_alfworld_loads_generated_games(tmp_path):
     from alfworld.agents.environment.alfred_tw_env import AlfredTWEnv
 
     games = write_games(tmp_path, range(12))
@@ -158,7 +158,7 @@ def test_a_split_is_played_without_any_data(empty_cache):
     ]
 
 
-def test_a_split_is_made_once_and_told_about(empty_cache, monkeypatch, capsys):
+def test_a_split_is_made_once_with_a_message(empty_cache, monkeypatch, capsys):
     monkeypatch.setitem(generated.GENERATED_SPLITS, "generated", range(5))
     monkeypatch.setenv("FORCE_COLOR", "1")  # what rich takes for a terminal
     folder = generated_folder("generated")

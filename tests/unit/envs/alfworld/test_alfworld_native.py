@@ -156,11 +156,11 @@ def test_a_damaged_entry_is_compiled_again(tmp_path, damage):
     game_file = write_game(tmp_path, kitchen("heat"))
     good = CompiledGames(tmp_path / "cache").get(game_file)
     entry = CompiledGames(tmp_path / "cache").entry(game_file.read_bytes())
-    sound = entry.read_bytes()
-    entry.write_bytes(damage(sound))
+    intact = entry.read_bytes()
+    entry.write_bytes(damage(intact))
     assert read_game_entry(entry) is None
     assert CompiledGames(tmp_path / "cache").get(game_file) == good
-    assert entry.read_bytes() == sound
+    assert entry.read_bytes() == intact
 
 
 def test_a_game_file_that_changes_is_compiled_again(tmp_path):
@@ -206,7 +206,7 @@ def sound_entries(cache: Path, folder: Path) -> int:
 
 
 @pytest.mark.slow
-def test_a_process_killed_while_it_compiles_leaves_a_sound_cache(alfworld_data, tmp_path):
+def test_a_process_killed_while_it_compiles_leaves_an_intact_cache(alfworld_data, tmp_path):
     folder = alfworld_data / "json_2.1.1" / "valid_train"
     for done in (1, 4, 9):  # killed at once after so many games: in the middle of the next one
         process = compile_all(tmp_path, folder)

@@ -169,7 +169,7 @@ def test_a_goal_index_is_a_place_in_the_list(env: WebShopEnv, index: Any) -> Non
         env.reset(options={"goal_index": index})
 
 
-def test_a_goal_of_ones_own(env: WebShopEnv) -> None:
+def test_a_custom_goal(env: WebShopEnv) -> None:
     goal = {
         "asin": "B09MW563KN",
         "instruction_text": "a pink tongue brush",

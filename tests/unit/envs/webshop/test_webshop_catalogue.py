@@ -335,7 +335,7 @@ def test_a_damaged_cache_is_named_set_aside_and_made_anew(make_data: MakeData) -
     assert len(list(folder.parent.glob("unsound_*"))) == 2
 
 
-def test_a_catalogue_of_other_code_is_not_taken(make_data: MakeData, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalogue_of_other_code_is_not_used(make_data: MakeData, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_data({})
     old = open_catalogue(data).folder
     monkeypatch.setattr("hgpo_gym.envs.webshop.catalogue.catalogue.source_digest", lambda *_modules: "another version")
@@ -366,7 +366,7 @@ def test_changed_files_make_another_catalogue(make_data: MakeData) -> None:
     assert (one.product(0).title, other.product(0).title) == ("one", "other")
 
 
-def test_files_that_are_not_there(tmp_path: Path, make_data: MakeData, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_files_are_named(tmp_path: Path, make_data: MakeData, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEBSHOP_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(FileNotFoundError, match=r"nowhere: expected items_shuffle\*\.json\. Run .*or set data="):
         WebShopEnv()

@@ -103,7 +103,7 @@ def test_wrong_values_of_an_option_cost_something(catalogue):
             assert not any(alike(colour_of(expected), colour_of(value)) for value in wrong)
 
 
-def test_an_instruction_names_what_is_wanted_and_more_than_half_put_some_of_it_in_other_words(shop):
+def test_an_instruction_names_the_goal_and_more_than_half_paraphrase_it(shop):
     requested = {attribute.phrase: attribute.in_goal for kind in read_vocabulary()[0] for attribute in kind.attributes}
     goals = [goal for product in shop for goal in product.human]
     reworded = 0
@@ -156,7 +156,7 @@ def test_no_text_mentions_an_attribute_by_the_way():
         assert [attribute.phrase for attribute in attributes if attribute.phrase in text.lower()] == [], text
 
 
-def test_phrases_of_a_kind_and_values_of_an_option_are_not_taken_for_each_other():
+def test_phrases_of_a_kind_and_values_of_an_option_are_distinct():
     for kind in read_vocabulary()[0]:
         for texts in ([attribute.phrase for attribute in kind.attributes], *kind.options.values()):
             assert [pair for pair in combinations(texts, 2) if alike(*pair)] == []

@@ -100,9 +100,9 @@ def test_an_objective_sees_what_the_estimator_says_of_episodes_and_tokens(record
     update = PolicyUpdate(make_policy(), None, settings(update_epochs=1), 1.0, objective=Choice("watching"))
     seen.clear()
     batch = replace(one_step_episodes(COUNT), trained=np.arange(COUNT) != 7)
-    own = [None] * COUNT
-    own[3] = np.arange(1, 1 + len(records[3].token_ids)) / 10
-    update(records, batch, ADVANTAGES._replace(tokens=own), (0, 0, 0))
+    of_tokens = [None] * COUNT
+    of_tokens[3] = np.arange(1, 1 + len(records[3].token_ids)) / 10
+    update(records, batch, ADVANTAGES._replace(tokens=of_tokens), (0, 0, 0))
     trajectories, groups, advantages, targets = (
         torch.cat([values(tokens) for tokens in seen])
         for values in (
@@ -115,14 +115,14 @@ def test_an_objective_sees_what_the_estimator_says_of_episodes_and_tokens(record
     assert set(trajectories.tolist()) == set(range(COUNT)) - {7}
     assert torch.equal(groups, trajectories // 4)
     choices = records[3].choices
-    torch.testing.assert_close(advantages[trajectories == 3], torch.from_numpy(own[3][choices]).float())
+    torch.testing.assert_close(advantages[trajectories == 3], torch.from_numpy(of_tokens[3][choices]).float())
     others = trajectories != 3
     expected = torch.from_numpy(ADVANTAGES.values).float()[trajectories[others]]
     torch.testing.assert_close(advantages[others], expected)
     torch.testing.assert_close(targets, torch.from_numpy(ADVANTAGES.extras["target"]).float()[trajectories])
-    own[3] = own[3][:-1]
+    of_tokens[3] = of_tokens[3][:-1]
     with pytest.raises(ValueError, match=r"Step 3: advantages of . tokens for a response of"):
-        update(records, batch, ADVANTAGES._replace(tokens=own), (0, 0, 0))
+        update(records, batch, ADVANTAGES._replace(tokens=of_tokens), (0, 0, 0))
 
 
 def test_an_objective_that_weighs_engines_itself_takes_no_correction():

@@ -151,9 +151,9 @@ def test_limits_in_which_objectives_are_others():
     torch.testing.assert_close(still.loss, -tokens.advantages)
     unclipped = {"clip_low": 99, "clip_high": 99}
     assert_same(tokens, choice("gspo", **unclipped), choice("gmpo", **unclipped))
-    lone = responses_of((1,) * 5, (1, -1, 2, -2, 0.5), [0.4, -0.4, 0.1, -0.1, 0.0])
-    assert_same(lone, choice("gspo", clip_low=0.2, clip_high=0.2), ppo)
-    assert_same(lone, choice("dppo", clip_low=9, clip_high=9), choice("ppo_clip", clip_low=9, clip_high=9))
+    single = responses_of((1,) * 5, (1, -1, 2, -2, 0.5), [0.4, -0.4, 0.1, -0.1, 0.0])
+    assert_same(single, choice("gspo", clip_low=0.2, clip_high=0.2), ppo)
+    assert_same(single, choice("dppo", clip_low=9, clip_high=9), choice("ppo_clip", clip_low=9, clip_high=9))
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -183,16 +183,16 @@ def test_responses_are_judged_one_by_one(name):
     pushed = gradient_of(whole.loss.sum(), tokens)
     assert pushed.isfinite().all()
     for response in range(len(LENGTHS)):
-        own = tokens.sequence_index == response
-        fields = {field: value[own] for field, value in tokens._asdict().items() if field != "extras"}
-        fields |= {"sequence_index": torch.zeros(int(own.sum()), dtype=torch.int64)}
-        fields |= {"extras": {column: values[own] for column, values in tokens.extras.items()}}
+        mask = tokens.sequence_index == response
+        fields = {field: value[mask] for field, value in tokens._asdict().items() if field != "extras"}
+        fields |= {"sequence_index": torch.zeros(int(mask.sum()), dtype=torch.int64)}
+        fields |= {"extras": {column: values[mask] for column, values in tokens.extras.items()}}
         alone = Tokens(**fields)
         alone = alone._replace(logprobs=alone.logprobs.detach().requires_grad_())
         part = objective.surrogate(alone)
-        torch.testing.assert_close(part.loss, whole.loss[own])
-        assert torch.equal(part.clipped, whole.clipped[own])
-        torch.testing.assert_close(gradient_of(part.loss.sum(), alone), pushed[own])
+        torch.testing.assert_close(part.loss, whole.loss[mask])
+        assert torch.equal(part.clipped, whole.clipped[mask])
+        torch.testing.assert_close(gradient_of(part.loss.sum(), alone), pushed[mask])
 
 
 def test_kl_by_hand_and_where_it_is_cut():

@@ -105,8 +105,8 @@ def test_the_kl_to_behaviour_is_estimated_by_tokens_that_the_behaviour_drew(poli
         for record in records
     ]
     _, metrics = updated(policy, drawn, ADVANTAGES, mini_batch_size=24, update_epochs=1)
-    own = np.concatenate(score(policy, drawn, temperature=1.0, max_batch_tokens=10_000))
-    difference = own - np.concatenate([record.logprobs[record.choices] for record in drawn])
+    recomputed = np.concatenate(score(policy, drawn, temperature=1.0, max_batch_tokens=10_000))
+    difference = recomputed - np.concatenate([record.logprobs[record.choices] for record in drawn])
     assert metrics["kl_behaviour"] == pytest.approx(np.mean(np.exp(difference) - difference - 1), rel=1e-4)
     assert metrics["kl_behaviour"] != pytest.approx(np.mean(np.exp(-difference) + difference - 1), rel=1e-2)
 
@@ -114,8 +114,8 @@ def test_the_kl_to_behaviour_is_estimated_by_tokens_that_the_behaviour_drew(poli
 def test_the_mismatch_of_an_engine_that_draws_otherwise_is_measured(policy):
     """The engine draws at temperature 0.5, the trainer takes it for 1: the difference is known for every token."""
     drawn = responses(policy, sampling=Sampling(temperature=0.5))
-    own = score(policy, drawn, temperature=1.0, max_batch_tokens=10_000)
-    difference = np.concatenate([values - r.logprobs[r.choices] for values, r in zip(own, drawn, strict=True)])
+    recomputed = score(policy, drawn, temperature=1.0, max_batch_tokens=10_000)
+    difference = np.concatenate([values - r.logprobs[r.choices] for values, r in zip(recomputed, drawn, strict=True)])
     exact = {
         "mismatch_mean": np.abs(difference).mean(),
         "mismatch_max": np.abs(difference).max(),

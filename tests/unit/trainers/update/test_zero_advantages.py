@@ -111,13 +111,13 @@ def test_no_objective_moves_weights_without_an_advantage(policy, records, name):
     assert_equal(weights(after), weights(policy))
 
 
-@pytest.mark.parametrize("silent", [1, 12, 48])
-def test_gradient_and_bonus_do_not_depend_on_how_many_such_responses_there_are(policy, records, silent):
+@pytest.mark.parametrize("zeros", [1, 12, 48])
+def test_gradient_and_bonus_do_not_depend_on_how_many_such_responses_there_are(policy, records, zeros):
     """The update equals that of the other responses alone, metrics included."""
-    more = responses(policy, silent, prompt="elsewhere {}")
+    more = responses(policy, zeros, prompt="elsewhere {}")
     dropped = WHOLE | {"zero_advantage": "drop"}
     alone, expected = updated(policy, records, ADVANTAGES, **dropped)
-    after, metrics = updated(policy, [*records, *more], np.append(ADVANTAGES, np.zeros(silent)), **dropped)
+    after, metrics = updated(policy, [*records, *more], np.append(ADVANTAGES, np.zeros(zeros)), **dropped)
     assert gradient(alone).norm() > 0.01
     torch.testing.assert_close(gradient(after), gradient(alone), atol=1e-6, rtol=1e-4)
     assert metrics == pytest.approx(expected, abs=1e-5)
@@ -177,9 +177,9 @@ def test_with_a_kl_loss_they_are_held_to_the_reference_and_have_no_bonus(policy,
 
     bonus = gradient_of(SOME, 0.5) - gradient_of(SOME, 0.0)
     learned = [record for record, advantage in zip(records, SOME, strict=True) if advantage]
-    own = {"kl_coef": 0.0, "max_batch_tokens": budget, **WHOLE}
+    options = {"kl_coef": 0.0, "max_batch_tokens": budget, **WHOLE}
     with_bonus, without = (
-        gradient(updated(moved, learned, SOME[SOME != 0], entropy_coef=coef, **own)[0]) for coef in (0.5, 0.0)
+        gradient(updated(moved, learned, SOME[SOME != 0], entropy_coef=coef, **options)[0]) for coef in (0.5, 0.0)
     )
     share = sum(len(record.choices) for record in learned) / sum(len(record.choices) for record in records)
     assert 0.3 < share < 0.7
