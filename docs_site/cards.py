@@ -32,19 +32,28 @@ KINDS: Mapping[str, tuple[str, Mapping[str, Callable[..., Any]]]] = {
 """The config group and the registry of each kind of card."""
 RECORDED = {"group", "trajectory", "step", "reward", "context_keys", "penalty"}
 """The columns that every batch has."""
+FAMILY = re.compile(r"Family: ([^.]+)\. ?")
+"""What an estimator compares, in its docstring."""
 SECTIONS = re.compile(r"^(Args|Returns|Raises|Warns|Attributes):?(\s|$)")
 
 
 def cards(kind: str) -> str:
     """A card for every choice of a kind that comes with this package, in alphabetical order."""
-    group, registry = KINDS[kind]
-    built_in = [name for name in sorted(registry) if registry[name].__module__.startswith("hgpo_gym.")]
-    return "\n\n".join(card(group, name, registry[name]) for name in built_in)
+    return "\n\n".join(card(KINDS[kind][0], name, entry) for name, entry in sorted(built_in(kind)))
+
+
+def built_in(kind: str) -> list[tuple[str, Callable[..., Any]]]:
+    """The choices of a kind that come with this package, in the order of their registry."""
+    registry = KINDS[kind][1]
+    return [(name, registry[name]) for name in registry if registry[name].__module__.startswith("hgpo_gym.")]
 
 
 def card(group: str, name: str, entry: Callable[..., Any]) -> str:
     """The card of one choice."""
     text, source = _body(inspect.getdoc(entry) or "")
+    # The names of other estimators lead to their cards.
+    others = "|".join(other for other, _ in built_in("estimators") if group == "algo" and other != name)
+    text = re.sub(f"<code>({others})</code>", r"[`\1`](#\1)", text) if others else text
     facts = [("needs", needs)] if group == "algo" and (needs := _needs(entry)) else []
     facts += [("default mean", code(preferred_aggregation(name)))] if group == "objective" else []
     facts += [("formula from", _linked(source))] if source else []
@@ -52,6 +61,18 @@ def card(group: str, name: str, entry: Callable[..., Any]) -> str:
     parts = [f"### {name} {{#{name}}}", text, table(("set", code(f"{group}={name}")), facts)]
     rows = list(_options(group, name))
     return "\n\n".join([*parts, settings(("option", "default", "what it does"), rows)] if rows else parts)
+
+
+def families(_: str = "") -> str:
+    """The estimators of this package by family, from their docstrings."""
+    family = {
+        name: FAMILY.search(" ".join((estimator.__doc__ or "").split())) for name, estimator in built_in("estimators")
+    }
+    members: dict[str, list[str]] = {}
+    for name, named in family.items():
+        if named:
+            members.setdefault(named[1], []).append(f"[{name}](#{name})")
+    return table(("compares", "estimators"), [(named, ", ".join(names)) for named, names in members.items()])
 
 
 def columns(_: str = "") -> str:
@@ -84,7 +105,7 @@ def _body(docstring: str) -> tuple[str, str]:
         if block.startswith("    "):
             parts.append(f"~~~~text\n{inspect.cleandoc(block)}\n~~~~")
             continue
-        text, _, named = " ".join(block.split()).partition("Source: ")
+        text, _, named = FAMILY.sub("", " ".join(block.split())).partition("Source: ")
         source = named.rstrip(".") or source
         if text:
             parts.append(_linked(text.strip()))

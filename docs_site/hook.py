@@ -9,7 +9,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
-from docs_site.cards import cards, columns
+from docs_site.cards import cards, columns, families
 from docs_site.environments import environments, facts, options, splits
 from docs_site.formulas import draw_formulas
 from docs_site.groups import groups
@@ -24,6 +24,7 @@ from docs_site.reference import commands, configuration
 PARTS: dict[str, Callable[[str], str]] = {
     "cards": cards,
     "columns": columns,
+    "families": families,
     "commands": commands,
     "configuration": configuration,
     "environments": environments,

@@ -13,8 +13,10 @@ def unknown_name(kind: str, name: object, valid: Iterable[str], *, meant: str | 
         meant: the valid name that is probably meant, even if the spelling differs.
     """
     names = list(valid)
-    nearest = [meant] if meant in names else difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
-    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+    close = [meant] if meant in names else difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+    # The nearest, unless letters were only swapped: hpgo is as near to pgpo as to hgpo.
+    nearest = max(close, key=lambda other: sorted(other) == sorted(str(name)), default=None)
+    hint = f" Did you mean {nearest!r}?" if nearest else ""
     more = f", ... ({len(names)} in all)" if len(names) > _LISTED else ""
     valid_ones = f"Valid: {', '.join(names[:_LISTED])}{more}." if names else "There are none."
     return f"Unknown {kind} {str(name)!r}.{hint} {valid_ones}"

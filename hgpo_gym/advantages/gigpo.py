@@ -21,7 +21,7 @@ def gigpo(
         A = A_episode + w * (G_t - mean(G of steps with the same observation)) / (std + 1e-6)
 
     The first term compares the episode within its task group. The second compares the step with the group's steps that
-    have the same observation.
+    have the same observation. Family: steps with equal histories.
 
     Args:
         batch: the steps.

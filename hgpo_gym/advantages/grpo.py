@@ -17,7 +17,7 @@ def grpo(
 
         A = (R - mean(R of the task group)) / (std + 1e-6)
 
-    Every step of an episode has the same first term. Penalties: see `episode_advantage`.
+    Every step of an episode has the same first term. Penalties: see `episode_advantage`. Family: episodes of a task.
 
     Args:
         batch: the steps.

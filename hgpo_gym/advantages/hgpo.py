@@ -41,7 +41,7 @@ def hgpo(
 
     A step is compared with steps of its task group that share the observation (level 0), the last two observations
     (level 1), and so on up to level K. Weights grow with the length of the shared history. Only levels at which the
-    returns of the step's set differ count. A step without such a level gets 0.
+    returns of the step's set differ count. A step without such a level gets 0. Family: steps with equal histories.
 
     Args:
         batch: the steps, with context keys at least up to level K.

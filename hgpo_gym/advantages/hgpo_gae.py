@@ -29,7 +29,8 @@ def hgpo_gae(
             = a_t - gamma * (1 - lambda) * sum_{l >= 1} (gamma * lambda)^(l - 1) a_{t+l}
 
     With lambda = 1 it is HGPO. Smaller values remove more of the luck of later steps (less variance). They rely more on
-    equal contexts having equal values (more bias where they differ). docs/methods/bias.md has measurements.
+    equal contexts having equal values (more bias where they differ). docs/methods/bias.md has measurements. Family:
+    rewards with a critic.
 
     Args:
         batch: the steps, with context keys at least up to level K.

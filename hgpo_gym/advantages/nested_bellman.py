@@ -49,7 +49,7 @@ def nested_bellman(
     the same way, p the step's penalty, and A_episode GRPO's advantage. A context with only one action has a_k = 0, so a
     deep context with many visits reduces the credit of an aliased shallow one. own_share weighs the step's actual next
     state against all next states seen from this context. In a deterministic environment, the actual one shows what the
-    context hides.
+    context hides. Family: states of a process or graph.
 
     Args:
         batch: the steps, with the column `action`; `success`, if recorded, marks the ends of value success_reward.

@@ -36,7 +36,7 @@ def beacon(
 
     with p the step's penalty; `norm=mean_std_norm` divides by the deviation (n - 1) + 1e-6. Steps are compared with
     those of the task that head for the same milestone. Without milestones the step term has only penalties. Milestones
-    reveal part of the solution to the training. Source: code (ZJU-REAL/BEACON).
+    reveal part of the solution to the training. Family: novelty, subgoals. Source: code (ZJU-REAL/BEACON).
 
     Avoid it where milestones can be reached in another order: other ways are then blamed.
 

@@ -21,7 +21,7 @@ def best_plan(batch: StepBatch, *, norm: str = "mean_std_norm") -> np.ndarray:
     with z(x) = (x - mean) / (std + 1e-6), n - 1, each episode once, R the episode's return and p the step's penalty.
     Trials of the best plan do not count as executions, because they were selected by their luck.
 
-    Avoid it where plans do not matter: half of the episodes then teach nothing.
+    Avoid it where plans do not matter: half of the episodes then teach nothing. Family: episodes of a special sampler.
 
     Args:
         batch: the steps, with the columns `plan`, `opening` and `execution`.

@@ -40,7 +40,7 @@ def crbc(
         A = w_group A_episode + w_step (Q - V) / max(sigma(s), sigma_min),   sigma(s)^2 = sum_a mu (Q - V)^2
 
     with mu and P the frequencies in the group. A state with only one action has the step term 0. Penalties are part of
-    the episode term only. Source: paper (no code was found).
+    the episode term only. Family: states of a process or graph. Source: paper (no code was found).
 
     Use it where states recur and the observation shows the state. Avoid it where observations hide the state,
     unless `level` or `time_aware` helps, and where rewards between failure and success matter. A group without a

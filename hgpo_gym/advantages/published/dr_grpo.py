@@ -11,9 +11,9 @@ def dr_grpo(batch: StepBatch) -> np.ndarray:
 
         A = R - mean(R of the task group) - p
 
-    with p the step's penalty. The division favours tasks that are nearly always or nearly never solved. This is
-    `grpo` with `norm=mean_norm`. The other half of Dr. GRPO is its loss, a sum over tokens divided by a constant. No
-    options. Source: third party (verl's code).
+    with p the step's penalty. The division favours tasks that are nearly always or nearly never solved. This is `grpo`
+    with `norm=mean_norm`. The other half of Dr. GRPO is its loss, a sum over tokens divided by a constant. No options.
+    Family: episodes of a task. Source: third party (verl's code).
 
     Like GRPO it gives all steps of an episode the same credit.
 

@@ -17,7 +17,8 @@ def dr_mas(batch: StepBatch, *, norm: str = "mean_std_norm", statistics_of: int 
         A = (R - p - mean) / (std + 1e-6)   over the steps of the task group by the same role
 
     with the deviation's n - 1 and p the step's penalty. A single step keeps R - p (as published). With one role it is
-    GRPO with `episode_statistics=steps`, except for groups of one episode. Source: code (langfengQ/DrMAS).
+    GRPO with `episode_statistics=steps`, except for groups of one episode. Family: several rewards, roles. Source: code
+    (langfengQ/DrMAS).
 
     It separates the scales of the roles. It does not say which role deserves the outcome.
 

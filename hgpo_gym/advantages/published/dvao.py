@@ -18,7 +18,7 @@ def dvao(batch: StepBatch, *, weights: Sequence[float] | None = None) -> np.ndar
 
     over the episodes of the task group, with the deviation's n and p the step's penalty. This is a mean of z-scores
     with weights w_k sigma_k, so a reward that does not vary in the group has no influence. If no reward varies, the
-    first term is 0. Source: third party.
+    first term is 0. Family: several rewards, roles. Source: third party.
 
     A reward with a large deviation outweighs the others, so choose units or weights with care.
 

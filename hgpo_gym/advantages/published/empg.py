@@ -32,8 +32,8 @@ def empg(
         h = (H - min) / (max - min + 1e-8),   g = e^(-k h) / mean(e^(-k h)),
         A' = A_base g + bonus e^(-k_next h_{t+1}),   A = A' - mean(A')
 
-    over all steps of the batch, with H the mean token entropy of the step's response; last steps have no bonus. Source:
-    third party (WillDreamer/ARL-Arena).
+    over all steps of the batch, with H the mean token entropy of the step's response; last steps have no bonus. Family:
+    rewards of turns and tokens. Source: third party (WillDreamer/ARL-Arena).
 
     Avoid it for short or constrained responses: their entropy shows how many responses were admissible, not how
     sure the policy was.

@@ -37,7 +37,9 @@ def g2po(
         A = w_group A_episode + w_step (z_S(v' - p) + z_g(v' - V(s))),   z(x) = (x - mean) / (std + 1e-6)
 
     over the visits S of s and over all steps of the task group g, with the deviations' n - 1 and p the step's penalty.
-    Source: code (Nala-YN/G2PO, where 0.95 and a reward of 10 are constants).
+    Family: states of a process or graph. Source: code (Nala-YN/G2PO, where 0.95 and a reward of 10 are constants).
+
+    The first step term compares the next states of a state, as those of `graft`, `graphgpo`, `pgpo` and `graphhca` do.
 
     Avoid it where observations hide the state: it relies on the next state's mean alone.
 

@@ -18,8 +18,8 @@ def gae(batch: StepBatch, *, gamma: float = 1.0, trace_decay: float = 0.95, whit
         delta_t = r_t + gamma v_{t+1} - v_t,   A_t = delta_t + gamma lambda A_{t+1} - p
 
     with v = 0 after the end and p the step's penalty, which is not part of the recursion. The critic's target is the
-    lambda-return, A + p + v before whitening. Source: code (AgentR1/StepPO, which adds 1e-8 to the deviation and not to
-    the variance); the formula is by Schulman et al., 2016, arXiv:1506.02438.
+    lambda-return, A + p + v before whitening. Family: rewards with a critic. Source: code (AgentR1/StepPO, which adds
+    1e-8 to the deviation and not to the variance); the formula is by Schulman et al., 2016, arXiv:1506.02438.
 
     It compares a step with a critic's expectation, not with a group. A wrong critic makes wrong advantages.
 

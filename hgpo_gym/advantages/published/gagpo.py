@@ -33,8 +33,8 @@ def gagpo(
         B_t = delta_t + gamma lambda B_{t+1},   A = (B - mean) / (std + 1e-6) over the task group - p
 
     with V = 0 after the end, the deviation's n - 1, and p the step's penalty. `hgpo_gae` with `history_length=0` and
-    `norm=mean_norm` is B on every step whose observation is shared. Source: third party (a summary of the paper,
-    re-implementations; gamma and lambda are theirs).
+    `norm=mean_norm` is B on every step whose observation is shared. Family: rewards with a critic. Source: third party
+    (a summary of the paper, re-implementations; gamma and lambda are theirs).
 
     Use it where states recur. Where they do not, V is the step's own return and B is almost 0. Subtracting the mean
     of the group blames ordinary steps of a task in which few steps gained much.

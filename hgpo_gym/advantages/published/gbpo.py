@@ -17,8 +17,8 @@ def gbpo(batch: StepBatch, *, norm: str = "mean_std_norm", temperature: float = 
         target = sigmoid((R - median) / (std + 1e-6) / temperature)
 
     over the episodes of the task group, with the deviation's n - 1 and p the step's penalty. If returns are equal, A is
-    -p and the target 1/2. A single episode uses R in place of both relative values. Source: code
-    (bounded-ratio-rl/bounded_ratio_rl). The `bpo` objectives of this project are unrelated to `siblings`.
+    -p and the target 1/2. A single episode uses R in place of both relative values. Family: episodes of a task. Source:
+    code (bounded-ratio-rl/bounded_ratio_rl). The `bpo` objectives of this project are unrelated to `siblings`.
 
     Without the objective `gbpo` the target has no effect, and the rest is almost `grpo`.
 

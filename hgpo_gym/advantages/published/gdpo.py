@@ -20,7 +20,7 @@ def gdpo(batch: StepBatch, *, weights: Sequence[float] | None = None) -> np.ndar
         A = whiten(sum_k w_k (r_k - mean_k) / (std_k + 1e-6)) - p
 
     over the episodes of the task group, with the deviation's n - 1, whitened over all steps of the batch, and p the
-    step's penalty. Source: third party, which whitens over tokens.
+    step's penalty. Family: several rewards, roles. Source: third party, which whitens over tokens.
 
     A reward that hardly varies counts as much as one that decides the task; `dvao` weighs by deviation.
 

@@ -16,8 +16,11 @@ def graft(batch: StepBatch, *, gamma: float = 0.99, level: int = 0, time_aware: 
 
     with V the fixed point of the group's own transitions (as in `crbc`: 1 after a success, 0 after other ends), the
     deviation's n - 1, and p the step's penalty. A state visited once has relative value 0. The paper's Graph-GAE adds
-    exactly 0 if states are matched exactly, since the differences of a state sum to 0; so there is no lambda. Source:
-    paper (no code was found; it does not say n or n - 1).
+    exactly 0 if states are matched exactly, since the differences of a state sum to 0; so there is no lambda. Family:
+    states of a process or graph. Source: paper (no code was found; it does not say n or n - 1).
+
+    Within a state, V(s) is the same for all visits: the term compares V(x) alone, as the step terms of `graphgpo`,
+    `g2po`, `pgpo` and `graphhca` compare their values of the next state.
 
     Avoid it where chance decides what an action leads to: it credits the luck of the draw. Tiny differences count
     in full, since the deviation has no floor. A group without a success has no signal.

@@ -29,7 +29,11 @@ def graphgpo(
     Steps are edges of the graph. d counts the edges of the shortest path to success, S are the visits of the state s,
     and p is the step's penalty. States without a path to success, and final states that are not recorded, are one edge
     farther than the farthest state with a path. The method assumes a deterministic environment: one lucky episode makes
-    a state look near. Source: code (a recipe as found in zzj1111/alfworldauto).
+    a state look near. Family: states of a process or graph. Source: code (a recipe as found in zzj1111/alfworldauto).
+
+    Within a state, d(s) is the same for all visits. So the step term compares the next states alone, as those of
+    `graft`, `g2po`, `pgpo` and `graphhca` do. With `mean_std_norm`, `normalize_distance` has an effect only beside
+    penalties.
 
     Use it where states recur. Avoid it where observations hide the state: the graph then has edges that nobody can
     take. A group without a success has no step term.

@@ -40,7 +40,8 @@ def hiper_hae(
 
     with r the reward less the step's penalty, and values of 0 after the episode. Low is for action tokens. High is for
     the tokens of a new subgoal. The critics' targets are A + value before whitening. The paper also has penalties for
-    keeping a subgoal, which are part of the rewards. Source: code (JonP07/HiPER-agent, which whitens with n).
+    keeping a subgoal, which are part of the rewards. Family: rewards with a critic. Source: code (JonP07/HiPER-agent,
+    which whitens with n).
 
     It needs a prompt with subgoals, `prompt=plan`. Subgoals that change at every step make low and high the same.
 

@@ -15,7 +15,8 @@ def pass_at_k(batch: StepBatch, *, norm: str = "mean_std_norm") -> np.ndarray:
         A = (R_max - R_second) / (std(R of the task group) + 1e-6) - p   for the best episode's steps, else -p
 
     with the deviation's n - 1 and p the step's penalty. With several best episodes, or in a group of one, the lead is
-    0. Source: third party (verl's code, which refuses groups of one and credits one row of the best).
+    0. Family: episodes of a task. Source: third party (verl's code, which refuses groups of one and credits one row of
+    the best).
 
     Avoid it where the mean success rate counts. With success or failure alone it learns only from groups with
     exactly one success.

@@ -38,8 +38,8 @@ def progpo(
         A = weight * q * (P - mean) / (std + 1e-6) - p   over the episodes of such a group
 
     with the deviation's n (a deviation of 1e-4 or less gives 0), q the share of such groups in the batch, and p the
-    step's penalty. It rewards novelty, not progress. Observations are compared without history (level 0). Source: third
-    party (two re-implementations that agree).
+    step's penalty. It rewards novelty, not progress. Observations are compared without history (level 0). Family:
+    novelty, subgoals. Source: third party (two re-implementations that agree).
 
     Avoid it where observations change for other reasons, such as a counter: everything is new then.
 

@@ -13,7 +13,7 @@ def reinforce_pp(batch: StepBatch, *, gamma: float = 1.0) -> np.ndarray:
 
         A = whiten(G_t - p),   whiten(x) = (x - mean) / sqrt(var + 1e-8) over all steps
 
-    with p the step's penalty. Source: third party (verl's code, which whitens over tokens).
+    with p the step's penalty. Family: episodes of a task. Source: third party (verl's code, which whitens over tokens).
 
     Avoid it where tasks differ in difficulty: failures of hard and easy tasks are blamed alike.
 

@@ -13,8 +13,8 @@ def reinforce_pp_baseline(batch: StepBatch) -> np.ndarray:
 
         A = whiten(R - mean(R of the task group) - p),   whiten(x) = (x - mean) / sqrt(var + 1e-8) over all steps
 
-    with p the step's penalty. A group of one episode has no baseline. No options. Source: third party (verl's code,
-    which whitens over tokens).
+    with p the step's penalty. A group of one episode has no baseline. No options. Family: episodes of a task. Source:
+    third party (verl's code, which whitens over tokens).
 
     In a batch with few mixed groups the deviation is small, and those groups are scaled up.
 

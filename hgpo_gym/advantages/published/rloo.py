@@ -12,7 +12,7 @@ def rloo(batch: StepBatch) -> np.ndarray:
         A = R - mean(R of the other episodes of the task group) - p = n / (n - 1) * (R - mean(R)) - p
 
     with p the step's penalty. The baseline excludes the episode itself, and nothing is divided by the deviation. A
-    group of one keeps its return. No options. Source: third party (verl's code).
+    group of one keeps its return. No options. Family: episodes of a task. Source: third party (verl's code).
 
     Like GRPO it gives all steps of an episode the same credit.
 

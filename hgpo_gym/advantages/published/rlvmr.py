@@ -23,8 +23,9 @@ def rlvmr(
         A = w_group A_episode + w_step (tag_reward - mean) / (std + 1e-6)
 
     over the steps of the task group with the same tag, and with the deviation's n - 1. Steps without a tag are one more
-    set. A step with a unique tag has the reward itself (as published). Source: code (public copies of its
-    core_rlvmr.py, where `mean_norm` is the default). The published sizes of the rewards are not confirmed.
+    set. A step with a unique tag has the reward itself (as published). Family: rewards of turns and tokens. Source:
+    code (public copies of its core_rlvmr.py, where `mean_norm` is the default). The published sizes of the rewards are
+    not confirmed.
 
     No environment or prompt of this package gives tags: a custom environment puts `tag` and `tag_reward` into info.
 

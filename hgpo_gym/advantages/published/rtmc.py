@@ -26,8 +26,8 @@ def rtmc(
         A = Q(s, a) - V(s) - p,   V(s) = mean(G over the visits of s),   Q(s, a) = mean(G over those with action a)
 
     with p the step's penalty, which G does not include. This is GiGPO's step term, averaged over equal actions. Every
-    visit in the task group counts. A state with one action has Q - V = 0. Source: third party (a comparison in GRAFT's
-    appendix); the default discount is this project's.
+    visit in the task group counts. A state with one action has Q - V = 0. Family: steps with equal histories. Source:
+    third party (a comparison in GRAFT's appendix); the default discount is this project's.
 
     Use it where states recur; elsewhere every step gets 0. The returns contain the luck of all later steps, which
     `crbc` removes.

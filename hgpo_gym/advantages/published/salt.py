@@ -27,7 +27,7 @@ def salt(
     Transitions that won and lost episodes share thus get little credit. Those of lost episodes alone keep their
     negative advantage. A last step merges by its final observation; if that is not recorded, it keeps its advantage.
     The paper's state is the last three pairs of action and observation; `memory.key=observation+action` with `level=3`
-    is nearest. Source: third party (GRAFT's appendix; a re-implementation).
+    is nearest. Family: steps with equal histories. Source: third party (GRAFT's appendix; a re-implementation).
 
     Where states do not recur it equals its base.
 

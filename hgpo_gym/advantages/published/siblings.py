@@ -17,7 +17,8 @@ def siblings(batch: StepBatch) -> np.ndarray:
     advantages of shared steps sum to 0 over the siblings, so their gradient is noise. No options.
 
     BPO (arXiv:2607.14171), SRPO (arXiv:2605.25507), C3 (arXiv:2603.06859) and the local part of Tree-GRPO
-    (arXiv:2509.21240) have this form. Source: code for C3 and Tree-GRPO, third party for the others.
+    (arXiv:2509.21240) have this form. Family: episodes of a special sampler. Source: code for C3 and Tree-GRPO, third
+    party for the others.
 
     Returns float64[N]. Raises ValueError on a missing column.
     """

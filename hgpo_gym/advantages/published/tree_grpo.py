@@ -19,7 +19,8 @@ def tree_grpo(batch: StepBatch, *, advantage_of_a_leaf: str = "tree") -> np.ndar
         tree_inner:  A = z(R over the tree) - p
 
     with z(x) = (x - mean) / (std + 1e-6), n - 1, each leaf once, and p the step's penalty. In a set of one leaf z keeps
-    the value. Episodes are the leaves; the sampler `tree` chooses the branch points. Source: code (AMAP-ML/Tree-GRPO).
+    the value. Episodes are the leaves; the sampler `tree` chooses the branch points. Family: episodes of a special
+    sampler. Source: code (AMAP-ML/Tree-GRPO).
 
     Other estimators work on trees too: several episodes visit the same state at a branch point.
 

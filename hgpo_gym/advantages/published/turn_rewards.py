@@ -24,8 +24,8 @@ def turn_rewards(batch: StepBatch, *, gamma: float = 1.0, joint: bool = True) ->
         A_t = sum_{k >= t} gamma^(k - t) z_k - p,   z = (x - mean) / (std + 1e-6) over the steps of the task group
 
     with x the column `turn_reward`, or the episode's return on the last step, the deviation's n - 1, and p the step's
-    penalty. IGPO's turn reward is the gain in the probability of the true answer; others work too. Source: code and
-    paper (GuoqingWang1/IGPO).
+    penalty. IGPO's turn reward is the gain in the probability of the true answer; others work too. Family: rewards of
+    turns and tokens. Source: code and paper (GuoqingWang1/IGPO).
 
     No environment of this package gives rewards of turns: a custom environment puts `turn_reward` into info. With
     `joint`, a large outcome dominates small turn rewards.

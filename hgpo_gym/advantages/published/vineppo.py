@@ -14,9 +14,10 @@ def vineppo(batch: StepBatch, *, gamma: float = 1.0) -> np.ndarray:
 
         A = r + gamma v_{t+1} - v_t - p,   v = mean return of the restarts, 0 after the end
 
-    with p the step's penalty. It needs no assumption on states. A step without restarts (NaN) has the value
-    r_t + gamma v_{t+1}, and so a difference of 0. Its credit goes to the last step before it with restarts. For success
-    0 or 1 the standard error of v is sqrt(v (1 - v) / restarts). Source: code (McGill-NLP/VinePPO, 9 restarts a state).
+    with p the step's penalty. It needs no assumption on states. A step without restarts (NaN) has the value r_t + gamma
+    v_{t+1}, and so a difference of 0. Its credit goes to the last step before it with restarts. For success 0 or 1 the
+    standard error of v is sqrt(v (1 - v) / restarts). Family: episodes of a special sampler. Source: code
+    (McGill-NLP/VinePPO, 9 restarts a state).
 
     Use it where states do not recur and environment steps are cheap. Where states recur, `nested_bellman` has a
     smaller error without additional episodes.

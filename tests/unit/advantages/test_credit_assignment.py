@@ -53,6 +53,18 @@ def test_golden_credit(subtests):
             np.testing.assert_allclose(episode_returns(batch), between["episode_return"], rtol=0, atol=1e-8)
 
 
+def test_golden_credit_more(subtests):
+    for case in golden.load("credit_more"):
+        columns = {name: values for name, values in case.items() if name not in NOT_COLUMNS}
+        batch = StepBatch.from_records(history_length=3, **columns)
+        for expected in case["expected"]:
+            options = {name: value for name, value in expected.items() if name not in ("estimator", "advantage")}
+            if "clusters" not in options and expected["estimator"] in ("ecpo", "pgpo", "graphhca"):
+                with subtests.test(f"{case['name']}: {expected['estimator']} {options}"):
+                    found = estimate(expected["estimator"], batch, **options)
+                    np.testing.assert_allclose(found, expected["advantage"], rtol=0, atol=1e-8)
+
+
 def single_steps(returns, **columns) -> StepBatch:
     """Episodes of one step each, in one group unless `group` is given."""
     count = len(returns)
@@ -107,7 +119,10 @@ def test_the_state_of_a_final_observation_is_that_of_a_step():
 @pytest.mark.parametrize(
     ("name", "depth"),
     [
-        *((name, "level") for name in ("crbc", "g2po", "gagpo", "graft", "graphgpo", "rtmc", "salt")),
+        *(
+            (name, "level")
+            for name in ("crbc", "ecpo", "g2po", "gagpo", "graft", "graphgpo", "graphhca", "pgpo", "rtmc", "salt")
+        ),
         ("nested_bellman", "history_length"),
     ],
 )
@@ -167,7 +182,7 @@ def test_in_time_aware_states_a_step_pays_for_the_time_it_takes():
     assert b < 0.0 < a
 
 
-@pytest.mark.parametrize("name", ["crbc", "graft", "graphgpo", "g2po"])
+@pytest.mark.parametrize("name", ["crbc", "ecpo", "graft", "graphgpo", "graphhca", "g2po", "pgpo"])
 def test_where_every_episode_fails_alike_there_is_no_step_term(name):
     for seed in SEEDS:
         batch = random_batch(seed)
@@ -273,6 +288,72 @@ def test_g2po_by_hand():
     in_state, in_task = np.array([0, 4, 0, -4]), np.array([1, 6, 1, -2]) - 1.5
     found = estimate("g2po", batch, gamma=0.5, norm="mean_norm", w_group=0.0)
     np.testing.assert_allclose(found, in_state + in_task, atol=1e-12)
+
+
+def large(seed: int) -> StepBatch:
+    """A random batch with rewards and penalties so large that the 1e-6 beside deviations does not show."""
+    batch = random_batch(seed)
+    return replace(batch, reward=1e6 * batch.reward, penalty=1e6 * batch.penalty)
+
+
+def test_pgpo_is_the_step_term_of_gigpo_and_a_weighted_term_of_g2po():
+    for seed in SEEDS:
+        batch = large(seed)
+        gigpo = estimate("gigpo", batch) - estimate("grpo", batch)
+        np.testing.assert_allclose(estimate("pgpo", batch, beta=0.0), gigpo, atol=1e-9)
+        for won in (True, False):
+            outcome = replace(batch, success=np.full(len(batch), won), reward=batch.reward * won)
+            step_term = estimate("gigpo", outcome) - estimate("grpo", outcome)
+            np.testing.assert_allclose(estimate("pgpo", outcome), step_term, atol=1e-9)
+        scaled = estimate("pgpo", batch, potential_discount=0.5)
+        np.testing.assert_allclose(scaled, estimate("pgpo", batch), atol=1e-9)
+    # No last step in a state that others leave, and rewards at the end: of x, y leads to 4, b and z to 8 and 0.
+    batch = episodes("xa", "xb", "ya", "yb", rewards=[8, 0, 0, 4])
+    compared = {"w_group": 0.0, "norm": "mean_norm", "gamma": 1.0}
+    guided = estimate("pgpo", batch, alpha=0.0, **compared) - estimate("pgpo", batch, beta=0.0, **compared)
+    np.testing.assert_allclose(guided, [1, 4, -1, -2, 1, -4, -1, 2])
+
+
+def test_graphhca_is_graft_between_two_successors_and_log_ratios_elsewhere():
+    """In x two led to y and one to z; y was won once in two visits, z once in one."""
+    batch = episodes("xy", "xy", "xz", rewards=[10, 0, 10])
+    options = {"w_group": 0.0}
+    graft, found = estimate("graft", batch, gamma=0.95), estimate("graphhca", batch, **options)
+    np.testing.assert_allclose(found[[0, 2, 4]], graft[[0, 2, 4]] * np.sqrt(3 / 2), rtol=1e-4)
+    for seed in SEEDS:
+        batch = random_batch(seed)
+        np.testing.assert_array_equal(estimate("graphhca", batch, w_step=0.0), estimate("grpo", batch))
+    # By hand: V(y) = 0.95 / 2, V(z) = 0.95, and their logarithms are compared.
+    logs = np.log(0.95 * np.array([0.5, 0.5, 1.0]))
+    np.testing.assert_allclose(
+        estimate("graphhca", episodes("xy", "xy", "xz", rewards=[10, 0, 10]), norm="mean_norm", **options)[[0, 2, 4]],
+        logs - logs.mean(),
+    )
+
+
+def test_final_states_absorb_what_goes_on_from_them():
+    """The first episode ends in y and is lost there, so y is worth nothing, although the second wins from it."""
+    ends = ["y", "done", "done", "done", "done"]
+    batch = episodes("x", "xy", "xz", rewards=[0, 10, 10], final_observation=ends)
+    found = partial(estimate, "graphhca", batch, w_group=0.0, norm="mean_norm", floor=0.5)
+    logs = np.log([0.5, 0.95, 0.95])
+    np.testing.assert_allclose(found()[[0, 1, 3]], logs - logs.mean())
+    logs = np.log([0.5, 0.5, 0.95])
+    np.testing.assert_allclose(found(absorb_final=True)[[0, 1, 3]], logs - logs.mean())
+
+
+def test_ecpo_lies_between_grpo_and_gigpo():
+    """Shrunk to nothing it is GRPO; with every action tried once and no shrinkage it is GiGPO."""
+    for seed in SEEDS:
+        batch = large(seed)
+        grpo = estimate("grpo", batch)
+        np.testing.assert_array_equal(estimate("ecpo", batch, w_step=0.0), grpo)
+        np.testing.assert_allclose(estimate("ecpo", batch, shrinkage=1e12), grpo, atol=1e-6)
+        same = replace(batch, action=np.zeros(len(batch), dtype=np.int64))
+        np.testing.assert_allclose(estimate("ecpo", same), grpo, atol=1e-9)
+        once = replace(batch, action=np.arange(len(batch)))
+        gigpo = estimate("gigpo", once)
+        np.testing.assert_allclose(estimate("ecpo", once, shrinkage=0.0, evidence=0.0), gigpo, atol=1e-6)
 
 
 def test_nested_bellman_in_one_state_by_hand():
@@ -485,6 +566,9 @@ def test_siblings_are_compared_with_one_another():
         ("graft", {"gamma": -0.1}, r"gamma=-0\.1"),
         ("graft", {"level": -1}, "levels 0 to 2"),
         ("graphgpo", {"omega": 0.0}, r"omega=0\.0"),
+        ("ecpo", {"shrinkage": -1.0}, r"shrinkage=-1\.0: choose a number of 0 or more"),
+        ("graphhca", {"floor": 0.0}, r"floor=0\.0: choose a number above 0"),
+        ("pgpo", {"alpha": -1.0}, r"alpha=-1\.0: choose a number of 0 or more"),
         ("gagpo", {"trace_decay": 2}, "trace_decay=2"),
         ("gae", {"trace_decay": 2}, "trace_decay=2"),
         ("gbpo", {"temperature": 0}, "temperature=0"),

@@ -14,6 +14,9 @@ BATCHES = [random_batch(seed) for seed in range(13)]
 VARIANTS: dict[str, list[dict]] = {
     "crbc": [{"depth": 2}, {"beta": 1.0, "level": 1}, {"time_aware": True}],
     "graft": [{"gamma": 1.0}, {"level": 2}, {"time_aware": True}],
+    "ecpo": [{"norm": "mean_norm", "evidence": 0.0}, {"time_aware": True}],
+    "graphhca": [{"absorb_final": True}, {"level": 1, "time_aware": True}],
+    "pgpo": [{"leave_one_out": True}, {"w_group": 1.0, "time_aware": True}],
     "graphgpo": [{"normalize_distance": True, "omega": 0.8}, {"time_aware": True}],
     "hiper_hae": [{"part": "low"}, {"part": "high", "bootstrap_truncated": True}],
     "g2po": [{"time_aware": True}],
@@ -143,18 +146,20 @@ def test_the_batch_is_left_as_it_was(subtests):
                 np.testing.assert_array_equal(values, dict(before._columns())[column])
 
 
-def test_its_docstring_names_the_source(subtests):
+def test_its_docstring_names_source_and_family(subtests):
     for name in ESTIMATORS:
         with subtests.test(name):
             description = ESTIMATORS[name].__doc__
             assert "arXiv:" in description or name == "hgpo"
+            assert re.search(r"Family:\s", description)
             if name not in ("grpo", "gigpo", "hgpo", "hgpo_gae", "nested_bellman", "best_plan"):
                 assert re.search(r"Source:\s+(code|paper|third\s+party)", description)
 
 
 BY_STEPS = {
     **{name: {} for name in ("hgpo", "hgpo_gae", "nested_bellman", "rtmc", "gagpo", "graft", "turn_rewards")},
-    **{name: {"w_group": 0.0} for name in ("crbc", "g2po", "graphgpo", "beacon", "rlvmr")},
+    **{name: {"w_group": 0.0} for name in ("crbc", "ecpo", "g2po", "graphgpo", "graphhca", "beacon", "rlvmr")},
+    "pgpo": {"alpha": 0.0},
 }
 """Estimators, and options with which they compare steps alone."""
 
@@ -185,7 +190,7 @@ def test_where_steps_are_compared_an_episode_whose_steps_are_all_anothers_change
 
 def test_a_return_that_is_nothing_but_rounding_is_no_success(subtests):
     """0.1 + 0.6 - 0.7 is 0 in this order and 3e-17 in another; `success` is not recorded."""
-    for name in ["crbc", "graft", "graphgpo", "nested_bellman", "g2po"]:
+    for name in ["crbc", "graft", "graphgpo", "graphhca", "nested_bellman", "g2po"]:
         with subtests.test(name):
             records = {
                 "group": [0] * 4,
