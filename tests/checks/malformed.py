@@ -216,20 +216,12 @@ def _wrong_method(rng: random.Random, target: Target) -> bytes:
 def _wrong_path(rng: random.Random, target: Target) -> bytes:
     path = rng.choice(
         [
-            f"/{SECRET}",
-            f"/sessions/{SECRET}",
-            f"/sessions/{SECRET}/tasks",
-            f"/sessions/{target.session}/",
-            f"/sessions/{target.session}/{SECRET}",
-            f"/sessions/%ff%fe{SECRET}",
-            f"/environments/{SECRET}/tasks",
-            f"/environments/../../{SECRET}",
-            f"/environments/{quote('é' + SECRET)}/tasks",
-            "/sessions//step",
-            "//health/" + SECRET,
-            "/" + "a" * 5000 + SECRET,
+            f"/{SECRET}", f"/sessions/{SECRET}", f"/sessions/{SECRET}/tasks", f"/sessions/{target.session}/",
+            f"/sessions/{target.session}/{SECRET}", f"/sessions/%ff%fe{SECRET}", f"/environments/{SECRET}/tasks",
+            f"/environments/../../{SECRET}", f"/environments/{quote('é' + SECRET)}/tasks", "/sessions//step",
+            "//health/" + SECRET, "/" + "a" * 5000 + SECRET,
         ]
-    )
+    )  # fmt: skip
     return _request(target, rng.choice(["GET", "POST"]), path)
 
 
@@ -271,24 +263,11 @@ def _wrong_host(rng: random.Random, target: Target) -> bytes:
 
 
 _KINDS: dict[str, Make] = {
-    "not JSON": _not_json,
-    "not UTF-8": _not_utf8,
-    "deep": _deep,
-    "not finite": _not_finite,
-    "wrong type": _wrong_type,
-    "not an object": _not_an_object,
-    "unknown field": _unknown_field,
-    "missing field": _missing_field,
-    "not offered": _not_offered,
-    "out of order": _out_of_order,
-    "too large": _too_large,
-    "wrong length": _wrong_length,
-    "wrong content type": _wrong_content_type,
-    "wrong method": _wrong_method,
-    "wrong path": _wrong_path,
-    "wrong query": _wrong_query,
-    "not HTTP": _not_http,
-    "huge header": _huge_header,
-}
+    "not JSON": _not_json, "not UTF-8": _not_utf8, "deep": _deep, "not finite": _not_finite, "wrong type": _wrong_type,
+    "not an object": _not_an_object, "unknown field": _unknown_field, "missing field": _missing_field,
+    "not offered": _not_offered, "out of order": _out_of_order, "too large": _too_large, "wrong length": _wrong_length,
+    "wrong content type": _wrong_content_type, "wrong method": _wrong_method, "wrong path": _wrong_path,
+    "wrong query": _wrong_query, "not HTTP": _not_http, "huge header": _huge_header,
+}  # fmt: skip
 _WITH_TOKEN: dict[str, Make] = {"wrong token": _wrong_token}
 _WITHOUT_TOKEN: dict[str, Make] = {"wrong host": _wrong_host}

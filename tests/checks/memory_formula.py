@@ -37,14 +37,10 @@ class Setting:
 
     def model_config(self) -> transformers.Qwen2Config:
         return transformers.Qwen2Config(
-            vocab_size=self.vocabulary,
-            hidden_size=self.hidden,
-            intermediate_size=self.intermediate,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.heads,
-            num_key_value_heads=self.kv_heads,
+            vocab_size=self.vocabulary, hidden_size=self.hidden, intermediate_size=self.intermediate,
+            num_hidden_layers=self.layers, num_attention_heads=self.heads, num_key_value_heads=self.kv_heads,
             tie_word_embeddings=self.tied,
-        )
+        )  # fmt: skip
 
     @property
     def name(self) -> str:

@@ -133,13 +133,10 @@ def test_a_block_that_nobody_would_run_is_refused(markdown, message):
 @pytest.mark.parametrize(
     "command",
     [
-        ["train", "trainer.iteration=1"],
-        ["train", "correction=tokens"],
-        ["compare", "algos=[gigpo,hgpoo]"],
-        ["compare", "seeds=[1,1]"],
-        ["train", "env=signpost_maz"],
+        ["train", "trainer.iteration=1"], ["train", "correction=tokens"], ["compare", "algos=[gigpo,hgpoo]"],
+        ["compare", "seeds=[1,1]"], ["train", "env=signpost_maz"],
     ],
-)
+)  # fmt: skip
 def test_a_command_with_a_mistake_is_refused(command):
     with pytest.raises(ValueError, match=r"."):
         check_command(command)

@@ -35,12 +35,9 @@ from tests.support.documents import LAUNCHED, check_command, words
 pytestmark = pytest.mark.timeout(600)
 
 CARDS = {
-    "estimators": "all_estimators",
-    "objectives": "losses",
-    "samplers": "samplers",
-    "shapings": "teams_and_shaping",
+    "estimators": "all_estimators", "objectives": "losses", "samplers": "samplers", "shapings": "teams_and_shaping",
     "teams": "teams_and_shaping",
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -20,12 +20,8 @@ def run(name, *arguments):
 
 def test_all_are_run_somewhere():
     assert {path.name for path in EXAMPLES.glob("*.py")} == {
-        "plain_python.py",
-        "tool_calls.py",
-        "trl_hgpo.py",
-        "verl_advantages.py",
-        "verl_plugin.py",
-    }
+        "plain_python.py", "tool_calls.py", "trl_hgpo.py", "verl_advantages.py", "verl_plugin.py",
+    }  # fmt: skip
 
 
 def test_plain_python():

@@ -5,13 +5,9 @@ from importlib.resources import files
 from pathlib import Path
 
 TASK_TYPES = (
-    "look_at_obj_in_light",
-    "pick_and_place_simple",
-    "pick_clean_then_place_in_recep",
-    "pick_cool_then_place_in_recep",
-    "pick_heat_then_place_in_recep",
-    "pick_two_obj_and_place",
-)
+    "look_at_obj_in_light", "pick_and_place_simple", "pick_clean_then_place_in_recep", "pick_cool_then_place_in_recep",
+    "pick_heat_then_place_in_recep", "pick_two_obj_and_place",
+)  # fmt: skip
 # A kitchen with what is rare or absent in the released games: two cabinets at one location, an apple that is in both of
 # them and another one that is in two places, a knife in a closed drawer, names without coordinates, a receptacle that
 # is nowhere.

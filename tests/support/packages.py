@@ -12,14 +12,9 @@ def python(*arguments, path=(), cwd=None, interpreter=(sys.executable,)):
     interpreter."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))}
     return subprocess.run(
-        [*interpreter, *map(str, arguments)],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        [*interpreter, *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True, check=False,
         stdin=subprocess.DEVNULL,
-    )
+    )  # fmt: skip
 
 
 def install_by_hand(site, name, code, **entry_points):

@@ -25,15 +25,9 @@ from tests.support.golden import DATA
 
 FILE = DATA / "same_numbers.json"
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
-    "SignpostMaze-v0": {"slip": 0.1},
-    "SecretWord-v0": {},
-    "Sokoban-v0": {},
-    "FrozenLake-v0": {},
-    "Taxi-v0": {},
-    "AskExpert-v0": {},
-    "ALFWorld-v0": {"split": "generated_test"},
-    "WebShop-v0": {"split": "generated_test"},
-}
+    "SignpostMaze-v0": {"slip": 0.1}, "SecretWord-v0": {}, "Sokoban-v0": {}, "FrozenLake-v0": {}, "Taxi-v0": {},
+    "AskExpert-v0": {}, "ALFWorld-v0": {"split": "generated_test"}, "WebShop-v0": {"split": "generated_test"},
+}  # fmt: skip
 """The ids that need no data, with options; ALFWorld's and WebShop's generated tasks."""
 SMALL = [
     *small_runs.SETTINGS, "env.sections=1", "trainer.iterations=3", "evaluation.every=0",

@@ -111,13 +111,9 @@ class ServerProcess:
             f"main({['serve', '--port', '0', *arguments]!r})"
         )
         self.process = subprocess.Popen(
-            [sys.executable, "-c", start],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=ROOT,
+            [sys.executable, "-c", start], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,
             env=os.environ | environment,
-        )
+        )  # fmt: skip
         self._output, self._ended, self._marks = "", False, 0
         self._printed = threading.Condition()
         self._reader = threading.Thread(target=self._read)

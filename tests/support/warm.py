@@ -28,21 +28,11 @@ from tests.support import ROOT
 
 CLIENT = Path(__file__).with_name("warm_client.py")
 IMPORTED = [
-    "hgpo_gym.cli.evaluation",
-    "hgpo_gym.cli.looking",
-    "hgpo_gym.cli.models",
-    "hgpo_gym.cli.play",
-    "hgpo_gym.cli.settings_help",
-    "hgpo_gym.cli.training",
-    "accelerate",
-    "matplotlib.backends.backend_agg",
-    "matplotlib.backends.backend_svg",
-    "scipy.optimize",
-    "torch._dynamo",
-    "transformers.integrations.peft",
-    "transformers.models.qwen2.modeling_qwen2",
-    "transformers.quantizers.auto",
-]
+    "hgpo_gym.cli.evaluation", "hgpo_gym.cli.looking", "hgpo_gym.cli.models", "hgpo_gym.cli.play",
+    "hgpo_gym.cli.settings_help", "hgpo_gym.cli.training", "accelerate", "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg", "scipy.optimize", "torch._dynamo", "transformers.integrations.peft",
+    "transformers.models.qwen2.modeling_qwen2", "transformers.quantizers.auto",
+]  # fmt: skip
 
 
 @cache

@@ -39,12 +39,8 @@ FACTORIES = {
     *("rand", "randint", "randn", "randperm", "tensor", "zeros"),
 }
 ON_THE_CPU = (
-    "policies/tabular.py",
-    "policies/scoring.py",
-    "policies/cnn.py",
-    "policies/features/",
-    "objectives/bound.py",
-)
+    "policies/tabular.py", "policies/scoring.py", "policies/cnn.py", "policies/features/", "objectives/bound.py",
+)  # fmt: skip
 """Models that train on the CPU alone, and a toy that objectives are tried on."""
 
 

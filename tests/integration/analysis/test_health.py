@@ -21,12 +21,9 @@ from tests.support.documents import check_command
 from tests.support.small_runs import train
 
 SETTINGS = {
-    "trainer.max_grad_norm": 1.0,
-    "trainer.learning_rate": 0.5,
-    "rollout.num_tasks": 4,
-    "rollout.group_size": 16,
+    "trainer.max_grad_norm": 1.0, "trainer.learning_rate": 0.5, "rollout.num_tasks": 4, "rollout.group_size": 16,
     "learner.name": "policy_gradient",
-}
+}  # fmt: skip
 GOOD = {"success": 0.4, "kl_behaviour": 0.01, "entropy": 0.4, "clip_fraction": 0.05, "gradient_norm": 0.5} | {
     "zero_variance_groups": 0.2, "valid_action_rate": 0.99, "truncated_fraction": 0.0, "mismatch_kl": 1e-9
 }  # fmt: skip
@@ -62,19 +59,12 @@ def runs(tmp_path_factory):
 @pytest.mark.parametrize(
     ("metric", "good", "bad"),
     [
-        ("kl_behaviour", 0.1, 1e28),
-        ("kl_reference", 1.0, 6.0),
-        ("clip_fraction", 0.5, 0.9),
-        ("gradient_norm", 9.0, 11.0),
-        ("zero_variance_groups", 0.8, 1.0),
-        ("entropy", 0.05, 0.0),
-        ("valid_action_rate", 0.6, 0.1),
-        ("truncated_fraction", 0.05, 0.4),
-        ("prompt_cut_share", 0.0, 0.5),
-        ("mismatch_kl", 0.001, 0.1),
-        ("evaluation_drop", 2.0, 4.1),
+        ("kl_behaviour", 0.1, 1e28), ("kl_reference", 1.0, 6.0), ("clip_fraction", 0.5, 0.9),
+        ("gradient_norm", 9.0, 11.0), ("zero_variance_groups", 0.8, 1.0), ("entropy", 0.05, 0.0),
+        ("valid_action_rate", 0.6, 0.1), ("truncated_fraction", 0.05, 0.4), ("prompt_cut_share", 0.0, 0.5),
+        ("mismatch_kl", 0.001, 0.1), ("evaluation_drop", 2.0, 4.1),
     ],
-)
+)  # fmt: skip
 def test_a_metric_is_warned_of_beyond_its_limit_and_not_before(metric, good, bad):
     assert not found(*[{metric: good}] * 6)
     sign = found(*[{metric: good}] * 3, *[{metric: bad}] * 3)[metric]

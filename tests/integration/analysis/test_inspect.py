@@ -79,12 +79,9 @@ def test_the_graph_counts_actions_and_averages_their_returns(group):
         "hall": (3, 3),
     }
     assert set(graph.edges) == {
-        Edge(1, "on", 3, 2, (4.0 + 0.0) / 2),
-        Edge(1, "on", NOT_WON, 1, 0.0),
-        Edge(2, "on", 3, 1, 4.0),
-        Edge(3, "left", WON, 2, 8.0),
-        Edge(3, "right", 1, 1, 0.0),
-    }
+        Edge(1, "on", 3, 2, (4.0 + 0.0) / 2), Edge(1, "on", NOT_WON, 1, 0.0), Edge(2, "on", 3, 1, 4.0),
+        Edge(3, "left", WON, 2, 8.0), Edge(3, "right", 1, 1, 0.0),
+    }  # fmt: skip
     assert [edge.action for edge in graph.edges_from(3)] == ["left", "right"]
     assert {target: edge.source for target, edge in shortest_paths(graph).items()} == {3: 1}
 

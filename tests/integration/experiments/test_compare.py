@@ -122,12 +122,8 @@ def test_a_run_that_was_broken_off_further_than_is_asked_for_is_not_reported(cap
 def test_commands_for_a_scheduler_give_the_runs_that_the_comparison_then_finds(capsys, tmp_path, monkeypatch):
     """As the README has it: the lines that jobs=0 prints, by xargs and a shell, here into a folder with a blank."""
     requested = [
-        "algos=[grpo,hgpo]",
-        "seeds=[0,3]",
-        "trainer.iterations=2",
-        "rollout.num_tasks=2",
-        f"out={tmp_path}/a b",
-    ]
+        "algos=[grpo,hgpo]", "seeds=[0,3]", "trainer.iterations=2", "rollout.num_tasks=2", f"out={tmp_path}/a b",
+    ]  # fmt: skip
     status, printed, _ = compare(capsys, *requested, "jobs=0")
     assert status == 0
     lines = printed.splitlines()

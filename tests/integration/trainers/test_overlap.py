@@ -42,16 +42,12 @@ def forked():
         ["sampler=gaussian", "sampler.episodes=3", "sampler.iterations=4"],
         ["sampler=dynamic", "algo=grpo", "rollout.workers=1"],
         [
-            "model=tiny",
-            "algo=gae",
-            "warmstart.source=random",
-            "warmstart.episodes=20",
-            "warmstart.epochs=1",
+            "model=tiny", "algo=gae", "warmstart.source=random", "warmstart.episodes=20", "warmstart.epochs=1",
             "trainer.learning_rate=1e-3",
         ],
     ],
     ids=["older", "measured", "drawn anew", "critic"],
-)
+)  # fmt: skip
 def test_the_numbers_are_those_without(tmp_path, options):
     train(tmp_path / "after", *SCORER, *options)
     train(tmp_path / "ahead", *AHEAD, *options)

@@ -48,12 +48,8 @@ EVERYWHERE = {
 }
 OF_ENVIRONMENT = {
     "alfworld": {
-        "env.id": "hgpo_gym/ALFWorld-v0",
-        "env.split": "train",
-        "env.max_episode_steps": 50,
-        "algo.norm": "mean_std_norm",
-        "trainer.mini_batch_size": 256,
-        "evaluation.split": "valid_seen",
+        "env.id": "hgpo_gym/ALFWorld-v0", "env.split": "train", "env.max_episode_steps": 50,
+        "algo.norm": "mean_std_norm", "trainer.mini_batch_size": 256, "evaluation.split": "valid_seen",
     },
     "webshop": {
         "env.id": "hgpo_gym/WebShop-v0",
@@ -65,7 +61,7 @@ OF_ENVIRONMENT = {
         "trainer.mini_batch_size": 64,
         "evaluation.split": "validation",
     },
-}
+}  # fmt: skip
 PRESETS = {
     f"{env}_qwen2.5_{size.lower()}_hgpo{'' if history == 2 else f'_k{history}'}": OF_ENVIRONMENT[env]
     | {
@@ -90,14 +86,10 @@ ENVIRONMENTS = {
         "memory.window": 2,
     },
     "textcraft_agentgym_rl": {
-        "env.recipes": "minecraft",
-        "env.observation": "feedback",
-        "env.actions": "free",
-        "env.max_episode_steps": 30,
-        "memory.window": None,
-        "algo.name": "grpo",
+        "env.recipes": "minecraft", "env.observation": "feedback", "env.actions": "free", "env.max_episode_steps": 30,
+        "memory.window": None, "algo.name": "grpo",
     },
-}
+}  # fmt: skip
 
 
 def settings(*overrides):

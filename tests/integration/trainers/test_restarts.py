@@ -204,14 +204,9 @@ def test_training_plays_what_other_algorithms_play_and_counts_the_restarts(tmp_p
 
 def test_a_language_model_trains_by_restarts(tmp_path):
     train(
-        tmp_path / "run",
-        *RUN,
-        "model=tiny",
-        "warmstart.source=none",
-        "trainer.iterations=1",
-        "env.sections=1",
+        tmp_path / "run", *RUN, "model=tiny", "warmstart.source=none", "trainer.iterations=1", "env.sections=1",
         "seed=1",
-    )
+    )  # fmt: skip
     (line,) = read_metrics(tmp_path / "run")
     assert line["tokens"] > line["steps"] > 4 * 8
     assert line["gradient_norm"] > 0

@@ -61,13 +61,9 @@ def test_stale_rollouts_are_those_of_the_weights_of_that_many_updates_ago(tmp_pa
 def responses(run_dir, *options):
     """Return a run's responses, by iteration."""
     train(
-        run_dir,
-        "trainer.iterations=3",
-        "trainer.warmup_steps=0",
-        "env.sections=1",
-        "env.max_episode_steps=24",
+        run_dir, "trainer.iterations=3", "trainer.warmup_steps=0", "env.sections=1", "env.max_episode_steps=24",
         *options,
-    )
+    )  # fmt: skip
     return [saved.load(run_dir / "rollouts", iteration).actions for iteration in (1, 2, 3)]
 
 
@@ -196,15 +192,12 @@ def test_a_run_records_what_its_estimator_needs(tmp_path, options):
     [
         ["sampler=tree", "sampler.trees=2", "sampler.leaves=2"],
         [
-            "sampler=best_plan",
-            "sampler.trials=2",
-            "sampler.executions=2",
-            "team=planner_actor",
+            "sampler=best_plan", "sampler.trials=2", "sampler.executions=2", "team=planner_actor",
             "team.plans=[red,blue]",
         ],
     ],
     ids=["tree", "best_plan"],
-)
+)  # fmt: skip
 def test_estimators_that_count_visits_go_with_samplers_whose_episodes_share_steps(tmp_path, estimator, sampler):
     train(tmp_path, f"algo={estimator}", "env.sections=1", "trainer.iterations=2", *sampler)
     batch = saved.load(tmp_path / "rollouts", 2).batch

@@ -55,12 +55,8 @@ def test_models_made_here_imitate_and_given_ones_are_used_as_they_are(overrides,
 
 def test_an_exported_model_is_trained_and_evaluated_as_it_is(capsys, tmp_path):
     short = [
-        *TINY,
-        "trainer.iterations=0",
-        "evaluation.decoding_seeds=2",
-        "rollout.num_tasks=2",
-        "rollout.group_size=2",
-    ]
+        *TINY, "trainer.iterations=0", "evaluation.decoding_seeds=2", "rollout.num_tasks=2", "rollout.group_size=2",
+    ]  # fmt: skip
     before = train(tmp_path / "first", base=short)["success_before"]
     assert read_config(tmp_path / "first")["warmstart"]["source"] == "random"
     assert run(capsys, "export", "first", "--to", "exported")[0] == 0
@@ -167,13 +163,10 @@ SCORER = ["model=features", "warmstart.source=expert"]
 @pytest.mark.parametrize(
     ("owner", "part", "overrides"),
     [
-        (features, "hashing.py", SCORER),
-        (features, "page.py", SCORER),
-        (language_model, "language_model.py", []),
-        (trie, "trie.py", []),
-        (plans, "plans.py", []),
+        (features, "hashing.py", SCORER), (features, "page.py", SCORER), (language_model, "language_model.py", []),
+        (trie, "trie.py", []), (plans, "plans.py", []),
     ],
-)
+)  # fmt: skip
 def test_what_decides_the_meaning_of_weights_makes_them_anew(tmp_path, monkeypatch, owner, part, overrides):
     """Any module of a package counts."""
     run = load_run([*TINY, *overrides])

@@ -60,20 +60,10 @@ def test_published_presets(capsys):
 
 def test_what_the_run_says_reaches_verl(capsys):
     found = shown(
-        capsys,
-        *SMALL,
-        "algo=beacon",
-        "objective=gspo",
-        "objective.clip_high=0.3",
-        "correction=token",
-        "model.lora.rank=8",
-        "mode=colocate_async",
-        "resume=auto",
-        "seed=5",
-        "engine.stop=['</action>']",
-        "memory.history_length=3",
-        "evaluation.decoding_seeds=3",
-    )
+        capsys, *SMALL, "algo=beacon", "objective=gspo", "objective.clip_high=0.3", "correction=token",
+        "model.lora.rank=8", "mode=colocate_async", "resume=auto", "seed=5", "engine.stop=['</action>']",
+        "memory.history_length=3", "evaluation.decoding_seeds=3",
+    )  # fmt: skip
     actor, loop = found["actor_rollout_ref"]["actor"], found["data"]["hgpo_gym"]
     assert loop["record"] == ["milestone"]
     assert (loop["stop"], loop["memory"]["history_length"], loop["seed"]) == (["</action>"], 3, 5)

@@ -34,12 +34,9 @@ def batch(history_length: int = 2, **columns) -> StepBatch:
 
 def two_episodes(**changes) -> dict:
     columns = {
-        "group": ["g", "g", "g", "g"],
-        "trajectory": ["a", "a", "b", "b"],
-        "step": [0, 1, 0, 1],
-        "observation": ["x", "y", "x", "z"],
-        "reward": [0.0, 10.0, 0.0, 0.0],
-    }
+        "group": ["g", "g", "g", "g"], "trajectory": ["a", "a", "b", "b"], "step": [0, 1, 0, 1],
+        "observation": ["x", "y", "x", "z"], "reward": [0.0, 10.0, 0.0, 0.0],
+    }  # fmt: skip
     return columns | changes
 
 
@@ -74,12 +71,9 @@ def test_hgpo_prefers_longer_shared_histories():
 def test_hgpo_gae_leaves_out_the_luck_of_later_steps():
     """Both episodes pass y and b is luckier there: x is not credited with it, as far as lambda says."""
     columns = {
-        "group": ["g"] * 4,
-        "trajectory": ["a", "a", "b", "b"],
-        "step": [0, 1] * 2,
-        "observation": ["x", "y"] * 2,
+        "group": ["g"] * 4, "trajectory": ["a", "a", "b", "b"], "step": [0, 1] * 2, "observation": ["x", "y"] * 2,
         "reward": [1, 2, 0, 10],
-    }
+    }  # fmt: skip
     records = batch(history_length=0, **columns)
     options = {"norm": "mean_norm", "gamma": 0.5}
     # Returns 2, 2 and 5, 10: HGPO's advantages are -1.5, -4 and 1.5, 4.

@@ -69,11 +69,8 @@ def single_steps(returns, **columns) -> StepBatch:
     """Episodes of one step each, in one group unless `group` is given."""
     count = len(returns)
     records: dict[str, Any] = {
-        "group": [0] * count,
-        "trajectory": list(range(count)),
-        "step": [0] * count,
-        "observation": ["x"] * count,
-    }
+        "group": [0] * count, "trajectory": list(range(count)), "step": [0] * count, "observation": ["x"] * count,
+    }  # fmt: skip
     return StepBatch.from_records(history_length=0, reward=returns, **records | columns)
 
 
@@ -500,13 +497,9 @@ def test_empg_trusts_confident_steps():
 def test_progpo_by_hand():
     """All fail: abc has seen two new things in three steps, aab one. In the other group nothing changes."""
     records: dict[str, Any] = {
-        "group": [0] * 6 + [1] * 2,
-        "trajectory": [0, 0, 0, 1, 1, 1, 2, 3],
-        "step": [0, 1, 2, 0, 1, 2, 0, 0],
-        "observation": list("abcaabxx"),
-        "reward": [0.0] * 6 + [10.0, 0.0],
-        "penalty": [0, 0.1, 0, 0, 0, 0, 0, 0],
-    }
+        "group": [0] * 6 + [1] * 2, "trajectory": [0, 0, 0, 1, 1, 1, 2, 3], "step": [0, 1, 2, 0, 1, 2, 0, 0],
+        "observation": list("abcaabxx"), "reward": [0.0] * 6 + [10.0, 0.0], "penalty": [0, 0.1, 0, 0, 0, 0, 0, 0],
+    }  # fmt: skip
     batch = StepBatch.from_records(history_length=0, **records)
     found, base = estimate("progpo", batch), estimate("grpo", batch)
     novelty = 0.3 * 0.5 * np.array([1, 1, 1, -1, -1, -1]) * (1 / 6) / (1 / 6 + 1e-6)

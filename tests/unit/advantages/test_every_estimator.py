@@ -193,13 +193,9 @@ def test_a_return_that_is_nothing_but_rounding_is_no_success(subtests):
     for name in ["crbc", "graft", "graphgpo", "graphhca", "nested_bellman", "g2po"]:
         with subtests.test(name):
             records = {
-                "group": [0] * 4,
-                "trajectory": [0, 0, 0, 1],
-                "step": [0, 1, 2, 0],
-                "observation": ["s", "t", "s", "s"],
-                "reward": [0.1, 0.6, -0.7, 0.0],
-                "action": ["a", "b", "a", "b"],
-            }
+                "group": [0] * 4, "trajectory": [0, 0, 0, 1], "step": [0, 1, 2, 0], "observation": ["s", "t", "s", "s"],
+                "reward": [0.1, 0.6, -0.7, 0.0], "action": ["a", "b", "a", "b"],
+            }  # fmt: skip
             batch = StepBatch.from_records(history_length=2, **with_neutral_columns(records))
             assert batch.success is None
             for order in ([0, 1, 2, 3], [2, 1, 0, 3]):  # of rows: returns are summed as they come
@@ -211,14 +207,9 @@ def test_the_base_group_weighs_alike_on_all_steps_of_a_task(subtests):
     for episode_statistics in ["steps", "trajectories"]:
         with subtests.test(f"{episode_statistics}"):
             batch = StepBatch.from_records(
-                group=[0] * 4,
-                trajectory=[0, 0, 0, 1],
-                step=[0, 1, 2, 0],
-                observation=["s", "t", "s", "s"],
-                reward=[0.0, 0.0, 10.0, 10.0],
-                penalty=[0.0, 0.3, 0.1, 0.0],
-                history_length=0,
-            )
+                group=[0] * 4, trajectory=[0, 0, 0, 1], step=[0, 1, 2, 0], observation=["s", "t", "s", "s"],
+                reward=[0.0, 0.0, 10.0, 10.0], penalty=[0.0, 0.3, 0.1, 0.0], history_length=0,
+            )  # fmt: skip
             options = {"norm": "mean_norm", "gamma": 0.5}
             level = estimate("hgpo", batch, **options)
             episode = estimate("grpo", batch, norm="mean_norm", episode_statistics=episode_statistics)

@@ -10,14 +10,8 @@ from hgpo_gym.advantages.statistics import later_in_sequence, members_of
 from tests.support.step_batches import with_neutral_columns
 
 LENGTHS: tuple[list[int], ...] = (
-    [5] * 6,
-    [1],
-    [],
-    [3, 1, 2],
-    [400, *[5] * 40],
-    [30, 30, *[1] * 100],
-    list(range(1, 30)),
-)
+    [5] * 6, [1], [], [3, 1, 2], [400, *[5] * 40], [30, 30, *[1] * 100], list(range(1, 30)),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("factor", [0.0, 0.95, 1.0])

@@ -488,16 +488,12 @@ transformers.utils.logging.get_logger("transformers.models.qwen2").error("this i
         (
             {"PYTHONWARNINGS": "always", "TRANSFORMERS_VERBOSITY": "warning"},
             [
-                "transformers.modeling_utils says old",
-                "torch.optim says old",
-                "my_methods says old",
-                "torchlike says old",
-                "a kernel could be installed",
-                "this is broken",
+                "transformers.modeling_utils says old", "torch.optim says old", "my_methods says old",
+                "torchlike says old", "a kernel could be installed", "this is broken",
             ],
         ),
     ],
-)
+)  # fmt: skip
 def test_what_frameworks_tell_programmers_is_kept_out_of_the_terminal_and_nothing_else(environment, expected):
     done = subprocess.run(
         [sys.executable, "-c", NOISY], capture_output=True, text=True, check=True, env={**os.environ, **environment}

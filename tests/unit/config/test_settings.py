@@ -96,16 +96,13 @@ def test_a_composed_config_follows_files_and_registries_and_is_a_copy(tmp_path, 
     "overrides",
     [
         [
-            "algo=gigpo",
-            "trainer.learning_rate=1e-3",
-            "algo.gamma=0.5",
-            "run_dir='a ${env_name}: {x}'",
+            "algo=gigpo", "trainer.learning_rate=1e-3", "algo.gamma=0.5", "run_dir='a ${env_name}: {x}'",
             "algo.gamma=0.25",
         ],
         ["sampler=stages", "sampler.stages=[[6,2],[null,null]]", "rollout.train_tasks=null", "loggers=[wandb]"],
         ["env.sections=1", "+env.colour=red", "++env.plates=true", "~rollout.workers"],
     ],
-)
+)  # fmt: skip
 def test_what_is_composed_is_what_hydra_composes(overrides):
     composed = load_config("config", overrides)
     for (group, name), settings in choices.made_settings(composed).items():
@@ -118,17 +115,10 @@ def test_what_is_composed_is_what_hydra_composes(overrides):
 @pytest.mark.promise("Wrong settings are all named at once, before anything is written.")
 def test_all_wrong_values_are_named_at_once(defaults):
     changes = {
-        "seed": -1,
-        "rollout.group_size": 0,
-        "rollout.temperature": 0.0,
-        "trainer.optimizer": "adam",
-        "model.lora.rank": 0,
-        "model.device": 3,
-        "engine.kind": "vlm",
-        "memory.key": "obs",
-        "prompt.first": None,
+        "seed": -1, "rollout.group_size": 0, "rollout.temperature": 0.0, "trainer.optimizer": "adam",
+        "model.lora.rank": 0, "model.device": 3, "engine.kind": "vlm", "memory.key": "obs", "prompt.first": None,
         "warmstart.random_actions": 1.0,
-    }
+    }  # fmt: skip
     assert refusal(defaults, changes) == [
         "seed=-1: must be at least 0.",
         f"Unknown memory.key 'obs'. Valid: {', '.join(KEY_FUNCTIONS)}.",

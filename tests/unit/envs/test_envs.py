@@ -184,11 +184,8 @@ def test_the_splits_of_the_maze_are_fixed_and_apart():
 
 def test_options_may_be_numpy_scalars():
     as_numpy = {
-        "sections": np.int64(2),
-        "slip": np.float32(0.5),
-        "plates": np.bool_(True),
-        "max_episode_steps": np.int64(9),
-    }
+        "sections": np.int64(2), "slip": np.float32(0.5), "plates": np.bool_(True), "max_episode_steps": np.int64(9),
+    }  # fmt: skip
     plain = {"sections": 2, "slip": 0.5, "plates": True, "max_episode_steps": 9}
     one, other = (make(MAZE, **options).reset(seed=0) for options in (as_numpy, plain))
     assert one == other
@@ -445,14 +442,10 @@ register("hgpo_gym_tests/Scored-v0", Scored, max_episode_steps=10, description="
 @pytest.mark.parametrize(
     ("actions", "kind"),
     [
-        (["0", "0.5", "1"], np.float64),
-        (["0.5", "1", "0"], np.float64),
-        (["true", "3", "0"], np.int64),
-        (["true", "0", "0.5"], np.float64),
-        (["1", "2", "0"], np.int64),
-        (["true", "false", "true"], np.bool_),
+        (["0", "0.5", "1"], np.float64), (["0.5", "1", "0"], np.float64), (["true", "3", "0"], np.int64),
+        (["true", "0", "0.5"], np.float64), (["1", "2", "0"], np.int64), (["true", "false", "true"], np.bool_),
     ],
-)
+)  # fmt: skip
 def test_numbers_of_an_info_are_of_the_type_that_holds_those_of_all_rows(actions, kind):
     env = TextVectorEnv("hgpo_gym_tests/Scored-v0", num_tasks=1, group_size=3)
     env.reset(seed=0)

@@ -175,18 +175,10 @@ def listed_with_its_limit(id, options):
 
 
 CHECKS = [
-    gymnasiums_checker,
-    our_checker,
-    rendering,
-    synchronous_vector,
-    asynchronous_vector,
-    text_vector,
-    random_steps_under_statistics,
-    specs_make_it_again,
-    copies_go_on_alike,
-    snapshots_go_on_in_another_environment,
+    gymnasiums_checker, our_checker, rendering, synchronous_vector, asynchronous_vector, text_vector,
+    random_steps_under_statistics, specs_make_it_again, copies_go_on_alike, snapshots_go_on_in_another_environment,
     listed_with_its_limit,
-]
+]  # fmt: skip
 
 
 @pytest.mark.promise("Every registered environment keeps the contract of text environments.")

@@ -88,13 +88,10 @@ def test_the_best_play_earns_its_exact_value():
 @pytest.mark.parametrize(
     ("numbers", "arithmetic", "expected"),
     [
-        ("3-3-8-8", "exact", True),
-        ("3-3-8-8", "original", False),
-        ("1-4-5-6", "exact", True),
-        ("1-4-5-6", "original", True),
-        ("1-1-1-1", "exact", False),
+        ("3-3-8-8", "exact", True), ("3-3-8-8", "original", False), ("1-4-5-6", "exact", True),
+        ("1-4-5-6", "original", True), ("1-1-1-1", "exact", False),
     ],
-)
+)  # fmt: skip
 def test_the_expert_writes_a_shortest_formula_where_one_is_right(numbers, arithmetic, expected):
     env = GymCardsEnv(split="all", solvable=False, arithmetic=arithmetic, expert=True, milestones=True)
     _, info = env.reset(options={"task_id": numbers})

@@ -52,14 +52,9 @@ def digest(texts):
 
 def begin(episode):
     env = make(
-        ID,
-        split="all",
-        simplifications=episode["simplifications"],
-        reward="score",
-        parity=True,
-        expert=True,
+        ID, split="all", simplifications=episode["simplifications"], reward="score", parity=True, expert=True,
         max_episode_steps=1000,
-    )
+    )  # fmt: skip
     observation, info = env.reset(options={"task_id": f"{episode['task']}-{episode['variation']}"})
     assert (observation, info["task"]) == (episode["first"], episode["description"])
     assert digest(info["valid_actions"]) == episode["valid"]
@@ -152,18 +147,9 @@ def test_a_snapshot_of_growing_plants_goes_on_alike(java):
 
 
 ODD = (
-    "",
-    "\x00",
-    "\ud800",
-    "open \ud83d",
-    "🦊" * 50,
-    "x" * 1_000_000,
-    "look at (((",
-    "9" * 500,
-    "task\ntask",
-    "-1",
+    "", "\x00", "\ud800", "open \ud83d", "🦊" * 50, "x" * 1_000_000, "look at (((", "9" * 500, "task\ntask", "-1",
     "%s{}\\",
-)
+)  # fmt: skip
 
 
 @pytest.mark.slow
@@ -282,13 +268,8 @@ def test_actions_are_read_and_those_with_seen_objects_chosen():
     assert parse("pour cup containing paint into bowl") == ("pour OBJ in OBJ", ("cup containing paint", "bowl"))
     assert parse("go to kitchen") == parse("go kitchen")
     listed = (
-        "look around",
-        "use lamp on door",
-        "open kitchen door",
-        "open freezer",
-        "use lamp on pot",
-        "connect a to b",
-    )
+        "look around", "use lamp on door", "open kitchen door", "open freezer", "use lamp on pot", "connect a to b",
+    )  # fmt: skip
     room, task = "A door to the kitchen. A lamp. A pot. A and b.", "Heat the pot."
     chosen = seen_actions(listed, room, task, electrical=False)
     assert chosen == ("look around", "open kitchen door", "use lamp on pot", "use lamp on door")

@@ -89,12 +89,8 @@ def test_the_expert_answers_every_question_in_four_turns(queries):
             *_, terminated, _, info = env.step(info["expert_action"])
             milestones += info["milestone"]
         assert (terminated, info["won"], info["exact_match"], info["f1"], milestones) == (
-            True,
-            True,
-            True,
-            1.0,
-            hops + 1,
-        )
+            True, True, True, 1.0, hops + 1,
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -254,26 +250,11 @@ def test_20_000_hostile_actions_change_nothing_that_a_snapshot_does_not_restore(
     env.reset(seed=0)
     snapshot = env.snapshot()
     parts = [
-        "search[",
-        "answer[",
-        "]",
-        "<search>",
-        "</search>",
-        "</answer>",
-        "\ud800",
-        "寿司",
-        "\x00",
-        " ",
-        "Bar",
-        "a" * 99,
-    ]
+        "search[", "answer[", "]", "<search>", "</search>", "</answer>", "\ud800", "寿司", "\x00", " ", "Bar", "a" * 99,
+    ]  # fmt: skip
     hostile = [
-        "x" * 2**20,
-        "search[" + "y " * 2**19 + "]",
-        "<search>" * 2**15,
-        "\udfff" * 2**16,
-        "answer[" + "\ud800" * 999,
-    ]
+        "x" * 2**20, "search[" + "y " * 2**19 + "]", "<search>" * 2**15, "\udfff" * 2**16, "answer[" + "\ud800" * 999,
+    ]  # fmt: skip
     drawn = generator.integers(len(parts), size=(20_000, 4)).tolist()
     for number in range(20_000):
         action = hostile[number // 4_000] if number % 4_000 == 0 else "".join(parts[i] for i in drawn[number])

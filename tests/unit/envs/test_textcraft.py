@@ -89,11 +89,8 @@ def test_the_small_book_by_hand():
         "ItemTagWithCount(item_tag=ItemTag(tag=None, item_id='minecraft:saw'), count=1)"
     )
     assert play("get 1 oak planks", "get 1 planks", "get 1 ash", "get 1 oak") == [
-        "Could not find oak planks",
-        "Could not find planks",
-        "Could not find ash",
-        "Could not find oak",
-    ]
+        "Could not find oak planks", "Could not find planks", "Could not find ash", "Could not find oak",
+    ]  # fmt: skip
     assert play("craft saw using planks", "craft 1 planks using 1 oak log", "look", "inventory") == [
         "Wrong item format: planks",
         "Could not find enough items to craft None",

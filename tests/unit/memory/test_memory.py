@@ -60,15 +60,9 @@ def test_a_batch_from_records_has_the_keys_of_the_memory(key):
     observations = [f"place {n}" for n in generator.integers(3, size=30)]
     actions = [f"go {n}" for n in generator.integers(2, size=30)]
     records = StepBatch.from_records(
-        group=["g"] * 30,
-        trajectory=[0] * 10 + [1] * 20,
-        step=[*range(10), *range(20)],
-        observation=observations,
-        action=actions,
-        reward=[0.0] * 30,
-        history_length=3,
-        key=key,
-    )
+        group=["g"] * 30, trajectory=[0] * 10 + [1] * 20, step=[*range(10), *range(20)], observation=observations,
+        action=actions, reward=[0.0] * 30, history_length=3, key=key,
+    )  # fmt: skip
     one = keys_of(observations[:10], actions[:10], history_length=3, key=key)
     other = keys_of(observations[10:], actions[10:], history_length=3, key=key)
     np.testing.assert_array_equal(records.context_keys, np.concatenate((one, other)))
@@ -209,12 +203,8 @@ def test_wrong_templates_are_refused():
     with pytest.raises(ValueError, match=r"Did you mean 'bare'\?"):
         PromptTemplate.named("bar")
     good = {
-        "first": "{task}",
-        "later": "{history}",
-        "past_step": "",
-        "admissible_separator": " ",
-        "response": "{action}",
-    }
+        "first": "{task}", "later": "{history}", "past_step": "", "admissible_separator": " ", "response": "{action}",
+    }  # fmt: skip
     with pytest.raises(ValueError, match=r"placeholder in prompt.first 'taks'. Did you mean 'task'\?"):
         PromptTemplate(**good | {"first": "{taks}"}, action_pattern="(.*)")
     with pytest.raises(ValueError, match="exactly one group"):

@@ -27,12 +27,9 @@ KEY = "sk-very-secret-0123456789"
 SECONDS = 20.0
 """To wait at most for what must come."""
 MAZE = [
-    "env.sections=2",
-    "env.max_episode_steps=8",
-    "evaluation.decoding_seeds=4",
-    "prompt=instruct",
+    "env.sections=2", "env.max_episode_steps=8", "evaluation.decoding_seeds=4", "prompt=instruct",
     "engine.constrain=none",
-]
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -76,13 +76,9 @@ SHOPPING = step_contexts(*PAGES, task=WANTED)
 
 def ask(step_context, seed=0):
     return Request(
-        "",
-        step_context.actions,
-        seed=(seed,),
-        task=step_context.task,
-        choices=step_context.actions,
+        "", step_context.actions, seed=(seed,), task=step_context.task, choices=step_context.actions,
         step_context=step_context,
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -345,12 +341,9 @@ def test_it_imitates_the_expert_where_it_is_asked_to(tmp_path, monkeypatch):
     before = {}
     for source in ("auto", "random", "expert"):
         options = [
-            f"warmstart.source={source}",
-            "warmstart.episodes=32",
-            "warmstart.epochs=6",
-            "warmstart.batch_size=16",
+            f"warmstart.source={source}", "warmstart.episodes=32", "warmstart.epochs=6", "warmstart.batch_size=16",
             "trainer.iterations=0",
-        ]
+        ]  # fmt: skip
         before[source] = train(tmp_path / source, *options)["success_before"]
     assert read_config(tmp_path / "auto")["warmstart"]["source"] == "none"
     assert before["auto"] < 0.3

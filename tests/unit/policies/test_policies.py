@@ -169,12 +169,9 @@ def long_episode(steps, room="A room."):
         memory.observe(room)
         memory.record("go left")
     info = {
-        "context": memory.observe(room),
-        "context_keys": np.zeros(1),
-        "observation": room,
-        "admissible_actions": ("go left",),
-        "task": "Find it.",
-    }
+        "context": memory.observe(room), "context_keys": np.zeros(1), "observation": room,
+        "admissible_actions": ("go left",), "task": "Find it.",
+    }  # fmt: skip
     prompt = template.render("Find it.", info["context"])
     return Player((0,), prompt, info, Solo()).request(template)
 

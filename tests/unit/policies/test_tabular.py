@@ -182,12 +182,8 @@ def test_every_algorithm_learns_from_uniform_to_nearly_always(algo, tmp_path):
 def test_a_resumed_run_has_the_numbers_of_an_undisturbed_one(tmp_path):
     """Also where the table grows after the break: an entry gets the place that it would have had."""
     options = [
-        "env.colours=6",
-        "rollout.num_tasks=1",
-        "trainer.kl_coef=0.01",
-        "evaluation.every=3",
-        "checkpoint.keep=9",
-    ]
+        "env.colours=6", "rollout.num_tasks=1", "trainer.kl_coef=0.01", "evaluation.every=3", "checkpoint.keep=9",
+    ]  # fmt: skip
     train(tmp_path / "whole", "trainer.iterations=6", *options)
     train(tmp_path / "broken", "trainer.iterations=3", *options)
     train(tmp_path / "broken", "trainer.iterations=6", "resume=auto", *options)

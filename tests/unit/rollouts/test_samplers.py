@@ -44,13 +44,9 @@ def batch_of(groups):
     """A batch with an episode of one step for each of these returns, by group."""
     rows = [(group, reward) for group, returns in enumerate(groups) for reward in returns]
     return StepBatch.from_records(
-        group=[group for group, _ in rows],
-        trajectory=range(len(rows)),
-        step=[0] * len(rows),
-        observation=["here"] * len(rows),
-        reward=[reward for _, reward in rows],
-        history_length=0,
-    )
+        group=[group for group, _ in rows], trajectory=range(len(rows)), step=[0] * len(rows),
+        observation=["here"] * len(rows), reward=[reward for _, reward in rows], history_length=0,
+    )  # fmt: skip
 
 
 def golden(name):

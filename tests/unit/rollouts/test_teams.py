@@ -53,14 +53,9 @@ def play(team, policy, env=None, penalty=0.5):
     groups = env.unwrapped.num_tasks
     seeds = [(7, group) for group in range(groups)]
     return collect(
-        env,
-        policy,
-        Sampling(),
-        task_ids=env.unwrapped.task_ids[:groups],
-        seeds=seeds,
-        invalid_action_penalty=penalty,
+        env, policy, Sampling(), task_ids=env.unwrapped.task_ids[:groups], seeds=seeds, invalid_action_penalty=penalty,
         team=team,
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("make", [RandomPolicy, make_policy, lambda: TabularPolicy(LogitTable(64), 1)])
@@ -214,13 +209,9 @@ def test_listed_verdicts_and_free_speech():
         play(PlannerActor(), policy, env)
     free = make_policy(constrain="none")
     rollout = collect(
-        maze(1, 1),
-        free,
-        Sampling(max_new_tokens=4),
-        task_ids=env.unwrapped.task_ids[:1],
-        seeds=[(0,)],
+        maze(1, 1), free, Sampling(max_new_tokens=4), task_ids=env.unwrapped.task_ids[:1], seeds=[(0,)],
         team=PlannerActor(),
-    )
+    )  # fmt: skip
     assert rollout.batch.extras["agent"][:2].tolist() == [0, 1]
 
 

@@ -172,12 +172,8 @@ def test_steps_that_no_leaf_holds_count_as_played(grown):
     assert grown.steps_left_out == everything.played_steps - grown.batch.trained.sum() > 0
     assert grown.chains == everything.chains
     alone = collect(
-        dice(2, 2),
-        RandomPolicy(),
-        Sampling(),
-        task_ids=["one", "two"],
-        seeds=[(2, 5, 0, 0), (2, 5, 0, 1)],
-    )
+        dice(2, 2), RandomPolicy(), Sampling(), task_ids=["one", "two"], seeds=[(2, 5, 0, 0), (2, 5, 0, 1)],
+    )  # fmt: skip
     assert grown.chains == alone.episodes
 
 
@@ -196,16 +192,11 @@ def test_groups_collected_apart_are_those_collected_together(grown):
     env = dice()
     parts = [
         collect_tree(
-            env,
-            RandomPolicy(),
-            Sampling(),
-            task_ids=[task],
-            seeds=[(2, 5, 0, group)],
-            invalid_action_penalty=0.5,
+            env, RandomPolicy(), Sampling(), task_ids=[task], seeds=[(2, 5, 0, group)], invalid_action_penalty=0.5,
             **SHAPE,
         )
         for group, task in enumerate(["one", "two"])
-    ]
+    ]  # fmt: skip
     nothing = plant(env, groups=0)
     merged = merge([parts[0], nothing, parts[1]])
     for name, values in columns(grown.batch).items():

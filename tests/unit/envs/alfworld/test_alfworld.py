@@ -323,13 +323,9 @@ def test_task_types_choose_games(alfworld_data: Path) -> None:
     every = find_games(alfworld_data, "valid_train")
     counts = {name: len(find_games(alfworld_data, "valid_train", [name]).task_ids) for name in TASK_TYPES}
     assert counts == {
-        "look_at_obj_in_light": 19,
-        "pick_and_place_simple": 46,
-        "pick_clean_then_place_in_recep": 37,
-        "pick_cool_then_place_in_recep": 28,
-        "pick_heat_then_place_in_recep": 25,
-        "pick_two_obj_and_place": 45,
-    }
+        "look_at_obj_in_light": 19, "pick_and_place_simple": 46, "pick_clean_then_place_in_recep": 37,
+        "pick_cool_then_place_in_recep": 28, "pick_heat_then_place_in_recep": 25, "pick_two_obj_and_place": 45,
+    }  # fmt: skip
     two = find_games(alfworld_data, "valid_train", ["pick_two_obj_and_place", "look_at_obj_in_light"])
     assert two.task_ids == tuple(i for i in every.task_ids if i.startswith(("pick_two", "look_at")))
 

@@ -104,13 +104,9 @@ def test_alfworld_loads_generated_games(tmp_path):
 def test_alfworlds_expert_solves_one(tmp_path):
     write_games(tmp_path, [0])
     env = gymnasium.make(
-        "hgpo_gym/ALFWorld-v0",
-        data=tmp_path,
-        split="train",
-        engine="textworld",
-        expert=True,
+        "hgpo_gym/ALFWorld-v0", data=tmp_path, split="train", engine="textworld", expert=True,
         expert_policy="hand_coded",
-    )
+    )  # fmt: skip
     _, info = env.reset()
     ended = False
     while not ended:

@@ -181,12 +181,8 @@ def test_a_custom_goal(env: WebShopEnv) -> None:
     assert info["task_id"].startswith("beauty-B09MW563KN-own-")
     assert observation.startswith("Thank you")
     described = {
-        "category": "beauty",
-        "query": "x",
-        "name": "brush",
-        "product_category": "Beauty",
-        "instruction_text": "b",
-    }
+        "category": "beauty", "query": "x", "name": "brush", "product_category": "Beauty", "instruction_text": "b",
+    }  # fmt: skip
     _, _, info = play(env, *buy_toothbrush("pink"), goal=described)
     assert info["score_parts"]["w_price"] == 1  # no attributes, no options: the price limit alone
 
@@ -280,15 +276,10 @@ def test_missing_packages_are_named() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ("dry hair", "hair, dry", True),
-        ("Long-Sleeve", "long sleeve shirt", True),
-        ("caf\u00e9", "caf", True),
-        ("cotton", "coton", True),
-        ("cotton", "cottage", False),
-        ("", "", False),
-        ("\u00d7", "\u00d7", False),
+        ("dry hair", "hair, dry", True), ("Long-Sleeve", "long sleeve shirt", True), ("caf\u00e9", "caf", True),
+        ("cotton", "coton", True), ("cotton", "cottage", False), ("", "", False), ("\u00d7", "\u00d7", False),
     ],
-)
+)  # fmt: skip
 def test_alike(one: str, other: str, same: bool) -> None:
     """Latin-1's letters beyond ASCII are dropped before texts are compared, as the original's library does."""
     assert alike(one, other) is same

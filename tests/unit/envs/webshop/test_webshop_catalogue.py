@@ -186,12 +186,8 @@ def test_products_that_the_benchmark_leaves_out(make_data: MakeData) -> None:
     assert [catalogue.product(number).asin for number in range(len(catalogue))] == ["A1", "B000000004"]
     assert catalogue.product(0).title == "first"
     assert [catalogue.number(asin) for asin in ("A1", "B000000004", "B00000000001", "", "a1")] == [
-        0,
-        1,
-        None,
-        None,
-        None,
-    ]
+        0, 1, None, None, None,
+    ]  # fmt: skip
 
 
 def test_options_with_brackets_can_be_chosen(make_data: MakeData) -> None:
@@ -227,11 +223,8 @@ def test_splits_of_a_full_catalogue(make_data: MakeData) -> None:
     assert len(goals) == 2002
     splits = ("test", "eval", "train", "all")
     assert [split_positions(goals, catalogue, split) for split in splits] == [
-        range(500),
-        range(500, 1500),
-        range(1500, 2002),
-        range(2002),
-    ]
+        range(500), range(500, 1500), range(1500, 2002), range(2002),
+    ]  # fmt: skip
     with pytest.raises(ValueError, match="Unknown split 'validation'"):
         split_positions(goals, catalogue, "validation")
 

@@ -158,13 +158,9 @@ def test_golden_means_over_a_mini_batch(name):
         saved = tokens.extras.get("loss_mask")
         count = len(tokens.sequence_index) if saved is None else int(saved.sum())
         loss = aggregate(
-            weights * objective.surrogate(tokens).loss,
-            tokens.sequence_index,
-            Totals(count, len(case["advantage"])),
-            entry["aggregation"],
-            saved,
-            entry["constant"],
-        )
+            weights * objective.surrogate(tokens).loss, tokens.sequence_index, Totals(count, len(case["advantage"])),
+            entry["aggregation"], saved, entry["constant"],
+        )  # fmt: skip
         gradient = gradient_of(loss, tokens)
         np.testing.assert_allclose(loss.item(), entry["value"], atol=1e-8, rtol=1e-8, err_msg=str(entry)[:150])
         np.testing.assert_allclose(gradient, entry["gradient"], atol=1e-8, rtol=1e-8, err_msg=str(entry)[:150])
