@@ -6,16 +6,17 @@ while not episode.over:
     messages += [message, *answers(episode, message)]
 """
 
-import json
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from hgpo_gym.adapters.single_episode import SingleEpisode
-from hgpo_gym.suggest import unknown_name
+from hgpo_gym.memory.prompts import PromptTemplate
+from hgpo_gym.memory.tools import Functions
 
+FUNCTIONS = Functions(PromptTemplate.named("tools").functions or {})
 TOOL = "act"
 NO_CALL = f"You did not act. Call {TOOL} with an action."
-_FORM = '{"action": "what to do"}'
 
 
 def tools(episode: SingleEpisode, *, closed: bool = False) -> list[dict[str, Any]]:
@@ -26,12 +27,10 @@ def tools(episode: SingleEpisode, *, closed: bool = False) -> list[dict[str, Any
         closed: restrict the action to an `enum` of the admissible actions, if there are any. Then request the tools
             again at every turn.
     """
-    action: dict[str, Any] = {"type": "string", "description": "What to do, in words."}
+    offered = deepcopy(FUNCTIONS.schemas)
     if closed and episode.admissible_actions:
-        action["enum"] = list(episode.admissible_actions)
-    parameters = {"type": "object", "properties": {"action": action}, "required": ["action"]}
-    description = "Act in the world. Answers with what you see then, and with what can be done, where that is limited."
-    return [{"type": "function", "function": {"name": TOOL, "description": description, "parameters": parameters}}]
+        offered[0]["function"]["parameters"]["properties"]["action"]["enum"] = list(episode.admissible_actions)
+    return offered
 
 
 def responses(episode: SingleEpisode, message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -63,24 +62,8 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _response(episode: SingleEpisode, function: Mapping[str, Any]) -> str:
     try:
-        action = _action(function)
+        action = FUNCTIONS.action(function)
     except ValueError as error:
         episode.misread(episode.turn)
         return str(error)
     return episode.act(action)
-
-
-def _action(function: Mapping[str, Any]) -> str:
-    """Return the action of a call. Raises ValueError with a message for the model."""
-    if (name := function.get("name")) != TOOL:
-        raise ValueError(unknown_name("tool", name, [TOOL]))
-    arguments = function.get("arguments")
-    try:
-        values = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"The arguments are not JSON ({error}). Expected {_FORM}.") from None
-    if not isinstance(values, dict) or not isinstance(values.get("action"), str):
-        raise ValueError(f"The arguments have no action that is a string. Expected {_FORM}.")
-    if unknown := sorted(values.keys() - {"action"}):
-        raise ValueError(f"Unknown arguments: {', '.join(unknown)}. Expected {_FORM}.")
-    return values["action"]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hgpo_gym.memory.keys import KeyChain, KeyFunction, hash_text, key_function
+from hgpo_gym.memory.tools import MALFORMED_CALL
 
 
 class PastStep(NamedTuple):
@@ -122,17 +123,19 @@ class Memory:
         self._chain = KeyChain(self.history_length)
         self._observation: str | None = None
         self._action_hash: int | None = None
+        self._reason = ""
 
     def observe(
         self, observation: str, admissible_actions: tuple[str, ...] = (), descriptions: tuple[str, ...] = ()
     ) -> Context:
         """Take in the next observation and return the context of its step.
 
-        Descriptions of the admissible actions are used only in prompts. Raises RuntimeError if `record` is missing
-        after the last call.
+        After a malformed tool call, the observation begins with the reason. Descriptions of the admissible actions are
+        used only in prompts. Raises RuntimeError if `record` is missing after the last call.
         """
         if self._observation is not None:
             raise RuntimeError("observe() was called twice without record(action) between.")
+        observation = self._reason + observation
         self._observation = observation
         keys = self._chain.advance(hash_text(self.state(observation, admissible_actions)), self._action_hash)
         return self.show(Context(observation, admissible_actions, (), len(self._steps), keys, descriptions))
@@ -143,6 +146,7 @@ class Memory:
             raise RuntimeError("record() was called before observe().")
         self._steps.append(PastStep(self._observation, action))
         self._action_hash = hash_text(action) if self._key.with_action else None
+        self._reason = f"{action}\n" if action.startswith(MALFORMED_CALL) else ""
         self._observation = None
 
     def past_steps(self, most: int | None = None) -> Sequence[PastStep]:

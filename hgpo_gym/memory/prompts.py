@@ -14,6 +14,7 @@ import yaml
 from hgpo_gym.memory.memory import Context, WholeHistory, format_step
 from hgpo_gym.memory.plans import PlanPrefix, Prefix
 from hgpo_gym.memory.readings import READINGS, Reading
+from hgpo_gym.memory.tools import Functions, Tools
 from hgpo_gym.suggest import unknown_name
 
 ACTION_LISTS = ("admissible_actions", "described_actions", "numbered_actions")
@@ -21,10 +22,10 @@ PLACEHOLDERS = {
     "first": {"task", "observation", *ACTION_LISTS, "step"},
     "later": {"task", "observation", *ACTION_LISTS, "step", "history", "history_steps"},
     "past_step": {"observation", "action", "step"},
-    "response": {"action", "number"},
+    "response": {"action", "number", "call"},
     "subgoal_line": {"subgoal"},
 }
-NEEDED = {"first": ("observation",), "later": ("observation",), "response": ("action", "number")}
+NEEDED = {"first": ("observation",), "later": ("observation",), "response": ("action", "number", "call")}
 """For each text, placeholders of which it needs at least one."""
 
 UNEXPLAINED = "This prompt does not say how to respond: prompt=instruct suits models that were not trained on it."
@@ -41,8 +42,8 @@ class PromptTemplate:
         later: the prompt with history; also {history} and {history_steps} (past steps shown).
         past_step: one past step of {history}; may use {observation}, {action} and {step} (1 is the first).
         admissible_separator: joins the actions in these lists.
-        response: the shortest response that means {action}, or the action with this {number}. Scripted policies, warm
-            starts and constrained generation write it.
+        response: the shortest response that means {action}, or the action with this {number}, or the tool {call} that
+            means it. Scripted policies, warm starts and constrained generation write it.
         action_pattern: a regular expression whose only group is the action, or its number, in the response (dot
             matches line ends). A response that does not match is the empty action, which is never admissible. None for
             responses of the form `<think>...</think><action>...</action>`.
@@ -51,10 +52,12 @@ class PromptTemplate:
             policies, warm starts and constrained generation choose among these subgoals. An empty list allows any
             text; they then use the action as the subgoal.
         subgoal_line: the text above the prompt if responses have a plan; may use {subgoal}, the current one.
+        functions: the functions that a response with a {call} may call, see `tools.Functions`.
+        tool_format: how such a call is written: `hermes` (Qwen too), `llama3_json` or `mistral`. Each is read.
 
     Raises:
         ValueError: an unknown placeholder, a pattern that does not have exactly one group, an unknown
-            `response_reading`, or one set beside an `action_pattern`.
+            `response_reading`, or one set beside an `action_pattern`; wrong `functions`, or a {call} without them.
     """
 
     first: str
@@ -66,6 +69,8 @@ class PromptTemplate:
     response_reading: str = "strict"
     subgoals: list[str] | None = None
     subgoal_line: str = ""
+    functions: dict[str, dict[str, Any]] | None = None
+    tool_format: str = "hermes"
 
     def __post_init__(self) -> None:
         for name, known in PLACEHOLDERS.items():
@@ -74,6 +79,12 @@ class PromptTemplate:
                     raise ValueError(unknown_name(f"placeholder in prompt.{name}", placeholder, sorted(known)))
         if self.response_reading not in READINGS:
             raise ValueError(unknown_name("prompt.response_reading", self.response_reading, READINGS))
+        if ("call" in self._placeholders("response")) != (self.functions is not None):
+            raise ValueError(
+                f"prompt.response={self.response!r} and prompt.functions={self.functions}: set both, with a {{call}} "
+                "in the response, or neither. prompt=tools has both."
+            )
+        _ = self.calls  # checks the functions
         if self.action_pattern is None:
             return
         if self.response_reading != "strict":
@@ -158,7 +169,18 @@ class PromptTemplate:
     def literal_text(self) -> str:
         """Return the fixed text of the template, without placeholders."""
         texts = [text for name in PLACEHOLDERS for text, *_ in string.Formatter().parse(getattr(self, name))]
-        return "\n".join([*texts, *self.prefix.literal_text])
+        around_calls = "" if self.calls is None else self.calls.tags
+        return "\n".join([*texts, *self.prefix.literal_text, around_calls])
+
+    @cached_property
+    def calls(self) -> Functions | None:
+        """Return the functions by which responses act; None if they name the action itself."""
+        return None if self.functions is None else Functions(self.functions, self.tool_format)
+
+    @property
+    def tools(self) -> Tools | None:
+        """Return the functions as a request offers them; None without any."""
+        return None if self.calls is None else self.calls.offered
 
     @cached_property
     def numbered(self) -> bool:
@@ -195,7 +217,11 @@ class PromptTemplate:
             raise ValueError(
                 f"prompt.response={self.response!r}: {action!r} is not among the actions that have a number."
             )
-        return self.response.format(action=action, number=actions.index(action) + 1 if self.numbered else 0)
+        return self.response.format(
+            action=action,
+            number=actions.index(action) + 1 if self.numbered else 0,
+            call="" if self.calls is None else self.calls.write(action),
+        )
 
     def list_responses(self, actions: Sequence[str], carried: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the responses of `write_responses` for all actions, and the action that each means."""
@@ -213,6 +239,8 @@ class PromptTemplate:
             opened: the start of a thought that the chat template wrote, see `Response`; for responses of the form
                 `<think>...</think><action>...</action>`.
         """
+        if self.calls is not None:
+            return self.calls.read(opened + response)
         if self.action_pattern is None:
             reading = READINGS[self.response_reading](opened + response)
         else:

@@ -25,7 +25,7 @@ class ContextWrapper(VectorWrapper):
     """A vector wrapper that turns observations into prompts and adds context keys to `info`.
 
     `infos["context_keys"]` is int64[num_envs, K + 1], `infos["context"]` has the contexts of the prompts, and
-    `infos["observation"]` the environment's observations. Every autoreset mode works.
+    `infos["observation"]` the observations, after a malformed tool call with the reason. Every autoreset mode works.
 
     Args:
         env: a vector environment whose infos have `task` and `admissible_actions`.
@@ -129,7 +129,9 @@ class ContextWrapper(VectorWrapper):
     def _seen(self, row: int, observation: str, info: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Observe, and return the prompt and the info with the observation and its keys."""
         self._observe(row, observation, info)
-        seen = {"observation": observation, "context_keys": self._keys[row].copy(), "context": self._contexts[row]}
+        context = self._contexts[row]
+        assert context is not None
+        seen = {"observation": context.observation, "context_keys": self._keys[row].copy(), "context": context}
         return self._prompts[row], {**info, **seen}
 
     def _begin(self, row: int, observations: Sequence[str], infos: dict[str, Any]) -> None:
@@ -145,5 +147,9 @@ class ContextWrapper(VectorWrapper):
         self._keys[row] = context.keys
 
     def _with_context(self, observations: Sequence[str], infos: dict[str, Any]) -> dict[str, Any]:
-        seen = {"observation": tuple(observations), "context_keys": self._keys.copy(), "context": tuple(self._contexts)}
+        shown = tuple(
+            context.observation if context else observation
+            for context, observation in zip(self._contexts, observations, strict=True)
+        )
+        seen = {"observation": shown, "context_keys": self._keys.copy(), "context": tuple(self._contexts)}
         return {**infos, **seen}

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from hgpo_gym.memory.tools import Tools
+
 if TYPE_CHECKING:
     import torch
 
@@ -50,6 +52,7 @@ class Request:
         said: the messages of the turn so far, in a team.
         literal_text: the text of the prompt template itself. Control tokens in it, such as tags of the response's
             form, are control tokens in prompt and response; all others are plain text there.
+        tools: the functions that the response may call; None where it names the action itself.
         shorter: the prompt without its oldest past step, without its two oldest, and so on, for a policy that cannot
             read all of it. Each is made at its first use.
     """
@@ -65,6 +68,7 @@ class Request:
     step_context: StepContext | None = None
     said: tuple[str, ...] = ()
     literal_text: str = ""
+    tools: Tools | None = None
     shorter: Sequence[str] = field(default=(), compare=False, repr=False)
 
 

@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _RESPONSE = "answer 7391"
+_TOOL = {
+    "type": "function",
+    "function": {"name": "act", "description": "", "parameters": {"type": "object", "properties": {}}},
+}
+_CALL = {  # Mistral's templates need an id of 9 characters
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "answer739", "type": "function", "function": {"name": "act", "arguments": {}}}],
+}
 
 
 class ControlTokens:
@@ -27,7 +36,7 @@ class ControlTokens:
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", chat_template_kwargs: Mapping[str, Any] | None = None):
         self._tokenizer, self._chat_template_kwargs = tokenizer, dict(chat_template_kwargs or {})
         answered = self._rendered({"role": "assistant", "content": _RESPONSE})
-        rendered = answered + self._rendered(add_generation_prompt=True)
+        rendered = answered + self._rendered(add_generation_prompt=True) + self._rendered(_CALL, tools=[_TOOL])
         # Gemma has whitespace as added tokens, but templates write it as text.
         self._texts = {
             number: token.content
@@ -61,7 +70,7 @@ class ControlTokens:
                 written[position : position + 1] = self._as_text[token]
         return written
 
-    def _rendered(self, *responses: dict[str, str], **options: Any) -> str:
+    def _rendered(self, *responses: dict[str, Any], **options: Any) -> str:
         """Return a conversation rendered by the chat template; empty without a template, and if it refuses assistant
         turns."""
         if self._tokenizer.chat_template is None:

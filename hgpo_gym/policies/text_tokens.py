@@ -1,5 +1,6 @@
 """Prompts and responses as tokens of a language model: chat template, control tokens, and the longest prompt."""
 
+import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import PositiveInt
 
+from hgpo_gym.memory.tools import Tools
 from hgpo_gym.policies.base import Request
 from hgpo_gym.policies.chat_template import appended_tokens, at_date, check_prompts, parse_date, render
 from hgpo_gym.policies.control_tokens import ControlTokens
@@ -17,8 +19,8 @@ from hgpo_gym.policies.response_ends import ResponseEnds, check_stops
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_Text = tuple[str, str]
-"""A prompt, and its template's text, see `Request.literal_text`."""
+_Text = tuple[str, str, Tools | None]
+"""A prompt, its template's text and its tools, see `Request`."""
 _PROMPT = "prompt 7391"
 """A prompt that no chat template contains."""
 
@@ -64,6 +66,7 @@ class TextTokens:
         self.tokenizer, self.max_prompt_tokens = tokenizer, max_prompt_tokens
         self.end_of_text: int = tokenizer.eos_token_id
         self.chat_template_kwargs = dict(chat_template_kwargs or {})
+        self._shown_schemas = lru_cache(maxsize=16)(self._find_shown_schemas)
         self.opened, self._appended = "", 0 if tokenizer.chat_template else appended_tokens(tokenizer)
         parse_date(template_date)  # refuses a wrong date even without a template
         if tokenizer.chat_template is not None:
@@ -81,8 +84,8 @@ class TextTokens:
         self.response_ends = ResponseEnds(self.ends, tuple(stop), self._decode)
         if tokenizer.chat_template is not None:
             ends = self.ends.difference(stop_token_ids)
-            check_prompts(tokenizer, self._as_turn, lambda prompt: self._tokenize([prompt])[0], ends)
-        self._around = self._controls_around_prompts()
+            check_prompts(tokenizer, self._as_turn, lambda prompt: self._tokenize([(prompt, None)])[0], ends)
+        self._around = lru_cache(maxsize=16)(self._controls_around_prompts)
         self._response_ids = lru_cache(maxsize=100_000)(self._encode_response)
 
     def encode_prompts(self, prompts: Sequence[str]) -> list[np.ndarray]:
@@ -101,34 +104,37 @@ class TextTokens:
     def _encode(self, texts: Iterable[_Text]) -> dict[_Text, np.ndarray]:
         """Return the tokens int64[P] of each distinct prompt, without a limit of length."""
         distinct = list(dict.fromkeys(texts))
-        encoded = self._tokenize([prompt for prompt, _ in distinct])
-        before, after = self._around
-        return {
-            text: np.array(self._controls.spelled_out(ids, text[1], before=before, after=after), dtype=np.int64)
-            for text, ids in zip(distinct, encoded, strict=True)
-        }
+        encoded = self._tokenize([(prompt, tools) for prompt, _, tools in distinct])
+        spelled = {}
+        for text, ids in zip(distinct, encoded, strict=True):
+            before, after = self._around(text[2])
+            spelled[text] = np.array(self._controls.spelled_out(ids, text[1], before=before, after=after), np.int64)
+        return spelled
 
-    def _tokenize(self, prompts: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of prompts, as turns of the user if there is a chat template."""
+    def _tokenize(self, prompts: Sequence[tuple[str, Tools | None]]) -> list[list[int]]:
+        """Return the tokens of prompts with tools, as turns of the user if there is a chat template."""
         templated = self.tokenizer.chat_template is not None
-        texts = [self._as_turn(prompt) for prompt in prompts] if templated else list(prompts)
+        texts = [
+            self._as_turn(prompt, tools) if templated else (tools.instructions if tools else "") + prompt
+            for prompt, tools in prompts
+        ]
         encoded = self.tokenizer(texts, add_special_tokens=not templated, return_attention_mask=False)["input_ids"]
         return [ids[: len(ids) - self._appended] for ids in encoded]
 
-    def _controls_around_prompts(self) -> tuple[int, int]:
-        """Return the numbers of control tokens before and after a prompt."""
-        (ids,) = self._tokenize([_PROMPT])
+    def _controls_around_prompts(self, tools: Tools | None) -> tuple[int, int]:
+        """Return the numbers of control tokens before and after a prompt with these tools."""
+        (ids,) = self._tokenize([(_PROMPT, tools)])
         places = self._controls.places(ids)
         # Without a template, only the tokenizer adds control tokens, such as begin-of-text.
         before = int((places == np.arange(len(places))).sum())
         if self.tokenizer.chat_template is not None:
-            beginning = self._as_turn(_PROMPT).partition(_PROMPT)[0]
+            beginning = self._as_turn(_PROMPT, tools).partition(_PROMPT)[0]
             before = len(self._controls.places(self.tokenizer(beginning, add_special_tokens=False)["input_ids"]))
         return before, len(places) - before
 
     def read_prompts(self, requests: Sequence[Request]) -> list[tuple[np.ndarray, bool]]:
         """Return each prompt's tokens, int64[at most max_prompt_tokens], and True if it had to be cut."""
-        texts = [(request.prompt, request.literal_text) for request in requests]
+        texts = [(request.prompt, request.literal_text, request.tools) for request in requests]
         ids = self._encode(texts)
         cut = {
             text: self._cut(request)
@@ -142,7 +148,8 @@ class TextTokens:
         too long without any, the part between its task and its end is cut."""
 
         def encoded(prompt: str) -> np.ndarray:
-            return self._encode([(prompt, request.literal_text)])[prompt, request.literal_text]
+            text = prompt, request.literal_text, request.tools
+            return self._encode([text])[text]
 
         def fits(prompt: str) -> bool:
             return len(encoded(prompt)) <= self.max_prompt_tokens
@@ -158,9 +165,21 @@ class TextTokens:
         head = _common_beginning(whole, encoded(up_to_task), self.max_prompt_tokens // 2)
         return np.concatenate((whole[:head], whole[head - self.max_prompt_tokens :]))
 
-    def _as_turn(self, prompt: str) -> str:
+    def _as_turn(self, prompt: str, tools: Tools | None = None) -> str:
+        """Return a prompt as the user's turn. A chat template that does not show tools gets them in the prompt."""
+        if tools is None:
+            return self._turn(prompt)
+        schemas = self._shown_schemas(tools)
+        return self._turn(tools.instructions + prompt) if schemas is None else self._turn(prompt, tools=schemas)
+
+    def _find_shown_schemas(self, tools: Tools) -> list[dict[str, Any]] | None:
+        """Return the functions for the chat template; None if it does not show them."""
+        schemas: list[dict[str, Any]] = json.loads(tools.schemas)
+        return None if self._turn(_PROMPT, tools=schemas) == self._turn(_PROMPT) else schemas
+
+    def _turn(self, prompt: str, **more: Any) -> str:
         turn = [{"role": "user", "content": prompt}]
-        return render(self.tokenizer, turn, self.chat_template_kwargs, add_generation_prompt=True)
+        return render(self.tokenizer, turn, self.chat_template_kwargs, add_generation_prompt=True, **more)
 
     def _encode_response(self, response: str, literal_text: str) -> tuple[int, ...]:
         ids = self.tokenizer(response.removeprefix(self.opened), add_special_tokens=False)["input_ids"]

@@ -9,6 +9,7 @@ import numpy as np
 
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
+from hgpo_gym.memory.tools import MALFORMED_CALL
 from hgpo_gym.policies.base import CannotRespondError, Request, Response, StepContext, TokenRecord
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, StepText
 from hgpo_gym.rollouts.teams.base import Message, Team, keys_of_role
@@ -169,6 +170,7 @@ class Player:
             step_context=self._step_contexts[-1],
             said=tuple(text for _, text in messages),
             literal_text=template.literal_text,
+            tools=template.tools,
             shorter=ShorterPrompts(template, self._info["task"], self._info["context"], wrap),
         )
 
@@ -178,7 +180,8 @@ class Player:
         prefix = template.prefix.read(response.text, self._carried)
         acts = self._role == self._team.acting_role
         # A role that does not act may respond in free text: without a parsed action, its whole text is its message.
-        words = action if acts else action or response.text.strip()
+        called = not action.startswith(MALFORMED_CALL)
+        words = action if acts else (called and action) or response.text.strip()
         row = StepRecord(
             step=len(self.rows),
             turn=self.turn,

@@ -43,7 +43,14 @@ class Transcript:
             shorter = ShorterPrompts(template, step.task, context, wrap)
             prompt = wrap(template.render(step.task, context))
             response, carried = template.sample_response(action, carried, step.admissible_actions, generator)
-            request = Request(prompt, responses, task=step.task, literal_text=template.literal_text, shorter=shorter)
+            request = Request(
+                prompt,
+                responses,
+                task=step.task,
+                literal_text=template.literal_text,
+                tools=template.tools,
+                shorter=shorter,
+            )
             yield request, response
             # History follows the executed action, even if the response to learn is the expert's.
             memory.record(step.action)

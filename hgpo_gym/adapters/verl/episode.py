@@ -127,7 +127,7 @@ def _seen(
     descriptions = info.get("action_descriptions") or ()
     context = memory.observe(observation, info["admissible_actions"], descriptions)
     prompt = settings.prompt.render(info["task"], context)
-    return prompt, {**info, "observation": observation, "context_keys": context.keys, "context": context}
+    return prompt, {**info, "observation": context.observation, "context_keys": context.keys, "context": context}
 
 
 def describe_rows(name: str, plan: EpisodePlan, player: Player, settings: LoopSettings) -> list[dict[str, Any]]:
