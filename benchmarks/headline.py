@@ -25,8 +25,8 @@ SEEDS = {"secret_word": 3, "alfworld,alfworld_warm": 5, "webshop,webshop_warm": 
 METHODS, LEAST_SEEDS = 6, 3
 """Of an environment that the CSV takes in."""
 PROTOCOL = (
-    "Every iteration has equally many mini-batches for all methods: one for 8 episodes. A method makes no step in an",
-    "iteration in which none of its samples has an advantage. Episode terms take their statistics over trajectories.",
+    "Every iteration has equally many optimiser steps for all methods: one for 8 episodes. Episode terms take their",
+    "statistics over trajectories.",
 )
 README_TABLE = re.compile(r"(?<=<!-- python -m benchmarks\.headline readme -->\n\n)(\|.*\n)+")
 

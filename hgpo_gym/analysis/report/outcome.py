@@ -30,13 +30,11 @@ SIGNIFICANCE = 0.05
 UNEQUAL = 1.25
 """If costs differ by this factor, success at equal cost is a headline; if optimiser steps do, a paragraph says so."""
 WHY_UNEQUAL = {
-    "drop": " A mini-batch without a sample that has an advantage makes no step. With trainer.zero_advantage=mask and "
-    "trainer.mini_batch_size=null, algorithms differ only by iterations in which one has no such sample.",
-    "mask": " An algorithm makes no step in an iteration in which none of its samples has an advantage. If "
-    "trainer.mini_batch_size is set, longer episodes also make more steps.",
-    "keep": " No sample was left out: the algorithms learned from different numbers of responses.",
+    True: " A mini-batch without a sample that has an advantage makes no step. With trainer.zero_advantage=mask and "
+    "trainer.mini_batch_size=null, all algorithms make equally many.",
+    False: " No sample was left out: the algorithms learned from different numbers of responses.",
 }
-"""Explanations by `trainer.zero_advantage`; a KL loss counts as `keep`."""
+"""Explanations by whether samples with an advantage of 0 were dropped."""
 MOST_IN_SHORT = 4
 """The most algorithms for which the summary has every pair."""
 OPTIMIZER_STEPS = "optimizer_steps"
@@ -170,11 +168,11 @@ def _of_steps(comparison: Comparison) -> list[Block]:
     if counted[most] <= UNEQUAL * counted[fewest]:
         return []
     settings = comparison.settings
-    zero_advantage = "keep" if settings.get("trainer.kl_coef") else settings.get("trainer.zero_advantage", "")
+    dropped = settings.get("trainer.zero_advantage") == "drop" and not settings.get("trainer.kl_coef")
     return [
         Paragraph(
             f"Optimiser steps differ, from {counted[fewest]:,.0f} a run of {fewest} to {counted[most]:,.0f} of {most}: "
-            f"this may explain part of the difference between the two.{WHY_UNEQUAL.get(zero_advantage, '')}"
+            f"this may explain part of the difference between the two.{WHY_UNEQUAL[dropped]}"
         )
     ]
 

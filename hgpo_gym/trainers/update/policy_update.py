@@ -83,13 +83,14 @@ class PolicyUpdate:
 
         Responses without a choice (a single admissible action) have probability 1 and are left out. Responses with
         an advantage of 0 have no loss, unless `zero_advantage=keep` or there is a KL loss. With `mask` they have a
-        place in a mini-batch and count in its means; with `drop` they have none. If no response has a loss, nothing
-        changes.
+        place in a mini-batch and count in its means. A mini-batch in which no response has a loss makes a step with a
+        gradient of 0, so that methods make equally many steps. With `drop` such responses have no place, and a
+        mini-batch without any makes no step.
 
         Returns metrics. Means over the tokens that are left: loss, KL to the behaviour and reference policies,
         entropy, clipping. Also the mismatch of engine and trainer, the number of optimiser steps (one per
-        mini-batch), their mean gradient norm, and the last learning rate. If nothing is left, it returns the number
-        and the norm alone, both 0.
+        mini-batch), their mean gradient norm, and the last learning rate. If nothing is left, it returns the last
+        three alone.
 
         Args:
             tokens: a record for each step.
@@ -192,23 +193,35 @@ class PolicyUpdate:
         self.schedule.load_state_dict(state["schedule"])
 
     def _step(self, rows: list[TrainingSample], metrics: UpdateMetrics, location: str) -> bool:
-        """Make one optimiser step on the rows of a mini-batch that are in the loss. Return False if it made none."""
+        """Make one optimiser step on the rows of a mini-batch that are in the loss. Return False if none is."""
         mini_batch = [row for row in rows if self._in_loss(row)]
-        if not mini_batch:
-            return False  # no step: Adam's momentum would still move the weights
+        norm = self._finite_gradients(rows, metrics, location) if mini_batch else self._zero_gradients()
+        # The objective may have masked every token.
+        if self.settings.zero_advantage == "drop" and not any(row.loss_mask.any() for row in mini_batch):
+            return False
+        rate = self.schedule.get_last_lr()[0]
+        self.optimizer.step()
+        self.schedule.step()
+        metrics.add_step(norm, float(rate))
+        return bool(mini_batch)
+
+    def _finite_gradients(self, rows: list[TrainingSample], metrics: UpdateMetrics, location: str) -> float:
+        """Leave the clipped gradients of a mini-batch in the weights, and return their norm before clipping."""
         loss = self._gradients(rows, metrics)
         if not torch.isfinite(loss):
             raise self._diverged(rows, f"The loss is {loss.item()} in {location}.")
         norm = self.weights.clip_gradients(self.settings.max_grad_norm)
         if not torch.isfinite(norm):
             raise self._diverged(rows, f"The gradient norm is {norm.item()} in {location}.")
-        if not any(row.loss_mask.any() for row in mini_batch):
-            return False  # the objective has dropped every token
-        rate = self.schedule.get_last_lr()[0]
-        self.optimizer.step()
-        self.schedule.step()
-        metrics.add_step(norm.item(), float(rate))
-        return True
+        return norm.item()
+
+    def _zero_gradients(self) -> float:
+        """Leave a gradient of 0 in all weights that have been updated before, so that momentum moves them as it does
+        in any other step. Return the norm, 0."""
+        self.optimizer.zero_grad(set_to_none=True)
+        for weight in self.optimizer.state:
+            weight.grad = torch.zeros_like(weight)
+        return 0.0
 
     def _gradients(self, rows: list[TrainingSample], metrics: UpdateMetrics) -> torch.Tensor:
         """Leave the gradients of a mini-batch in the weights, and return its loss, float32[]."""

@@ -56,7 +56,7 @@ def test_two_processes_change_nothing_and_have_their_gradients_once(whole, tmp_p
     two = torch.load(tmp_path / "two.pt")
     assert two["in_buckets"]
     assert_same(two["one_left"], update_by("clip_cov", drawn(), advantages=ONE_LEFT, max_batch_tokens=10_000))
-    assert two["none_left"] == {"optimizer_steps": 0, "gradient_norm": 0.0}
+    assert two["none_left"] == {"optimizer_steps": 6, "gradient_norm": 0.0, "learning_rate": 0.01}
     assert two["results"].keys() == whole.keys()
     for name, expected in whole.items():
         assert_same(two["results"][name], expected)
@@ -156,11 +156,13 @@ def test_a_correction_that_cannot_be_is_refused_at_once(correction, message):
         PolicyUpdate(make_policy(), None, settings(), 1.0, correction=correction)
 
 
-def test_a_mini_batch_of_which_every_token_is_dropped_makes_no_step(records):
+def test_where_samples_are_dropped_a_mini_batch_of_which_every_token_is_makes_no_step(records):
     """Adam's momentum would go on without a gradient."""
     policy = make_policy()
     objective = Choice("capo", {"learning_rate": 0.01, "tau_fisher": 0.0})
-    update = PolicyUpdate(policy, None, settings(weight_decay=0.1, update_epochs=1), 1.0, objective=objective)
+    update = PolicyUpdate(
+        policy, None, settings(weight_decay=0.1, update_epochs=1, zero_advantage="drop"), 1.0, objective=objective
+    )
     before = weights(policy)
     metrics = update(records, one_step_episodes(COUNT), ADVANTAGES, (0, 0, 0))
     assert metrics["clip_fraction"] == 1

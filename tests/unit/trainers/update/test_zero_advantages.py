@@ -81,18 +81,37 @@ def assert_equal(ours, theirs):
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("how", ["drop", "mask"])
 @pytest.mark.parametrize("make", [language_model, adapter, table])
-def test_an_update_without_an_advantage_changes_no_weight(make, how):
+def test_an_update_without_samples_changes_no_weight(make):
     """Nor the optimiser, whose momentum of an earlier update would go on; weight decay waits as well."""
     policy, records = make()
-    update = PolicyUpdate(policy, None, settings(weight_decay=0.1, zero_advantage=how), 1.0)
+    update = PolicyUpdate(policy, None, settings(weight_decay=0.1, zero_advantage="drop"), 1.0)
     untouched = state(update)
     update(records, one_step_episodes(COUNT), ADVANTAGES, (0,))
     before = state(update)
     assert any(not torch.equal(value, untouched[0][name]) for name, value in before[0].items())
     assert update(records, one_step_episodes(COUNT), NOTHING, (1,)) == {"optimizer_steps": 0, "gradient_norm": 0.0}
     assert_equal(state(update), before)
+
+
+@pytest.mark.parametrize("make", [language_model, adapter, table])
+def test_masked_samples_alone_make_steps_with_a_gradient_of_zero(make):
+    """As AdamW makes them: momentum goes on, and weight decay."""
+    policy, records = make()
+    update = PolicyUpdate(policy, None, settings(weight_decay=0.1, zero_advantage="mask"), 1.0)
+    update(records, one_step_episodes(COUNT), ADVANTAGES, (0,))
+    weight = next(iter(update.optimizer.state))
+    expected = weight.detach().clone().requires_grad_()
+    twin = torch.optim.AdamW([expected], lr=update.settings.learning_rate, weight_decay=0.1)
+    twin.state[expected] = copy.deepcopy(update.optimizer.state[weight])
+    metrics = update(records, one_step_episodes(COUNT), NOTHING, (1,))
+    steps = metrics["optimizer_steps"]
+    assert steps > 0
+    assert metrics["gradient_norm"] == 0
+    for _ in range(steps):
+        expected.grad = torch.zeros_like(expected)
+        twin.step()
+    torch.testing.assert_close(weight, expected)
 
 
 @pytest.mark.parametrize("make", [language_model, table])
@@ -134,7 +153,7 @@ def test_half_of_the_responses_make_half_of_the_optimiser_steps_unless_the_other
 def test_steps_follow_from_the_number_of_episodes_alone(policy, records):
     """24 episodes of one step: six mini-batches of four, each with one of six samples that have an advantage."""
     few = np.where(np.arange(COUNT) < 6, 1.0, 0.0)
-    for advantages in (ADVANTAGES, few):
+    for advantages in (ADVANTAGES, few, NOTHING):
         options = {"mini_batch_size": None, "mini_batch_episodes": 4, "update_epochs": 1}
         assert updated(policy, records, advantages, **options)[1]["optimizer_steps"] == 6
 
@@ -155,10 +174,10 @@ def test_masked_responses_are_kept_ones_without_a_bonus(policy, records, aggrega
     assert (whole(masked[0]) - whole(all_saved[0])).norm() < 1e-3 * movement.norm()
 
 
-def test_a_mini_batch_without_an_advantage_is_no_step(policy, records):
+def test_a_mini_batch_without_an_advantage_is_a_step(policy, records):
     few = np.where(np.arange(COUNT) < 2, 1.0, 0.0)
     _, metrics = updated(policy, records, few, zero_advantage="mask", mini_batch_size=1, update_epochs=1)
-    assert metrics["optimizer_steps"] == 2
+    assert metrics["optimizer_steps"] == COUNT
     assert metrics["mismatch_mean"] < 1e-5
 
 
