@@ -34,7 +34,7 @@ settings = partial(small_runs.settings, base=SMALL)
 def test_every_algorithm_learns(algo, tmp_path):
     """Two sections in twelve steps: uniformly random actions win 1 in 16 episodes, learning at least doubles that."""
     summary = train(
-        tmp_path, f"algo={algo}", "trainer.iterations=14", "rollout.group_size=8", "rollout.num_tasks=6",
+        tmp_path, f"algo={algo}", "seed=1", "trainer.iterations=14", "rollout.group_size=8", "rollout.num_tasks=6",
         "env.sections=2", "env.max_episode_steps=12", "trainer.kl_coef=0", "trainer.mini_batch_size=64",
         "evaluation.every=0", "evaluation.decoding_seeds=8", "evaluation.temperature=1.0",
     )  # fmt: skip
