@@ -35,6 +35,22 @@ class StepContext:
     action: str = ""
 
 
+class EarlierTurn(NamedTuple):
+    """An earlier turn of a conversation.
+
+    Attributes:
+        prompt: the user's message.
+        response: the answer to it.
+        tokens: of the response, with the whole conversation before it as the prompt; None if they are not known.
+        opening: the message with which the conversation would begin here: the prompt, with the task.
+    """
+
+    prompt: str
+    response: str
+    tokens: "TokenRecord | None"
+    opening: str
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One prompt to answer.
@@ -55,6 +71,8 @@ class Request:
         tools: the functions that the response may call; None where it names the action itself.
         shorter: the prompt without its oldest past step, without its two oldest, and so on, for a policy that cannot
             read all of it. Each is made at its first use.
+        earlier: the conversation before the prompt, oldest turn first; empty if the prompt stands alone.
+        opening: the prompt with which the conversation would begin here, see `EarlierTurn`.
     """
 
     prompt: str
@@ -70,6 +88,20 @@ class Request:
     literal_text: str = ""
     tools: Tools | None = None
     shorter: Sequence[str] = field(default=(), compare=False, repr=False)
+    earlier: tuple[EarlierTurn, ...] = field(default=(), compare=False, repr=False)
+    opening: str = field(default="", compare=False, repr=False)
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """Return the conversation as messages of a chat, the prompt last."""
+        texts = [text for turn in self.earlier for text in (turn.prompt, turn.response)]
+        roles = ("user", "assistant") * (len(self.earlier) + 1)
+        return [{"role": role, "content": text} for role, text in zip(roles, (*texts, self.prompt), strict=False)]
+
+    @property
+    def whole_text(self) -> str:
+        """Return all messages as one text."""
+        return "".join(message["content"] for message in self.messages)
 
 
 @dataclass(frozen=True, slots=True)

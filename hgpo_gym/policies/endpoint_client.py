@@ -94,9 +94,9 @@ class EndpointClient:
             # 31 bits: some endpoints reject larger integers.
             options["seed"] = int(np.random.SeedSequence(request.seed).generate_state(1)[0] >> 1)
         if settings.chat:
-            options["messages"] = [{"role": "user", "content": request.prompt}]
+            options["messages"] = request.messages
             return await self._client.chat.completions.with_raw_response.create(**options)
-        return await self._client.completions.with_raw_response.create(prompt=request.prompt, **options)
+        return await self._client.completions.with_raw_response.create(prompt=request.whole_text, **options)
 
     def _read(self, body: dict[str, Any]) -> MeteredResponse:
         choice, usage = body["choices"][0], body.get("usage") or {}

@@ -57,4 +57,4 @@ class ResponseCache:
 
 
 def _key(request: Request, sampling: Sampling) -> str:
-    return content_key([request.prompt, request.seed, asdict(sampling)])
+    return content_key([request.whole_text, request.seed, asdict(sampling)])

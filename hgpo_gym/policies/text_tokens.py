@@ -4,6 +4,7 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from hgpo_gym.memory.tools import Tools
 from hgpo_gym.policies.base import Request
 from hgpo_gym.policies.chat_template import appended_tokens, at_date, check_prompts, parse_date, render
 from hgpo_gym.policies.control_tokens import ControlTokens
+from hgpo_gym.policies.conversation_tokens import ConversationTokens
 from hgpo_gym.policies.response_ends import ResponseEnds, check_stops
 
 if TYPE_CHECKING:
@@ -87,6 +89,9 @@ class TextTokens:
             check_prompts(tokenizer, self._as_turn, lambda prompt: self._tokenize([(prompt, None)])[0], ends)
         self._around = lru_cache(maxsize=16)(self._controls_around_prompts)
         self._response_ids = lru_cache(maxsize=100_000)(self._encode_response)
+        self._turns = ConversationTokens(
+            tokenizer, self.chat_template_kwargs, self._controls, self.opened, self.encode_response
+        )
 
     def encode_prompts(self, prompts: Sequence[str]) -> list[np.ndarray]:
         """Return the prompts' tokens, int64[P] each, as the user's turn if the tokenizer has a chat template. Prompts
@@ -133,15 +138,42 @@ class TextTokens:
         return before, len(places) - before
 
     def read_prompts(self, requests: Sequence[Request]) -> list[tuple[np.ndarray, bool]]:
-        """Return each prompt's tokens, int64[at most max_prompt_tokens], and True if it had to be cut."""
-        texts = [(request.prompt, request.literal_text, request.tools) for request in requests]
+        """Return each prompt's tokens, int64[at most max_prompt_tokens], and True if it had to be cut, or continues one
+        that was. A prompt with earlier turns is the whole conversation."""
+        texts = [(_opening(request), request.literal_text, request.tools) for request in requests]
         ids = self._encode(texts)
         cut = {
             text: self._cut(request)
             for text, request in zip(texts, requests, strict=True)
-            if len(ids[text]) > self.max_prompt_tokens
+            if len(ids[text]) > self.max_prompt_tokens and not request.earlier
         }
-        return [(cut.get(text, ids[text]), text in cut) for text in texts]
+        return [
+            self._conversation(ids[text], request) if request.earlier else (cut.get(text, ids[text]), text in cut)
+            for text, request in zip(texts, requests, strict=True)
+        ]
+
+    def _conversation(self, opening: np.ndarray, request: Request) -> tuple[np.ndarray, bool]:
+        """Return as `read_prompts` the tokens of a request with earlier turns.
+
+        Of a conversation that is too long, the oldest turns are left out until the rest takes at most half of
+        `max_prompt_tokens`, so that the next prompts extend it. The rest begins with its first turn's `opening`.
+        """
+        turns, text, literal_text = request.earlier, request.prompt, request.literal_text
+        ids = self._turns.prompt(opening, turns, text, literal_text)
+        if len(ids) <= self.max_prompt_tokens:
+            return ids, turns[-1].tokens is not None and turns[-1].tokens.prompt_cut
+
+        def rest(start: int) -> np.ndarray:
+            first = turns[start].opening, literal_text, request.tools
+            return self._turns.rebuilt(self._encode([first])[first], turns[start:], text, literal_text)
+
+        def fits(start: int) -> bool:
+            return len(rest(start)) <= self.max_prompt_tokens // 2
+
+        if (start := bisect_left(range(len(turns)), True, key=fits)) < len(turns):
+            return rest(start), True
+        ((ids, _),) = self.read_prompts([replace(request, prompt=request.opening, earlier=())])
+        return ids, True
 
     def _cut(self, request: Request) -> np.ndarray:
         """Return int64[at most max_prompt_tokens]: the prompt with as many of its latest past steps as fit. If it is
@@ -184,6 +216,11 @@ class TextTokens:
     def _encode_response(self, response: str, literal_text: str) -> tuple[int, ...]:
         ids = self.tokenizer(response.removeprefix(self.opened), add_special_tokens=False)["input_ids"]
         return tuple(self._controls.spelled_out(ids, literal_text))
+
+
+def _opening(request: Request) -> str:
+    """Return the text of the first prompt of a request's conversation."""
+    return request.earlier[0].opening if request.earlier else request.prompt
 
 
 def _common_beginning(ids: np.ndarray, other_ids: np.ndarray, most: int) -> int:
