@@ -138,6 +138,7 @@ class TokenRecord:
         allowed: the admissible token ids at each of the R positions, None where all are; None if all are everywhere.
         adapter: the adapter that drew it, if each role of a team has one; else None.
         prompt_cut: the prompt had to be cut to fit.
+        prompt_cached: the number of first prompt tokens that the engine had read before, in an earlier turn.
     """
 
     prompt_ids: np.ndarray
@@ -146,6 +147,7 @@ class TokenRecord:
     allowed: tuple[np.ndarray | None, ...] | None = None
     adapter: str | None = None
     prompt_cut: bool = False
+    prompt_cached: int = 0
 
     @property
     def choices(self) -> np.ndarray:

@@ -5,7 +5,7 @@ whatever the lengths of their prompts. When some responses have ended, those of 
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from hgpo_gym.policies.base import Sampling, TokenRecord
 from hgpo_gym.policies.batching import length_sorted_batches
 from hgpo_gym.policies.kv_cache import ReadLayer, Rows, join
 from hgpo_gym.policies.likelihood import head_logits
+from hgpo_gym.policies.prefix_cache import Prefix, PrefixCache
 from hgpo_gym.policies.response_ends import ResponseEnds
 from hgpo_gym.policies.sampling import draw, restrict
 from hgpo_gym.policies.trie import TokenTrie
@@ -37,6 +38,8 @@ class GeneratedSequence:
         ends: the tokens and texts that end it, without a trie.
         adapter: the adapter that writes it; None if the model has one or none.
         prompt_cut: the prompt was shortened.
+        begins_with: the lengths of earlier turns' tokens that the prompt may begin with, longest first.
+        goes_on: a later prompt may begin with its tokens.
     """
 
     def __init__(
@@ -48,9 +51,13 @@ class GeneratedSequence:
         adapter: str | None = None,
         *,
         prompt_cut: bool = False,
+        begins_with: Sequence[int] = (),
+        goes_on: bool = False,
     ):
         self.prompt_ids, self.adapter, self.prompt_cut = prompt_ids, adapter, prompt_cut
+        self.begins_with, self.goes_on, self.prompt_cached = begins_with, goes_on, 0
         self.token_ids: list[int] = []
+        self.read = 0  # its tokens whose keys and values are in a cache
         self.done = self._ended = False
         self.trie, self._node = trie, 0
         self._uniforms, self._ends = uniforms, ends
@@ -100,6 +107,7 @@ class GeneratedSequence:
             tuple(self._allowed) if self.trie else None,
             self.adapter,
             self.prompt_cut,
+            self.prompt_cached,
         )
 
     def _append(self, token: int, logprob: float) -> None:
@@ -115,6 +123,13 @@ class GeneratedSequence:
             for token in rest:
                 self._append(token, 0.0)
             self.done = self._ended = True
+
+
+class _Prompt(NamedTuple):
+    """The responses to one prompt, and what is kept of the conversation that it continues."""
+
+    members: list[GeneratedSequence]
+    prefix: Prefix | None
 
 
 class _Batch(NamedTuple):
@@ -145,10 +160,13 @@ class SequenceGenerator:
         model: any such model of transformers, on its device.
         max_batch_tokens: padded tokens of prompts in one forward pass.
         max_cache_tokens: padded tokens in the cache, of prompts and the longest responses.
+        prefix_cache_tokens: tokens of conversations whose keys and values are kept for their next prompts.
     """
 
-    def __init__(self, model: "PreTrainedModel", *, max_batch_tokens: int, max_cache_tokens: int):
-        self.model = model
+    def __init__(
+        self, model: "PreTrainedModel", *, max_batch_tokens: int, max_cache_tokens: int, prefix_cache_tokens: int = 0
+    ):
+        self.model, self.prefixes = model, PrefixCache(prefix_cache_tokens)
         self.max_batch_tokens, self.max_cache_tokens = max_batch_tokens, max_cache_tokens
 
     def generate(self, sequences: Iterable[GeneratedSequence], sampling: Sampling) -> None:
@@ -159,48 +177,96 @@ class SequenceGenerator:
         """
         _check_layers(self.model)
         self._device = self.model.device  # looked up once: the property walks through all parameters
-        # Group members share the first prompt, which is then read once for all of them.
-        by_prompt: dict[bytes, list[GeneratedSequence]] = defaultdict(list)
-        for sequence in sequences:
-            by_prompt[sequence.prompt_ids.tobytes()].append(sequence)
-        prompts = list(by_prompt.values())
-        lengths = [len(members[0].prompt_ids) for members in prompts]
-        batches = length_sorted_batches(lengths, self.max_batch_tokens)
-        waiting = deque([prompts[index] for index in batch] for batch in batches)
+        waiting = deque(self._to_read(sequences))
         batch: _Batch | None = None
         while waiting or batch:
             parts = [batch] if batch else []
             while waiting and self._fits(parts, waiting[0], sampling.max_new_tokens):
                 parts.append(self._read(waiting.popleft(), sampling))
+                self._keep(parts[-1])
             # Joining copies the cache: only for new prompts, or when enough responses have ended.
             if batch is None or len(parts) > 1 or len(batch.going) < (1 - MOST_ENDED) * len(batch.sequences):
                 batch = self._join(parts)
             if batch:
                 batch = self._step(batch, sampling)
+                self._keep(batch)
 
-    def _fits(self, parts: Sequence[_Batch], prompts: list[list[GeneratedSequence]], max_new_tokens: int) -> bool:
+    def _to_read(self, sequences: Iterable[GeneratedSequence]) -> Iterator[list[_Prompt]]:
+        """Yield the prompts of each forward pass: first those with a kept prefix, then whole ones."""
+        # Group members share the first prompt, which is then read once for all of them.
+        by_prompt: dict[bytes, list[GeneratedSequence]] = defaultdict(list)
+        for sequence in sequences:
+            by_prompt[sequence.prompt_ids.tobytes()].append(sequence)
+        kept, whole = [], []
+        for members in by_prompt.values():
+            first = members[0]
+            prefix = self.prefixes.take(first.prompt_ids, first.adapter, first.begins_with)
+            for member in members:
+                member.prompt_cached = prefix.length if prefix else 0
+            (kept if prefix else whole).append(_Prompt(members, prefix))
+        # A pass over prefixes reads few tokens, and its cache is what takes memory.
+        for prompts, most in ((kept, self.max_cache_tokens), (whole, self.max_batch_tokens)):
+            lengths = [len(prompt.members[0].prompt_ids) for prompt in prompts]
+            for batch in length_sorted_batches(lengths, most):
+                yield [prompts[index] for index in batch]
+
+    def _keep(self, batch: _Batch) -> None:
+        """Keep the keys and values of conversations whose present response has ended."""
+        if not self.prefixes.max_tokens:
+            return
+        for sequence, row, end in zip(batch.sequences, batch.rows.tolist(), batch.ends.tolist(), strict=True):
+            if sequence.done and sequence.goes_on:
+                sequence.goes_on = False  # once
+                conversation = np.concatenate((sequence.prompt_ids, sequence.token_ids))
+                self.prefixes.keep(conversation, sequence.adapter, batch.cache, row, end, sequence.read)
+
+    def _fits(self, parts: Sequence[_Batch], prompts: list[_Prompt], max_new_tokens: int) -> bool:
         """Return True if these prompts can be read now: they fit beside those in progress, or there are none."""
         going = [part.sequences[index] for part in parts for index in part.going]
-        coming = [sequence for members in prompts for sequence in members]
+        coming = [sequence for prompt in prompts for sequence in prompt.members]
         # All rows of the joined cache are as wide as the longest prompt.
         longest = max(len(sequence.prompt_ids) for sequence in (*going, *coming))
         return not going or (len(going) + len(coming)) * (longest + max_new_tokens) <= self.max_cache_tokens
 
-    def _read(self, prompts: list[list[GeneratedSequence]], sampling: Sampling) -> _Batch:
-        """Read each prompt once, and draw the first token of each of its responses."""
-        lengths = np.array([len(members[0].prompt_ids) for members in prompts])
-        # The padding is on the right, where causal attention never looks, so that no mask is needed.
+    def _read(self, prompts: list[_Prompt], sampling: Sampling) -> _Batch:
+        """Read each prompt once, from the end of its prefix, and draw the first token of each of its responses."""
+        starts = np.array([prompt.prefix.length if prompt.prefix else 0 for prompt in prompts])
+        texts = [prompt.members[0].prompt_ids[start:] for prompt, start in zip(prompts, starts, strict=True)]
+        lengths = np.array([len(text) for text in texts])
+        # The padding is on the right, where causal attention never looks.
         ids = np.zeros((len(prompts), lengths.max()), dtype=np.int64)
-        for row, members in enumerate(prompts):
-            ids[row, : lengths[row]] = members[0].prompt_ids
-        # ReadLayer keeps whole prompts: the model masks the part outside a sliding window.
-        cache = Cache(layer_class_to_replicate=ReadLayer)
-        hidden = self.model.get_decoder()(input_ids=self._tensor(ids), past_key_values=cache, use_cache=True)[0]
+        for row, text in enumerate(texts):
+            ids[row, : len(text)] = text
+        cache, options, columns = self._prefixes(prompts, starts, ids.shape[1])
+        hidden = self.model.get_decoder()(
+            input_ids=self._tensor(ids), past_key_values=cache, use_cache=True, **options
+        )[0]
         logits = head_logits(self.model, hidden[self._tensor(np.arange(len(prompts))), self._tensor(lengths - 1)])
-        sequences = [sequence for members in prompts for sequence in members]
-        rows = np.repeat(np.arange(len(prompts)), [len(members) for members in prompts])
+        sequences = [sequence for prompt in prompts for sequence in prompt.members]
+        for sequence in sequences:
+            sequence.read = len(sequence.prompt_ids)
+        rows = np.repeat(np.arange(len(prompts)), [len(prompt.members) for prompt in prompts])
         _draw(sequences, logits[self._tensor(rows)], sampling)
-        return _Batch(sequences, cache, rows, lengths[rows])
+        return _Batch(sequences, cache, rows, columns + lengths[rows])
+
+    def _prefixes(
+        self, prompts: list[_Prompt], starts: np.ndarray, width: int
+    ) -> tuple[Cache, dict[str, torch.Tensor], int]:
+        """Return a cache with the prefixes of prompts, what the model needs to know of it to read `width` more tokens,
+        and its number of columns. Without prefixes, the cache is empty."""
+        prefixes = [prompt.prefix for prompt in prompts if prompt.prefix]
+        if not prefixes:
+            # ReadLayer keeps whole prompts: the model masks the part outside a sliding window.
+            return Cache(layer_class_to_replicate=ReadLayer), {}, 0
+        columns = int(starts.max())
+        rows = [Rows(prefix.cache, self._tensor([0]), self._tensor([prefix.length])) for prefix in prefixes]
+        read, places = self._tensor(starts)[:, None], self._tensor(np.arange(columns + width))
+        options = {
+            # A prefix is in the last columns before the new tokens.
+            "attention_mask": (places >= columns - read).long(),
+            "position_ids": read + places[:width],
+        }
+        return join(rows, columns), options, columns
 
     def _join(self, parts: Sequence[_Batch]) -> _Batch | None:
         """Return one batch of all responses in progress; None if all have ended."""
@@ -228,6 +294,8 @@ class SequenceGenerator:
             use_cache=True,
         )[0][:, -1]
         going = batch.going
+        for index in going:
+            batch.sequences[index].read += 1
         logits = head_logits(self.model, hidden[self._tensor(going)])
         _draw([batch.sequences[index] for index in going], logits, sampling)
         return batch._replace(ends=batch.ends + 1)

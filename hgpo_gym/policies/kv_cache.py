@@ -90,13 +90,14 @@ def join(parts: Sequence[Rows], columns: int) -> Cache:
     """
     layers: list[Any] = []  # Cache takes a list of several kinds of layers
     for matching_layers in zip(*(part.cache.layers for part in parts), strict=True):
-        all_keys, all_values = zip(*map(_memory, matching_layers), strict=True)
+        all_keys, all_values = zip(*map(states_of, matching_layers), strict=True)
         keys, values = _join_states(all_keys, parts, columns), _join_states(all_values, parts, columns)
         layers.append(GrowingLayer(keys, values, columns))
     return Cache(layers=layers)
 
 
-def _memory(layer: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def states_of(layer: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a layer's keys and values [rows, heads, columns, width], with spare columns."""
     return layer.storage if isinstance(layer, GrowingLayer) else (layer.keys, layer.values)
 
 

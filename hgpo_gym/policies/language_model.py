@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from hgpo_gym.policies.base import (
     CannotRespondError,
@@ -52,6 +52,8 @@ class LanguageModelPolicy(TextTokens):
             over them. The recorded log-probabilities have the same mask.
         max_batch_tokens: padded tokens of prompts in one forward pass.
         max_cache_tokens: padded tokens in the cache, of prompts and the longest responses.
+        prefix_cache_tokens: tokens of conversations (`memory=conversation`) whose keys and values are kept until the
+            next prompt, which then reads its last turn alone; 0 keeps none.
         max_prompt_tokens: the most tokens of a prompt; of a longer one, `Request.shorter` is read.
         chat_template_kwargs: further arguments of the chat template, such as {"enable_thinking": False} of Qwen3.
         template_date: the day for a chat template that shows the date, like 2026-11-28; None is today.
@@ -74,6 +76,7 @@ class LanguageModelPolicy(TextTokens):
         constrain: Constraint = "none",
         max_batch_tokens: PositiveInt = 16384,
         max_cache_tokens: PositiveInt = 65536,
+        prefix_cache_tokens: NonNegativeInt = 65536,
         max_prompt_tokens: PositiveInt = 4096,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         template_date: str | None = None,
@@ -97,7 +100,12 @@ class LanguageModelPolicy(TextTokens):
             generation_ends=_generation_ends(model),
         )
         self.model, self.constrain, self.precision = model, constrain, precision
-        self._generator = SequenceGenerator(model, max_batch_tokens=max_batch_tokens, max_cache_tokens=max_cache_tokens)
+        self._generator = SequenceGenerator(
+            model,
+            max_batch_tokens=max_batch_tokens,
+            max_cache_tokens=max_cache_tokens,
+            prefix_cache_tokens=prefix_cache_tokens,
+        )
         self._trie = lru_cache(maxsize=10_000)(self._build_trie)
 
     def records(self, requests: Sequence[Request], responses: Sequence[str]) -> list[TokenRecord]:
@@ -116,6 +124,8 @@ class LanguageModelPolicy(TextTokens):
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Response]:
         """Return one response for each request, in order. Each depends on its own seed, not on the batch."""
         sequences = self.begin(requests, sampling)
+        if not any(request.earlier for request in requests):
+            self._generator.prefixes.forget()  # new episodes: what is computed does not depend on those before
         self.model.eval()
         # Not inference mode: there autocast keeps no casts, and would cast the weights again for every token.
         with torch.no_grad(), computing_in(self.precision, self.model):
@@ -145,6 +155,8 @@ class LanguageModelPolicy(TextTokens):
                 self.response_ends,
                 self._adapter_of(request),
                 prompt_cut=cut,
+                begins_with=[len(turn.tokens) for turn in reversed(request.earlier) if turn.tokens],
+                goes_on=bool(request.opening),
             )
             for request, trie, (prompt, cut) in zip(requests, tries, self.read_prompts(requests), strict=True)
         ]
@@ -227,7 +239,8 @@ class LanguageModelPolicy(TextTokens):
         return low
 
     def updated(self) -> None:
-        """Do nothing: the policy generates with the model itself."""
+        """Forget what was computed with earlier weights. The policy generates with the model itself."""
+        self._generator.prefixes.forget()
 
     def save(self, folder: Path, weights: dict[str, torch.Tensor] | None = None) -> None:
         """Write a plain Hugging Face folder, which `load_model` reads."""

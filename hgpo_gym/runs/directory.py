@@ -38,6 +38,7 @@ NUMBERS_UNCHANGED = (
     "trainer.gradient_checkpointing",
     "engine.max_batch_tokens",
     "engine.max_cache_tokens",
+    "engine.prefix_cache_tokens",
     "engine.max_num_seqs",
     "engine.gpu_memory_utilization",
     "engine.kv_cache_gib",
