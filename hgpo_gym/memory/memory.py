@@ -80,6 +80,7 @@ class Context(NamedTuple):
         step: the number of earlier steps in this episode.
         keys: int64[history_length + 1], see `hgpo_gym.memory.keys`.
         descriptions: the meaning of each admissible action; empty if the environment gives none.
+        conversation: earlier prompts and responses stand before the prompt, as messages of a chat.
     """
 
     observation: str
@@ -88,6 +89,7 @@ class Context(NamedTuple):
     step: int
     keys: np.ndarray
     descriptions: tuple[str, ...] = ()
+    conversation: bool = False
 
 
 class Memory:

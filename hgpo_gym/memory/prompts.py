@@ -22,10 +22,16 @@ PLACEHOLDERS = {
     "first": {"task", "observation", *ACTION_LISTS, "step"},
     "later": {"task", "observation", *ACTION_LISTS, "step", "history", "history_steps"},
     "past_step": {"observation", "action", "step"},
+    "turn": {"task", "observation", *ACTION_LISTS, "step"},
     "response": {"action", "number", "call"},
     "subgoal_line": {"subgoal"},
 }
-NEEDED = {"first": ("observation",), "later": ("observation",), "response": ("action", "number", "call")}
+NEEDED = {
+    "first": ("observation",),
+    "later": ("observation",),
+    "turn": ("observation",),
+    "response": ("action", "number", "call"),
+}
 """For each text, placeholders of which it needs at least one."""
 
 UNEXPLAINED = "This prompt does not say how to respond: prompt=instruct suits models that were not trained on it."
@@ -54,6 +60,7 @@ class PromptTemplate:
         subgoal_line: the text above the prompt if responses have a plan; may use {subgoal}, the current one.
         functions: the functions that a response with a {call} may call, see `tools.Functions`.
         tool_format: how such a call is written: `hermes` (Qwen too), `llama3_json` or `mistral`. Each is read.
+        turn: a later turn of a conversation; may use the placeholders of `first`.
 
     Raises:
         ValueError: an unknown placeholder, a pattern that does not have exactly one group, an unknown
@@ -71,6 +78,7 @@ class PromptTemplate:
     subgoal_line: str = ""
     functions: dict[str, dict[str, Any]] | None = None
     tool_format: str = "hermes"
+    turn: str = "{observation}\n({admissible_actions})"
 
     def __post_init__(self) -> None:
         for name, known in PLACEHOLDERS.items():
@@ -136,8 +144,14 @@ class PromptTemplate:
         """Return whether it is a template of the package without instructions, for models trained on it."""
         return self in map(PromptTemplate.named, ("bare", "brief", "described", "numbered"))
 
-    def render(self, task: str, context: Context) -> str:
-        """Return the prompt of one step."""
+    def render(self, task: str, context: Context, *, opening: bool = False) -> str:
+        """Return the prompt of one step.
+
+        Args:
+            task: the instruction.
+            context: of the step.
+            opening: begin a conversation at this step, whatever was before it.
+        """
         described = _described(context)
         values = {
             "task": task,
@@ -149,6 +163,8 @@ class PromptTemplate:
             ),
             "step": context.step,
         }
+        if context.conversation and context.step and not opening:
+            return self.turn.format(**values)
         if not context.history:
             return self.first.format(**values)
         history = "".join(self._past_steps(context))

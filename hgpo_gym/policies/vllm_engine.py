@@ -220,7 +220,7 @@ class VllmEngine:
         logprobs = [
             by_token[token].logprob for by_token, token in zip(response.logprobs, response.token_ids, strict=True)
         ]
-        return Completion(output.request_id, list(response.token_ids), logprobs)
+        return Completion(output.request_id, list(response.token_ids), logprobs, output.num_cached_tokens or 0)
 
 
 def save_weights(weights: Iterable[tuple[str, torch.Tensor]], path: Path) -> None:

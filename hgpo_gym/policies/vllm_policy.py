@@ -270,8 +270,9 @@ class VllmStream:
             responses, self._forced = self._forced, {}
             return responses
         responses = {}
-        for name, token_ids, logprobs in self._engine.step():
+        for name, token_ids, logprobs, cached in self._engine.step():
             number, sequence = self._sequences.pop(name)
+            sequence.prompt_cached = cached
             for token, logprob in zip(token_ids, logprobs, strict=True):
                 if not sequence.done:
                     sequence.append(token, logprob)

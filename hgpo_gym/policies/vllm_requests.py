@@ -31,11 +31,13 @@ Stopped = Callable[[list[int]], bool]
 
 
 class Completion(NamedTuple):
-    """A response that is complete. Log-probabilities are those of the distribution that the tokens were drawn from."""
+    """A response that is complete. Log-probabilities are those of the distribution that the tokens were drawn from;
+    `prompt_cached`: see `TokenRecord`."""
 
     name: str
     token_ids: list[int]
     logprobs: list[float]
+    prompt_cached: int = 0
 
 
 class InferenceEngine(Protocol):

@@ -43,6 +43,7 @@ def response_metrics(rollout: Rollout) -> dict[str, float]:
         responses = [len(record.token_ids) for record in records]
         metrics |= {"prompt_tokens": float(np.mean(prompts)), "prompt_tokens_max": max(prompts)}
         metrics |= {"response_tokens": float(np.mean(responses)), "response_tokens_max": max(responses)}
+        metrics["prompt_cached_share"] = sum(record.prompt_cached for record in records) / sum(prompts)
         metrics["prompt_cut_share"] = float(np.mean([record.prompt_cut for record in records]))
     return metrics
 

@@ -10,7 +10,7 @@ import numpy as np
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
 from hgpo_gym.memory.tools import MALFORMED_CALL
-from hgpo_gym.policies.base import CannotRespondError, Request, Response, StepContext, TokenRecord
+from hgpo_gym.policies.base import CannotRespondError, EarlierTurn, Request, Response, StepContext, TokenRecord
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, StepText
 from hgpo_gym.rollouts.teams.base import Message, Team, keys_of_role
 
@@ -26,6 +26,7 @@ class StepRecord:
     Attributes:
         in_form: the response has the form that the prompt asks for.
         valid: false only if it was the turn's action, and the action was not valid or not in form.
+        opening: the prompt with which a conversation would begin here; empty without one.
         carried: the text that the next prompt and response depend on, see `memory.plans.Prefix`.
     """
 
@@ -41,6 +42,7 @@ class StepRecord:
     valid: bool = True
     last_of_turn: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
+    opening: str = ""
     carried: str = ""
 
 
@@ -75,7 +77,7 @@ class Player:
         self._step_contexts: list[StepContext] = []
         self._messages: tuple[Message, ...]
         self._role: str
-        self._prompt_of_role = ""
+        self._prompt_of_role = self._opening = ""
         self._choices: Sequence[str] = ()
         self._row_of_action: StepRecord | None
         self._begin_turn(prompt, info, ())
@@ -157,7 +159,11 @@ class Player:
         def wrap(prompt: str) -> str:
             return template.prefix.show(self._team.prompt(role, prompt, messages), carried)
 
-        self._prompt_of_role = wrap(self._prompt)
+        earlier = self._earlier_turns()
+        if self._info["context"].conversation:
+            self._opening = wrap(template.render(self._info["task"], self._info["context"], opening=True))
+        # A role that responds for the first time begins its conversation here, whatever the step.
+        self._prompt_of_role = wrap(self._prompt) if earlier or not self._opening else self._opening
         return Request(
             prompt=self._prompt_of_role,
             allowed_responses=texts,
@@ -172,6 +178,19 @@ class Player:
             literal_text=template.literal_text,
             tools=template.tools,
             shorter=ShorterPrompts(template, self._info["task"], self._info["context"], wrap),
+            earlier=earlier,
+            opening=self._opening,
+        )
+
+    def _earlier_turns(self) -> tuple[EarlierTurn, ...]:
+        """Return the role's turns before the present one; none if prompts are no conversation."""
+        if not self._info["context"].conversation:
+            return ()
+        agent = self._team.roles.index(self._role)
+        return tuple(
+            EarlierTurn(row.text.prompt, row.text.response, row.tokens, row.opening)
+            for row in self.rows
+            if row.agent == agent
         )
 
     def on_response(self, template: PromptTemplate, response: Response) -> str | None:
@@ -202,6 +221,7 @@ class Player:
                 self._info.get("action_descriptions", ()),
             ),
             extras=dict(prefix.columns),
+            opening=self._opening,
             carried=prefix.carried,
         )
         return self._take_in(row)

@@ -11,7 +11,7 @@ import numpy as np
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
-from hgpo_gym.policies.base import Request, StepContext
+from hgpo_gym.policies.base import EarlierTurn, Request, StepContext
 from hgpo_gym.rollouts.rollout import Rollout, StepText
 
 
@@ -30,6 +30,7 @@ class Transcript:
         such as a plan, is random: transcripts have none.
         """
         memory.reset()
+        earlier: tuple[EarlierTurn, ...] = ()
         carried, generator = "", np.random.default_rng(hash_text(self.task_id))
         for step in self.steps:
             context = memory.observe(step.observation, step.admissible_actions, step.action_descriptions)
@@ -42,16 +43,25 @@ class Transcript:
             wrap = partial(template.prefix.show, carried=carried)
             shorter = ShorterPrompts(template, step.task, context, wrap)
             prompt = wrap(template.render(step.task, context))
-            response, carried = template.sample_response(action, carried, step.admissible_actions, generator)
-            request = Request(
-                prompt,
-                responses,
-                task=step.task,
-                literal_text=template.literal_text,
-                tools=template.tools,
-                shorter=shorter,
+            opening = wrap(template.render(step.task, context, opening=True)) if context.conversation else ""
+            before, actions = carried, step.admissible_actions
+            response, carried = template.sample_response(action, carried, actions, generator)
+            yield (
+                Request(
+                    prompt,
+                    responses,
+                    task=step.task,
+                    literal_text=template.literal_text,
+                    tools=template.tools,
+                    shorter=shorter,
+                    earlier=earlier,
+                    opening=opening,
+                ),
+                response,
             )
-            yield request, response
+            if context.conversation:
+                shown = response if action == step.action else template.write_response(step.action, before, actions)
+                earlier += (EarlierTurn(prompt, shown, None, opening),)
             # History follows the executed action, even if the response to learn is the expert's.
             memory.record(step.action)
 

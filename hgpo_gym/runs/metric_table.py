@@ -79,6 +79,13 @@ ROLLOUT = {
         "Well below engine.max_prompt_tokens, beyond which prompts are cut.",
     ),
     "prompt_tokens_max": Metric("longest prompt", "tokens", "The length of the longest prompt, after it was cut."),
+    "prompt_cached_share": Metric(
+        "cached prompt tokens",
+        SHARE,
+        "Prompt tokens that the engine had read before, in an earlier turn or, with vLLM, in another prompt.",
+        "Most of them with memory=conversation.",
+        "Near 0 there: raise engine.prefix_cache_tokens, unless the chat template changes earlier turns.",
+    ),
     "prompt_cut_share": Metric(
         "cut prompts",
         SHARE,

@@ -14,6 +14,7 @@ MEMORIES = Registry(
     {
         "window": "hgpo_gym.memory.forms.window:Window",
         "full": "hgpo_gym.memory.forms.full:Full",
+        "conversation": "hgpo_gym.memory.forms.conversation:Conversation",
         "none": "hgpo_gym.memory.forms.none:NoHistory",
     },
     arguments=0,
