@@ -56,7 +56,7 @@ def test_an_episode_is_one_conversation_whose_first_message_has_the_task(policy)
         assert [rollout.steps[row].task in rollout.steps[row].prompt for row in rows] == [True] + [False] * (
             len(rows) - 1
         )
-    assert response_metrics(rollout)["prompt_cached_share"] > 0.5
+    assert response_metrics(rollout)["prompt_cached_share"] > 0.3
     assert response_metrics(played(maze("window"), policy))["prompt_cached_share"] == 0
 
 
