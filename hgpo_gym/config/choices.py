@@ -15,9 +15,11 @@ import yaml
 from hgpo_gym.advantages import ESTIMATORS
 from hgpo_gym.envs import ENVIRONMENTS
 from hgpo_gym.envs.registration import EnvRecord, option_defaults
-from hgpo_gym.registry import Registry
+from hgpo_gym.memory.forms import MEMORIES
+from hgpo_gym.registry import Registry, explained_arguments
 from hgpo_gym.trainers.credit_settings import credit_defaults, credit_meanings
 from hgpo_gym.trainers.registries import REGISTRIES
+from hgpo_gym.trainers.settings import MemorySettings
 
 FOLDER = Path(__file__).parents[1] / "configs"
 SET_BY_COMMANDS = ("expert", "render_mode")
@@ -121,6 +123,8 @@ def choice_settings(registry: Registry, name: str) -> dict[str, Any]:
         for option, parameter in registry.options(name).items()
     }
     options |= {option: f"${{{setting}}}" for option, setting in getattr(registry[name], "follows", {}).items()}
+    if registry is MEMORIES:
+        options |= {"similarity": None}
     if registry is ESTIMATORS:
         options |= credit_defaults(name)
         # One setting for all estimators of a comparison.
@@ -131,6 +135,8 @@ def choice_settings(registry: Registry, name: str) -> dict[str, Any]:
 def choice_meanings(registry: Registry, name: str) -> dict[str, str]:
     """Return what each of these settings means, by key, as the docstrings say."""
     meanings = registry.meanings(name)
+    if registry is MEMORIES:
+        return meanings | explained_arguments(MemorySettings)
     return credit_meanings() | meanings if registry is ESTIMATORS else meanings
 
 

@@ -81,6 +81,7 @@ class Context(NamedTuple):
         keys: int64[history_length + 1], see `hgpo_gym.memory.keys`.
         descriptions: the meaning of each admissible action; empty if the environment gives none.
         conversation: earlier prompts and responses stand before the prompt, as messages of a chat.
+        state: the text that `keys[0]` is the hash of.
     """
 
     observation: str
@@ -90,6 +91,7 @@ class Context(NamedTuple):
     keys: np.ndarray
     descriptions: tuple[str, ...] = ()
     conversation: bool = False
+    state: str = ""
 
 
 class Memory:
@@ -115,7 +117,7 @@ class Memory:
         if history_length < 0:
             raise ValueError(f"history_length={history_length}: choose 0 or more observations.")
         self.history_length = history_length
-        self._key = key_function(key)
+        self.key = key_function(key)
         self.reset()
 
     def reset(self) -> None:
@@ -139,15 +141,18 @@ class Memory:
             raise RuntimeError("observe() was called twice without record(action) between.")
         observation = self._reason + observation
         self._observation = observation
-        keys = self._chain.advance(hash_text(self.state(observation, admissible_actions)), self._action_hash)
-        return self.show(Context(observation, admissible_actions, (), len(self._steps), keys, descriptions))
+        state = self.state(observation, admissible_actions)
+        keys = self._chain.advance(hash_text(state), self._action_hash)
+        return self.show(
+            Context(observation, admissible_actions, (), len(self._steps), keys, descriptions, state=state)
+        )
 
     def record(self, action: str) -> None:
         """Take in the action of the current step. Raises RuntimeError before `observe`."""
         if self._observation is None:
             raise RuntimeError("record() was called before observe().")
         self._steps.append(PastStep(self._observation, action))
-        self._action_hash = hash_text(action) if self._key.with_action else None
+        self._action_hash = hash_text(action) if self.key.with_action else None
         self._reason = f"{action}\n" if action.startswith(MALFORMED_CALL) else ""
         self._observation = None
 
@@ -162,4 +167,4 @@ class Memory:
 
     def state(self, observation: str, admissible_actions: tuple[str, ...]) -> str:
         """Return the text that the context keys of the current step compare."""
-        return self._key.canonical(observation, admissible_actions)
+        return self.key.canonical(observation, admissible_actions)

@@ -11,6 +11,7 @@ from gymnasium.vector.utils import batch_space
 from hgpo_gym.envs.spaces import UnicodeText
 from hgpo_gym.envs.sub_envs import EpisodeStart, ResetResult, StepResult
 from hgpo_gym.memory.forms import make_memory
+from hgpo_gym.memory.keys import KeyFunction
 from hgpo_gym.memory.memory import Context, Memory
 from hgpo_gym.memory.prompts import PromptTemplate
 
@@ -32,6 +33,8 @@ class ContextWrapper(VectorWrapper):
         prompt: a template, or the name of a template of this package.
         max_prompt_length: bound of the observation space, in characters.
         memory: a form of memory by name, see `hgpo_gym.memory.forms`, or a function that makes one.
+        similarity: for `hgpo_gym.rollouts.collect`: in its batches, observations of a task group that are as similar
+            as this have one key, see `cluster_observations`. Keys in infos are always exact.
         options: of the form of this name.
     """
 
@@ -42,6 +45,7 @@ class ContextWrapper(VectorWrapper):
         *,
         max_prompt_length: int = 65536,
         memory: str | Callable[..., Memory] = "window",
+        similarity: float | None = None,
         **options: Any,
     ):
         super().__init__(env)
@@ -50,6 +54,7 @@ class ContextWrapper(VectorWrapper):
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         make = partial(make_memory, memory) if isinstance(memory, str) else memory
         self._memories = [make(**options) for _ in range(self.num_envs)]
+        self.similarity = similarity
         self._ended = np.ones(self.num_envs, dtype=np.bool_)
         self._prompts = [""] * self.num_envs
         self._contexts: list[Context | None] = [None] * self.num_envs
@@ -59,6 +64,11 @@ class ContextWrapper(VectorWrapper):
     def history_length(self) -> int:
         """K: the deepest level of the context keys."""
         return self._keys.shape[1] - 1
+
+    @property
+    def key(self) -> KeyFunction:
+        """Return the definition of equal observations."""
+        return self._memories[0].key
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages.similar import cluster_observations
 from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
@@ -135,7 +136,10 @@ def rollout_of(
             **(extras or {}),
         },
         trained=trained,
+        texts={key: text for player in players for key, text in player.states.items()},
     )
+    if env.similarity is not None:
+        batch = cluster_observations(batch, batch.texts or {}, env.similarity, key=env.key)
     dropped_rows = list({id(row): row for player in dropped for row in player.rows}.values())
     # Where a response is shared, its rows may be copies: their tokens are one object.
     dropped_responses = {id(row.tokens): row.tokens for row in dropped_rows}.values()

@@ -62,6 +62,7 @@ class Player:
         rows: the responses.
         actions: the executed actions, one per turn.
         keys_of_turn: the context keys int64[K + 1] of the state at the start of each turn.
+        states: the text of each context key of level 0, see `Context.state`.
         truncated: the step limit ended the episode.
     """
 
@@ -71,6 +72,7 @@ class Player:
         self.rows: list[StepRecord] = []
         self.actions: list[str] = []
         self.keys_of_turn: list[np.ndarray] = []
+        self.states: dict[int, str] = {}
         self.truncated = False
         self._first_info, self._seed, self._team, self._record = info, seed, team, record
         self._carried_messages: list[tuple[Message, ...]] = []
@@ -99,6 +101,7 @@ class Player:
         branched.rows, branched.actions = [row for row in self.rows if row.turn < turn], self.actions[:turn]
         branched.keys_of_turn, branched._carried_messages = self.keys_of_turn[:turn], self._carried_messages[:turn]
         branched._step_contexts = self._step_contexts[:turn]
+        branched.states = dict(self.states)
         branched._begin_turn(prompt, info, self._carried_messages[turn])
         # Copies: reward and validity of a shared response differ between branches.
         for row in [row for row in self.rows if row.turn == turn][:responses_given]:
@@ -260,6 +263,7 @@ class Player:
         self._step_contexts.append(self._step_context(info))
         self._carried_messages.append(messages)
         self.keys_of_turn.append(info["context_keys"])
+        self.states[int(info["context_keys"][0])] = info["context"].state
         role = self._team.next(messages, info)
         if role is None:
             raise ValueError(f"{type(self._team).__name__}: next() returns None at the beginning of a turn.")

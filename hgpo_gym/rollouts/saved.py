@@ -69,6 +69,7 @@ def keep(
     final_keys = batch.context_keys[:0] if batch.final_keys is None else batch.final_keys[batch.first_rows]
     distinct_keys, keys = np.unique(np.concatenate([batch.context_keys, final_keys]), return_inverse=True)
     keys = keys.reshape(-1, batch.history_length + 1)
+    texts = batch.texts or {}
     content = {
         "episodes": [asdict(episode) for episode in rollout.episodes],
         "task": [text_id(rollout.steps[row].task) for row in batch.first_rows],
@@ -84,6 +85,7 @@ def keep(
         "observation": [text_id(step.observation) for step in rollout.steps],
         "action": [text_id(step.action) for step in rollout.steps],
         "keys": distinct_keys.tolist(),
+        "states": {number: text_id(texts[key]) for number, key in enumerate(distinct_keys.tolist()) if key in texts},
         "texts": list(text_ids),
     }
     for name in ("reward", "penalty"):
@@ -138,6 +140,7 @@ def _saved_rollout(content: dict[str, Any]) -> SavedRollout:
         final_keys=None if final_keys is None else keys[np.array(final_keys)[trajectory]],
         extras={name: np.array(values) for name, values in with_new_fields(content.get("extras", {})).items()},
         trained=None if trained is None else np.array(trained, dtype=np.bool_),
+        texts={int(keys[int(number)]): texts[text] for number, text in content.get("states", {}).items()},
     )
     if not len(batch) == len(content["observation"]) == len(content["action"]):
         raise ValueError("not every step has an observation and an action")

@@ -40,7 +40,8 @@ def make_env(
         contain_failures=contain_failures and rollout.max_retries is not None,
         **options,
     )
-    return ContextWrapper(vector, prompt or sections.prompt, memory=sections.memory.make)
+    memory = sections.memory
+    return ContextWrapper(vector, prompt or sections.prompt, memory=memory.make, similarity=memory.similarity)
 
 
 def make_training_env(sections: EnvironmentSections, processes: Processes = ALONE) -> ContextWrapper:

@@ -60,13 +60,20 @@ Episodes = Annotated[int, Field(gt=0, le=MOST_EPISODES)]
 
 
 class MemorySettings(SettingsSection):
-    """The form of memory, and its options; those that every form has are fields."""
+    """The form of memory, and its options; those that every form has are fields.
+
+    Args:
+        similarity: give observations of a task group one context key if the share of words that they have in common, in
+            order, is at least this: 0 to 1; null compares them exactly. For texts that seldom recur, such as search
+            results.
+    """
 
     model_config = ConfigDict(extra="allow")
 
     name: Annotated[str, AfterValidator(one_of(MEMORIES))] = "window"
     history_length: Annotated[int, Field(ge=0, le=1000)]
     key: Annotated[str, AfterValidator(one_of(KEY_FUNCTIONS))]
+    similarity: Annotated[float, Field(ge=0, le=1)] | None = None
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:
@@ -79,11 +86,11 @@ class MemorySettings(SettingsSection):
     @property
     def choice(self) -> Choice:
         """Return the form with all its options."""
-        return Choice(self.name, self.model_dump(exclude={"name"}))
+        return Choice(self.name, self.model_dump(exclude={"name", "similarity"}))
 
     def make(self) -> Memory:
         """Return a new memory."""
-        return make_memory(**self.model_dump())
+        return make_memory(self.name, **self.choice.options)
 
 
 class RolloutSettings(SettingsSection):

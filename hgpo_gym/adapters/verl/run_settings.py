@@ -123,6 +123,10 @@ def _check(run: RunSettings) -> None:
             "verl draws the tasks: set sampler=in_order; -- algorithm.filter_groups.enable=true is verl's dynamic "
             "sampling",
         ),
+        f"memory.similarity={run.memory.similarity}": (
+            run.memory.similarity is not None,
+            "verl's rows carry context keys without the texts to compare: set memory.similarity=null",
+        ),
         f"engine={run.engine.name}": (run.engine.name != "vllm", "verl generates by vLLM or SGLang: set engine=vllm"),
         "engine.constrain=admissible": (
             engine.get("constrain") == "admissible",

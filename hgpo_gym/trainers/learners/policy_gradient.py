@@ -33,6 +33,7 @@ from hgpo_gym.trainers.learners.base import Learned
 from hgpo_gym.trainers.learners.rollout_worker import RolloutWorker, assign_credit, reads_rewards
 from hgpo_gym.trainers.learners.validate import (
     check_critic,
+    check_keys,
     check_overlap,
     check_plans,
     check_roles,
@@ -91,6 +92,7 @@ class PolicyGradientLearner:
                 "launch one, or set it to 0."
             )
         check_plans(run)
+        check_keys(run)
         trial = validate_estimator(run)
         check_critic(run, trial.targets)
         # Raises now instead of after the rollout.

@@ -95,6 +95,15 @@ def check_roles(run: RunSettings) -> None:
             )
 
 
+def check_keys(run: RunSettings) -> None:
+    """Raise ValueError if similar observations are to have one key in a team, whose keys depend on messages too."""
+    if run.memory.similarity is not None and run.team.name != "solo":
+        raise ValueError(
+            f"memory.similarity={run.memory.similarity} merges what an agent by itself observes, and keys of "
+            f"team={run.team.name} depend on messages too. Choose team=solo, or memory.similarity=null."
+        )
+
+
 def check_plans(run: RunSettings) -> None:
     """Raise ValueError if responses are to have plans and cannot."""
     if run.prompt.subgoals is None:

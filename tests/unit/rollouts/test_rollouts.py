@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.advantages import StepBatch, cluster_observations
 from hgpo_gym.envs import TextEnv, TextVectorEnv, Turn, register
 from hgpo_gym.memory import ContextWrapper, PromptTemplate
 from hgpo_gym.policies import ExpertPolicy, RandomPolicy, Response, Sampling
@@ -203,6 +203,7 @@ def test_a_kept_rollout_has_every_column_and_both_rewards(rollout, tmp_path):
     saved.keep(rollout, 1, tmp_path)
     kept = saved.load(tmp_path, 1)
     same(kept_as_rollout(kept, rollout), rollout)
+    assert kept.batch.texts == rollout.batch.texts
     assert kept.environment_reward is kept.environment_penalty is None
     shaped = replace(rollout.batch, reward=rollout.batch.reward - 0.25, trained=rollout.batch.step % 2 == 0)
     saved.keep(rollout, 2, tmp_path, shaped)
@@ -230,3 +231,21 @@ def test_a_rollout_kept_by_an_earlier_version_loads(rollout, tmp_path):
     np.testing.assert_array_equal(batch.success, rollout.batch.success)
     assert batch.final_keys is batch.trained is None
     assert batch.extras == {}
+
+
+def test_similar_observations_of_a_rollout_have_one_key():
+    """As `cluster_observations` makes of the same rollout with exact keys, which carries the texts of its keys."""
+
+    def batch(similarity):
+        vector = TextVectorEnv("hgpo_gym/SignpostMaze-v0", 3, 4)
+        env = ContextWrapper(vector, similarity=similarity, key="observation+action")
+        seeds = [(group,) for group in range(3)]
+        rollout = collect(env, RandomPolicy(), Sampling(), task_ids=env.unwrapped.task_ids[:3], seeds=seeds)
+        env.close()
+        return rollout.batch
+
+    exact, similar = batch(None), batch(0.6)
+    expected = cluster_observations(exact, exact.texts, 0.6, key="observation+action")
+    np.testing.assert_array_equal(similar.context_keys, expected.context_keys)
+    np.testing.assert_array_equal(similar.final_keys, expected.final_keys)
+    assert len(np.unique(similar.context_keys)) < len(np.unique(exact.context_keys))

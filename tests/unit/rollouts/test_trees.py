@@ -10,7 +10,7 @@ from hgpo_gym.advantages import StepBatch, assign, estimate
 from hgpo_gym.advantages.process import Chain
 from hgpo_gym.advantages.statistics import discounted_returns, mean_over_copies
 from hgpo_gym.envs import TextVectorEnv
-from hgpo_gym.memory import ContextWrapper
+from hgpo_gym.memory import ContextWrapper, Memory
 from hgpo_gym.policies import RandomPolicy, Sampling
 from hgpo_gym.registry import Choice
 from hgpo_gym.rollouts.collect import collect
@@ -332,7 +332,8 @@ def test_a_team_goes_on_from_the_plan_that_it_had():
 
 def player(keys, sampled_entropy):
     """A real player that was led through these contexts."""
-    info = {"context_keys": np.array(keys[0]), "observation": "", "admissible_actions": (), "task": ""}
+    shown = {"observation": "", "admissible_actions": (), "task": "", "context": Memory().observe("")}
+    info = {"context_keys": np.array(keys[0]), **shown}
     made = Player((0,), "", info, Solo())
     made.keys_of_turn = [np.array(of_turn) for of_turn in keys]
     made.sampled_entropy = lambda turn: sampled_entropy[turn]
