@@ -173,48 +173,8 @@ class EndsAtTheStart(Walk):
         return Turn("Over.", task="None.", terminated=True)
 
 
-class NumberAsObservation(Walk):
-    def turn(self, **changes):
-        return super().turn(**{"observation": self.place, **changes})
-
-
 class EndlessObservation(Walk):
     max_text_length = 10
-
-
-class ListOfActions(Walk):
-    def turn(self, **changes):
-        return super().turn(**{"admissible_actions": ["on", "back"], **changes})
-
-
-class SpacedActions(Walk):
-    def turn(self, **changes):
-        return super().turn(**{"admissible_actions": ("on", "back "), **changes})
-
-
-class DoubledActions(Walk):
-    def turn(self, **changes):
-        return super().turn(**{"admissible_actions": ("on", "on"), **changes})
-
-
-class NotANumber(Walk):
-    def turn(self, **changes):
-        return super().turn(**{"reward": float("nan"), **changes})
-
-
-class TextAsTruth(Walk):
-    def turn(self, **changes):
-        return super().turn(**{"action_valid": "False", **changes})
-
-
-class OneTextOfActions(Walk):
-    def turn(self, **changes):
-        return super().turn(**{"admissible_actions": "on", **changes})
-
-
-class ExtrasOfEveryEnvironment(Walk):
-    def turn(self, **changes):
-        return super().turn(**{"extras": {"won": True}, **changes})
 
 
 class OwnStep(Walk):
@@ -283,16 +243,6 @@ class GrowingInfo(Walk):
         return super().turn(**{"extras": {"visited": self.visited}, **changes})
 
 
-class DescribesTheFirst(Walk):
-    def turn(self, **changes):
-        return super().turn(**{"extras": {"action_descriptions": ("to the next stone",)}, **changes})
-
-
-class DescribesInAList(Walk):
-    def turn(self, **changes):
-        return super().turn(**{"extras": {"action_descriptions": ["to the next stone", ""]}, **changes})
-
-
 class SharedSnapshot(SharedState):
     def begin_episode(self, task_id):
         self.visited: list[int] = []
@@ -330,15 +280,7 @@ MISTAKES = {
     WinsWithoutEnd: "won=True without terminated=True: winning ends the episode",
     WinsWithoutEndOpenEnded: "won=True without terminated=True: winning ends the episode",
     EndsAtTheStart: "is over before its first step",
-    NumberAsObservation: r"begin_episode\(.*\): Turn.observation is 0, which is no text",
     EndlessObservation: r"begin_episode\(.*\): .* 21 characters, more than max_text_length=10: set that class",
-    ListOfActions: r"info\['admissible_actions'\] is a list, not a tuple",
-    SpacedActions: "The admissible action 'back ' is empty or has white space at its ends",
-    DoubledActions: "admissible_actions has duplicates",
-    NotANumber: r"\(.*\): Turn.reward is nan: give a finite number",
-    TextAsTruth: "Turn.action_valid is 'False': give True or False",
-    OneTextOfActions: "Turn.admissible_actions is 'on': give a tuple of texts",
-    ExtrasOfEveryEnvironment: "Turn.extras has won, which info has of every environment",
     OwnStep: "info lacks 'action_valid' after a step: write take_action, and leave step as it is",
     OwnLimit: "leave step limits to max_episode_steps",
     GoesOnAfterTheEnd: r"step\(\) after the end of an episode must raise gymnasium.error.ResetNeeded",
@@ -347,10 +289,33 @@ MISTAKES = {
     NeverReset: "Same seed and actions, but step 0 differs.*let begin_episode set the whole state",
     SharedState: "Another environment was played at the same time, but step .* differs.*Keep state in self",
     GrowingInfo: r"info\['visited'\] of an earlier step has changed since",
-    DescribesTheFirst: "1 action_descriptions for 2 admissible_actions: give one each",
-    DescribesInAList: r"action_descriptions must be a tuple of texts: \['to the next stone', ''\]",
     SharedSnapshot: "led elsewhere the second time",
 }
+
+
+TURNS = [
+    ({"observation": 0}, r"begin_episode\(.*\): Turn.observation is 0, which is no text"),
+    ({"admissible_actions": ["on", "back"]}, r"info\['admissible_actions'\] is a list, not a tuple"),
+    ({"admissible_actions": ("on", "back ")}, "The admissible action 'back ' is empty or has white space at its ends"),
+    ({"admissible_actions": ("on", "on")}, "admissible_actions has duplicates"),
+    ({"reward": float("nan")}, r"\(.*\): Turn.reward is nan: give a finite number"),
+    ({"action_valid": "False"}, "Turn.action_valid is 'False': give True or False"),
+    ({"admissible_actions": "on"}, "Turn.admissible_actions is 'on': give a tuple of texts"),
+    ({"extras": {"won": True}}, "Turn.extras has won, which info has of every environment"),
+    (
+        {"extras": {"action_descriptions": ("to the next stone",)}},
+        "1 action_descriptions for 2 admissible_actions: give one each",
+    ),
+    (
+        {"extras": {"action_descriptions": ["to the next stone", ""]}},
+        r"action_descriptions must be a tuple of texts: \['to the next stone', ''\]",
+    ),
+]
+
+
+def with_turn(**fields):
+    """Return the class of walks whose turns have these fields."""
+    return type("Mistaken", (Walk,), {"turn": lambda self, **changes: Walk.turn(self, **fields, **changes)})
 
 
 @pytest.fixture
@@ -375,6 +340,12 @@ def test_a_mistake_is_named(mistaken, message, make):
     env = mistaken() if mistaken is NoSuperInit else make(mistaken)
     with pytest.raises(AssertionError, match=message):
         check_text_env(env)
+
+
+@pytest.mark.parametrize(("fields", "message"), TURNS)
+def test_a_wrong_field_of_a_turn_is_named(fields, message, make):
+    with pytest.raises(AssertionError, match=message):
+        check_text_env(make(with_turn(**fields)))
 
 
 def test_an_environment_of_another_kind_is_refused_with_a_remedy():
