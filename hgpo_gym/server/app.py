@@ -152,9 +152,14 @@ def _add_routes(app: FastAPI) -> None:
         return await sessions.listed_tasks(client, sessions.offer(environment), offset, limit)
 
     @app.post("/sessions", status_code=201, tags=["sessions"])
-    async def create_session(body: models.NewSession, sessions: AllSessions, client: Client) -> models.SessionInfo:
+    async def create_session(
+        request: Request, body: models.NewSession, sessions: AllSessions, client: Client
+    ) -> models.SessionInfo:
         """Create a session with an environment of its own."""
-        return (await sessions.open(client, body)).describe(limits.idle_timeout)
+        session = await sessions.open(client, body)
+        if await request.is_disconnected():  # nobody learns the session's id
+            await sessions.close(session)
+        return session.describe(limits.idle_timeout)
 
     @app.get("/sessions/{session}", tags=["sessions"])
     async def get_session(session: OneSession) -> models.SessionInfo:

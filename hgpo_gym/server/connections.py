@@ -1,54 +1,78 @@
-"""Connections with a bound on their number and on the time to send a request's head."""
+"""Connections with bounds on their number, on the time to send a request's head and on the time to read a response."""
 
 import asyncio
 import resource
+import socket
+import struct
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_TIMEOUT = 15.0
 """Seconds for a request's head, from the start of the connection or the first byte after a response."""
+READ_TIMEOUT = 30.0
+"""Seconds for a client to read a response."""
 SPARE_DESCRIPTORS = 128
 """Open files other than connections: libraries, data, logs, workers."""
 
 
 class BoundedConnection(H11Protocol):
-    """A connection that is closed if there are too many, or if its request does not arrive in time.
+    """A connection that is closed if there are too many, or if its client is too slow to send or to read.
 
     Attributes:
-        most: the most connections at once.
+        most: the most connections at once; one address may have half of them.
     """
 
     most = 1024
-    _waits: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > self.most:
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        # Without any room in asyncio's buffer, `pause_writing` is called as soon as the kernel takes no more.
+        transport.set_write_buffer_limits(high=0)
+        # Without a client the peer has left already: its requests would count for nobody.
+        if self.client is None or len(self.connections) > self.most or self._from_this_address() > -(-self.most // 2):
             transport.abort()
         else:
-            self._wait_for_a_head()
+            self._allow("head", HEAD_TIMEOUT)
 
     def data_received(self, data: bytes) -> None:
-        if self._waits is None and (self.cycle is None or self.cycle.response_complete):
-            self._wait_for_a_head()
+        if "head" not in self._timers and (self.cycle is None or self.cycle.response_complete):
+            self._allow("head", HEAD_TIMEOUT)
         before = self.cycle
         super().data_received(data)
         # uvicorn's H11Protocol sets a new `cycle` once the head of a request is complete.
         if self.cycle is not before:
-            self._stop_waiting()
+            self._stop("head")
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._allow("response", READ_TIMEOUT)
+
+    def resume_writing(self) -> None:
+        self._stop("response")
+        super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
+        for name in list(self._timers):
+            self._stop(name)
         super().connection_lost(exc)
 
-    def _wait_for_a_head(self) -> None:
-        self._waits = self.loop.call_later(HEAD_TIMEOUT, self.transport.abort)
+    def _from_this_address(self) -> int:
+        assert self.client is not None
+        return sum(other.client is not None and other.client[0] == self.client[0] for other in self.connections)
 
-    def _stop_waiting(self) -> None:
-        if self._waits is not None:
-            self._waits.cancel()
-            self._waits = None
+    def _allow(self, name: str, seconds: float) -> None:
+        self._timers[name] = self.loop.call_later(seconds, self._abort)
+
+    def _abort(self) -> None:
+        # Lingering for 0 seconds, the kernel drops what the client has not read: megabytes, which it else keeps.
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
+    def _stop(self, name: str) -> None:
+        if timer := self._timers.pop(name, None):
+            timer.cancel()
 
 
 def connections_of(most: int) -> type[BoundedConnection]:

@@ -91,7 +91,9 @@ class Guard:
     def _client(self, scope: Scope) -> str:
         """Return the client: the number of its token, or its address. Raises `ProblemDetails`."""
         headers = Headers(scope=scope)
-        address = f"address {scope['client'][0]}" if scope["client"] else "address unknown"
+        if not scope["client"]:  # it left before its request was read, and nobody could be held to the limits
+            raise ProblemDetails(400, "incomplete", "The connection broke off.", "Send the request again.")
+        address = f"address {scope['client'][0]}"
         if not self._digests:
             _check_host(headers.get("host", ""))
             return address

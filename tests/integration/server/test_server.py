@@ -4,6 +4,7 @@ import asyncio
 import copy
 import itertools
 import json
+import select
 import signal
 import socket
 import threading
@@ -471,11 +472,11 @@ def test_what_is_being_played_is_answered_before_the_server_ends(tmp_path):
         assert responses[0].json()["observation"] == "1: wait"
 
 
-def ask_guard(monkeypatch, app, *requests, **limits):
+def ask_guard(monkeypatch, app, *requests, client=("1.2.3.4", 5), **limits):
     """The responses of a guard to requests that are made at once, each a list of the messages that come in."""
 
     async def ask(guard, messages):
-        scope = {"type": "http", "method": "POST", "path": "/", "client": ("1.2.3.4", 5), "query_string": b""}
+        scope = {"type": "http", "method": "POST", "path": "/", "client": client, "query_string": b""}
         scope["headers"] = [(b"host", b"localhost"), (b"content-type", b"application/json")]
         incoming, sent = iter(messages), []
 
@@ -622,6 +623,41 @@ def test_idle_and_slow_connections_are_bounded_in_number_and_time():
                 assert connection.recv(1) == b""
         assert server.get("/health").status_code == 200
         assert len(server.stop()[1]) < 2000
+
+
+@pytest.mark.promise("Clients that never read their responses do not close the server to others.")
+def test_clients_that_never_read_are_disconnected_and_have_half_of_the_connections():
+    before = "import hgpo_gym.server.connections as c; c.READ_TIMEOUT = 0.1"
+    requests = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 300  # more than the kernel keeps
+    with ServerProcess("--env", TEST, "--connections", "6", before=before) as server, ExitStack() as stack:
+        poll = select.poll()
+        for _ in range(6):
+            greedy = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            with suppress(ConnectionError):  # more than half of the connections are refused
+                greedy.sendall(requests)
+            poll.register(greedy, 0)
+        elsewhere = stack.enter_context(httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2")))
+        assert elsewhere.get(f"{server.url}/health").status_code == 200
+        while len(poll.poll()) < 6:
+            pass
+        assert server.get("/health").status_code == 200
+
+
+@pytest.mark.promise("A connection that is cut after POST /sessions leaves no session.")
+def test_a_client_that_leaves_before_its_session_is_made_leaves_none(server):
+    head = "POST /sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    body = json.dumps({"environment": TEST})
+    requests = server.log().count(" POST ")
+    for _ in range(12):  # twice the limit of the server
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            authorization = f"Authorization: Bearer {TOKENS[0]}\r\n"
+            connection.sendall(f"{head}{authorization}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+    server.wait_for_output(" POST ", requests + 12)
+    server.until_open(0)
+
+
+def test_a_request_whose_client_has_left_counts_for_nobody(monkeypatch):
+    assert ask_guard(monkeypatch, echo, [part(b"1")], client=None)[0][0] == 400
 
 
 def test_responses_of_an_episode_without_a_step_limit_are_bounded():
