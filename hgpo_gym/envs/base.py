@@ -179,6 +179,11 @@ class TextEnv(gymnasium.Env[str, str]):
     def take_action(self, action: str) -> Turn:
         """Apply one action and return the next turn. Must accept any string."""
 
+    @classmethod
+    def send_actions(cls, envs: Sequence["TextEnv"], actions: Sequence[str]) -> None:
+        """Send the actions of several environments before `step` is called on each of them. Optional: for environments
+        elsewhere, where one message for all costs less than one for each."""
+
     def save_state(self) -> Any:
         """Return the episode's state as a value that later steps do not change. Optional: `snapshot` needs it."""
         raise NotImplementedError(f"{type(self).__name__} cannot be restored: it has no save_state and load_state.")
@@ -233,6 +238,7 @@ class TextEnv(gymnasium.Env[str, str]):
             raise ValueError(unknown_name("reset option", name, sorted(self.reset_options)))
         check_tasks(self)
         self.task_id = self.choose_task(options)
+        self._running = False  # if the task cannot begin, no step goes to the earlier episode
         turn = self._checked(self.begin_episode(self.task_id), "begin_episode", self.task_id)
         if turn.task is None:
             raise ValueError(f"{type(self).__name__}.begin_episode({self.task_id!r}) must set `task`, the instruction.")

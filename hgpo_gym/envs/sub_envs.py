@@ -8,6 +8,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import gymnasium
 import numpy as np
+from gymnasium.wrappers import OrderEnforcing, TimeLimit
+
+from hgpo_gym.envs.base import TextEnv
 
 ResetPair = tuple[str, dict[str, Any]]
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
@@ -85,6 +88,7 @@ class LocalSubEnvs:
 
     def __init__(self, envs: Mapping[int, gymnasium.Env[str, str]], make: Callable[[], gymnasium.Env[str, str]]):
         self._envs, self._make = dict(envs), make
+        self._send_actions = _sender(next(iter(envs.values())))
         self._episodes: dict[int, EpisodeReplay] = {}
         self._results: dict[int, StepResult | Exception] = {}
 
@@ -93,6 +97,8 @@ class LocalSubEnvs:
         return {row: self._begin(row, start) for row, start in starts.items()}
 
     def step(self, actions: Mapping[int, str]) -> dict[int, StepResult | Exception]:
+        if self._send_actions and len(actions) > 1:
+            self._send_actions([self._envs[row].unwrapped for row in actions], list(actions.values()))
         return {row: self._step(row, action) for row, action in actions.items()}
 
     def send(self, actions: Mapping[int, str]) -> None:
@@ -155,6 +161,16 @@ class LocalSubEnvs:
         begin_episode(self._envs[row], self._episodes[row].start)
         for action in self._episodes[row].actions:
             self._envs[row].step(action)
+
+
+def _sender(env: gymnasium.Env[str, str]) -> Callable[[Sequence[Any], Sequence[str]], None] | None:
+    """Return the method that sends the actions of several environments like this one at once, if it has one."""
+    while isinstance(env, OrderEnforcing | TimeLimit):
+        env = env.env
+    # Another wrapper may change an action before it arrives.
+    if not isinstance(env, TextEnv) or type(env).send_actions.__func__ is TextEnv.send_actions.__func__:
+        return None
+    return env.send_actions
 
 
 def chance_of(group_seed: int, member: int) -> np.random.Generator:

@@ -163,8 +163,9 @@ def _add_routes(app: FastAPI) -> None:
 
     @app.get("/sessions/{session}", tags=["sessions"])
     async def get_session(session: OneSession) -> models.SessionInfo:
-        """Describe the session: its environment and its turn. Counts as use."""
-        return session.describe(limits.idle_timeout)
+        """Describe the session: its environment and its turn, once what it plays is done. Counts as use."""
+        async with session.lock:
+            return session.describe(limits.idle_timeout)
 
     @app.get("/sessions/{session}/tasks", tags=["sessions"])
     async def list_tasks(
@@ -186,6 +187,17 @@ def _add_routes(app: FastAPI) -> None:
     async def step(session: OneSession, sessions: AllSessions, body: models.Step) -> Response:
         """Take one action."""
         return _json(await sessions.play(session, body))
+
+    @app.post("/steps", tags=["sessions"], response_model=models.StepReplies, response_class=Response)
+    async def step_sessions(sessions: AllSessions, client: Client, body: models.Steps) -> Response:
+        """Take one action in each of several sessions."""
+        requests = {step.session: models.Step(**step.model_dump(exclude={"session"})) for step in body.steps}
+        if len(requests) < len(body.steps):
+            raise ProblemDetails(
+                422, "malformed", "A session is named twice.", "Send one step for each session.", name="body.steps"
+            )
+        replies = await sessions.step_each(client, requests)
+        return _json(b'{"replies": [%s]}' % b", ".join(replies[id] for id in requests))
 
     @app.delete("/sessions/{session}", status_code=204, tags=["sessions"])
     async def close_session(session: OneSession, sessions: AllSessions) -> None:

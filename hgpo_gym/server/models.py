@@ -50,6 +50,18 @@ class Step(_Request):
     seed: Seed = Field(default=None, description="Of later random events; null continues without a new seed.")
 
 
+class SessionStep(Step):
+    """An action in one of several sessions."""
+
+    session: str
+
+
+class Steps(_Request):
+    """Take one action in each of several sessions."""
+
+    steps: list[SessionStep] = Field(min_length=1, max_length=1024)
+
+
 class Health(BaseModel):
     """The server is there."""
 
@@ -119,3 +131,9 @@ class ProblemObject(BaseModel):
     remedy: str
     name: str | None = Field(default=None, description="The field or option that is wrong.")
     value: str | None = Field(default=None, description="The value that was given, shortened.")
+
+
+class StepReplies(BaseModel):
+    """The replies of several sessions, in the order of the request. A problem concerns its session alone."""
+
+    replies: list[TurnReply | ProblemObject]

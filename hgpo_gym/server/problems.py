@@ -39,9 +39,14 @@ class ProblemDetails(Exception):  # noqa: N818 - the name that RFC 9457 has for 
         if name is not None:
             self._content |= {"name": name, "value": shown(value)}
 
+    @property
+    def content(self) -> bytes:
+        """The problem object as JSON."""
+        return json.dumps(self._content).encode()
+
     def response(self) -> Response:
         """Return the HTTP response."""
-        return Response(json.dumps(self._content), self._status, self._headers, MEDIA_TYPE)
+        return Response(self.content, self._status, self._headers, MEDIA_TYPE)
 
 
 def shown(value: Any) -> str:

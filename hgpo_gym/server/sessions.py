@@ -5,8 +5,9 @@ import logging
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -99,17 +100,51 @@ class Sessions:
     async def play(self, session: Session, request: models.Reset | models.Step) -> bytes:
         """Reset or step; the response as JSON. One request of a session after the other. Raises `ProblemDetails`."""
         async with session.lock:
-            self._check_open(session)
-            if session.last and request.turn == session.turn and request == session.last.request:
-                return session.last.response
-            check_order(session, request, self._limits.episode)
-            response, session.episode_runs = await self._run(session, partial(play, session, request))
-            if isinstance(request, models.Step):
-                session.action_chars += max(MIN_ACTION_CHARS, len(request.action))
-            else:
-                session.action_chars = 0
-            session.turn, session.last = session.turn + 1, StoredReply(request, response)
+            if (response := self._check_turn(session, request)) is None:
+                response = self._end_turn(session, request, await self._run(session, partial(play, session, request)))
             return response
+
+    async def step_each(self, client: str, requests: Mapping[str, models.Step]) -> dict[str, bytes]:
+        """Step in several sessions, by their ids. The replies as JSON: what `play` returns for one, or its problem."""
+        replies: dict[str, bytes] = {}
+        sessions: dict[str, Session] = {}
+        for id in requests:
+            with _problem_as_reply(replies, id):
+                sessions[id] = self.get(client, id)
+        async with AsyncExitStack() as stack:
+            # In one order for all requests, so that two of them never wait for each other.
+            for session in sorted(sessions.values(), key=lambda session: session.number):
+                await stack.enter_async_context(session.lock)
+            turns: dict[str, Callable[[], tuple[bytes, bool]]] = {}
+            for id, session in sessions.items():
+                with _problem_as_reply(replies, id):
+                    if (response := self._check_turn(session, requests[id])) is None:
+                        turns[id] = partial(play, session, requests[id])
+                    else:
+                        replies[id] = response
+            outcomes = await self._threads.run_all(client, list(turns.values()), self._limits.time_limit)
+            for id, outcome in zip(turns, outcomes, strict=True):
+                with _problem_as_reply(replies, id):
+                    result = self._result(sessions[id], outcome)
+                    replies[id] = self._end_turn(sessions[id], requests[id], result)
+        return replies
+
+    def _check_turn(self, session: Session, request: models.Reset | models.Step) -> bytes | None:
+        """Return the stored response to a turn that is sent again, None for the next turn. Raises `ProblemDetails`."""
+        self._check_open(session)
+        if session.last and request.turn == session.turn and request == session.last.request:
+            return session.last.response
+        check_order(session, request, self._limits.episode)
+        return None
+
+    def _end_turn(self, session: Session, request: models.Reset | models.Step, result: tuple[bytes, bool]) -> bytes:
+        response, session.episode_runs = result
+        if isinstance(request, models.Step):
+            session.action_chars += max(MIN_ACTION_CHARS, len(request.action))
+        else:
+            session.action_chars = 0
+        session.turn, session.last = session.turn + 1, StoredReply(request, response)
+        return response
 
     async def tasks(self, session: Session, offset: int, limit: int, task_id: str | None) -> models.TaskPage:
         """A page of the session's tasks. Raises `ProblemDetails`."""
@@ -178,9 +213,14 @@ class Sessions:
             raise _unknown_session()
 
     async def _run(self, session: Session, function: Callable[[], T]) -> T:
-        """Run code of the session's environment; if that fails, the session is over, and no other."""
+        (outcome,) = await self._threads.run_all(session.client, [function], self._limits.time_limit)
+        return self._result(session, outcome)
+
+    def _result(self, session: Session, outcome: Outcome[T]) -> T:
+        """Return the value of what a session's environment did; if it failed, the session is over, and no other."""
+        session.used_at = time.monotonic()
         try:
-            return await self._threads.run(session.client, function, self._limits.time_limit)
+            return outcome.get()
         except Failed as failure:
             if isinstance(failure.__cause__, ProblemDetails):
                 raise failure.__cause__ from None
@@ -197,8 +237,6 @@ class Sessions:
                 f"{session.offer.id} did not answer within {self._limits.time_limit:g} s. This session is over.",
                 "Create another; the operator sets --time-limit.",
             ) from None
-        finally:
-            session.used_at = time.monotonic()
 
     def _leave(self, work: Any) -> None:
         """Have something done that no request waits for."""
@@ -225,6 +263,14 @@ class Sessions:
             self._release(client)
         else:
             await self._close_env(client, env)
+
+
+@contextmanager
+def _problem_as_reply(replies: dict[str, bytes], id: str) -> Iterator[None]:
+    try:
+        yield
+    except ProblemDetails as problem:
+        replies[id] = problem.content
 
 
 def _unknown_session() -> ProblemDetails:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -19,7 +19,9 @@ class Outcome(NamedTuple, Generic[T]):
     error: BaseException | None = None
 
     def get(self) -> T:
-        """Return the value. An error is raised as the cause of `Failed`."""
+        """Return the value. An error is raised as the cause of `Failed`, unless it is `StillRunning`."""
+        if isinstance(self.error, StillRunning):
+            raise self.error
         if self.error is not None:
             raise Failed from self.error
         return self.value  # type: ignore[return-value] # there is an error or a T
@@ -46,11 +48,14 @@ class Threads:
 
     Args:
         count: number of threads.
+
+    Attributes:
+        each: the most threads of one client.
     """
 
     def __init__(self, count: int):
         self._queue: SimpleQueue[_Job[Any]] = SimpleQueue()
-        self._each = max(1, count // 2)
+        self.each = max(1, count // 2)
         self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         for _ in range(count):
             self._start_one()
@@ -62,29 +67,35 @@ class Threads:
             Failed: the function raised.
             StillRunning: the function did not return in time, or the caller was cancelled.
         """
-        # The semaphore lives as long as one of the client's requests holds it: the dictionary has weak values.
-        async with self._shares.setdefault(client, asyncio.Semaphore(self._each)):
-            task = _Job(function)
-            self._queue.put(task)
-            outcome = asyncio.wrap_future(task.outcome)
-            try:
-                while not outcome.done() and (remaining := task.seconds_left(time_limit)) > 0:
-                    await asyncio.wait({outcome}, timeout=remaining)
-            except asyncio.CancelledError:
-                self._give_up(task)
-                raise StillRunning(task.outcome) from None
-            if not outcome.done() and self._give_up(task):
-                raise StillRunning(task.outcome)
-            return (await outcome).get()
+        (outcome,) = await self.run_all(client, [function], time_limit)
+        return outcome.get()
 
-    def _give_up(self, task: "_Job[Any]") -> bool:
-        """Abandon the task. Return True if it is still running, in a thread that has now been replaced."""
-        with task.lock:
-            task.abandoned = True
-            still_running = task.began is not None and not task.finished
-        if still_running:
+    async def run_all(self, client: str, functions: Sequence[Callable[[], T]], time_limit: float) -> list[Outcome[T]]:
+        """Run functions one after the other, each as `run` does, and return their outcomes.
+
+        If one does not return in time, the rest continues in another thread.
+        """
+        outcomes: list[Outcome[T]] = []
+        # The semaphore lives as long as one of the client's requests holds it: the dictionary has weak values.
+        async with self._shares.setdefault(client, asyncio.Semaphore(self.each)):
+            while len(outcomes) < len(functions):
+                job = _Job(functions[len(outcomes) :])
+                self._queue.put(job)
+                ended = asyncio.wrap_future(job.ended)
+                try:
+                    while not ended.done() and (remaining := job.seconds_left(time_limit)) > 0:
+                        await asyncio.wait({ended}, timeout=remaining)
+                except asyncio.CancelledError:
+                    outcomes += self._give_up(job)
+                    return outcomes + outcomes[-1:] * (len(functions) - len(outcomes))
+                outcomes += self._give_up(job)
+        return outcomes
+
+    def _give_up(self, job: "_Job[T]") -> list[Outcome[T]]:
+        """Return the outcomes of a job, without waiting for the function that it is at. Its thread is replaced."""
+        if job.abandon():
             self._start_one()
-        return still_running
+        return job.outcomes
 
     def _start_one(self) -> None:
         threading.Thread(target=self._work, name="environment", daemon=True).start()
@@ -95,30 +106,54 @@ class Threads:
 
 
 class _Job(Generic[T]):
-    def __init__(self, function: Callable[[], T]):
-        self.outcome: Future[Outcome[T]] = Future()
-        self.lock = threading.Lock()
-        self.began: float | None = None
-        self.finished = self.abandoned = False
-        self._function = function
+    """Functions that a thread runs one after the other, until its caller gives up.
+
+    Attributes:
+        outcomes: of the functions until now.
+        ended: set when all have returned.
+    """
+
+    def __init__(self, functions: Sequence[Callable[[], T]]):
+        self.outcomes: list[Outcome[T]] = []
+        self.ended: Future[None] = Future()
+        self._functions = functions
+        self._late: Future[Outcome[T]] = Future()
+        self._lock = threading.Lock()
+        self._began: float | None = None
+        self._abandoned = False
 
     def seconds_left(self, time_limit: float) -> float:
-        return time_limit if self.began is None else self.began + time_limit - time.monotonic()
+        """Return the seconds until the present function takes too long."""
+        began = self._began
+        return time_limit if began is None else began + time_limit - time.monotonic()
+
+    def abandon(self) -> bool:
+        """Give up the present function, and all after it. Return True if a thread is still busy with it."""
+        with self._lock:
+            if len(self.outcomes) == len(self._functions):
+                return False
+            self._abandoned = True
+            self.outcomes.append(Outcome(None, StillRunning(self._late)))
+            return self._began is not None
 
     def run(self) -> bool:
-        """Run the function, unless its caller has given up. Return True if this thread has not been replaced."""
-        with self.lock:
-            if self.abandoned:
-                self.outcome.set_result(Outcome(None, asyncio.CancelledError()))
+        """Run the functions, unless their caller has given up. Return True if this thread has not been replaced."""
+        with self._lock:
+            if self._abandoned:
+                self._late.set_result(Outcome(None, asyncio.CancelledError()))
                 return True
-            self.began = time.monotonic()
-        try:
-            outcome = Outcome(self._function())
-        except BaseException as error:  # noqa: BLE001 - whatever an environment raises, SystemExit included
-            outcome = Outcome(None, error)
-        # Under the lock: either the caller sees the end, or this thread sees that it was replaced.
-        with self.lock:
-            self.finished = True
-            not_replaced = not self.abandoned
-        self.outcome.set_result(outcome)
-        return not_replaced
+            self._began = time.monotonic()
+        for function in self._functions:
+            try:
+                outcome = Outcome(function())
+            except BaseException as error:  # noqa: BLE001 - whatever an environment raises, SystemExit included
+                outcome = Outcome(None, error)
+            # Under the lock: either the caller sees the end, or this thread sees that it was replaced.
+            with self._lock:
+                if self._abandoned:
+                    self._late.set_result(outcome)
+                    return False
+                self.outcomes.append(outcome)
+                self._began = time.monotonic()
+        self.ended.set_result(None)
+        return True

@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 from contextlib import ExitStack, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import gymnasium
 import httpx
@@ -208,6 +209,41 @@ def test_a_turn_that_is_sent_again_is_not_played_again(server, session):
         assert "The next turn of this session is 3" in refused.json()["detail"]
     assert server.post(f"{session}/step", {"turn": 3, "action": "go"}, **ONE).json()["observation"] == "2: go"
     assert server.get(session, **ONE).json()["turn"] == 3
+
+
+def test_a_step_in_several_sessions_is_what_each_would_get_alone(server, remote):
+    paths = [server.new_session(**ONE) for _ in range(3)]
+    ids = [path.rpartition("/")[2] for path in paths]
+    for path in paths[:2]:
+        server.post(f"{path}/reset", {"turn": 1, "seed": 5}, **ONE)
+    steps = [
+        {"session": ids[0], "turn": 2, "action": "go"},
+        {"session": "none", "action": "go"},
+        {"session": ids[2], "turn": 1, "action": "go"},
+        {"session": ids[1], "turn": 2, "action": f"raise {SECRET}"},
+    ]
+    first = server.post("/steps", {"steps": steps}, **ONE).json()["replies"]
+    models.StepReplies.model_validate({"replies": first})
+    kinds = ["unknown-session", "reset-needed", "environment-failed"]
+    assert [first[0]["observation"], *(reply["type"] for reply in first[1:])] == ["1: go", *kinds]
+    # A step that is sent again, together or alone, is not played again; sessions of another client are unknown.
+    assert server.post("/steps", {"steps": steps[:1]}, **ONE).json()["replies"] == first[:1]
+    assert server.post(f"{paths[0]}/step", {"turn": 2, "action": "go"}, **ONE).json() == first[0]
+    assert server.post("/steps", {"steps": steps[:1]}, **OTHER).json()["replies"][0]["type"] == "unknown-session"
+    twice = server.post("/steps", {"steps": steps[:1] * 2}, **ONE)
+    assert (twice.status_code, twice.json()["name"]) == (422, "body.steps")
+    for path in paths:
+        httpx.delete(server.url + path, **ONE)
+
+
+def test_a_vector_of_remote_environments_steps_by_one_request(server):
+    env = TextVectorEnv(REMOTE, 2, 2, url=server.url, env=TEST, token=TOKENS[0])
+    env.reset(seed=0)
+    before = server.log().count(" POST /steps ")
+    assert env.step(["go", "roll", "win", "\ud800"])[0][::3] == ("1: go", "1: \ud800")
+    assert env.step(["go", "stay", "has ended", "go"])[0][1] == "2: stay"
+    assert server.log().count(" POST /steps ") == before + 2
+    env.close()
 
 
 class LosesResponses:
@@ -425,6 +461,28 @@ def test_a_slow_environment_holds_up_nobody_and_keeps_its_place_until_it_returns
     httpx.delete(impatient.url + fresh)
 
 
+def test_a_slow_session_among_several_costs_the_others_nothing(impatient):
+    paths = [impatient.new_session() for _ in range(2)]
+    for path in paths:
+        impatient.post(f"{path}/reset")
+    (impatient.folder / "gate").unlink(missing_ok=True)
+    (impatient.folder / "gate.waited-for").unlink(missing_ok=True)
+    steps = [
+        {"session": path.rpartition("/")[2], "action": act} for path, act in zip(paths, ("wait", "go"), strict=True)
+    ]
+    responses = []
+    waiting = threading.Thread(target=lambda: responses.append(impatient.post("/steps", {"steps": steps}, timeout=60)))
+    waiting.start()
+    wait_for_file(impatient.folder / "gate.waited-for")
+    with its_time_over(impatient):
+        waiting.join()
+    slow, quick = responses[0].json()["replies"]
+    assert (slow["type"], quick["observation"]) == ("environment-timed-out", "1: go")
+    (impatient.folder / "gate").touch()
+    httpx.delete(impatient.url + paths[1])
+    impatient.until_open(0)
+
+
 def test_an_environment_that_can_no_longer_be_made_takes_no_place(impatient):
     broken = impatient.folder / "gate.broken"
     broken.touch()
@@ -600,11 +658,101 @@ def test_tokens_that_are_none_are_refused_without_being_shown(text, capsys, tmp_
 def test_a_server_that_is_none_is_named():
     with pytest.raises(ValueError, match="write http://host:port"):
         RemoteTextEnv("localhost:8000", MAZE)
+    with pytest.raises(ValueError, match="write http://host:port"):
+        RemoteTextEnv("http://[::1", MAZE)
     with socket.socket() as not_listening:
         not_listening.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{not_listening.getsockname()[1]}"
         with pytest.raises(ConnectionError, match=f"No response from {url} .* Is 'hgpo-gym serve' there"):
             RemoteTextEnv(url, MAZE)
+
+
+SESSION = {"session": "a", "split": "train", "num_tasks": 2, "max_text_length": 100}
+TURN = {"turn": 1, "observation": "Begin.", "reward": 0.0, "terminated": False, "truncated": False}
+TURN["info"] = {"task_id": "t", "task_type": "all", "task": "Go.", "admissible_actions": [], "won": False}
+HOSTILE = {
+    "POST": [
+        *(b"", b"[]", b"null", b"{}", b"[" * 10**5, b"9" * 5000, b"\xff", b'{"session": "a"}', b'"\\ud800"'),
+        *({**SESSION, "session": name} for name in ("../health", "a/b", "", "a?b", 7, None)),
+        *({**SESSION, "num_tasks": number} for number in (-1, 10**30, "2", 1.5)),
+        {**SESSION, "max_text_length": -1},
+    ],
+    "reset": [
+        *(b"", b'{"turn": 1}', b"[]", {**TURN, "turn": 7}, {**TURN, "observation": 3}, {**TURN, "info": []}),
+        *({**TURN, "reward": reward} for reward in (None, float("nan"), "1", 10**400)),
+        *({**TURN, "info": {**TURN["info"], key: value}} for key in TURN["info"] for value in ({}, 3, [None])),
+        {**TURN, "info": {**TURN["info"], "action_descriptions": 3}},
+    ],
+}
+
+
+@contextmanager
+def answering(replies):
+    """Serve, with these replies one after the other: JSON or bytes, with a status and a content type."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            reply, status, media_type = replies.pop(0)
+            content = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", media_type)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_DELETE = do_POST  # noqa: N815
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as http:
+        threading.Thread(target=http.serve_forever, args=(0.01,)).start()
+        yield f"http://127.0.0.1:{http.server_port}"
+        http.shutdown()
+
+
+@pytest.mark.promise("Whatever another server answers, the client raises ConnectionError.")
+def test_replies_of_another_server_are_connection_errors():
+    problem, good = "application/problem+json", (SESSION, 201, "application/json")
+    replies = []
+    with answering(replies) as url:
+        for reply in HOSTILE["POST"]:
+            replies[:] = [(reply, 201, "application/json")]
+            with pytest.raises(ConnectionError, match=f"{url} answers .* check url="):
+                RemoteTextEnv(url, TEST)
+        for reply in (b"", b"[]", {"type": 3}, {"type": "malformed", "detail": "x"}, b"[" * 10**5):
+            replies[:] = [(reply, 422, problem)]
+            with pytest.raises(ConnectionError, match="check url="):
+                RemoteTextEnv(url, TEST)
+        for reply in HOSTILE["reset"]:
+            replies[:] = [good, (reply, 200, "application/json"), (b"", 204, "")]
+            env = RemoteTextEnv(url, TEST)
+            with pytest.raises(ConnectionError, match="check url="):
+                env.reset(seed=0)
+            with pytest.raises(ResetNeeded):
+                env.step("go")
+            env.close()
+        replies[:] = [good, ({"task_ids": ["one"]}, 200, "application/json"), (b"", 204, "")]
+        env = RemoteTextEnv(url, TEST)
+        with pytest.raises(ConnectionError, match="with 1 tasks instead of 2"):
+            env.task_ids[1]
+        env.close()
+
+
+def test_a_reset_that_is_cut_off_leaves_no_episode(server):
+    """The reply to the second reset is lost, and no step is played in the episode before it."""
+    proxy = LosesResponses(server.port)
+    env = RemoteTextEnv(proxy.url, TEST, token=TOKENS[0])
+    env.reset(seed=0)
+    proxy.lose = 5
+    with pytest.raises(ConnectionError):
+        env.reset(seed=1)
+    with pytest.raises(ResetNeeded):
+        env.step("go")
+    env.reset(seed=2)
+    assert env.step("go")[0] == "1: go"
+    env.close()
 
 
 def test_client_and_server_read_the_token_from_the_same_variable():
