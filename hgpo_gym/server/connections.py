@@ -60,7 +60,8 @@ class BoundedConnection(H11Protocol):
 
     def _from_this_address(self) -> int:
         assert self.client is not None
-        return sum(other.client is not None and other.client[0] == self.client[0] for other in self.connections)
+        clients = [getattr(other, "client", None) for other in self.connections]
+        return sum(client is not None and client[0] == self.client[0] for client in clients)
 
     def _allow(self, name: str, seconds: float) -> None:
         self._timers[name] = self.loop.call_later(seconds, self._abort)

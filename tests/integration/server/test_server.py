@@ -24,7 +24,9 @@ from hgpo_gym.client import RemoteError, RemoteTextEnv, SessionLostError
 from hgpo_gym.client import env as client_env
 from hgpo_gym.envs import ENVIRONMENTS, TextVectorEnv, check_text_env
 from hgpo_gym.server import models, serve
+from hgpo_gym.server.app import create_app
 from hgpo_gym.server.guard import Guard
+from hgpo_gym.server.limits import Limits
 from hgpo_gym.server.offers import EnvironmentOffer, make_offers
 from tests.checks.malformed import SECRET, Target, malformed_requests, send
 from tests.support.serving import MANY, TEST, ServerProcess, wait_for_file
@@ -530,11 +532,11 @@ def test_what_is_being_played_is_answered_before_the_server_ends(tmp_path):
         assert responses[0].json()["observation"] == "1: wait"
 
 
-def ask_guard(monkeypatch, app, *requests, client=("1.2.3.4", 5), **limits):
+def ask_guard(monkeypatch, app, *requests, client=("1.2.3.4", 5), path="/", **limits):
     """The responses of a guard to requests that are made at once, each a list of the messages that come in."""
 
     async def ask(guard, messages):
-        scope = {"type": "http", "method": "POST", "path": "/", "client": client, "query_string": b""}
+        scope = {"type": "http", "method": "POST", "path": path, "client": client, "query_string": b""}
         scope["headers"] = [(b"host", b"localhost"), (b"content-type", b"application/json")]
         incoming, sent = iter(messages), []
 
@@ -792,16 +794,14 @@ def test_clients_that_never_read_are_disconnected_and_have_half_of_the_connectio
 
 
 @pytest.mark.promise("A connection that is cut after POST /sessions leaves no session.")
-def test_a_client_that_leaves_before_its_session_is_made_leaves_none(server):
-    head = "POST /sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    body = json.dumps({"environment": TEST})
-    requests = server.log().count(" POST ")
-    for _ in range(12):  # twice the limit of the server
-        with socket.create_connection(("127.0.0.1", server.port)) as connection:
-            authorization = f"Authorization: Bearer {TOKENS[0]}\r\n"
-            connection.sendall(f"{head}{authorization}Content-Length: {len(body)}\r\n\r\n{body}".encode())
-    server.wait_for_output(" POST ", requests + 12)
-    server.until_open(0)
+def test_a_client_that_leaves_before_its_session_is_made_leaves_none(monkeypatch):
+    app = create_app({TEST: EnvironmentOffer(TEST)}, Limits())
+    request = part(json.dumps({"environment": TEST}).encode())
+    left = [[request, {"type": "http.disconnect"}]] * 3
+    ask_guard(monkeypatch, app, *left, path="/sessions", body_limit=100, requests_per_client=4)
+    assert len(app.state.sessions) == 0
+    ((status, _),) = ask_guard(monkeypatch, app, [request], path="/sessions", body_limit=100)
+    assert (status, len(app.state.sessions)) == (201, 1)
 
 
 def test_a_request_whose_client_has_left_counts_for_nobody(monkeypatch):
