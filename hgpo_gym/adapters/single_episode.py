@@ -1,6 +1,7 @@
 """An episode that a model plays by calling one function, and its steps for credit assignment."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +9,8 @@ import numpy as np
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.sub_envs import chance_of
-from hgpo_gym.memory import KeyFunction, hash_text, make_memory
+from hgpo_gym.memory import Context, KeyFunction, Memory, PromptTemplate, hash_text, make_memory
+from hgpo_gym.memory.context import Written
 
 OVER = "The episode is over."
 
@@ -49,6 +51,9 @@ class SingleEpisode:
         env_id: a registered id.
         history_length: K, the number of past observations in the context keys.
         key: the observation that the keys compare, see `Memory`.
+        memory: a form of memory by name, see `hgpo_gym.memory.forms`, or a function that makes one. It decides what
+            `prompt` shows, and may read the agent's notes.
+        template: of `prompt`, or the name of a template of this package.
         options: of the environment.
 
     Attributes:
@@ -62,12 +67,24 @@ class SingleEpisode:
         ValueError: no such id or option.
     """
 
-    def __init__(self, env_id: str, *, history_length: int = 2, key: str | KeyFunction = "observation", **options: Any):
+    def __init__(
+        self,
+        env_id: str,
+        *,
+        history_length: int = 2,
+        key: str | KeyFunction = "observation",
+        memory: str | Callable[..., Memory] = "none",
+        template: PromptTemplate | str = "bare",
+        **options: Any,
+    ):
         self.env = make(env_id, **options)
         self.turn, self.over, self.won = 0, True, False
         self.admissible_actions: tuple[str, ...] = ()
         self.info: dict[str, Any] = {}
-        self._memory = make_memory("none", history_length=history_length, key=key)
+        make_form = partial(make_memory, memory) if isinstance(memory, str) else memory
+        self._memory = make_form(history_length=history_length, key=key)
+        self._template = self._memory.template(PromptTemplate.named(template))
+        self._context: Context
         self._actions: list[_Action] = []
         self._misread: set[int] = set()
         self._keys: list[np.ndarray] = []
@@ -90,11 +107,17 @@ class SingleEpisode:
         return f"{info['task']}\n{self._read(observation, info)}"
 
     def act(self, action: str) -> str:
-        """Take an action, and return the observation and the admissible actions. After the end return `OVER`."""
+        """Take an action, and return the observation and the admissible actions. After the end return `OVER`.
+
+        The action may stand in a response with notes, if the memory reads them.
+        """
         if self.over:
             return OVER
+        response = action
+        if self._template.notes == "beside":
+            action = self._template.prefix.rest(response).strip()
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self._memory.record(action)
+        self._memory.record(action, Written([response]))
         self._actions.append(_Action(self.turn, action, float(reward), info["action_valid"]))
         self.over, self.won = terminated or truncated, info["won"]
         text = self._read(observation, info)
@@ -103,6 +126,12 @@ class SingleEpisode:
     def misread(self, turn: int) -> None:
         """Record that a call of this turn was not understood, which makes its step not valid."""
         self._misread.add(turn)
+
+    @property
+    def prompt(self) -> str:
+        """Return the prompt of the current state, for callers that keep no conversation of their own."""
+        rendered = self._template.render(self.info["task"], self._context)
+        return self._template.prefix.show(rendered, self._memory.notes)
 
     @property
     def context_keys(self) -> np.ndarray:
@@ -144,7 +173,9 @@ class SingleEpisode:
 
     def _read(self, observation: str, info: dict[str, Any]) -> str:
         self.info, self.admissible_actions = info, () if self.over else info["admissible_actions"]
-        self._keys.append(self._memory.observe(observation, info["admissible_actions"]).keys)
+        descriptions = info.get("action_descriptions") or ()
+        self._context = self._memory.observe(observation, info["admissible_actions"], descriptions)
+        self._keys.append(self._context.keys)
         choice = f"\nPossible actions: {', '.join(self.admissible_actions)}." if self.admissible_actions else ""
         return observation + choice
 

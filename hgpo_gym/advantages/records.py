@@ -32,6 +32,8 @@ def arrays_of_records(
     function = key_function(key)
     if function.with_action and action is None:
         raise ValueError(f"key={key!r} compares actions: pass action=, one a step.")
+    if function.with_notes:
+        raise ValueError(f"key={key!r} compares notes, which records do not have: choose another key.")
     groups, trajectories = as_numbers("group", group), as_numbers("trajectory", trajectory)
     texts = {
         "observation": as_texts("observation", observation),
@@ -51,7 +53,7 @@ def arrays_of_records(
     order = np.lexsort((steps, trajectories))
     actions = None if texts["action"] is None else hashes(texts["action"])
     linked = actions if function.with_action else None
-    canonical = [function.canonical(text, ()) for text in texts["observation"]]
+    canonical = [function.text(text, ()) for text in texts["observation"]]
     observations = hashes(canonical)
     text_of_key = dict(zip(observations.view(np.int64).tolist(), canonical, strict=True))
     keys = np.empty((len(groups), history_length + 1), dtype=np.int64)
@@ -60,7 +62,7 @@ def arrays_of_records(
     )
     finals = None
     if texts["final_observation"] is not None:
-        ends = [text if text is None else function.canonical(text, ()) for text in texts["final_observation"]]
+        ends = [text if text is None else function.text(text, ()) for text in texts["final_observation"]]
         finals = _final_keys(keys, hashes(ends), trajectories[order], order, linked)
         text_of_key |= {int(key): text for key, text in zip(finals[:, 0], ends, strict=True) if text is not None}
     return {

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from hgpo_gym.cli.errors import mistakes_explained
 from hgpo_gym.envs.registration import make
-from hgpo_gym.memory.memory import Context
+from hgpo_gym.memory.context import Context
 from hgpo_gym.plain_text import for_terminal
 from hgpo_gym.trainers.settings import PlaySettings
 

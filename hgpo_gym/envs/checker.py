@@ -276,4 +276,5 @@ def _check_text(observation: str, info: dict[str, Any]) -> None:
     described = info.get("action_descriptions", ("",) * len(admissible))
     are_texts = isinstance(described, tuple) and all(isinstance(text, str) for text in described)
     assert are_texts, f"action_descriptions must be a tuple of texts: {described!r}."
-    assert isinstance(info.get("expert_action", ""), str), f"expert_action must be a str: {info['expert_action']!r}."
+    for name in ("expert_action", "expert_notes"):
+        assert isinstance(info.get(name, ""), str), f"{name} must be a str: {info[name]!r}."

@@ -120,7 +120,8 @@ class SignpostMazeEnv(TextEnv):
         distance: corridors between a signpost and its hall, 0 or more.
         plates: every room bears a plate with its section's number and sign.
         slip: how probably an action is replaced by one of the admissible ones, 0 to 1.
-        expert: put the shortest way's next action into `info["expert_action"]`.
+        expert: put the shortest way's next action into `info["expert_action"]`, and the colour of the right door into
+            `info["expert_notes"]`.
         render_mode: `ansi` or None.
 
     Raises:
@@ -187,7 +188,10 @@ class SignpostMazeEnv(TextEnv):
 
     def _turn(self, prefix: str = "", action_valid: bool = True) -> Turn:
         won = self._maze.is_garden(self._place)
-        expert = {"expert_action": "" if won else self._maze.expert_action(self._place)} if self._expert else {}
+        expert: dict[str, str] = {}
+        if self._expert:
+            expert["expert_action"] = "" if won else self._maze.expert_action(self._place)
+            expert["expert_notes"] = "" if won else self._maze.signs[self._place.section]
         return Turn(
             observation=prefix + self._maze.observation(self._place),
             task=self._maze.task,

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hgpo_gym.memory.context import Context, PastStep
 from hgpo_gym.memory.forms import MEMORIES, make_memory, register_memory
 from hgpo_gym.memory.keys import (
     KEY_FUNCTIONS,
@@ -12,7 +13,7 @@ from hgpo_gym.memory.keys import (
     key_function,
     register_key_function,
 )
-from hgpo_gym.memory.memory import Context, Memory, PastStep
+from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate
 
 if TYPE_CHECKING:

@@ -35,10 +35,16 @@ class KeyFunction:
     Attributes:
         canonical: (observation, admissible_actions) -> the text to compare.
         with_action: past observations are compared together with the action after them.
+        with_notes: `canonical` also gets the notes that the agent reads, as third argument.
     """
 
-    canonical: Callable[[str, tuple[str, ...]], str]
+    canonical: Callable[..., str]
     with_action: bool = False
+    with_notes: bool = False
+
+    def text(self, observation: str, admissible_actions: tuple[str, ...], notes: str = "") -> str:
+        """Return the text to compare."""
+        return self.canonical(observation, admissible_actions, *((notes,) if self.with_notes else ()))
 
 
 def _observation(observation: str, _admissible: tuple[str, ...]) -> str:
@@ -49,10 +55,25 @@ def _with_admissible(observation: str, admissible: tuple[str, ...]) -> str:
     return "\n".join((observation, *admissible))
 
 
+def canonical_notes(notes: str) -> str:
+    """Return notes in lower case with single spaces: what context keys compare."""
+    return " ".join(notes.lower().split())
+
+
+def _notes(_observation: str, _admissible: tuple[str, ...], notes: str) -> str:
+    return canonical_notes(notes)
+
+
+def _with_notes(observation: str, _admissible: tuple[str, ...], notes: str) -> str:
+    return f"{observation}\n{canonical_notes(notes)}"
+
+
 KEY_FUNCTIONS: dict[str, KeyFunction] = {  # of named functions, so that a memory can be pickled
     "observation": KeyFunction(_observation),
     "observation+admissible": KeyFunction(_with_admissible),
     "observation+action": KeyFunction(_observation, with_action=True),
+    "notes": KeyFunction(_notes, with_notes=True),
+    "observation+notes": KeyFunction(_with_notes, with_notes=True),
 }
 _BUILT_IN = frozenset(KEY_FUNCTIONS)
 

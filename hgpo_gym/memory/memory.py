@@ -3,95 +3,12 @@
 `Memory` has what every form of memory shares; the forms are in `hgpo_gym.memory.forms`.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
-import numpy as np
-
+from hgpo_gym.memory.context import NOTHING_WRITTEN, Context, PastStep, WholeHistory, Written
 from hgpo_gym.memory.keys import KeyChain, KeyFunction, hash_text, key_function
+from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.memory.tools import MALFORMED_CALL
-
-
-class PastStep(NamedTuple):
-    """An observation and the action after it."""
-
-    observation: str
-    action: str
-
-
-class WholeHistory(Sequence[PastStep]):
-    """The past steps of an episode at one of its steps. The contexts of an episode share the steps and their texts, so
-    that each step is formatted once.
-
-    Args:
-        steps: the episode's steps; later ones may be added to the list.
-        texts: by template of a past step, the formatted steps.
-        start, stop: the steps that are seen.
-    """
-
-    __slots__ = ("_start", "_steps", "_stop", "_texts")
-
-    def __init__(self, steps: list[PastStep], texts: dict[str, list[str]], start: int, stop: int):
-        self._steps, self._texts, self._start, self._stop = steps, texts, start, stop
-
-    def __len__(self) -> int:
-        return self._stop - self._start
-
-    def __getitem__(self, index: Any) -> Any:
-        if not isinstance(index, slice):
-            return self._steps[range(self._start, self._stop)[index]]
-        part = range(self._start, self._stop)[index]
-        if part.step == 1:
-            return WholeHistory(self._steps, self._texts, part.start, max(part.start, part.stop))
-        return tuple(self._steps[number] for number in part)
-
-    def __iter__(self) -> Iterator[PastStep]:
-        return iter(self._steps[self._start : self._stop])
-
-    def __eq__(self, other: object) -> bool:
-        return tuple(self) == tuple(other) if isinstance(other, Sequence) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return tuple, (list(self),)  # a process that gets one context needs no later steps
-
-    def formatted(self, past_step: str) -> Sequence[str]:
-        """Return each step in the form of a template with {observation}, {action} and {step} (1 is the first)."""
-        texts = self._texts.setdefault(past_step, [])
-        for number in range(len(texts), self._stop):
-            texts.append(format_step(past_step, self._steps[number], number + 1))
-        return texts[self._start : self._stop]
-
-
-def format_step(past_step: str, step: PastStep, number: int) -> str:
-    """Return a past step in the form of a template; `number` 1 is the episode's first."""
-    return past_step.format(observation=step.observation, action=step.action, step=number)
-
-
-class Context(NamedTuple):
-    """The context of the current step.
-
-    Attributes:
-        observation: the current observation.
-        admissible_actions: its admissible actions.
-        history: the past steps that the policy reads, oldest first.
-        step: the number of earlier steps in this episode.
-        keys: int64[history_length + 1], see `hgpo_gym.memory.keys`.
-        descriptions: the meaning of each admissible action; empty if the environment gives none.
-        conversation: earlier prompts and responses stand before the prompt, as messages of a chat.
-        state: the text that `keys[0]` is the hash of.
-    """
-
-    observation: str
-    admissible_actions: tuple[str, ...]
-    history: Sequence[PastStep]
-    step: int
-    keys: np.ndarray
-    descriptions: tuple[str, ...] = ()
-    conversation: bool = False
-    state: str = ""
 
 
 class Memory:
@@ -103,25 +20,34 @@ class Memory:
       all steps so far.
     - Key side: override `state`, the text that context keys compare; by default the observation as `key` sees it.
 
-    A form with state of its own also extends `reset`, and `record` to update it.
+    A form with state of its own also extends `reset`, and `record`, which gets what the agent wrote. One that needs
+    another form of response overrides `template`.
 
     Args:
         history_length: K, how many past observations the context keys look back; independent of what the prompt shows.
         key: what counts as the observation in the keys: a name in `KEY_FUNCTIONS`, or a `KeyFunction`.
 
+    Attributes:
+        notes: what the agent wrote to keep; empty in forms without notes.
+
     Raises:
-        ValueError: a negative length or an unknown key function.
+        ValueError: a negative length, or a key function that is unknown or needs notes that this form has not.
     """
+
+    writes_notes = False
 
     def __init__(self, *, history_length: int = 2, key: str | KeyFunction = "observation"):
         if history_length < 0:
             raise ValueError(f"history_length={history_length}: choose 0 or more observations.")
         self.history_length = history_length
         self.key = key_function(key)
+        if self.key.with_notes and not self.writes_notes:
+            raise ValueError(f"key={key}: this form of memory has no notes. Choose memory=notes, or another key.")
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: a new episode begins."""
+        self.notes = ""
         self._steps: list[PastStep] = []
         self._texts: dict[str, list[str]] = {}
         self._chain = KeyChain(self.history_length)
@@ -147,8 +73,8 @@ class Memory:
             Context(observation, admissible_actions, (), len(self._steps), keys, descriptions, state=state)
         )
 
-    def record(self, action: str) -> None:
-        """Take in the action of the current step. Raises RuntimeError before `observe`."""
+    def record(self, action: str, written: Written = NOTHING_WRITTEN) -> None:  # noqa: ARG002 - for forms that read it
+        """Take in the action of the current step, and what the agent wrote. Raises RuntimeError before `observe`."""
         if self._observation is None:
             raise RuntimeError("record() was called before observe().")
         self._steps.append(PastStep(self._observation, action))
@@ -165,6 +91,10 @@ class Memory:
         """Return the context with what the prompt shows beside the observation: by default nothing."""
         return context
 
+    def template(self, prompt: PromptTemplate) -> PromptTemplate:
+        """Return the template that asks for responses of this form and reads them: by default unchanged."""
+        return prompt
+
     def state(self, observation: str, admissible_actions: tuple[str, ...]) -> str:
         """Return the text that the context keys of the current step compare."""
-        return self.key.canonical(observation, admissible_actions)
+        return self.key.text(observation, admissible_actions, self.notes)

@@ -48,12 +48,28 @@ class Prefix:
         """Return all prefixes before this action; the first changes the carried text least."""
         return [""]
 
-    def sample(self, action: str, carried: str, generator: np.random.Generator) -> tuple[str, str]:  # noqa: ARG002
+    def teach(self, carried: str, expert_notes: str | None) -> str:  # noqa: ARG002
+        """Return the text that an expert with these notes would carry."""
+        return carried
+
+    def sample(
+        self,
+        action: str,  # noqa: ARG002
+        carried: str,
+        generator: np.random.Generator,  # noqa: ARG002
+        *,
+        observation: str = "",  # noqa: ARG002
+        expert_notes: str | None = None,  # noqa: ARG002
+    ) -> tuple[str, str]:
         """Return a random prefix for a warm start, and the text that it carries to the next response."""
         return "", carried
 
-    def read(self, response: str, carried: str) -> PrefixReading:  # noqa: ARG002
-        """Parse the prefix of a response."""
+    def rest(self, response: str) -> str:
+        """Return the part of a response that its action is read from."""
+        return response
+
+    def read(self, response: str, carried: str, *, alone: bool = False) -> PrefixReading:  # noqa: ARG002
+        """Parse the prefix of a response, or with `alone` a response that has no action after it."""
         return PrefixReading(carried, in_form=True, columns={})
 
 
@@ -78,14 +94,22 @@ class PlanPrefix(Prefix):
         keeping = [write_plan(carried, switches=False)] if carried else []
         return keeping + [write_plan(new, switches=True) for new in self._subgoals or [action]]
 
-    def sample(self, action: str, carried: str, generator: np.random.Generator) -> tuple[str, str]:
+    def sample(
+        self,
+        action: str,
+        carried: str,
+        generator: np.random.Generator,
+        *,
+        observation: str = "",  # noqa: ARG002 - of Prefix
+        expert_notes: str | None = None,  # noqa: ARG002 - of Prefix
+    ) -> tuple[str, str]:
         if carried and generator.random() < KEEP_PROBABILITY:
             return write_plan(carried, switches=False), carried
         names = self._subgoals or [action]
         new = names[int(generator.integers(len(names)))]
         return write_plan(new, switches=True), new
 
-    def read(self, response: str, carried: str) -> PrefixReading:
+    def read(self, response: str, carried: str, *, alone: bool = False) -> PrefixReading:  # noqa: ARG002 - of Prefix
         plan = read_plan(response, carried)
         columns = dict(zip(self.columns, (plan.switches, plan.switch_end, plan.end), strict=True))
         return PrefixReading(plan.subgoal, plan.in_form, columns)

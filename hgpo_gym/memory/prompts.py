@@ -3,15 +3,16 @@
 import re
 import string
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import yaml
 
-from hgpo_gym.memory.memory import Context, WholeHistory, format_step
+from hgpo_gym.memory.context import Context, WholeHistory, format_step
+from hgpo_gym.memory.notes import NotesPrefix
 from hgpo_gym.memory.plans import PlanPrefix, Prefix
 from hgpo_gym.memory.readings import READINGS, Reading
 from hgpo_gym.memory.tools import Functions, Tools
@@ -25,6 +26,7 @@ PLACEHOLDERS = {
     "turn": {"task", "observation", *ACTION_LISTS, "step"},
     "response": {"action", "number", "call"},
     "subgoal_line": {"subgoal"},
+    "notes_line": {"notes"},
 }
 NEEDED = {
     "first": ("observation",),
@@ -61,6 +63,9 @@ class PromptTemplate:
         functions: the functions that a response with a {call} may call, see `tools.Functions`.
         tool_format: how such a call is written: `hermes` (Qwen too), `llama3_json` or `mistral`. Each is read.
         turn: a later turn of a conversation; may use the placeholders of `first`.
+        notes_line: the text above the prompt if responses have notes; may use {notes}.
+        notes_request: the text below the prompt where notes are a response of their own.
+        notes: where notes are, see `with_notes`; no setting of a run.
 
     Raises:
         ValueError: an unknown placeholder, a pattern that does not have exactly one group, an unknown
@@ -79,6 +84,9 @@ class PromptTemplate:
     functions: dict[str, dict[str, Any]] | None = None
     tool_format: str = "hermes"
     turn: str = "{observation}\n({admissible_actions})"
+    notes_line: str = "Notes: {notes}\n"
+    notes_request: str = "\nNotes:"
+    notes: Literal["", "beside", "apart"] = ""
 
     def __post_init__(self) -> None:
         for name, known in PLACEHOLDERS.items():
@@ -126,12 +134,14 @@ class PromptTemplate:
             ) from None
 
     @classmethod
-    def named(cls, name: str) -> "PromptTemplate":
-        """Load a template of the package, `configs/prompt/<name>.yaml`.
+    def named(cls, name: "str | PromptTemplate") -> "PromptTemplate":
+        """Load a template of the package, `configs/prompt/<name>.yaml`. A template is returned unchanged.
 
         Raises:
             ValueError: no such template.
         """
+        if isinstance(name, PromptTemplate):
+            return name
         folder = files("hgpo_gym") / "configs" / "prompt"
         names = sorted(path.name.removesuffix(".yaml") for path in folder.iterdir() if path.name.endswith(".yaml"))
         if name not in names:
@@ -178,13 +188,28 @@ class PromptTemplate:
 
     @cached_property
     def prefix(self) -> Prefix:
-        """Return the form of the part of a response before its action: a plan, or nothing."""
+        """Return the form of the part of a response before its action: a plan, notes, or nothing."""
+        if self.notes:
+            return NotesPrefix(self.notes_line, beside=self.notes == "beside")
         return Prefix() if self.subgoals is None else PlanPrefix(self.subgoals, self.subgoal_line)
+
+    def with_notes(self, notes: Literal["beside", "apart"]) -> "PromptTemplate":
+        """Return the template for responses that hold notes beside the action, or for notes in responses of their own.
+
+        Raises:
+            ValueError: responses hold plans.
+        """
+        if self.subgoals is not None:
+            raise ValueError(
+                "memory=notes: responses with plans (prompt.subgoals) have no notes. Choose another prompt."
+            )
+        return replace(self, notes=notes)
 
     @cached_property
     def literal_text(self) -> str:
         """Return the fixed text of the template, without placeholders."""
-        texts = [text for name in PLACEHOLDERS for text, *_ in string.Formatter().parse(getattr(self, name))]
+        names = PLACEHOLDERS.keys() - {"notes_line"}  # the prefix has it
+        texts = [text for name in sorted(names) for text, *_ in string.Formatter().parse(getattr(self, name))]
         around_calls = "" if self.calls is None else self.calls.tags
         return "\n".join([*texts, *self.prefix.literal_text, around_calls])
 
@@ -222,10 +247,13 @@ class PromptTemplate:
         return [prefix + written for prefix in self.prefix.write(action, carried)]
 
     def sample_response(
-        self, action: str, carried: str, actions: Sequence[str], generator: np.random.Generator
+        self, action: str, carried: str, actions: Sequence[str], generator: np.random.Generator, **seen: Any
     ) -> tuple[str, str]:
-        """Return one of `write_responses` at random, for a warm start, and the text that its prefix carries."""
-        prefix, carried = self.prefix.sample(action, carried, generator)
+        """Return a response with a random prefix, for a warm start, and the text that its prefix carries.
+
+        `seen` are the last arguments of `Prefix.sample`.
+        """
+        prefix, carried = self.prefix.sample(action, carried, generator, **seen)
         return prefix + self._write_action(action, actions), carried
 
     def _write_action(self, action: str, actions: Sequence[str]) -> str:
@@ -241,7 +269,7 @@ class PromptTemplate:
 
     def list_responses(self, actions: Sequence[str], carried: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the responses of `write_responses` for all actions, and the action that each means."""
-        if self.response == "{action}" and self.subgoals is None:
+        if self.response == "{action}" and not self.prefix.columns:
             return tuple(actions), tuple(actions)
         pairs = [(text, action) for action in actions for text in self.write_responses(action, carried, actions)]
         return tuple(text for text, _ in pairs), tuple(action for _, action in pairs)
@@ -255,6 +283,7 @@ class PromptTemplate:
             opened: the start of a thought that the chat template wrote, see `Response`; for responses of the form
                 `<think>...</think><action>...</action>`.
         """
+        response = self.prefix.rest(response)
         if self.calls is not None:
             return self.calls.read(opened + response)
         if self.action_pattern is None:

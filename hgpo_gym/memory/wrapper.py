@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -10,9 +11,10 @@ from gymnasium.vector.utils import batch_space
 
 from hgpo_gym.envs.spaces import UnicodeText
 from hgpo_gym.envs.sub_envs import EpisodeStart, ResetResult, StepResult
+from hgpo_gym.memory.context import NOTHING_WRITTEN, Context, Written
 from hgpo_gym.memory.forms import make_memory
 from hgpo_gym.memory.keys import KeyFunction
-from hgpo_gym.memory.memory import Context, Memory
+from hgpo_gym.memory.memory import Memory
 from hgpo_gym.memory.prompts import PromptTemplate
 
 if TYPE_CHECKING:
@@ -49,12 +51,12 @@ class ContextWrapper(VectorWrapper):
         **options: Any,
     ):
         super().__init__(env)
-        self.prompt = PromptTemplate.named(prompt) if isinstance(prompt, str) else prompt
         self.single_observation_space = UnicodeText(max_prompt_length)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         make = partial(make_memory, memory) if isinstance(memory, str) else memory
         self._memories = [make(**options) for _ in range(self.num_envs)]
         self.similarity = similarity
+        self.prompt = self._memories[0].template(PromptTemplate.named(prompt))
         self._ended = np.ones(self.num_envs, dtype=np.bool_)
         self._prompts = [""] * self.num_envs
         self._contexts: list[Context | None] = [None] * self.num_envs
@@ -79,12 +81,15 @@ class ContextWrapper(VectorWrapper):
         for row in range(self.num_envs) if mask is None else np.flatnonzero(mask).tolist():
             if row not in failed:
                 self._begin(row, observations, infos)
-        return tuple(self._prompts), self._with_context(observations, infos)
+        return self._shown(), self._with_context(observations, infos)
 
     def step(
         self, actions: Sequence[str]
     ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        mode = self.metadata.get("autoreset_mode")
+        """Take an action in each environment. An action may stand in a response that also has notes."""
+        responses, mode = actions, self.metadata.get("autoreset_mode")
+        if self.prompt.notes == "beside":
+            actions = tuple(self.prompt.prefix.rest(response).strip() for response in responses)
         observations, rewards, terminations, truncations, infos = self.env.step(actions)
         ended, failed = terminations | truncations, self._failed()
         for row in range(self.num_envs):
@@ -93,19 +98,27 @@ class ContextWrapper(VectorWrapper):
             if mode != AutoresetMode.DISABLED and has_restarted:
                 self._begin(row, observations, infos)
             elif row not in failed and (not self._ended[row] or mode == AutoresetMode.SAME_STEP):
-                self._memories[row].record(actions[row])
+                self._memories[row].record(actions[row], Written(responses[row : row + 1]))
                 self._observe(row, observations[row], {name: infos[name][row] for name in _SHOWN if name in infos})
         self._ended = ended
-        return tuple(self._prompts), rewards, terminations, truncations, self._with_context(observations, infos)
+        return self._shown(), rewards, terminations, truncations, self._with_context(observations, infos)
 
-    def send(self, actions: Mapping[int, str]) -> None:
-        """Begin a step of some sub-environments of a `TextVectorEnv`; see its `send`."""
+    def send(self, actions: Mapping[int, str], written: Mapping[int, Written] = MappingProxyType({})) -> None:
+        """Begin a step of some sub-environments of a `TextVectorEnv`; see its `send`.
+
+        Args:
+            actions: by sub-environment.
+            written: by sub-environment, what the agent wrote in this step, for memories that read it.
+        """
         cast("TextVectorEnv", self.env).send(actions)
         for row, action in actions.items():
-            self._memories[row].record(action)
+            self._memories[row].record(action, written.get(row, NOTHING_WRITTEN))
 
     def receive(self, at_least: int = 1) -> dict[int, StepResult]:
-        """Return results of `send`, with observations and infos as in `step`; see `receive` of `TextVectorEnv`."""
+        """Return results of `send`, with observations and infos as in `step`; see `receive` of `TextVectorEnv`.
+
+        Prompts are without the agent's notes, which its `Player` has.
+        """
         results = cast("TextVectorEnv", self.env).receive(at_least)
         for row, (observation, reward, terminated, truncated, info) in results.items():
             self._ended[row] = terminated or truncated
@@ -114,23 +127,39 @@ class ContextWrapper(VectorWrapper):
                 results[row] = (prompt, reward, terminated, truncated, info)
         return results
 
-    def begin_at(self, starts: Mapping[int, tuple[EpisodeStart, Sequence[str], int]]) -> dict[int, ResetResult]:
+    def begin_at(
+        self,
+        starts: Mapping[int, tuple[EpisodeStart, Sequence[str], int]],
+        written: Mapping[int, Sequence[Written]] = MappingProxyType({}),
+    ) -> dict[int, ResetResult]:
         """Begin episodes in the middle of others; see `begin_at` of `TextVectorEnv`.
 
         The memory takes in the replayed steps, so prompts and context keys equal those of the first visit. The results
         have prompts in place of observations, as those of `receive`.
+
+        Args:
+            starts: see `begin_at` of `TextVectorEnv`.
+            written: by sub-environment, what the agent wrote in each of the replayed steps.
         """
         reset_results = cast("TextVectorEnv", self.env).begin_at(starts)
         for row, (reset, steps) in reset_results.items():
             self._memories[row].reset()
             self._ended[row] = False
             reset_result = ResetResult(self._seen(row, *reset), [])
-            for action, (observation, reward, terminated, truncated, info) in zip(starts[row][1], steps, strict=True):
-                self._memories[row].record(action)
+            actions = starts[row][1]
+            texts = written.get(row) or [NOTHING_WRITTEN] * len(actions)
+            for action, text, result in zip(actions, texts, steps, strict=True):
+                observation, reward, terminated, truncated, info = result
+                self._memories[row].record(action, text)
                 prompt, info = self._seen(row, observation, info)
                 reset_result.steps.append((prompt, reward, terminated, truncated, info))
             reset_results[row] = reset_result
         return reset_results
+
+    def _shown(self) -> tuple[str, ...]:
+        """Return the prompts of all environments, each with its agent's notes."""
+        memories = zip(self._prompts, self._memories, strict=True)
+        return tuple(self.prompt.prefix.show(prompt, memory.notes) for prompt, memory in memories)
 
     def _failed(self) -> Collection[int]:
         """Return the failed sub-environments of a `TextVectorEnv`; none for other environments."""

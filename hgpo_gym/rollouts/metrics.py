@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from hgpo_gym.advantages.batch import StepBatch
+from hgpo_gym.memory.notes import NOTES_COLUMN
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, Rollout
 
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -31,7 +32,7 @@ def episode_metrics(episodes: Sequence[EpisodeOutcome]) -> dict[str, float]:
 
 
 def response_metrics(rollout: Rollout) -> dict[str, float]:
-    """Return lengths of prompts and responses, and the share of each that was cut.
+    """Return lengths of prompts, responses and notes, and the share of each that was cut.
 
     Lengths need a policy that reports its tokens. A response that several episodes share counts once.
     """
@@ -44,7 +45,12 @@ def response_metrics(rollout: Rollout) -> dict[str, float]:
         metrics |= {"prompt_tokens": float(np.mean(prompts)), "prompt_tokens_max": max(prompts)}
         metrics |= {"response_tokens": float(np.mean(responses)), "response_tokens_max": max(responses)}
         metrics["prompt_cached_share"] = sum(record.prompt_cached for record in records) / sum(prompts)
+        metrics["prompt_tokens_episode"] = sum(prompts) / len(rollout.episodes)
+        metrics["response_tokens_episode"] = sum(responses) / len(rollout.episodes)
         metrics["prompt_cut_share"] = float(np.mean([record.prompt_cut for record in records]))
+    if NOTES_COLUMN in rollout.batch.extras:
+        lengths = rollout.batch.extras[NOTES_COLUMN][distinct]
+        metrics |= {"notes_length": float(np.mean(lengths)), "notes_length_max": int(np.max(lengths))}
     return metrics
 
 

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from hgpo_gym.memory.context import Written
 from hgpo_gym.memory.keys import hash_text
+from hgpo_gym.memory.notes import write_notes
 from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
 from hgpo_gym.memory.tools import MALFORMED_CALL
 from hgpo_gym.policies.base import CannotRespondError, EarlierTurn, Request, Response, StepContext, TokenRecord
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, StepText
 from hgpo_gym.rollouts.teams.base import Message, Team, keys_of_role
+from hgpo_gym.rollouts.teams.compaction import MEMORY, Compaction, has_notes
 
 
 class NotRecordedError(ValueError):
@@ -61,6 +64,7 @@ class Player:
     Attributes:
         rows: the responses.
         actions: the executed actions, one per turn.
+        written: what was written in each finished turn.
         keys_of_turn: the context keys int64[K + 1] of the state at the start of each turn.
         states: the text of each context key of level 0, see `Context.state`.
         truncated: the step limit ended the episode.
@@ -71,9 +75,12 @@ class Player:
     ):
         self.rows: list[StepRecord] = []
         self.actions: list[str] = []
+        self.written: list[Written] = []
         self.keys_of_turn: list[np.ndarray] = []
         self.states: dict[int, str] = {}
         self.truncated = False
+        if info["context"].due is not None and not isinstance(team, Compaction):
+            team = Compaction(team)
         self._first_info, self._seed, self._team, self._record = info, seed, team, record
         self._carried_messages: list[tuple[Message, ...]] = []
         self._step_contexts: list[StepContext] = []
@@ -99,6 +106,7 @@ class Player:
         branched = Player(seed, prompt, info, self._team, self._record)
         branched._first_info = self._first_info
         branched.rows, branched.actions = [row for row in self.rows if row.turn < turn], self.actions[:turn]
+        branched.written = self.written[:turn]
         branched.keys_of_turn, branched._carried_messages = self.keys_of_turn[:turn], self._carried_messages[:turn]
         branched._step_contexts = self._step_contexts[:turn]
         branched.states = dict(self.states)
@@ -148,10 +156,9 @@ class Player:
         Raises:
             CannotRespondError: responses are numbers of actions, and there are no actions to number.
         """
-        role, acts = self._role, self._role == self._team.acting_role
-        expert_action = self._info.get("expert_action") if acts else None
+        role = self._role
         choices = self._choices = self._team.allowed_responses(role, self._info["admissible_actions"], self._messages)
-        if template.numbered and not choices:
+        if template.numbered and not choices and role != MEMORY:
             raise CannotRespondError(
                 f"prompt.response={template.response!r} is the number of an action, and "
                 f"{f'the role {role!r}' if role else 'this environment'} lists none: choose another prompt."
@@ -160,27 +167,31 @@ class Player:
         messages, carried = self._messages, self._carried
 
         def wrap(prompt: str) -> str:
-            return template.prefix.show(self._team.prompt(role, prompt, messages), carried)
+            shown = template.prefix.show(self._team.prompt(role, prompt, messages), carried)
+            return shown + template.notes_request if role == MEMORY else shown
 
-        earlier = self._earlier_turns()
-        if self._info["context"].conversation:
-            self._opening = wrap(template.render(self._info["task"], self._info["context"], opening=True))
+        context, task, earlier = self._info["context"], self._info["task"], self._earlier_turns()
+        if has_notes(messages):  # they replace the history
+            context = context._replace(history=())
+            self._prompt = template.render(task, context)
+        if context.conversation:
+            self._opening = wrap(template.render(task, context, opening=True))
         # A role that responds for the first time begins its conversation here, whatever the step.
         self._prompt_of_role = wrap(self._prompt) if earlier or not self._opening else self._opening
         return Request(
             prompt=self._prompt_of_role,
             allowed_responses=texts,
-            expert_response=None if expert_action is None else template.write_response(expert_action, carried, choices),
+            expert_response=self._expert_response(template),
             seed=(*self._seed, len(self.rows)),
-            task=self._info["task"],
+            task=task,
             context_keys=tuple(self._keys(seen=True).tolist()),
             role=role,
             choices=meanings,
             step_context=self._step_contexts[-1],
             said=tuple(text for _, text in messages),
             literal_text=template.literal_text,
-            tools=template.tools,
-            shorter=ShorterPrompts(template, self._info["task"], self._info["context"], wrap),
+            tools=None if role == MEMORY else template.tools,
+            shorter=ShorterPrompts(template, task, context, wrap),
             earlier=earlier,
             opening=self._opening,
         )
@@ -196,10 +207,18 @@ class Player:
             if row.agent == agent
         )
 
+    def _expert_response(self, template: PromptTemplate) -> str | None:
+        """Return the response of the environment's expert; None without one, or for a role that it does not play."""
+        action = self._info.get("expert_action")
+        if action is None or self._role not in (self._team.acting_role, MEMORY):
+            return None
+        carried = template.prefix.teach(self._carried, self._info.get("expert_notes"))
+        return write_notes(carried) if self._role == MEMORY else template.write_response(action, carried, self._choices)
+
     def on_response(self, template: PromptTemplate, response: Response) -> str | None:
         """Take in the policy's response. Return the action if the turn is over, None if another role responds next."""
         action, in_form = template.read(response.text, self._choices, response.opened)
-        prefix = template.prefix.read(response.text, self._carried)
+        prefix = template.prefix.read(response.text, self._carried, alone=self._role == MEMORY)
         acts = self._role == self._team.acting_role
         # A role that does not act may respond in free text: without a parsed action, its whole text is its message.
         called = not action.startswith(MALFORMED_CALL)
@@ -222,6 +241,8 @@ class Player:
                 response.text,
                 response.truncated,
                 self._info.get("action_descriptions", ()),
+                self._carried if template.notes else "",
+                self._info.get("expert_notes"),
             ),
             extras=dict(prefix.columns),
             opening=self._opening,
@@ -242,9 +263,16 @@ class Player:
                     "not responded. next() has to return it first."
                 )
             self.actions.append(self._row_of_action.text.action)
+            self.written.append(self._written())
             return self.actions[-1]
         self._role = role
         return None
+
+    def _written(self) -> Written:
+        """Return what was written in the turn that has just ended."""
+        texts = [row.text.response for row in self.rows if row.turn == len(self.written)]
+        tokens = self.rows[-1].tokens
+        return Written(texts, 0 if tokens is None else len(tokens.prompt_ids) + len(tokens.token_ids))
 
     def on_step(self, prompt: str, reward: float, truncated: bool, info: dict[str, Any]) -> None:
         """Take in the result of the action, and begin the next turn."""

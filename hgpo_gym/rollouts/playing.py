@@ -12,6 +12,7 @@ import numpy as np
 
 from hgpo_gym.envs.sub_envs import EpisodeStart
 from hgpo_gym.envs.vector import TextVectorEnv
+from hgpo_gym.memory.context import Written
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
 from hgpo_gym.policies.streams import open_stream
@@ -50,6 +51,11 @@ class EpisodeSpec(NamedTuple):
     def actions(self) -> list[str]:
         """Return the actions that lead to the starting point."""
         return [] if self.origin is None else self.origin.actions[: self.turn]
+
+    @property
+    def written(self) -> list[Written]:
+        """Return what was written with each of these actions."""
+        return [] if self.origin is None else self.origin.written[: self.turn]
 
     @property
     def rows_before(self) -> int:
@@ -146,7 +152,7 @@ def _begin(
     attempt_bits = attempt << _CHANCE
     starts = {row: (spec.start, spec.actions, spec.member + attempt_bits) for row, spec in specs.items()}
     players = {}
-    for row, (reset, steps) in sorted(env.begin_at(starts).items()):
+    for row, (reset, steps) in sorted(env.begin_at(starts, {row: spec.written for row, spec in specs.items()}).items()):
         spec = specs[row]
         seed = (*spec.seed, attempt) if attempt else spec.seed
         if spec.origin is None:
@@ -173,7 +179,8 @@ def _play(
         actions = {row: players[row].on_response(env.prompt, response) for row, response in responses.items()}
         if unfinished := {row: players[row].request(env.prompt) for row, action in actions.items() if action is None}:
             stream.ask(unfinished)
-        env.send({row: action for row, action in actions.items() if action is not None})
+        acting = {row: action for row, action in actions.items() if action is not None}
+        env.send(acting, {row: players[row].written[-1] for row in acting})
         # A streaming policy must not wait: block for a step only if no request is open.
         min_results = vector.num_envs if stream.in_step else int(not stream.pending)
         results = sorted(env.receive(min_results).items())

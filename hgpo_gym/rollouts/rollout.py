@@ -34,6 +34,8 @@ class StepText(NamedTuple):
         prompt, response: the exact prompt and response.
         truncated: the response reached the maximum length.
         action_descriptions: meanings of the admissible actions, where the environment gives them.
+        notes: what the agent read of its own, with `memory=notes`.
+        expert_notes: what the environment's expert would write, where it was asked and keeps notes.
     """
 
     task: str
@@ -45,6 +47,8 @@ class StepText(NamedTuple):
     response: str = ""
     truncated: bool = False
     action_descriptions: tuple[str, ...] = ()
+    notes: str = ""
+    expert_notes: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

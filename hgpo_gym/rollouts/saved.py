@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.files import write_whole
 from hgpo_gym.memory.keys import hash_text
+from hgpo_gym.memory.notes import NOTES_COLUMN
 from hgpo_gym.rollouts.conversations import Conversation, conversations, read, write
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, Rollout
 from hgpo_gym.runs.renamed import with_new_fields
@@ -33,6 +34,7 @@ class SavedRollout:
         episodes: the outcome of each.
         tasks: the instruction of each episode.
         observations, actions: the text of each row.
+        notes: what the agent read of its own at each row; empty without notes.
         environment_reward, environment_penalty: float64[N], the values before shaping; None if shaping changed nothing.
         conversations: prompts and raw responses of the first episodes, where they were saved.
     """
@@ -45,6 +47,7 @@ class SavedRollout:
     environment_reward: np.ndarray | None = None
     environment_penalty: np.ndarray | None = None
     conversations: tuple[Conversation, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def keep(
@@ -84,6 +87,7 @@ def keep(
         "extras": {name: values.tolist() for name, values in batch.extras.items()},
         "observation": [text_id(step.observation) for step in rollout.steps],
         "action": [text_id(step.action) for step in rollout.steps],
+        "notes": [text_id(step.notes) for step in rollout.steps] if NOTES_COLUMN in batch.extras else [],
         "keys": distinct_keys.tolist(),
         "states": {number: text_id(texts[key]) for number, key in enumerate(distinct_keys.tolist()) if key in texts},
         "texts": list(text_ids),
@@ -144,6 +148,8 @@ def _saved_rollout(content: dict[str, Any]) -> SavedRollout:
     )
     if not len(batch) == len(content["observation"]) == len(content["action"]):
         raise ValueError("not every step has an observation and an action")
+    if len(content.get("notes", ())) not in (0, len(batch)):
+        raise ValueError("not every step has notes")
     if not len(episodes) == len(content["task"]) == len(batch.first_rows):
         raise ValueError("not every episode has a task and steps")
     reward, penalty = (
@@ -158,6 +164,7 @@ def _saved_rollout(content: dict[str, Any]) -> SavedRollout:
         actions=tuple(texts[number] for number in content["action"]),
         environment_reward=reward,
         environment_penalty=penalty,
+        notes=tuple(texts[number] for number in content.get("notes", ())),
     )
 
 

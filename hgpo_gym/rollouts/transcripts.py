@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from hgpo_gym.memory.context import Context, Written
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.memory.memory import Memory
+from hgpo_gym.memory.notes import sample_notes, write_notes
 from hgpo_gym.memory.prompts import PromptTemplate, ShorterPrompts
 from hgpo_gym.policies.base import EarlierTurn, Request, StepContext
 from hgpo_gym.rollouts.rollout import Rollout, StepText
@@ -27,13 +29,19 @@ class Transcript:
         """Yield the (request, response) of every step, in the form of this memory and template.
 
         The response has the expert's action if one is recorded, else the executed action. A prefix of the response,
-        such as a plan, is random: transcripts have none.
+        such as a plan, is random: transcripts have none. Notes are the expert's, if it keeps any.
         """
         memory.reset()
         earlier: tuple[EarlierTurn, ...] = ()
+        template = memory.template(template)
         carried, generator = "", np.random.default_rng(hash_text(self.task_id))
         for step in self.steps:
-            context = memory.observe(step.observation, step.admissible_actions, step.action_descriptions)
+            context, texts = memory.observe(step.observation, step.admissible_actions, step.action_descriptions), []
+            if context.due:
+                request, notes = _notes_request(template, step, context, carried, generator)
+                carried, context = notes, context._replace(history=())
+                texts.append(write_notes(notes))
+                yield request, texts[0]
             action = step.action if step.expert_action is None else step.expert_action
             responses = tuple(
                 text
@@ -45,7 +53,14 @@ class Transcript:
             prompt = wrap(template.render(step.task, context))
             opening = wrap(template.render(step.task, context, opening=True)) if context.conversation else ""
             before, actions = carried, step.admissible_actions
-            response, carried = template.sample_response(action, carried, actions, generator)
+            response, carried = template.sample_response(
+                action,
+                carried,
+                actions,
+                generator,
+                observation=step.observation,
+                expert_notes=step.expert_notes,
+            )
             yield (
                 Request(
                     prompt,
@@ -63,7 +78,7 @@ class Transcript:
                 shown = response if action == step.action else template.write_response(step.action, before, actions)
                 earlier += (EarlierTurn(prompt, shown, None, opening),)
             # History follows the executed action, even if the response to learn is the expert's.
-            memory.record(step.action)
+            memory.record(step.action, Written([*texts, response]))
 
     def step_contexts(self) -> Iterator[tuple[StepContext, str]]:
         """Yield the (step context, action) of every step, for policies that read no prompt."""
@@ -74,6 +89,17 @@ class Transcript:
             )
             action = step.action
             yield step_context, step.action if step.expert_action is None else step.expert_action
+
+
+def _notes_request(
+    template: PromptTemplate, step: StepText, context: Context, carried: str, generator: np.random.Generator
+) -> tuple[Request, str]:
+    """Return the request to the role `memory` at a step, and the notes to learn."""
+    notes = step.expert_notes
+    if notes is None:
+        notes = sample_notes(carried, generator, step.observation)
+    prompt = template.prefix.show(template.render(step.task, context), carried) + template.notes_request
+    return Request(prompt, (), task=step.task, literal_text=template.literal_text), notes
 
 
 def from_rollout(rollout: Rollout) -> list[Transcript]:

@@ -86,6 +86,20 @@ ROLLOUT = {
         "Most of them with memory=conversation.",
         "Near 0 there: raise engine.prefix_cache_tokens, unless the chat template changes earlier turns.",
     ),
+    "prompt_tokens_episode": Metric(
+        "prompt tokens an episode", "tokens", "Mean over episodes of the tokens of all prompts that the model read."
+    ),
+    "response_tokens_episode": Metric(
+        "response tokens an episode", "tokens", "Mean over episodes of the tokens that the model generated."
+    ),
+    "notes_length": Metric(
+        "length of notes",
+        "characters",
+        "Mean length of the notes in force after a response, with memory=notes.",
+        "Steady, well below what rollout.max_new_tokens leaves beside the action.",
+        "0: the agent writes none. Steady growth: notes copy what is seen, and responses are truncated.",
+    ),
+    "notes_length_max": Metric("longest notes", "characters", "The length of the longest notes."),
     "prompt_cut_share": Metric(
         "cut prompts",
         SHARE,

@@ -225,7 +225,9 @@ _PromptSettings = create_model(  # type: ignore[call-overload]
     "_PromptSettings",
     __base__=SettingsSection,
     **{
-        field.name: (field.type, ... if field.default is MISSING else field.default) for field in fields(PromptTemplate)
+        field.name: (field.type, ... if field.default is MISSING else field.default)
+        for field in fields(PromptTemplate)
+        if field.name != "notes"  # a memory sets it
     },
 )
 

@@ -323,6 +323,18 @@ class InStep:
         self.generate = policy.generate
 
 
+@pytest.mark.parametrize("options", [{"memory": "full"}, {"memory": "notes"}, {"memory": "notes", "every": 2}])
+def test_rollouts_of_every_form_of_memory_have_the_trainers_log_probabilities(free, options):
+    vector = TextVectorEnv("hgpo_gym/SignpostMaze-v0", num_tasks=2, group_size=2, max_episode_steps=5)
+    env = ContextWrapper(vector, "brief", **options)
+    rollout = collect(env, free, Sampling(max_new_tokens=6), task_ids=vector.task_ids[:2], seeds=[(3, 0), (3, 1)])
+    env.close()
+    scored = score(free, rollout.tokens, temperature=1.0, max_batch_tokens=4096)
+    recorded = np.concatenate([record.logprobs[record.choices] for record in rollout.tokens])
+    assert np.abs(recorded - np.concatenate(scored)).max() < 1e-4
+    assert rollout.batch.extras["agent"].any() == ("every" in options)
+
+
 def test_what_vllm_cannot_do_is_refused_before_it_starts(tiny):
     model = make_tiny_model(tiny[1], hidden_size=64, layers=1, heads=4, seed=0, device="cpu")
     with pytest.raises(ValueError, match=r"heads of size 32, 64, .* have 16 \(64 / 4\). For model=tiny set tiny.heads"):

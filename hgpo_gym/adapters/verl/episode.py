@@ -86,12 +86,13 @@ class LocalEpisodes:
 
     async def _attempt(self, envs: LocalSubEnvs, plan: EpisodePlan, attempt: int, ask: Ask) -> Player | Exception:
         """Return the player of the finished episode, or the environment's error."""
-        settings, template, seed = self.settings, self.settings.prompt, group_seed(plan.seed)
+        settings, seed = self.settings, group_seed(plan.seed)
         start = EpisodeStart(plan.task_id, seed, plan.member + (attempt << _ATTEMPT))
         begun = (await asyncio.to_thread(envs.begin, {0: start}))[0]
         if isinstance(begun, Exception):
             return begun
         memory, (observation, info) = settings.memory.make(), begun.reset
+        template = memory.template(settings.prompt)
         player_seed = (*plan.seed, plan.member, *([attempt] if attempt else []))
         player = Player(player_seed, *_seen(memory, settings, observation, info), self._team, settings.record)
         over = False
@@ -103,7 +104,7 @@ class LocalEpisodes:
             if isinstance(result, Exception):
                 return result
             observation, reward, terminated, truncated, info = result
-            memory.record(action)
+            memory.record(action, player.written[-1])
             prompt, info = _seen(memory, settings, observation, info)
             # A win at the step limit sets both flags; it is not a truncation.
             player.on_step(prompt, float(reward), truncated and not terminated, info)

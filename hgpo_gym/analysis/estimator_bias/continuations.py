@@ -133,7 +133,7 @@ class Actor:
         return info if expert_action is None else {**info, "expert_action": expert_action}
 
     def _seen(self, observation: str, info: dict[str, Any]) -> int:
-        return hash_text(self.key.canonical(observation, info["admissible_actions"]))
+        return hash_text(self.key.text(observation, info["admissible_actions"]))
 
     def _choose(self, info: dict[str, Any]) -> str:
         if self.generator.random() < self.random_actions:

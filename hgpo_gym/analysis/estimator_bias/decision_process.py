@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from hgpo_gym.memory.context import PastStep
 from hgpo_gym.memory.keys import KeyChain, hash_text, key_function
-from hgpo_gym.memory.memory import PastStep
 
 NOWHERE = -1
 """The next state if the episode ends, or if the state has no such action."""
@@ -105,7 +105,7 @@ def unfold(rules: Dynamics, situations: Situations, *, window: int, history_leng
         """Return the state of an agent that arrives at `place` by `action`, given its memory before."""
         chain = KeyChain(history_length)
         chain.keys = np.array(keys, dtype=np.int64).view(np.uint64).tolist()
-        canonical = function.canonical(rules.observation(place), rules.admissible_actions(place))
+        canonical = function.text(rules.observation(place), rules.admissible_actions(place))
         action_hash = hash_text(action) if function.with_action and action is not None else None
         return place, history, tuple(chain.advance(hash_text(canonical), action_hash).tolist())
 

@@ -123,6 +123,7 @@ def _step(group: Group, row: int, compared_by: str) -> Section:
             Items(
                 (
                     f"Saw: {_one_line(rollout.observations[row], 1000)}",
+                    *(f"Notes: {_one_line(notes, 1000)}" for notes in rollout.notes[row : row + 1]),
                     f"Did: {rollout.actions[row] or NO_ACTION}",
                     f"The episode {outcome}; the step's return, discounted by {group.gamma:g}, is "
                     f"{group.returns[row]:.3g}.",
@@ -252,6 +253,7 @@ def _every_step(group: Group, graph: Graph) -> Section:
             group.name(row),
             f"[{numbers[rollout.observations[row]]}]",
             rollout.actions[row],
+            *map(_one_line, rollout.notes[row : row + 1]),
             float(group.returns[row]),
             *(float(values[row]) for values in group.advantages.values()),
         )
@@ -261,6 +263,7 @@ def _every_step(group: Group, graph: Graph) -> Section:
         Column("step"),
         Column("observation"),
         Column("action"),
+        *((Column("notes before"),) if rollout.notes else ()),
         Column("return", "number"),
         *(Column(name, "signed") for name in group.advantages),
     )

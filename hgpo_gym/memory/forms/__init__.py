@@ -15,6 +15,7 @@ MEMORIES = Registry(
         "window": "hgpo_gym.memory.forms.window:Window",
         "full": "hgpo_gym.memory.forms.full:Full",
         "conversation": "hgpo_gym.memory.forms.conversation:Conversation",
+        "notes": "hgpo_gym.memory.forms.notes:Notes",
         "none": "hgpo_gym.memory.forms.none:NoHistory",
     },
     arguments=0,

@@ -1,6 +1,7 @@
 """`memory=conversation`: prompts are the messages of a chat."""
 
-from hgpo_gym.memory.memory import Context, Memory
+from hgpo_gym.memory.context import Context
+from hgpo_gym.memory.memory import Memory
 
 
 class Conversation(Memory):

@@ -1,7 +1,8 @@
 """`memory=window`: prompts show the last steps of the episode."""
 
+from hgpo_gym.memory.context import Context
 from hgpo_gym.memory.keys import KeyFunction
-from hgpo_gym.memory.memory import Context, Memory
+from hgpo_gym.memory.memory import Memory
 
 
 class Window(Memory):

@@ -34,6 +34,7 @@ from hgpo_gym.trainers.learners.rollout_worker import RolloutWorker, assign_cred
 from hgpo_gym.trainers.learners.validate import (
     check_critic,
     check_keys,
+    check_notes,
     check_overlap,
     check_plans,
     check_roles,
@@ -93,6 +94,7 @@ class PolicyGradientLearner:
             )
         check_plans(run)
         check_keys(run)
+        check_notes(run)
         trial = validate_estimator(run)
         check_critic(run, trial.targets)
         # Raises now instead of after the rollout.

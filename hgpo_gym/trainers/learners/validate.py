@@ -15,7 +15,7 @@ from hgpo_gym.rollouts.recording import ENTROPY, REWARD_VECTOR
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, Rollout, StepText
 from hgpo_gym.rollouts.samplers import Sampler, make_sampler
 from hgpo_gym.rollouts.shaping import SHAPERS, shape
-from hgpo_gym.rollouts.teams import TEAMS
+from hgpo_gym.rollouts.teams import TEAMS, roles_with_adapters
 from hgpo_gym.trainers.columns import needed_columns, recorded_columns
 from hgpo_gym.trainers.settings import RunSettings
 
@@ -119,6 +119,24 @@ def check_plans(run: RunSettings) -> None:
         raise ValueError(
             "prompt.subgoals=[]: with engine.constrain=admissible there is nothing to choose among. Set "
             "prompt.subgoals=[...], or engine.constrain=none."
+        )
+
+
+def check_notes(run: RunSettings) -> None:
+    """Raise ValueError if responses are to have notes and cannot."""
+    if not run.memory.make().writes_notes:
+        return
+    if not run.model.writes_text:
+        raise ValueError(
+            f"memory={run.memory.name}: model={run.resolved['model']['kind']} writes no notes. Choose a language model."
+        )
+    prompt = run.memory.make().template(run.prompt)
+    if prompt.notes == "apart" and roles_with_adapters(run.team):
+        raise ValueError(f"team.weights=adapter: the role memory of memory={run.memory.name} has none. Set shared.")
+    if prompt.notes == "beside" and run.engine.options.get("constrain") == "admissible":
+        raise ValueError(
+            f"memory={run.memory.name}: notes are free text, and engine.constrain=admissible allows none. Set "
+            "engine.constrain=none, or memory.every for notes in responses of their own."
         )
 
 

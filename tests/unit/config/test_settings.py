@@ -121,7 +121,7 @@ def test_all_wrong_values_are_named_at_once(defaults):
     }  # fmt: skip
     assert refusal(defaults, changes) == [
         "seed=-1: must be at least 0.",
-        f"Unknown memory.key 'obs'. Valid: {', '.join(KEY_FUNCTIONS)}.",
+        f"Unknown memory.key 'obs'. Did you mean 'notes'? Valid: {', '.join(KEY_FUNCTIONS)}.",
         "rollout.group_size=0: must be above 0.",
         "rollout.temperature=0.0: must be above 0.",
         "prompt.first=None: expected text.",

@@ -25,7 +25,7 @@ RUNS = {
     "a language model": [
         *TINY, "correction=token", "trainer.off_policy_limit=0.5", "rollout.staleness=1", "rollout.overlap=true",
     ],
-    "an untrained one": [*TINY, "warmstart.source=none", "engine.constrain=none", "trainer.kl_coef=0"],
+    "an untrained one": [*TINY, "warmstart.source=none", "engine.constrain=none", "trainer.kl_coef=0", "memory=notes"],
     "long prompts": [*TINY, "engine.max_prompt_tokens=40", "warmstart.source=none", "memory.window=4"],
     "sb3_ppo": ["algo=sb3_ppo", *SB3, "algo.batch_size=32"],
     "sb3_dqn": ["algo=sb3_dqn", *SB3, "algo.learning_starts=10"],

@@ -60,6 +60,8 @@ class Sb3Learner:
         ):
             if choice.name != only:
                 raise ValueError(f"{group}={choice.name}: algo={run.algo.name} knows {group}={only} alone.")
+        if run.memory.make().writes_notes:
+            raise ValueError(f"memory={run.memory.name}: algo={run.algo.name} writes no notes. Choose memory=window.")
         if run.prompt.subgoals is not None:
             raise ValueError(
                 f"prompt.subgoals={run.prompt.subgoals}: algo={run.algo.name} writes no plans. Choose a prompt "
