@@ -67,6 +67,11 @@ COLUMNS = {
         "several rewards of the episode, repeated on its rows: runs record those of algo.rewards",
         "[N, m]",
     ),
+    "state_total": ColumnSpec(WHOLE, "earlier episodes of the run that came through the state: a run counts them"),
+    "state_wins": ColumnSpec(WHOLE, "those of them that succeeded: a run counts them"),
+    "next_total": ColumnSpec(WHOLE, "as state_total, of the state that the step led to; 0 if unknown"),
+    "next_wins": ColumnSpec(WHOLE, "as state_wins, of the state that the step led to; 0 if unknown"),
+    "episodes_seen": ColumnSpec(WHOLE, "all earlier episodes of the run: a run counts them"),
     "switch_tokens": ColumnSpec(
         WHOLE,
         "the tokens of the response up to the end of its <switch>: a prompt with subgoals (prompt=plan) records it",
@@ -86,6 +91,9 @@ COLUMNS = {
 }
 """The columns that estimators of this package may need. Other columns may have any name, and hold finite numbers, truth
 values or names."""
+
+STATE_COUNTS = ("state_total", "state_wins", "next_total", "next_wins", "episodes_seen")
+"""The columns that a run counts over its earlier episodes."""
 
 
 def checked(name: str, values: Any) -> np.ndarray:

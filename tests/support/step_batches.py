@@ -39,6 +39,11 @@ def with_neutral_columns(columns: dict[str, Any]) -> dict[str, Any]:
         "plan": [0] * count,
         "opening": [False] * count,
         "execution": [True] * count,
+        "state_total": [4] * count,
+        "state_wins": [1] * count,
+        "next_total": [2] * count,
+        "next_wins": [1] * count,
+        "episodes_seen": [9] * count,
     }
     return neutral | columns
 
@@ -90,6 +95,13 @@ def random_records(seed: int) -> dict[str, Any]:
                     "tag_reward": float(generator.choice([0.0, 0.5])),
                     "turn_reward": round(generator.normal(), 3),
                     "entropy": round(generator.random(), 3),
+                    "episodes_seen": 40,
+                    **dict(
+                        zip(("state_wins", "state_total"), sorted(generator.integers(30, size=2).tolist()), strict=True)
+                    ),
+                    **dict(
+                        zip(("next_wins", "next_total"), sorted(generator.integers(30, size=2).tolist()), strict=True)
+                    ),
                 }
                 rows.append(of_the_episode | row)
     if seed % 2:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from hgpo_gym.advantages import Advantages, StepBatch
+from hgpo_gym.advantages.columns import STATE_COUNTS
 from hgpo_gym.policies.base import CopyingPolicy, LikelihoodModel, TrainablePolicy
 from hgpo_gym.policies.lora import WithoutAdapter, has_adapter
 from hgpo_gym.policies.stale_weights import StaleWeights
@@ -45,6 +46,7 @@ from hgpo_gym.trainers.learners.validate import (
 )
 from hgpo_gym.trainers.memory_estimate import memory_lines
 from hgpo_gym.trainers.settings import RunSettings
+from hgpo_gym.trainers.state_counts import StateCounts
 from hgpo_gym.trainers.update.loss import Loss
 from hgpo_gym.trainers.update.policy_update import PolicyUpdate
 from hgpo_gym.trainers.update.settings import TrainerSettings
@@ -52,6 +54,7 @@ from hgpo_gym.trainers.update.settings import TrainerSettings
 _UPDATE_STATE = "update.pt"
 _CRITIC_STATE = "critic.pt"
 _PAST_WEIGHTS = "past_weights.pt"
+_STATE_COUNTS = "state_counts.npz"
 UNCORRECTED = (
     "Rollouts by older weights (rollout.staleness={}) and no correction: with correction=token they cost less in "
     "learning."
@@ -81,6 +84,7 @@ class PolicyGradientLearner:
     policy: TrainablePolicy
     update: PolicyUpdate | None = None
     critic: Critic | None = None
+    state_counts: StateCounts | None = None
     outcomes: list[list[GroupOutcome]] = []  # noqa: RUF012 - replaced, never changed
     measured: TaskMeasures | None = None
     async_rollout: AsyncRollout | None = None
@@ -159,6 +163,7 @@ class PolicyGradientLearner:
         if (path := checkpoint / _PAST_WEIGHTS).exists():
             self.past.load(torch.load(path, map_location="cpu", weights_only=True))
         self.critic = self._critic(checkpoint)
+        self.state_counts = self._state_counts(checkpoint)
         self.outcomes = [[GroupOutcome(*group) for group in groups] for groups in state["outcomes"]]
         self.measured = TaskMeasures(*state["measured"]) if state.get("measured") else self._measured()
         if self.measured:
@@ -197,6 +202,8 @@ class PolicyGradientLearner:
         seconds += began - learn_started
         rollout = select_episodes(collected.rollout, self.sampler, iteration)
         batch, credit, states = self._credit(rollout)
+        if self.state_counts is not None:
+            self.state_counts.add(collected.rollout)
         self._warn_of_shaping(rollout, batch, credit)
         progress = iteration / self.run.trainer.iterations
         batch = replace(batch, trained=select_steps(batch, credit.values, self.sampler, iteration, progress))
@@ -237,6 +244,7 @@ class PolicyGradientLearner:
         weights = None if self.update is None else self.update.weights.state_dict()
         critic_state = None if self.critic is None else self.critic.state_dict()
         past = [] if self.update is None else self.past.state()
+        counts = None if self.state_counts is None else self.state_counts.state_dict()
 
         def write(folder: Path) -> None:
             self.policy.save(folder / "model", weights)
@@ -248,9 +256,12 @@ class PolicyGradientLearner:
             if past:
                 with (folder / _PAST_WEIGHTS).open("wb") as file:
                     torch.save(past, file)
+            if counts is not None:
+                with (folder / _STATE_COUNTS).open("wb") as file:
+                    np.savez(file, **counts)
 
         trained = [weight for weight in self.policy.model.parameters() if weight.requires_grad]
-        return Saving(write, sum(map(_nbytes, (trained, update_state, critic_state, past))))
+        return Saving(write, sum(map(_nbytes, (trained, update_state, critic_state, past, counts))))
 
     def state(self) -> dict[str, Any]:
         """See `Learner`. It holds what the sampler has measured before training."""
@@ -273,12 +284,24 @@ class PolicyGradientLearner:
             critic.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
         return critic
 
+    def _state_counts(self, checkpoint: Path) -> StateCounts | None:
+        """Return the counts that the estimator needs, in the state of the checkpoint."""
+        if not self.worker.needs.keys() & set(STATE_COUNTS):
+            return None
+        counts = StateCounts()
+        if (path := checkpoint / _STATE_COUNTS).exists():  # the first checkpoint has no counts yet
+            with np.load(path, allow_pickle=False) as arrays:
+                counts.load_state_dict(dict(arrays))
+        return counts
+
     def _credit(self, rollout: Rollout) -> tuple[StepBatch, Advantages, States]:
         """Return the batch that credit assignment uses, its advantages, and the states that the critic has read."""
         assert self.update is not None
         states: States = {}
         if ENTROPY in self.worker.record:
             rollout = with_extra(rollout, ENTROPY, self.update.entropies(rollout.tokens))  # type: ignore[arg-type]
+        if self.state_counts is not None:
+            rollout = self.state_counts.counted(rollout)
         if self.critic is not None:
             with self.update.weights.gathered():
                 states = self.critic.states(rollout)
@@ -328,8 +351,8 @@ def _with_constant(run: RunSettings) -> TrainerSettings:
 
 
 def _nbytes(nested: Any) -> int:
-    """Return the bytes of all tensors in nested containers."""
-    if isinstance(nested, torch.Tensor):
+    """Return the bytes of all tensors and arrays in nested containers."""
+    if isinstance(nested, torch.Tensor | np.ndarray):
         return nested.nbytes
     if isinstance(nested, dict | list):
         return sum(map(_nbytes, nested.values() if isinstance(nested, dict) else nested))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hgpo_gym.advantages import ESTIMATORS, Advantages, StepBatch, assign, needed_with, with_bases
-from hgpo_gym.advantages.columns import missing_column, needed_by
+from hgpo_gym.advantages.columns import STATE_COUNTS, missing_column, needed_by
 from hgpo_gym.policies.base import TokenRecord
 from hgpo_gym.registry import Choice
 from hgpo_gym.rollouts.plans import PLAN_COLUMNS
@@ -73,7 +73,7 @@ def check_overlap(run: RunSettings, columns: Collection[str]) -> None:
             "Set engine.sleep_level=0, or rollout.overlap=false."
         )
     resamples = _sampler(run).filter.overrides("informative")
-    measured = ENTROPY in needed_with(*run.algo)
+    measured = needed_with(*run.algo).keys() & {ENTROPY, *STATE_COUNTS}
     if resamples and (columns or measured):
         needed = "critic" if columns else "policy"
         raise ValueError(
@@ -205,13 +205,15 @@ def _estimators(run: RunSettings) -> list[tuple[str, Choice]]:
 def _recorded(run: RunSettings) -> tuple[str, ...]:
     """Return the columns of the run's rollouts, apart from those of every batch."""
     plan_columns = PLAN_COLUMNS if run.prompt.subgoals is not None else ()
-    reward_columns = (REWARD_VECTOR,) if REWARD_VECTOR in needed_columns(run.algo, run.shaping) else ()
+    needed = needed_columns(run.algo, run.shaping)
+    reward_columns = (REWARD_VECTOR,) if REWARD_VECTOR in needed else ()
     return (
         *RECORDED,
         *_sampler(run).collector.records,
         *recorded_columns(run.algo, run.shaping, run.rollout.record),
         *plan_columns,
         *reward_columns,
+        *needed.keys() & set(STATE_COUNTS),
     )
 
 

@@ -59,7 +59,7 @@ def test_golden_credit_more(subtests):
         batch = StepBatch.from_records(history_length=3, **columns)
         for expected in case["expected"]:
             options = {name: value for name, value in expected.items() if name not in ("estimator", "advantage")}
-            if "clusters" not in options and expected["estimator"] in ("ecpo", "pgpo", "graphhca"):
+            if "clusters" not in options and expected["estimator"] != "proxmo":
                 with subtests.test(f"{case['name']}: {expected['estimator']} {options}"):
                     found = estimate(expected["estimator"], batch, **options)
                     np.testing.assert_allclose(found, expected["advantage"], rtol=0, atol=1e-8)
@@ -353,6 +353,20 @@ def test_ecpo_lies_between_grpo_and_gigpo():
         np.testing.assert_allclose(estimate("ecpo", once, shrinkage=0.0, evidence=0.0), gigpo, atol=1e-6)
 
 
+def test_state_scores_by_hand():
+    """Of x four episodes came through and one won: 1/4 of its score's way down. The first step stays in x."""
+    counts = {"state_total": [4, 4, 4, 0], "state_wins": [1, 1, 1, 0], "next_total": [4, 0, 20, 0]}
+    ends = ["z", "z", "z", "z"]
+    batch = episodes(
+        "xx", "xy", rewards=[0, 10], final_observation=ends, next_wins=[1, 0, 0, 0], episodes_seen=[20] * 4, **counts
+    )
+    novelty, score = 0.5 * np.exp(-0.4), np.exp(-np.log(20) / 4)
+    # From x: to itself; on to a new state, worth 1; on to one where 20 failed, worth 0.
+    rewards = np.array([0.0, novelty + (0.5 - novelty) * (score - 1), novelty + (0.5 - novelty) * score])
+    found = estimate("state_scores", batch, alpha=1.0)
+    np.testing.assert_allclose(found, [*(rewards - rewards.mean()), 0.0], rtol=1e-6)
+
+
 def test_nested_bellman_in_one_state_by_hand():
     """In x, u led to 10 and 0, v to nothing: means of 5 and 0 around 10 / 3."""
     batch = episodes("x", "x", "x", rewards=[10, 0, 0], action=["u", "u", "v"])
@@ -561,6 +575,8 @@ def test_siblings_are_compared_with_one_another():
         ("graphgpo", {"omega": 0.0}, r"omega=0\.0"),
         ("ecpo", {"shrinkage": -1.0}, r"shrinkage=-1\.0: choose a number of 0 or more"),
         ("graphhca", {"floor": 0.0}, r"floor=0\.0: choose a number above 0"),
+        ("state_scores", {"min_rate": 2.0}, r"min_rate=2\.0"),
+        ("state_scores", {"novelty_decay": -1.0}, r"novelty_decay=-1\.0"),
         ("pgpo", {"alpha": -1.0}, r"alpha=-1\.0: choose a number of 0 or more"),
         ("gagpo", {"trace_decay": 2}, "trace_decay=2"),
         ("gae", {"trace_decay": 2}, "trace_decay=2"),

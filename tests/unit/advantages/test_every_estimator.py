@@ -16,6 +16,7 @@ VARIANTS: dict[str, list[dict]] = {
     "graft": [{"gamma": 1.0}, {"level": 2}, {"time_aware": True}],
     "ecpo": [{"norm": "mean_norm", "evidence": 0.0}, {"time_aware": True}],
     "graphhca": [{"absorb_final": True}, {"level": 1, "time_aware": True}],
+    "state_scores": [{"alpha": 1.0, "norm": "mean_std_norm"}, {"level": 1, "time_aware": True}],
     "pgpo": [{"leave_one_out": True}, {"w_group": 1.0, "time_aware": True}],
     "graphgpo": [{"normalize_distance": True, "omega": 0.8}, {"time_aware": True}],
     "hiper_hae": [{"part": "low"}, {"part": "high", "bootstrap_truncated": True}],
@@ -157,7 +158,10 @@ def test_its_docstring_names_source_and_family(subtests):
 
 
 BY_STEPS = {
-    **{name: {} for name in ("hgpo", "hgpo_gae", "nested_bellman", "rtmc", "gagpo", "graft", "turn_rewards")},
+    **{
+        name: {}
+        for name in ("hgpo", "hgpo_gae", "nested_bellman", "rtmc", "gagpo", "graft", "state_scores", "turn_rewards")
+    },
     **{name: {"w_group": 0.0} for name in ("crbc", "ecpo", "g2po", "graphgpo", "graphhca", "beacon", "rlvmr")},
     "pgpo": {"alpha": 0.0},
 }
