@@ -258,7 +258,7 @@ class PolicyGradientLearner:
                     torch.save(past, file)
             if counts is not None:
                 with (folder / _STATE_COUNTS).open("wb") as file:
-                    np.savez(file, **counts)
+                    np.savez(file, **counts)  # type: ignore[arg-type]
 
         trained = [weight for weight in self.policy.model.parameters() if weight.requires_grad]
         return Saving(write, sum(map(_nbytes, (trained, update_state, critic_state, past, counts))))
