@@ -43,6 +43,12 @@ _NOT_JSON = (ValueError, RecursionError)
 """What the decoder raises: numbers of too many digits are a plain ValueError, deep nesting is a RecursionError."""
 
 
+def write_call(name: str, arguments: Mapping[str, str] | str, format: Format = FORMATS["hermes"]) -> str:
+    """Return a call as text; its arguments are an object or the JSON of one."""
+    call = {"name": name, format.arguments: arguments}
+    return format.before + json.dumps(call, ensure_ascii=False) + format.after
+
+
 class Tools(NamedTuple):
     """The functions that a request offers.
 
@@ -110,8 +116,7 @@ class Functions:
         )
 
     def _written(self, name: str, arguments: Mapping[str, str]) -> str:
-        call = {"name": name, self._format.arguments: arguments}
-        return self._format.before + json.dumps(call, ensure_ascii=False) + self._format.after
+        return write_call(name, arguments, self._format)
 
     def read(self, response: str) -> Reading:
         """Return the action of the call in a response, in any of the formats. Text before the call is ignored.

@@ -100,8 +100,9 @@ class Request:
 
     @property
     def whole_text(self) -> str:
-        """Return all messages as one text."""
-        return "".join(message["content"] for message in self.messages)
+        """Return the tools and all messages as one text."""
+        texts = [message["content"] for message in self.messages]
+        return "".join([self.tools.instructions, *texts] if self.tools else texts)
 
 
 @dataclass(frozen=True, slots=True)

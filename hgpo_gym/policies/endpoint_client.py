@@ -15,6 +15,7 @@ except ModuleNotFoundError as error:
         f"policy=openai needs the package {error.name} ({error}): {install_command('openai')}", name=error.name
     ) from error
 
+from hgpo_gym.memory.tools import write_call
 from hgpo_gym.network import goes_by_proxy
 from hgpo_gym.policies.base import MeteredResponse, Request, Sampling
 from hgpo_gym.policies.endpoint_settings import EndpointSettings
@@ -95,6 +96,8 @@ class EndpointClient:
             options["seed"] = int(np.random.SeedSequence(request.seed).generate_state(1)[0] >> 1)
         if settings.chat:
             options["messages"] = request.messages
+            if request.tools is not None:
+                options["tools"] = json.loads(request.tools.schemas)
             return await self._client.chat.completions.with_raw_response.create(**options)
         return await self._client.completions.with_raw_response.create(prompt=request.whole_text, **options)
 
@@ -104,6 +107,10 @@ class EndpointClient:
         truncated = choice.get("finish_reason") == "length"
         if isinstance(text, list):  # some endpoints return a list of parts
             text = "".join(part["text"] for part in text if part.get("type") == "text")
+        if self.settings.chat:
+            # The endpoint has parsed the calls; as text they are read like those of any other policy.
+            calls = [call["function"] for call in choice["message"].get("tool_calls") or []]
+            text = (text or "") + "".join(write_call(call["name"], call["arguments"]) for call in calls)
         # JSON can hold lone surrogates, which cannot be written to a file.
         text = (text or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return MeteredResponse(text, usage.get("prompt_tokens"), usage.get("completion_tokens"), truncated)

@@ -1,11 +1,13 @@
 """Tool calls as actions: how calls are written and read, and what a malformed one leads to."""
 
 import json
+import random
 from dataclasses import replace
 
 import pytest
 
 from hgpo_gym.envs import TextVectorEnv
+from hgpo_gym.envs.registration import make
 from hgpo_gym.memory import ContextWrapper, PromptTemplate
 from hgpo_gym.memory.tools import FORMATS, MALFORMED_CALL, Functions
 from hgpo_gym.policies.base import Response, Sampling
@@ -117,3 +119,27 @@ def test_wrong_functions_are_refused():
         replace(TOOLS, tool_format="hermse")
     with pytest.raises(ValueError, match=r"set both, with a \{call\} in the response, or neither"):
         replace(TOOLS, response="{action}")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "env_id", "options"),
+    [
+        ("search_tools", "hgpo_gym/Search-v0", {"queries": "suggested"}),
+        ("webshop_tools", "hgpo_gym/WebShop-v0", {"split": "generated", "queries": "suggested"}),
+        ("alfworld_tools", "hgpo_gym/ALFWorld-v0", {"split": "generated"}),
+    ],
+)
+def test_functions_of_an_environment_can_express_its_actions(prompt, env_id, options):
+    template, env = PromptTemplate.named(prompt), make(env_id, **options)
+    generator, called = random.Random(0), set()
+    for seed in range(6):
+        _, info = env.reset(seed=seed)
+        ended = False
+        while not ended:
+            for action in info["admissible_actions"]:
+                response = template.write_response(action)
+                assert template.read(response) == (action, True)
+                called.add(json.loads(response.removeprefix("<tool_call>").removesuffix("</tool_call>"))["name"])
+            *_, terminated, truncated, info = env.step(generator.choice(info["admissible_actions"]))
+            ended = terminated or truncated
+    assert len(called) > 1

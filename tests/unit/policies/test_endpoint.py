@@ -13,6 +13,7 @@ import pytest
 
 from hgpo_gym.config.compose import load_config, load_run
 from hgpo_gym.extras import install_command
+from hgpo_gym.memory import PromptTemplate
 from hgpo_gym.policies import Request, Response, Sampling
 from hgpo_gym.policies.base import MeteredPolicy, NoResponseError
 from hgpo_gym.policies.endpoint import EndpointPolicy
@@ -404,3 +405,23 @@ def test_a_last_line_that_was_cut_short_is_asked_again(tmp_path):
     assert path.exists()
     policy.forget()
     assert not path.exists()
+
+
+def test_functions_are_offered_and_calls_are_read(tmp_path):
+    """The endpoint gives calls apart from the text, their arguments as JSON."""
+    template = PromptTemplate.named("tools")
+
+    def call(server, body):
+        reply = completion(None)
+        function = {"name": body["tools"][0]["function"]["name"], "arguments": '{"action": "walk on"}'}
+        calls = [{"id": "call-1", "type": "function", "function": function}]
+        reply["choices"][0]["message"]["tool_calls"] = calls
+        return Reply(200, reply)
+
+    with (
+        serving(call) as server,
+        EndpointPolicy(settings(server.url), ResponseCache(tmp_path / "kept.jsonl")) as policy,
+    ):
+        [response] = policy.generate([Request("A hall.", tools=template.tools)], Sampling())
+        assert template.read(response.text) == ("walk on", True)
+        assert [body["tools"] for body in server.bodies()] == [template.calls.schemas]
