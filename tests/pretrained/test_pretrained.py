@@ -14,6 +14,7 @@ from hgpo_gym.policies.gguf import import_gguf
 from hgpo_gym.policies.huggingface import load_model
 from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.policies.likelihood import score
+from hgpo_gym.rollouts import saved
 from hgpo_gym.runs.directory import read_config
 from hgpo_gym.trainers.settings import RunSettings
 from tests.support.commands import run as command
@@ -185,6 +186,17 @@ def test_the_adapter_and_the_exported_model_say_what_the_trained_policy_says(run
         for model in (merged, trained.model)
     ]
     assert responses[0] == responses[1]
+
+
+def test_a_conversation_of_tool_calls_trains_for_two_iterations(smollm2, tmp_path, capsys):
+    """SmolLM2's chat template shows no tools: the functions stand at the start of the first prompt."""
+    settings = ["model=pretrained", f"model.path={smollm2}", "memory=conversation", "prompt=tools"]
+    run_dir = tmp_path / "run"
+    status, _, err = command(capsys, "train", *TRAINING, *settings, f"run_dir={run_dir}", "trainer.iterations=2")
+    assert (status, err) == (0, "")
+    assert [line["valid_action_rate"] for line in training_numbers(run_dir)] == [1.0, 1.0]
+    conversation = saved.load(run_dir / "rollouts", 2).conversations[0]
+    assert conversation.exchanges[0].response.startswith('<tool_call>\n{"name": "act", "arguments": {"action": ')
 
 
 def test_what_cannot_be_imported_is_named(smollm2, tmp_path, capsys, monkeypatch):
