@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test is marked with the name of its folder. Those with an environment of their own start engines and load real
+    """A test is marked with the name of its folder. Those with a separate environment start engines and load real
     models, which takes longer."""
     for item in items:
         folder = item.path.relative_to(ROOT / "tests").parts[0]

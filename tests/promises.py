@@ -20,7 +20,7 @@ PAGE = ROOT / "tests" / "README.md"
 SECONDS = ROOT / ".pytest_cache" / "v" / "hgpo_gym" / "seconds"
 BEFORE = "| promise | test | tier | seconds |\n| --- | --- | --- | --- |\n"
 ELSEWHERE = ("openenv", "pretrained", "verifiers", "verl", "vllm")
-"""Folders with an environment of their own."""
+"""Folders with a separate environment."""
 
 
 class Promise(NamedTuple):

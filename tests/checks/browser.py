@@ -32,7 +32,7 @@ class Finding:
 
 
 def open_browser(playwright: Playwright) -> Browser:
-    """Chromium on PATH, or playwright's own. Raises playwright's Error where there is neither."""
+    """Chromium on PATH, or playwright's. Raises playwright's Error where there is neither."""
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     return playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
 

@@ -1,4 +1,4 @@
-"""Generated ALFWorld games beside ALFWorld's own: how large and full the rooms are, how long the tasks take.
+"""Generated ALFWorld games beside ALFWorld's: how large and full the rooms are, how long the tasks take.
 
 Objects are those that an agent can come upon; steps are those of a shortest solution.
 """
@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 
 
 def released_sample(game_file: Path) -> Sample:
-    """One of ALFWorld's own games."""
+    """A game of ALFWorld."""
     trajectory = json.loads(game_file.with_name("traj_data.json").read_text())
     floor_plan = int(trajectory["scene"]["floor_plan"].removeprefix("FloorPlan"))
     return Sample(KINDS[floor_plan // 100], trajectory["task_type"], compile_game(json.loads(game_file.read_text())))

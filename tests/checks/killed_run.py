@@ -2,7 +2,7 @@
 
 Moments are drawn from a seed: for a quarter of the kills while the process starts and finds its place in the run, for
 the others while it trains, evaluates and saves a checkpoint after every iteration. After each kill the newest
-checkpoint must be sound and load; at the end all metrics and evaluations must be those of the run that was left alone.
+checkpoint must be intact; at the end all metrics and evaluations must be those of an undisturbed run.
 """
 
 import re

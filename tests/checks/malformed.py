@@ -44,7 +44,7 @@ def malformed_requests(seed: int, target: Target) -> Iterator[tuple[str, bytes]]
 
 
 def send(target: Target, request: bytes) -> int:
-    """Send bytes over a connection of their own; the status of the response, 0 if the server hangs up without one."""
+    """Send bytes over a new connection. Returns the status of the response, 0 if the server hangs up without one."""
     with socket.create_connection((target.host, target.port), timeout=60) as connection:
         response = b""
         try:

@@ -1,4 +1,4 @@
-"""OpenEnv's own client plays our environments, on a server of its own."""
+"""OpenEnv's client plays our environments on a real server."""
 
 import subprocess
 import sys

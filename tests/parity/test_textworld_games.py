@@ -1,4 +1,4 @@
-"""Games of TextWorld: a real one, made by tw-make's own generator, as .z8 and as .json."""
+"""Games of TextWorld: a real one, made by tw-make's generator, as .z8 and as .json."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""With a real pretrained model, in an environment of its own: make test-pretrained."""
+"""With a real pretrained model, in a separate environment: make test-pretrained."""
 
 from tests.support.smollm2 import smollm2
 

@@ -10,7 +10,7 @@ TASK_TYPES = (
 )  # fmt: skip
 # A kitchen with what is rare or absent in the released games: two cabinets at one location, an apple that is in both of
 # them and another one that is in two places, a knife in a closed drawer, names without coordinates, a receptacle that
-# is nowhere.
+# is in no game.
 KITCHEN = """
 (define (problem kitchen) (:domain alfred)
  (:objects agent1 - agent  Curtains - object  AppleType - otype  KnifeType - otype  MugType - otype  LampType - otype

@@ -1,5 +1,5 @@
 """The sitecustomize.py of a reader who follows a page: reports have blank pictures, which take longer to draw than all
-else. What a test writes in its own process the fixture `pictures` leaves blank."""
+else. In the process of a test the fixture `pictures` leaves them blank."""
 
 import sys
 from collections.abc import Sequence

@@ -135,7 +135,7 @@ def run_page(
         What its blocks have printed.
 
     Raises:
-        AssertionError: a block failed or printed something else; with the place and what it said.
+        AssertionError: a block failed or printed something else; with the place and the output.
     """
     followed = [block for block in blocks(page, (ROOT / page).read_text()) if not block.not_run]
     tasks = [{**asdict(block), "text": change(block.text)} for block in followed if block.kind != "shown"]
@@ -156,7 +156,7 @@ def run_page(
 
 
 def _reader(folder: Path, cache: Path, python: Sequence[str], *, pictures: bool) -> dict[str, str]:
-    """The variables of a reader with a Python environment of their own, in which all that is installed here is too."""
+    """The variables of a reader with a separate Python environment, in which all that is installed here is too."""
     venv.create(folder, with_pip=False)
     [site] = folder.glob("lib/python*/site-packages")
     here = [sysconfig.get_paths()["purelib"], *(path for path in sys.path if path.endswith("site-packages"))]

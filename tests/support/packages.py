@@ -8,7 +8,7 @@ from tests.support import ROOT
 
 
 def python(*arguments, path=(), cwd=None, interpreter=(sys.executable,)):
-    """A process of its own that also sees what is installed in the folders `path`; of `warm.python()`, if that is the
+    """A new process that also sees what is installed in the folders `path`; of `warm.python()`, if that is the
     interpreter."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))}
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""Real servers for tests: `hgpo-gym serve` in a process of its own, with environments that do what they are told to."""
+"""Real servers for tests: `hgpo-gym serve` in a new process, with environments that tests control."""
 
 import os
 import re

@@ -50,7 +50,7 @@ def with_neutral_columns(columns: dict[str, Any]) -> dict[str, Any]:
 
 def random_records(seed: int) -> dict[str, Any]:
     """Groups of one to six episodes, of one to nine steps, over few places: with loops, groups that all fail or all
-    succeed, invalid actions, graded or dense rewards, episodes of one step, lone episodes, interleaved rows."""
+    succeed, invalid actions, graded or dense rewards, episodes of one step, groups of one episode, interleaved rows."""
     generator = np.random.default_rng((7, seed))
     places = [f"place {number}" for number in range(generator.integers(2, 9))]
     rewards = ("outcome", "graded", "dense")[seed % 3]

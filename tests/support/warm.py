@@ -2,7 +2,7 @@
 to import torch and transformers, a fork milliseconds.
 
 `python()` starts it, and stands before arguments as `sys.executable` does: -m MODULE, -c CODE, or a script. The command
-is a process with standard streams, environment, folder and exit status of its own, as in a new interpreter. Its
+is a process with standard streams, separate environment, folder and exit status, as in a new interpreter. Its
 comparisons train in forks, too, see `forks.py`.
 """
 

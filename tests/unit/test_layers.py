@@ -1,4 +1,4 @@
-"""The modules that a part loads, in a process of its own. Import contracts are in pyproject.toml."""
+"""The modules that a part loads, in a new process. Import contracts are in pyproject.toml."""
 
 import ast
 import subprocess

@@ -59,7 +59,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def url(monkeypatch):
-    """A server of this machine. A request through the proxy that the environment names goes nowhere."""
+    """A server of this machine. A request through the proxy that the environment names has no response."""
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):

@@ -38,7 +38,7 @@ def seeded(webshop_data):
 
 
 def test_what_a_seed_decides_is_the_same_in_another_process(webshop_data, webshop_cache, tmp_path, monkeypatch):
-    """The other process has a cache of its own, too."""
+    """The other process has an empty cache, too."""
     command = [sys.executable, "-m", "tests.unit.test_other_processes", str(webshop_data)]
     environment = {**os.environ, "PYTHONHASHSEED": "1", "HGPO_GYM_CACHE": str(tmp_path)}
     other = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)

@@ -84,7 +84,7 @@ def test_what_is_defined_again_at_its_place_replaces_what_was(registry):
         for name, entry in (("mine", scaled), ("partly", partial(scaled, factor=factor + 1))):
             registry.register(name, entry)
         with pytest.raises(ValueError, match="The function name 'halve' is taken"):
-            registry.register("halve", halve)  # this package's own names stay as they are
+            registry.register("halve", halve)  # names of this package stay
 
     for factor in (2, 3):
         cell(factor)

@@ -1,4 +1,4 @@
-"""verifiers' own evaluation plays our environments, with a chat server that knows the way."""
+"""verifiers' evaluation plays our environments, with a chat server that knows the way."""
 
 import asyncio
 import json

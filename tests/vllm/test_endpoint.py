@@ -1,4 +1,4 @@
-"""policy=openai against vLLM's own server, with a tiny model made from scratch."""
+"""policy=openai against vLLM's server, with a tiny model made from scratch."""
 
 import os
 import socket
@@ -83,7 +83,7 @@ def ask(url, tmp_path, monkeypatch):
     return ask
 
 
-def test_the_server_responses_what_the_same_model_responses_here(ask, tiny):
+def test_the_server_responds_as_the_same_model_does_here(ask, tiny):
     """Greedily, with the chat template: many requests at a time, in order."""
     here = tiny[0].generate([Request(prompt) for prompt in PROMPTS * 5], Sampling(temperature=0, max_new_tokens=8))
     served, usage = ask(PROMPTS * 5, temperature=0)

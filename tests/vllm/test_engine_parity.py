@@ -7,7 +7,7 @@ ASKED = ["Qwen3-MoE", "Gemma 2", "Gemma 3 with vision", "OLMo"]
 
 
 def test_architectures_are_played_by_the_trainers_weights_or_refused():
-    """In a process of its own: vLLM wants a model with experts to be the first."""
+    """In a new process: vLLM wants a model with experts to be the first."""
     command = [sys.executable, "-m", "benchmarks.engine_parity", "--engine", "vllm", "--architectures", *ASKED]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr[-3000:]

@@ -250,7 +250,7 @@ def test_an_adapter_reaches_the_engine_by_requests_too_and_follows_it(tiny):
     assert gap(LanguageModelPolicy(*tiny, constrain="admissible"), policy.generate(requests(), Sampling())) > 0.01
 
 
-def test_a_model_divided_over_two_processes_responses_the_same(tiny, policy, monkeypatch):
+def test_a_model_divided_over_two_processes_responds_the_same(tiny, policy, monkeypatch):
     monkeypatch.setenv("VLLM_CPU_SIM_MULTI_NUMA", "1")  # the two share what cores and memory there are
     expected = policy.generate(requests(), Sampling())
     divided = VllmPolicy(*tiny, constrain="admissible", tensor_parallel_size=2, **OPTIONS)

@@ -1,4 +1,4 @@
-"""engine=vllm with a vLLM server in a process of its own, whose weights follow the trainer's through a folder."""
+"""engine=vllm with a vLLM server in a new process, whose weights follow the trainer's through a folder."""
 
 import json
 import os
@@ -84,7 +84,7 @@ def ask(policy, count=24):
     return [response.text for response in responses], np.abs(recorded - np.concatenate(scored)).max()
 
 
-def test_a_server_responses_by_the_trainers_weights_before_and_after_an_update(policy):
+def test_a_server_responds_by_the_trainers_weights_before_and_after_an_update(policy):
     before, gap = ask(policy)
     assert gap < 1e-4
     assert set(before) <= set(ACTIONS)
@@ -95,7 +95,7 @@ def test_a_server_responses_by_the_trainers_weights_before_and_after_an_update(p
     with torch.no_grad():
         for parameter in policy.model.parameters():
             parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
-    assert ask(policy)[1] > 0.1  # it was not told
+    assert ask(policy)[1] > 0.1  # without the new weights
     policy.updated()
     assert ask(policy)[1] < 1e-4
     policy.model.load_state_dict(original)

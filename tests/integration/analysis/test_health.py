@@ -1,4 +1,4 @@
-"""Health: broken runs are told what is wrong, healthy ones nothing; by the trainer, the report and the command."""
+"""Health: signs of broken runs are found, healthy ones have none; by the trainer, the report and the command."""
 
 import io
 import json
@@ -40,7 +40,7 @@ def found(*changes, **settings):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A diverging, a silent and a healthy run, and what the terminal said of each."""
+    """A diverging run, one without signal and a healthy one, with the output of each."""
     output, folder = {}, tmp_path_factory.mktemp("runs")
     settings = {
         "diverging": ["model=tiny", *SMALL, "trainer.kl_coef=0", "trainer.learning_rate=1", "trainer.iterations=8"],
@@ -130,12 +130,12 @@ def test_falling_success_is_distinguished_from_chance():
     assert sign.iterations[-1] == 15
     assert not found(*[{"success": 0.05}] * 5, *[{"success": 0.0}] * 5), "it has never had success to lose"
     assert not found(*[{"success": share} for share in (0.25, 0.0) * 12], **{"rollout.group_size": 1})
-    few = {"first_round_episodes": 4}  # a sampler's own number, of which success is the mean
+    few = {"first_round_episodes": 4}  # the number of episodes of which success is the mean
     assert not found(*[{"success": share, **few} for share in (0.25, 0.0) * 12])
 
 
 def test_an_evaluation_that_falls_is_measured_by_what_chance_would_do(tmp_path):
-    """61.4 % of 140 episodes and 37.1 % differ by four standard errors; the run has its own, the first one included."""
+    """61.4 % of 140 episodes and 37.1 % differ by four standard errors; a run counts its first evaluation too."""
     shares = [{"success": success, "episodes": 140} for success in (0.614, 0.5, 0.371)]
     middle = (0.614 + 0.371) / 2
     assert eval_drop(shares) == pytest.approx((0.614 - 0.371) / np.sqrt(middle * (1 - middle) / 70))

@@ -102,7 +102,7 @@ def test_the_hierarchy_narrows_to_the_steps_with_the_same_history(group):
 
 
 def test_every_estimator_is_asked_as_in_training(group):
-    """The run's own options for its own estimator, for the others the files' at the run's discount, on the whole
+    """The run's options for its estimator, for the others their defaults at the run's discount, on the whole
     rollout."""
     batch = group.rollout.batch
     np.testing.assert_array_equal(group.advantages["hgpo"], estimate("hgpo", batch, gamma=0.5, norm="mean_norm"))
@@ -262,7 +262,7 @@ def test_numbers_are_whole_in_a_narrow_terminal_and_what_is_left_out_is_named(wi
     )
     group = open_group(kept_rollouts.load(run / "rollouts", 4), 1, {"name": "gigpo", "gamma": 0.9})
     assert [*shown, *filter(None, left_out)] == list(group.advantages)
-    assert shown[0] == "gigpo", "the run's own comes first"
+    assert shown[0] == "gigpo", "the run's estimator comes first"
     assert (shown == list(group.advantages)) == (width == 400)
     values = [f"{values[group.row('1.1')]:+.3f}" for values in group.advantages.values()]
     this = next(line for line in lines if line.startswith("1.1")).split("│")

@@ -1,4 +1,4 @@
-"""Reports: the same numbers in every format, what is said where the runs cannot tell."""
+"""Reports: the same numbers in every format, and messages where runs do not suffice."""
 
 import csv
 import io

@@ -26,7 +26,7 @@ GAME, TRAJECTORY = "game.tw-pddl", "traj_data.json"
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
+def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     # As in a new process: nothing is remembered.
     monkeypatch.setattr(splits, "_catalogue", splits._catalogue.__wrapped__)

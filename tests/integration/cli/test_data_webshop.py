@@ -22,7 +22,7 @@ Run = Callable[..., tuple[int | str | None, str, str]]
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("WEBSHOP_DATA", str(tmp_path / "data"))
 

@@ -1,4 +1,4 @@
-"""`hgpo-gym eval run=RUN`: the run's own settings, but for what the command line changes, which is said."""
+"""`hgpo-gym eval run=RUN`: the run's settings; changes by the command line are named."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A package of one's own: hgpo-gym new-env writes it, pip installs it, the commands find it by its entry point."""
+"""A custom package: hgpo-gym new-env writes it, pip installs it, the commands find it by its entry point."""
 
 import tomllib
 

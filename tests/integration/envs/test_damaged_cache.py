@@ -1,4 +1,4 @@
-"""A flipped bit in the cache: what is damaged is named, set aside and made anew, and says what it said."""
+"""A flipped bit in the cache: a damaged file is named, set aside and made anew with the same content."""
 
 import random
 

@@ -336,7 +336,7 @@ def test_a_port_in_use_is_named(capsys):
 
 @contextmanager
 def window(browser, server, **options):
-    """A window of a browser of its own, at the shop."""
+    """A window with separate cookies, at the shop."""
     with browser.new_context(**options) as context:
         context.set_default_timeout(600_000)  # machines that run tests may be slow
         page = context.new_page()

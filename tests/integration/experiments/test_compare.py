@@ -256,7 +256,7 @@ LONGER = ["algos=[grpo,hgpo]", "seeds=2", "trainer.iterations=12", "checkpoint.e
 
 
 def compare_until_held(after, out):
-    """`hgpo-gym compare` in a process group of its own, whose first two runs wait after so many iterations."""
+    """`hgpo-gym compare` in a new process group, whose first two runs wait after so many iterations."""
     return held(after, [out / "grpo-seed0", out / "grpo-seed1"], "compare", *SMALL, *LONGER, f"out={out}")
 
 

@@ -249,7 +249,7 @@ def test_a_vector_of_remote_environments_steps_by_one_request(server):
 
 
 class LosesResponses:
-    """A proxy that swallows a response when it is told to: the server has acted, and the client does not know."""
+    """A proxy that drops `lose` responses: the server has acted, and the client does not know."""
 
     def __init__(self, port):
         self._server = ("127.0.0.1", port)
@@ -401,7 +401,7 @@ def test_the_documentation_and_health_need_no_token_the_rest_does(server):
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory):
     """Without tokens; with `its_time_over` sessions that are idle and environments that are slow are given up."""
-    folder = tmp_path_factory.mktemp("told")
+    folder = tmp_path_factory.mktemp("impatient")
     options = ["--env", TEST, f"gate={folder / 'gate'}", f"closed={folder / 'closed'}"]
     stop_clock = f"tests.support.serving.stop_clock({str(folder / 'late')!r})"
     limits = ["--idle-timeout", "0.5", "--time-limit", "0.5", "--threads", "4"]

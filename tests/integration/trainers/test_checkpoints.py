@@ -1,4 +1,4 @@
-"""Checkpoints: whatever moment a run is killed at, it resumes to the same numbers; damage shows; a full disk is said.
+"""Checkpoints: whatever moment a run is killed at, it resumes to the same numbers; damage and a full disk are errors.
 
 Processes are really killed, and the kernel itself refuses to write: by a limit on the size of files, or a small disk.
 """
@@ -506,7 +506,7 @@ make_whole(Path({str(tmp_path / "folder")!r}), fill)
 
 @pytest.mark.timeout(600)
 def test_a_run_killed_at_random_moments_and_resumed_ends_with_the_same_metrics(tmp_path, capsys):
-    """The benchmark with few kills: the command itself, in processes of its own."""
+    """The benchmark with few kills: the command, in new processes."""
     overrides = [*small_runs.SETTINGS, *SHORT, "trainer.iterations=30"]
     assert killed_run.compare(tmp_path / "runs", overrides, kills=3, seed=1) == []
     output = capsys.readouterr().out
@@ -515,7 +515,7 @@ def test_a_run_killed_at_random_moments_and_resumed_ends_with_the_same_metrics(t
 
 
 def small_disk(folder, size, command):
-    """Run a command with a disk of its own of that size mounted on `folder`, which is copied to `folder.after`."""
+    """Run a command with a disk of that size mounted on `folder`, which is copied to `folder.after`."""
     script = 'mount -t tmpfs -o size=$0 none $1 && { "${@:2}"; ended=$?; cp -r $1 $1.after; exit $ended; }'
     return subprocess.run(
         ["unshare", "--map-root-user", "--mount", "bash", "-c", script, size, str(folder), *command],

@@ -1,4 +1,4 @@
-"""Code from elsewhere is kept by digests: a changed file is told where runs go on, are kept, or are reported on."""
+"""Code from elsewhere is kept by digests: a changed file is named where runs are resumed, kept or reported."""
 
 import json
 import sys
@@ -60,7 +60,7 @@ def test_of_a_package_every_file_counts_of_a_file_itself(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
-    """A comparison of a method of one's own with GRPO, the file, and what compares them again."""
+    """A comparison of a custom method with GRPO, the file, and what compares them again."""
     folder = tmp_path_factory.mktemp("compared")
     (folder / "my_methods.py").write_text(ESTIMATOR + REGISTERING)
 

@@ -85,7 +85,7 @@ def finish(process):
 
 
 def train_in_two(run_dir, *overrides):
-    """The run of `train` by two processes that are told what a launcher tells; they are forks, which start in no time.
+    """The run of `train` by two processes with a launcher's variables; they are forks, which start quickly.
     Returns what they print."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -333,7 +333,7 @@ def work_together():
     processes.close()
 
 for turn in range(30):
-    # Joined here, where each turn has a file of its own to meet in; Accelerator takes the group that there is.
+    # Joined here, where each turn has a separate file to meet in; Accelerator takes the group that there is.
     rank = int(os.environ["RANK"])
     torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/{turn}", rank=rank, world_size=2)
     work_together()

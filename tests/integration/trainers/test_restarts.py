@@ -143,7 +143,7 @@ class Noting(RandomPolicy):
 
 @pytest.mark.parametrize("team", [None, PlannerActor(every=3, plans=("red", "blue"))])
 def test_a_restart_begins_with_the_prompt_and_the_keys_of_its_moment(team):
-    """The window of the memory, what a role was told, and the role's turn: a prompt of the episode is that of exactly
+    """The window of the memory, the messages to a role, and the role's turn: a prompt of the episode is that of exactly
     as many continuations as begin there."""
     policy = Noting()
     env = maze(num_tasks=1, group_size=1, window=1)

@@ -147,7 +147,7 @@ def test_settings_that_have_no_effect_are_named(tmp_path, capsys):
     overrides = [*ALGORITHMS["sb3_ppo"], "trainer.iterations=0"]
     train(tmp_path / "plain", *overrides)
     assert "has no effect" not in capsys.readouterr().out
-    train(tmp_path / "told", *overrides, "model=features", "warmstart.source=expert", "rollout.temperature=0.5")
+    train(tmp_path / "ignored", *overrides, "model=features", "warmstart.source=expert", "rollout.temperature=0.5")
     lines = capsys.readouterr().out.splitlines()
     assert "warmstart.source=expert has no effect: algo=sb3_ppo begins with a new network of its own." in lines
     assert "rollout.temperature=0.5 has no effect: algo=sb3_ppo explores by options of its own." in lines

@@ -82,7 +82,7 @@ def test_a_run_directory_is_not_overwritten_and_settings_are_compared(tmp_path):
         opened(settings(tmp_path, "resume=auto", "trainer.learning_rate=0.5"))
     with pytest.raises(FileNotFoundError, match="resume=must"):
         opened(settings(tmp_path / "none", "resume=must"))
-    # null is the objective's own, token_mean of ppo_clip.
+    # null is the objective's default, token_mean of ppo_clip.
     opened(settings(tmp_path, "resume=auto", "trainer.loss_aggregation=token_mean"))
     with pytest.raises(ValueError, match=r"trainer.loss_aggregation: 'token_mean' there, 'sequence_mean' now"):
         opened(settings(tmp_path, "resume=auto", "trainer.loss_aggregation=sequence_mean"))

@@ -129,7 +129,7 @@ def test_imitation_computes_as_an_update_does(kind, monkeypatch):
 
 
 @pytest.mark.parametrize("loss", ["tokens", "choices"])
-def test_a_model_that_responses_by_number_learns_from_the_expert(loss, tmp_path, capsys):
+def test_a_model_that_responds_by_number_learns_from_the_expert(loss, tmp_path, capsys):
     numbered = ["prompt=numbered", "evaluation.split=train", "evaluation.decoding_seeds=1", "rollout.num_tasks=2"]
     imitating = ["warmstart.episodes=60", "warmstart.epochs=8", "warmstart.batch_size=8"]
     settings = [*TINY, *numbered, *imitating, "trainer.iterations=1"]

@@ -51,7 +51,7 @@ def changed(config, changes):
 
 
 def refusal(config, changes):
-    """The lines that are said to these changes."""
+    """The lines of messages about these changes."""
     with pytest.raises(ValueError, match=r".") as refused:
         RunSettings.parse(changed(config, changes))
     return str(refused.value).splitlines()

@@ -27,7 +27,7 @@ COMPOSED = {
     "correction.cap=9": ("correction=token", "correction=none has no cap. These have: token, sequence."),
     "objective.quantile=0.5": ("objective=hapo", "objective=ppo_clip has no quantile. These have: hapo."),
 }
-"""Each with the choice that has it, and what is said where another one is chosen."""
+"""Each with the choice that has it, and the message where another one is chosen."""
 
 
 @pytest.mark.parametrize(("setting", "others"), PARSED.items(), ids=PARSED)

@@ -90,7 +90,7 @@ def test_a_question_is_a_step():
     inner = env.unwrapped._inner
     assert inner.spec.max_episode_steps in (None, -1)
     assert not isinstance(inner, TimeLimit)
-    long = make(ID, max_episode_steps=100)  # the maze's own limit is 24
+    long = make(ID, max_episode_steps=100)  # the maze's default is 24
     long.reset(seed=0)
     assert not any(long.step("ask")[3] for _ in range(60))
 

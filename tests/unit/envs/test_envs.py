@@ -294,8 +294,8 @@ def test_an_environment_without_tasks_is_refused(how, name):
         how("hgpo_gym_tests/Halved-v0", split="tran")
 
 
-class Told(Echo):
-    """Has the tasks and begins with the turn that it is told."""
+class Given(Echo):
+    """Has given tasks, and begins with a given turn."""
 
     def __init__(self, *, tasks=("cat",), turn=None, render_mode=None):
         super().__init__(render_mode=render_mode)
@@ -325,7 +325,7 @@ class Told(Echo):
 )
 def test_a_wrong_custom_environment_is_refused_with_the_reason(options, message):
     with pytest.raises(ValueError, match=message):
-        Told(**options).reset(seed=0)
+        Given(**options).reset(seed=0)
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ print(jvm._MACHINES.jvm.process.pid, jvm._MACHINES.jvm._folder, flush=True)
 FORK = """
 pid = os.fork()
 if pid == 0:
-    print(env.step("inventory")[0], flush=True)  # in a machine of its own
+    print(env.step("inventory")[0], flush=True)  # in a separate Java virtual machine
     env.close()
     os._exit(0)
 os.waitpid(pid, 0)

@@ -1,4 +1,4 @@
-"""Sokoban: its rules, its solver against a search of our own, its generator, its expert."""
+"""Sokoban: its rules, its solver against another search, its generator, its expert."""
 
 from collections import deque
 from dataclasses import replace

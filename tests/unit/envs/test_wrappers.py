@@ -1,4 +1,4 @@
-"""Wrappers for agents that want numbers: what the arrays hold, and that Gymnasium's own tools work on them."""
+"""Wrappers for agents that want numbers: what the arrays hold, and that Gymnasium's tools work on them."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Forms of memory: chosen by name in a run, in the wrapper and by `make_memory`, built in or one's own."""
+"""Forms of memory: chosen by name in a run, in the wrapper and by `make_memory`, built in or custom."""
 
 import pytest
 

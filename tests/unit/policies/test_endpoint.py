@@ -125,12 +125,12 @@ def test_responses_are_kept_until_all_is_written(capsys, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr("hgpo_gym.cli.evaluation.write_transcripts", full)
             with pytest.raises(OSError, match="no space left"):
-                run_eval(capsys, server, f"transcripts={tmp_path / 'said'}")
+                run_eval(capsys, server, f"transcripts={tmp_path / 'transcripts'}")
         requested = len(server.seen)
-        status, _, err = run_eval(capsys, server, f"transcripts={tmp_path / 'said'}", address)
+        status, _, err = run_eval(capsys, server, f"transcripts={tmp_path / 'transcripts'}", address)
         assert status == 0, err
         assert len(server.seen) == requested > 0
-    assert (tmp_path / "said" / "transcripts.jsonl").exists()
+    assert (tmp_path / "transcripts" / "transcripts.jsonl").exists()
     assert not list((tmp_path / "cache" / "responses").iterdir())
 
 
@@ -199,7 +199,7 @@ def test_what_is_sent_can_be_suited_to_the_endpoint(tmp_path):
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_request_is_tried_again_when_the_endpoint_says(status, tmp_path):
-    """The client's own first delay is half a second at most: a second passes only if Retry-After is heeded."""
+    """The client's first delay is half a second at most: a second passes only if Retry-After is heeded."""
     times = []
 
     def recover(server, body):

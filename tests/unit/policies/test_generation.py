@@ -163,7 +163,7 @@ ARCHITECTURES = {
     "a cap": transformers.Gemma2Config(final_logit_softcapping=3.0, head_dim=8, **SHAPE),
     "none": transformers.LlamaConfig(**SHAPE),
     "dropout": transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, initializer_range=0.3, embd_pdrop=0.5),
-    "dropout of its own": transformers.OPTConfig(
+    "dropout of layers": transformers.OPTConfig(
         hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4, word_embed_proj_dim=32, init_std=0.3,
         dropout=0.5, layerdrop=0.5,
     ),
@@ -194,7 +194,7 @@ def test_responses_are_drawn_and_scored_as_the_model_itself_says_also_while_it_i
     np.testing.assert_allclose(scored, expected, atol=1e-4)
 
 
-def test_a_model_that_responses_by_more_than_its_output_embeddings_is_refused(tokenizer, tmp_path):
+def test_a_model_with_more_than_output_embeddings_at_its_end_is_refused(tokenizer, tmp_path):
     config = transformers.FalconH1Config(
         vocab_size=len(tokenizer), mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8, mamba_n_groups=1,
         lm_head_multiplier=0.2, pad_token_id=0, eos_token_id=tokenizer.eos_token_id, **SHAPE,

@@ -177,7 +177,7 @@ def long_episode(steps, room="A room."):
 
 
 def read(policy, request):
-    """The text that the policy reads, and whether it is said to be cut."""
+    """The text that the policy reads, and whether it is reported as cut."""
     (sequence,) = policy.begin([request], Sampling())
     assert len(sequence.prompt_ids) <= policy.max_prompt_tokens
     return policy.tokenizer.decode(sequence.prompt_ids), sequence.prompt_cut
@@ -305,7 +305,7 @@ THOUGHT = "{{ messages[0]['content'] }}{% if add_generation_prompt %}\n<think>\n
 @pytest.mark.parametrize(("template", "prefix"), [(THINKS, "</think><action>"), (THOUGHT, "<action>")])
 @pytest.mark.parametrize("reading", ["strict", "published"])
 def test_a_thought_that_the_chat_template_begins_is_part_of_the_response(tiny, template, prefix, reading):
-    """As those of DeepSeek-R1 and of Qwen3 do, which is told not to think."""
+    """As those of DeepSeek-R1 and of Qwen3 do, with thinking disabled."""
     model, tokenizer = copy.deepcopy(tiny)
     tokenizer.chat_template = template
     prompt = replace(PromptTemplate.named("instruct"), response_reading=reading)

@@ -1,4 +1,4 @@
-"""An adapter for each role of a team: each responses and learns with its own, over a base that all share."""
+"""An adapter for each role of a team: each responds and learns with its adapter, over a shared base."""
 
 from dataclasses import replace
 from functools import partial

@@ -21,7 +21,7 @@ from tests.support.small_models import make_policy
 
 
 class Engine:
-    """Writes down what it is told; every response is the end of text at once."""
+    """Records calls; every response is the end of text at once."""
 
     max_model_len = 10_000
     takes_adapter = False
@@ -152,7 +152,7 @@ def test_the_engine_is_checked_after_its_first_loads(monkeypatch):
 
 
 def test_vllm_is_not_put_on_another_gpu_than_the_model():
-    """The first is what vLLM takes. A server's is its own."""
+    """The first is what vLLM takes. A server chooses its settings."""
     settings = ["model=pretrained", "model.path=here", "engine=vllm", "model.device=cuda:1"]
     run = load_run(settings)
     with pytest.raises(ValueError, match=r"model\.device=cuda:1 with engine=vllm: .*CUDA_VISIBLE_DEVICES=1"):

@@ -13,7 +13,7 @@ from tests.support.envs import MEETING
 
 
 class Scattered(RandomPolicy):
-    """Answers like RandomPolicy, but a few prompts at a time, picked by a generator of its own."""
+    """Answers like RandomPolicy, but a few prompts at a time, picked by a separate generator."""
 
     def __init__(self, order):
         self.generator = np.random.default_rng(order)

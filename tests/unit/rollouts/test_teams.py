@@ -1,4 +1,4 @@
-"""Teams: a response is a row; who speaks, what is rewarded, what keys and prompts see of what was said."""
+"""Teams: a response is a row; who speaks, what is rewarded, which messages keys and prompts see."""
 
 import json
 
@@ -143,7 +143,7 @@ def test_a_policy_without_text_reads_the_plan_from_keys():
     assert len(asked) == len({plan for plan, _ in asked}) == len({key for _, key in asked}) > 1
 
 
-def test_a_table_responses_for_every_role():
+def test_a_table_responds_for_every_role():
     rollout = play(PlannerActor(every=6, plans=PLANS), TabularPolicy(LogitTable(512), 0))
     assert all(record is not None for record in rollout.tokens)
     assert len(rollout.tokens) == len(rollout.batch)

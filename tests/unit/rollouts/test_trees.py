@@ -123,7 +123,7 @@ def test_what_a_branch_sees_on_its_way_is_what_was_seen_first(grown):
 
 @pytest.mark.parametrize("key", ["observation", "observation+action"])
 def test_replayed_prompts_and_keys_are_those_of_the_first_visit(key):
-    """Every prompt and key of a leaf, from playing its actions with a memory of its own."""
+    """Every prompt and key of a leaf, from playing its actions with a new memory."""
     vector = TextVectorEnv("hgpo_gym/SignpostMaze-v0", 2, 8, sections=1, max_episode_steps=8, split="all")
     env = ContextWrapper(vector, "bare", window=1, history_length=2, key=key)
     rollout = plant(env, make_policy())

@@ -85,7 +85,7 @@ POLICIES = {"a table": lambda: TabularPolicy(LogitTable(50), level=0), "a langua
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "trace_decay"), [("a table", 0.0), ("a table", 0.95), ("a language model", 0.95)])
 def test_values_of_a_random_walk_come_to_what_they_truly_are(kind, trace_decay):
-    """From its own values at the next place, and from what was earned."""
+    """From its values at the next place, and from rewards."""
     policy = POLICIES[kind]()
     critic = make_critic(policy, learning_rate=0.003, mini_batch_size=256)
     for iteration in range(100):

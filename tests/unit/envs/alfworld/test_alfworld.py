@@ -1,4 +1,4 @@
-"""ALFWorld on alfworld's own games and engine."""
+"""ALFWorld on alfworld's games and engine."""
 
 import hashlib
 import json
@@ -190,7 +190,7 @@ def test_the_process_is_left_as_it_was(make_env: MakeEnv, capfd: pytest.CaptureF
 
 
 def test_expert_is_alfworlds(alfworld_data: Path, make_env: MakeEnv) -> None:
-    """The same advice as alfworld's own wrapper gives from the same random stream, on and off its course."""
+    """The same advice as alfworld's wrapper gives from the same random stream, on and off its course."""
     import textworld
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler, AlfredExpert
     from textworld.envs.pddl import PddlEnv
@@ -313,10 +313,10 @@ def test_games_are_those_that_alfworld_lists(alfworld_data: Path) -> None:
 
 
 def test_task_ids_depend_on_content_alone(alfworld_data: Path, tmp_path: Path) -> None:
-    copy_game(alfworld_data, PLACE, tmp_path / "own" / "z" / "2")
-    copy_game(alfworld_data, LOOK, tmp_path / "own" / "a" / "1")
-    copy_game(alfworld_data, LOOK, tmp_path / "own" / "zz")
-    assert find_games(tmp_path, "own").task_ids == (LOOK, PLACE)
+    copy_game(alfworld_data, PLACE, tmp_path / "extra" / "z" / "2")
+    copy_game(alfworld_data, LOOK, tmp_path / "extra" / "a" / "1")
+    copy_game(alfworld_data, LOOK, tmp_path / "extra" / "zz")
+    assert find_games(tmp_path, "extra").task_ids == (LOOK, PLACE)
 
 
 def test_task_types_choose_games(alfworld_data: Path) -> None:
@@ -411,7 +411,7 @@ def test_games_that_alfworld_skips_are_skipped(alfworld_data: Path, tmp_path: Pa
     (tmp_path / "no game" / "traj_data.json").write_text("{}")
     with pytest.raises(ValueError, match="1 other task types, 1 movable receptacles or sliced objects, 1 not marked"):
         find_games(tmp_path)
-    copy_game(alfworld_data, PLACE, tmp_path / "sound")
+    copy_game(alfworld_data, PLACE, tmp_path / "intact")
     assert find_games(tmp_path).task_ids == (PLACE,)
     with pytest.raises(ValueError, match=r"has the task type look_at_obj_in_light; there are \{'pick_and_place"):
         find_games(tmp_path, task_types=["look_at_obj_in_light"])
@@ -440,7 +440,7 @@ def without(key: str) -> Callable[[bytes], bytes]:
 def test_a_damaged_game_is_named_before_any_episode(
     alfworld_data: Path, tmp_path: Path, name: str, damage: Callable[[bytes], bytes], reason: str
 ) -> None:
-    copy_game(alfworld_data, PLACE, tmp_path / "task" / "sound")
+    copy_game(alfworld_data, PLACE, tmp_path / "task" / "intact")
     damaged = copy_game(alfworld_data, LOOK, tmp_path / "task" / "trial").with_name(name)
     damaged.write_bytes(damage(damaged.read_bytes()))
     with pytest.raises(ValueError, match=reason) as caught:

@@ -1,4 +1,4 @@
-"""Generated ALFWorld games can be played and solved, follow from their seeds, and resemble ALFWorld's own."""
+"""Generated ALFWorld games can be played and solved, follow from their seeds, and resemble ALFWorld's."""
 
 import subprocess
 import sys
@@ -177,7 +177,7 @@ def test_without_the_alfworld_package_the_error_says_what_to_install(empty_cache
     assert not empty_cache.exists()
 
 
-# ---- next to ALFWorld's own
+# ---- next to ALFWorld's
 
 
 @pytest.fixture(scope="session")

@@ -24,14 +24,14 @@ MakeData = Callable[..., Path]
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache directory of the test's own."""
+    """An empty cache directory."""
     monkeypatch.setenv("HGPO_GYM_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
 @pytest.fixture
 def make_data(tmp_path: Path) -> MakeData:
-    """Writes WebShop's files for products of one's own; each is given by the fields that differ from a usual one."""
+    """Writes WebShop's files for custom products, each given by the fields that differ from the usual ones."""
 
     def make(*products: dict[str, Any], human: dict[str, Any] | None = None, folder: str = "data") -> Path:
         data = tmp_path / folder

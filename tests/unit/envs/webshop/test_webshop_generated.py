@@ -138,12 +138,12 @@ def test_a_twin_in_each_family_costs_more_than_a_goal_on_the_other_allows(famili
 
 
 def test_most_goals_ask_for_something_that_the_title_does_not_tell(shop):
-    told = [
+    described = [
         all(attribute in product.record["name"].lower() for attribute in goal["instruction_attributes"])
         for product in shop
         for goal in product.human
     ]
-    assert sum(told) < 0.15 * len(told)
+    assert sum(described) < 0.15 * len(described)
 
 
 def test_no_text_mentions_an_attribute_by_the_way():

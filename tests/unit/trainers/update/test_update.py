@@ -130,7 +130,7 @@ def test_the_mismatch_of_an_engine_that_draws_otherwise_is_measured(policy):
 
 @pytest.mark.parametrize("correction", ["token", "sequence"])
 def test_correction_brings_the_gradient_closer_to_that_on_policy(policy, correction):
-    """Responses drawn at temperature 0.7 where the policy has 1, against as many of the policy's own."""
+    """Responses drawn at temperature 0.7 where the policy has 1, against as many of the policy at 1."""
     count = 1500
     worth = {"go left": 0.5, "go right": 1.0, "stay here": -1.0}
 
