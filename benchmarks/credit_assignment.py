@@ -30,7 +30,8 @@ OF_ONE_TASK: dict[str, tuple[str, dict[str, Any]]] = {
     "crbc, 5 backups": ("crbc", {"depth": 5}),
     "graft": ("graft", {}),
     **{
-        name: (name, {}) for name in ("nested_bellman", "graphgpo", "graphhca", "pgpo", "g2po", "gagpo", "rtmc", "salt")
+        name: (name, {})
+        for name in ("nested_bellman", "graphgpo", "graphhca", "pgpo", "proxmo", "g2po", "gagpo", "rtmc", "salt")
     },
 }
 """By label, the estimator and options that are timed on one task group."""

@@ -151,7 +151,7 @@ class StepBatch:
         Raises:
             ValueError: the batch lacks it; the message names the column, who needs it and how to record it.
         """
-        values = getattr(self, name) if name in (*_REQUIRED, *_OPTIONAL) else self.extras.get(name)
+        values = getattr(self, name) if name in (*_REQUIRED, *_OPTIONAL, "texts") else self.extras.get(name)
         if values is None:
             raise ValueError(missing_column(name, asking, kind))
         return values

@@ -11,14 +11,14 @@ Estimator = TypeVar("Estimator", bound=Callable[..., Any])
 
 
 class ColumnSpec(NamedTuple):
-    """A column of a `StepBatch`: the kind of its entries, its meaning and source, and its shape."""
+    """A column of a `StepBatch`: the kind of its entries (None: a mapping), its meaning and source, and its shape."""
 
-    kind: ColumnKind
+    kind: ColumnKind | None
     about: str
     shape: str = "[N]"
 
     def __str__(self) -> str:
-        return f"{np.dtype(self.kind.dtype).name}{self.shape}, {self.about}"
+        return self.about if self.kind is None else f"{np.dtype(self.kind.dtype).name}{self.shape}, {self.about}"
 
 
 COLUMNS = {
@@ -79,6 +79,10 @@ COLUMNS = {
     "tag": ColumnSpec(LABEL, "what kind of step it is: environments put `tag` in info"),
     "tag_reward": ColumnSpec(NUMBER, "the reward of the step's tag: environments put `tag_reward` in info"),
     "tree": ColumnSpec(LABEL, "of the episode, the tree that it is a leaf of: the sampler `tree` records it"),
+    "texts": ColumnSpec(
+        None,
+        "the text that each context key of level 0 is the hash of: rollouts record it; from_records takes observation=",
+    ),
     "truncated": ColumnSpec(TRUTH, "of the episode, ended by the step limit: rollouts record it"),
     "turn_reward": ColumnSpec(NUMBER, "a reward of the turn alone: environments put `turn_reward` in info"),
     "value": ColumnSpec(
@@ -99,7 +103,8 @@ STATE_COUNTS = ("state_total", "state_wins", "next_total", "next_wins", "episode
 def checked(name: str, values: Any) -> np.ndarray:
     """Return the column as an array of its kind. Raises ColumnError, which names column, row and value."""
     column = COLUMNS.get(name)
-    return as_column(name, values, ANY) if column is None else as_column(name, values, column.kind, column.shape)
+    kind, shape = (ANY, "") if column is None else (column.kind or ANY, column.shape)
+    return as_column(name, values, kind, shape)
 
 
 def needs(*columns: str) -> Callable[[Estimator], Estimator]:

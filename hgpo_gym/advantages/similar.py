@@ -47,7 +47,7 @@ def cluster_observations(
         raise ValueError(unknown_name("order of texts", order, ORDERS))
     finals = np.zeros_like(batch.context_keys) if batch.final_keys is None else batch.final_keys
     seen, ends = batch.context_keys[:, 0], finals[:, 0]
-    known = _texts_of(np.unique(np.append(seen, ends[ends != 0])), texts)
+    known = texts_of_keys(np.unique(np.append(seen, ends[ends != 0])), texts)
     new_seen, new_ends = seen.copy(), ends.copy()
     for group in range(batch.group_labels.max(initial=-1) + 1):
         rows = np.flatnonzero(batch.group_labels == group)
@@ -63,7 +63,7 @@ def cluster_observations(
     return replace(batch, context_keys=keys, final_keys=None if batch.final_keys is None else final_keys)
 
 
-def _texts_of(keys: np.ndarray, texts: Mapping[int, str]) -> dict[int, str]:
+def texts_of_keys(keys: np.ndarray, texts: Mapping[int, str]) -> dict[int, str]:
     """Return the text of each key int64. The mapping may have keys as unsigned numbers, as `hash_text` returns them."""
     found = {key: texts.get(key, texts.get(key % 2**64)) for key in keys.tolist()}
     if missing := [key for key, text in found.items() if text is None]:

@@ -52,7 +52,7 @@ def random_records(seed: int) -> dict[str, Any]:
     """Groups of one to six episodes, of one to nine steps, over few places: with loops, groups that all fail or all
     succeed, invalid actions, graded or dense rewards, episodes of one step, groups of one episode, interleaved rows."""
     generator = np.random.default_rng((7, seed))
-    places = [f"place {number}" for number in range(generator.integers(2, 9))]
+    places = [f"place no{number}" for number in range(generator.integers(2, 9))]
     rewards = ("outcome", "graded", "dense")[seed % 3]
     rows: list[dict[str, Any]] = []
     for group in range(generator.integers(1, 6)):

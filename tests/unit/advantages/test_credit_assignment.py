@@ -59,7 +59,7 @@ def test_golden_credit_more(subtests):
         batch = StepBatch.from_records(history_length=3, **columns)
         for expected in case["expected"]:
             options = {name: value for name, value in expected.items() if name not in ("estimator", "advantage")}
-            if "clusters" not in options and expected["estimator"] != "proxmo":
+            if "clusters" not in options:
                 with subtests.test(f"{case['name']}: {expected['estimator']} {options}"):
                     found = estimate(expected["estimator"], batch, **options)
                     np.testing.assert_allclose(found, expected["advantage"], rtol=0, atol=1e-8)
@@ -367,6 +367,21 @@ def test_state_scores_by_hand():
     np.testing.assert_allclose(found, [*(rewards - rewards.mean()), 0.0], rtol=1e-6)
 
 
+def test_proxmo_compares_equal_texts_when_cold_and_all_steps_when_hot():
+    for seed in SEEDS:
+        records = random_records(seed)
+        apart = [text.replace(" ", "") for text in records["observation"]]  # no word in common
+        batch = StepBatch.from_records(history_length=0, **records | {"observation": apart})
+        cold, hot = (estimate("proxmo", batch, temperature=value, w_group=0.0) for value in (1e-3, 1e9))
+        step_term = estimate("gigpo", batch, norm="mean_norm") - estimate("grpo", batch, norm="mean_norm")
+        np.testing.assert_allclose(cold, step_term, atol=1e-9)
+        returns = discounted_returns(batch, 0.95)
+        means = np.bincount(batch.group_labels, weights=returns) / np.bincount(batch.group_labels)
+        np.testing.assert_allclose(hot, returns - means[batch.group_labels], atol=1e-6)
+        grpo = estimate("grpo", batch, norm="mean_norm", episode_statistics="steps")
+        np.testing.assert_allclose(estimate("proxmo", batch, beta=0.0, w_step=0.0), grpo, atol=1e-12)
+
+
 def test_nested_bellman_in_one_state_by_hand():
     """In x, u led to 10 and 0, v to nothing: means of 5 and 0 around 10 / 3."""
     batch = episodes("x", "x", "x", rewards=[10, 0, 0], action=["u", "u", "v"])
@@ -577,6 +592,8 @@ def test_siblings_are_compared_with_one_another():
         ("graphhca", {"floor": 0.0}, r"floor=0\.0: choose a number above 0"),
         ("state_scores", {"min_rate": 2.0}, r"min_rate=2\.0"),
         ("state_scores", {"novelty_decay": -1.0}, r"novelty_decay=-1\.0"),
+        ("proxmo", {"temperature": 0.0}, r"temperature=0\.0: choose a number above 0"),
+        ("proxmo", {"alpha": -1.0}, r"alpha=-1\.0: choose a number of 0 or more"),
         ("pgpo", {"alpha": -1.0}, r"alpha=-1\.0: choose a number of 0 or more"),
         ("gagpo", {"trace_decay": 2}, "trace_decay=2"),
         ("gae", {"trace_decay": 2}, "trace_decay=2"),

@@ -17,6 +17,7 @@ VARIANTS: dict[str, list[dict]] = {
     "ecpo": [{"norm": "mean_norm", "evidence": 0.0}, {"time_aware": True}],
     "graphhca": [{"absorb_final": True}, {"level": 1, "time_aware": True}],
     "state_scores": [{"alpha": 1.0, "norm": "mean_std_norm"}, {"level": 1, "time_aware": True}],
+    "proxmo": [{"temperature": 0.01}, {"norm": "mean_std_norm", "episode_statistics": "trajectories"}],
     "pgpo": [{"leave_one_out": True}, {"w_group": 1.0, "time_aware": True}],
     "graphgpo": [{"normalize_distance": True, "omega": 0.8}, {"time_aware": True}],
     "hiper_hae": [{"part": "low"}, {"part": "high", "bootstrap_truncated": True}],
@@ -40,7 +41,7 @@ VARIANTS: dict[str, list[dict]] = {
 CASES = [(name, options) for name in ESTIMATORS for options in [{}, *VARIANTS.get(name, [])]]
 COMPARED_IN_THE_GROUP = [(name, options) for name, options in CASES if not is_over_the_batch(ESTIMATORS[name])]
 # Steps of one episode are compared with one another there, so equal episodes leave differences.
-COMPARE_STEPS_OF_AN_EPISODE = {"reinforce_pp", "g2po", "gae", "hiper_hae", "turn_rewards", "empg"}
+COMPARE_STEPS_OF_AN_EPISODE = {"reinforce_pp", "g2po", "gae", "hiper_hae", "turn_rewards", "empg", "proxmo"}
 
 
 @pytest.mark.promise("Advantages are finite, whatever the order of rows.")
@@ -124,8 +125,9 @@ def test_a_batch_without_the_column_is_refused_by_name(subtests):
             records = random_records(0)
             for column in needed_by(ESTIMATORS[name]):
                 without = {other: values for other, values in records.items() if other != column}
+                batch = StepBatch.from_records(history_length=2, **without)
                 with pytest.raises(ValueError, match=f"Estimator '{name}' needs the column '{column}'"):
-                    estimate(name, StepBatch.from_records(history_length=2, **without))
+                    estimate(name, replace(batch, texts=None) if column == "texts" else batch)
 
 
 def test_the_others_need_rewards_and_keys_alone(subtests):
@@ -162,7 +164,9 @@ BY_STEPS = {
         name: {}
         for name in ("hgpo", "hgpo_gae", "nested_bellman", "rtmc", "gagpo", "graft", "state_scores", "turn_rewards")
     },
-    **{name: {"w_group": 0.0} for name in ("crbc", "ecpo", "g2po", "graphgpo", "graphhca", "beacon", "rlvmr")},
+    **{
+        name: {"w_group": 0.0} for name in ("crbc", "ecpo", "g2po", "graphgpo", "graphhca", "beacon", "proxmo", "rlvmr")
+    },
     "pgpo": {"alpha": 0.0},
 }
 """Estimators, and options with which they compare steps alone."""
