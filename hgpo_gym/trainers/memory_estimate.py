@@ -164,7 +164,7 @@ def phases(size: ModelSize, setup: Setup) -> Phases:
     """Return the bytes that a process holds on its device in each phase of a run. Phases follow one another, so
     their bytes do not add up."""
     sharded, tokens = setup.copies > 1, setup.max_batch_tokens
-    eight_bits = setup.optimizer == "adamw_8bit"
+    eight_bits = setup.optimizer == "adamw_8bit"  # muon's state is smaller than adamw's, by up to a half
     resident = {
         "weights": size.weights / setup.copies,
         "optimiser": 2.0 * (size.trained_numbers if eight_bits else size.trained) / setup.copies,

@@ -149,9 +149,10 @@ def _check_together(run: "ModelSections", model: LanguageModel, processes: int) 
             f"engine.server={run.engine.options['server']}: the weights of one process reach a server, {processes} "
             "were launched. Set engine.server=null, and each has an engine of its own, or launch one."
         )
-    if run.distributed == "fsdp2" and run.trainer.optimizer == "adamw_8bit":
+    if run.distributed == "fsdp2" and run.trainer.optimizer != "adamw":
         raise ValueError(
-            "trainer.optimizer=adamw_8bit: it cannot hold parts of weights. Set adamw, or distributed=ddp."
+            f"trainer.optimizer={run.trainer.optimizer}: it cannot hold parts of weights. Set adamw, or "
+            "distributed=ddp."
         )
     if run.distributed == "fsdp2" and model.quantization is not None:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The optimiser: AdamW with 32-bit or 8-bit state, and a linear warm-up."""
+"""The optimiser: AdamW with 32-bit or 8-bit state, or Muon, and a linear warm-up."""
 
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def make_optimizer(model: torch.nn.Module, settings: TrainerSettings) -> torch.optim.Optimizer:
-    """Return AdamW over the trainable parameters: all of them, or the adapter's.
+    """Return the optimiser of the trainable parameters: all of them, or the adapter's.
 
-    The state has two numbers per parameter, in the parameter's format. With `adamw_8bit` they have 8 bits, in blocks
-    that share a scale (Dettmers et al., 2022).
+    AdamW's state has two numbers per parameter, in the parameter's format. With `adamw_8bit` they have 8 bits, in
+    blocks that share a scale (Dettmers et al., 2022). `muon` is `MuonAndAdamW`.
 
     Raises:
         ModuleNotFoundError: 8 bits without bitsandbytes.
@@ -24,6 +24,8 @@ def make_optimizer(model: torch.nn.Module, settings: TrainerSettings) -> torch.o
     rate, decay = settings.learning_rate, settings.weight_decay
     if settings.optimizer == "adamw":
         return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
+    if settings.optimizer == "muon":
+        return MuonAndAdamW(model, learning_rate=rate, weight_decay=decay)
     try:
         from bitsandbytes.optim import AdamW8bit
     except ModuleNotFoundError as error:
@@ -31,6 +33,45 @@ def make_optimizer(model: torch.nn.Module, settings: TrainerSettings) -> torch.o
             f"trainer.optimizer={settings.optimizer} needs bitsandbytes: {install_command('bitsandbytes')}"
         ) from error
     return AdamW8bit(parameters, lr=rate, weight_decay=decay)
+
+
+class MuonAndAdamW(torch.optim.Optimizer):
+    """Muon (Jordan et al., 2024) for matrices, AdamW for embeddings, the output layer, vectors and scalars.
+
+    Muon's steps have the root mean square of AdamW's (`match_rms_adamw`), so both have one learning rate.
+    """
+
+    def __init__(self, model: torch.nn.Module, *, learning_rate: float, weight_decay: float):
+        matrices = [weight for weight in trained_parameters(model) if weight.ndim == 2]
+        by_row = {id(module.weight) for module in model.modules() if isinstance(module, torch.nn.Embedding)}
+        head = getattr(model, "get_output_embeddings", lambda: None)()
+        by_row |= {id(getattr(head, "weight", None))}
+        matrices = [weight for weight in matrices if id(weight) not in by_row]
+        others = [weight for weight in trained_parameters(model) if all(weight is not other for other in matrices)]
+        self._parts: list[torch.optim.Optimizer] = []
+        if matrices:
+            self._parts.append(
+                torch.optim.Muon(matrices, lr=learning_rate, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
+            )
+        if others:
+            self._parts.append(torch.optim.AdamW(others, lr=learning_rate, weight_decay=weight_decay))
+        super().__init__([group for part in self._parts for group in part.param_groups], {})
+        self._share()
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ARG002
+        """Make one step with both optimisers."""
+        for part in self._parts:
+            part.step()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state of such an optimiser."""
+        super().load_state_dict(state_dict)
+        self._share()
+
+    def _share(self) -> None:
+        """Give both optimisers the groups and the state of this one, so that schedules and checkpoints see one."""
+        for part, group in zip(self._parts, self.param_groups, strict=True):
+            part.param_groups, part.state = [group], self.state
 
 
 def warm_up(optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.lr_scheduler.LambdaLR:

@@ -29,6 +29,6 @@ class TrainerSettings(SettingsSection):
     max_batch_tokens: PositiveInt
     recompute_logprobs: bool
     off_policy_limit: NonNegativeFloat | None
-    optimizer: Literal["adamw", "adamw_8bit"]
+    optimizer: Literal["adamw", "adamw_8bit", "muon"]
     precision: Literal["float32", "bfloat16"]
     gradient_checkpointing: bool

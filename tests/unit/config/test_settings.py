@@ -128,7 +128,7 @@ def test_all_wrong_values_are_named_at_once(defaults):
         "model.device=3: expected text.",
         "model.lora.rank=0: must be above 0.",
         "Unknown engine.kind 'vlm'. Did you mean 'vllm'? Valid: transformers, vllm.",
-        "Unknown trainer.optimizer 'adam'. Did you mean 'adamw'? Valid: adamw, adamw_8bit.",
+        "Unknown trainer.optimizer 'adam'. Did you mean 'adamw'? Valid: adamw, adamw_8bit, muon.",
         "warmstart.random_actions=1.0: must be below 1.",
     ]
 

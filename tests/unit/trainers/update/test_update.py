@@ -262,6 +262,37 @@ def test_an_optimiser_in_8_bits_goes_nearly_the_same_way_and_resumes_to_the_same
     assert all(torch.equal(value, weights(wide)[name]) for name, value in weights(again).items())
 
 
+def test_muon_orthogonalises_matrices_leaves_the_rest_to_adamw_and_resumes_to_the_same_numbers(tmp_path):
+    policies = {name: make_policy() for name in ("muon", "adamw")}
+    updates = {name: PolicyUpdate(one, None, settings(optimizer=name), 1.0) for name, one in policies.items()}
+    before, rate = weights(policies["adamw"]), settings().learning_rate
+    for name, policy in policies.items():
+        torch.manual_seed(0)
+        for weight in policy.model.parameters():
+            weight.grad = torch.randn_like(weight)
+        updates[name].optimizer.step()
+    by_muon, by_adamw = (weights(policy) for policy in policies.values())
+    for name, value in by_adamw.items():
+        if value.ndim == 1 or "embed" in name:
+            torch.testing.assert_close(by_muon[name], value)
+        elif "lm_head" not in name:
+            step = (by_muon[name] - before[name]) / rate
+            torch.testing.assert_close(step.square().mean().sqrt().item(), 0.2, rtol=0.2, atol=0)
+            spectrum = torch.linalg.svdvals(step)
+            assert spectrum.max() < 5 * spectrum.min(), name  # of a random matrix it is 100
+
+    drawn, again = responses(make_policy()), make_policy()
+    updates["muon"](drawn, one_step_episodes(24), ADVANTAGES, (0,))
+    torch.save(updates["muon"].state_dict(), tmp_path / "update.pt")
+    again.model.load_state_dict(weights(policies["muon"]))
+    resumed = PolicyUpdate(again, None, settings(optimizer="muon"), 1.0)
+    resumed.load_state_dict(torch.load(tmp_path / "update.pt", weights_only=True))
+    for update in (updates["muon"], resumed):
+        update(drawn, one_step_episodes(24), ADVANTAGES, (1,))
+    for name, value in weights(again).items():
+        assert torch.equal(value, weights(policies["muon"])[name])
+
+
 def test_an_optimiser_whose_package_is_missing_says_so(policy, monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes.optim", None)
     with pytest.raises(
