@@ -49,6 +49,9 @@ def proxmo(
     The code keeps the 1,024 most frequent words, this all of them. It takes the mean return, cut to 1, for q: with a
     reward of 10 that is 1 once a tenth of the steps won. With beta 0.1, w lies between 0.977 and 1.023.
 
+    D distinct texts of V words in a group cost D^2 V multiplications: a second for 3,000 of each, 3 ms for 16 groups of
+    20 texts.
+
     Avoid it where long observations differ in one word that matters, and where one observation stands for several
     situations.
 
