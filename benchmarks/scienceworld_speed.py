@@ -13,7 +13,7 @@ from scienceworld import ScienceWorldEnv
 
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.scienceworld import jvm
-from hgpo_gym.envs.scienceworld.game import Task, gold_path
+from hgpo_gym.envs.scienceworld.game import TaskVariation, gold_path
 
 ID = "hgpo_gym/ScienceWorld-v0"
 EPISODES = 3
@@ -70,7 +70,7 @@ def our_step(*, lists: bool) -> float:
 
 def solution() -> list[str]:
     """Return the first actions of the simulator's solution of the first variation of boil, which end no episode."""
-    return list(gold_path(Task("boil", 0, ""))[:25])
+    return list(gold_path(TaskVariation("boil", 0, ""))[:25])
 
 
 def memory(count: int) -> int:

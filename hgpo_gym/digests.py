@@ -56,9 +56,9 @@ def cached_folder(target: Path, fill: Callable[[Path], None]) -> Path:
         status = target.stat()
         if (damage := _damage_once(target, status.st_ino, status.st_mtime_ns)) is None:
             return target
-        aside = _set_aside(target)
+        renamed = _set_aside(target)
         warnings.warn(
-            f"{target} is damaged: {damage}. It is now {aside} and is made again; delete it when you have seen what "
+            f"{target} is damaged: {damage}. It is now {renamed} and is made again; delete it when you have seen what "
             "happened to it.",
             stacklevel=3,
         )

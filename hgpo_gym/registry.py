@@ -13,12 +13,12 @@ from functools import cached_property, lru_cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter
-from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from hgpo_gym.option_checks import check_option
 from hgpo_gym.plugins import BrokenPluginWarning, describe_source
 from hgpo_gym.source_code import is_defined_again
 from hgpo_gym.suggest import unknown_name
@@ -152,11 +152,9 @@ class Registry(Mapping[str, Callable[..., Any]]):
         for option, parameter in known.items():
             if parameter.default is Parameter.empty and option not in options:
                 raise ValueError(f"{self.kind} {name} needs the option {option}, which has no default.")
-        kinds = _kinds(known)
         plain = {option: value.item() if isinstance(value, np.generic) else value for option, value in options.items()}
-        for option, value in plain.items():
-            if option in kinds:
-                _check_kind(f"option {option} of {self.kind} {name}", value, kinds[option])
+        for option in plain.keys() & known.keys():
+            check_option(option, plain[option], known[option].annotation, f"option of {self.kind} {name}")
         return plain
 
     def bind(self, choice: Choice) -> Callable[..., Any]:
@@ -192,52 +190,9 @@ def one_a_file(package: str, *, classes: bool = False) -> dict[str, str]:
     }
 
 
-_WORDS = {
-    "float": "a number",
-    "int": "a whole number",
-    "str": "text",
-    "bool": "true or false",
-    "NoneType": "null",
-    "Mapping": "a mapping, {a: 1}",
-}
-
-
 @lru_cache(maxsize=1 << 10)
 def _signature(entry: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(entry)
-
-
-def _kinds(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
-    """Return the annotations that can be checked: numbers, texts, booleans, None, literals and mappings."""
-    kinds = {name: parameter.annotation for name, parameter in parameters.items()}
-    return {name: kind for name, kind in kinds.items() if all(map(_is_simple, _alternatives(kind)))}
-
-
-def _alternatives(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-
-
-def _is_simple(hint: Any) -> bool:
-    if get_origin(hint) is Annotated:
-        return _is_simple(get_args(hint)[0])
-    return get_origin(hint) in (Literal, Mapping) or hint in (float, int, str, bool, NoneType)
-
-
-def _check_kind(what: str, value: Any, hint: Any) -> None:
-    """Raise ValueError unless the value fits an annotation."""
-    try:
-        TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(value)
-    except ValidationError as error:
-        words = [
-            " or ".join(map(repr, get_args(kind))) if get_origin(kind) is Literal else _WORDS[kind.__name__]
-            for kind in (
-                get_args(alternative)[0] if get_origin(alternative) is Annotated else alternative
-                for alternative in _alternatives(hint)
-            )
-        ]
-        reason = error.errors()[0]
-        bound = f" ({reason['msg'].lower()})" if "ctx" in reason and "greater" in reason["type"] else ""
-        raise ValueError(f"{what}: {value!r} cannot be: expected {' or '.join(words)}{bound}.") from None
 
 
 def _origin(entry: Callable[..., Any] | str | EntryPoint) -> str:

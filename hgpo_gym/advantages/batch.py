@@ -95,6 +95,7 @@ class StepBatch:
     @cached_property
     def in_order(self) -> np.ndarray:
         """Return the row indices int64[N] episode after episode, each from its first step to its last."""
+        # The last key of lexsort is the primary one.
         return np.lexsort((self.step, self.trajectory))
 
     @cached_property
@@ -113,6 +114,7 @@ class StepBatch:
         if "response" not in self.extras:
             return None
         _, response = np.unique(self.extras["response"], return_inverse=True)
+        # One integer for each pair (group, response).
         step = self.group_labels * (response.max(initial=-1) + 1) + response
         _, first, copies = np.unique(step, return_index=True, return_inverse=True)
         return (first, copies) if len(first) < len(self) else None
@@ -306,6 +308,7 @@ class StepBatch:
 def labels(values: np.ndarray) -> np.ndarray:
     """Return labels int64[N]: the distinct values numbered from 0 in sorted order."""
     if values.dtype.kind == "i" and len(values) and int(values.max()) - int(values.min()) < 2 * len(values):
+        # A dense range of integers: numbering by a table takes linear time, np.unique sorts.
         offset = values - values.min()
         seen = np.zeros(offset.max() + 1, dtype=np.int64)
         seen[offset] = 1
@@ -326,6 +329,7 @@ MOST_BY_UPPER_BITS = 1 << 14
 
 def _order_by_upper_bits(values: np.ndarray) -> np.ndarray:
     """Return the rows of hashes uint64[N] sorted by the upper 32 bits. NumPy sorts 16 bits by radix, in linear time."""
+    # Least significant digit first: the second sort is stable, and keeps the order of the first.
     order = (values >> np.uint64(32)).astype(np.uint16).argsort(kind="stable")
     return order[(values >> np.uint64(48)).astype(np.uint16)[order].argsort(kind="stable")]
 

@@ -52,6 +52,7 @@ def _solve(row: np.ndarray, column: np.ndarray, weight: np.ndarray, constant: np
         if solution is not None:
             return solution
     matrix = np.eye(size)
+    # `.at` adds up entries with the same row and column.
     np.subtract.at(matrix, (row, column), weight)
     return np.linalg.solve(matrix, constant)
 

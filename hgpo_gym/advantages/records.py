@@ -50,6 +50,7 @@ def arrays_of_records(
         if values is not None and len(values) != len(groups):
             raise ValueError(f"from_records: {name} has {len(values)} entries, group has {len(groups)}.")
     steps = numbers["step"]
+    # Keys are chained along an episode, whatever the order of the records.
     order = np.lexsort((steps, trajectories))
     actions = None if texts["action"] is None else hashes(texts["action"])
     linked = actions if function.with_action else None

@@ -62,12 +62,12 @@ def later_in_sequence(values: np.ndarray, sequence: np.ndarray, place: np.ndarra
     packed[slot] = values + np.where(goes_on, -0.0, 0.0)  # as if 0.0 followed a last value: no -0.0 there
     # Places that the longest sequence alone reaches: numbers are faster than arrays of one.
     shared = int(np.count_nonzero(active > 1))
-    lone = packed[int(active[:shared].sum()) : len(values)]
-    lone[::-1] = list(accumulate(lone[::-1].tolist(), lambda later, value: value + factor * later))
+    unshared = packed[int(active[:shared].sum()) : len(values)]
+    unshared[::-1] = list(accumulate(unshared[::-1].tolist(), lambda later, value: value + factor * later))
     bounds = [*begin.tolist(), len(values)]
     for position in range(min(shared, len(active) - 1) - 1, -1, -1):
-        here, after, end = bounds[position : position + 3]
-        packed[here : here + end - after] += factor * packed[after:end]
+        start, after, end = bounds[position : position + 3]
+        packed[start : start + end - after] += factor * packed[after:end]
     return packed[np.where(goes_on, slot + active[place], len(values))]
 
 
@@ -145,6 +145,7 @@ def mean_over_copies(batch: StepBatch, values: np.ndarray) -> np.ndarray:
         return values
     copies = batch.shared[1]
     means, largest = mean_of_group(values, copies), np.zeros(len(values))
+    # `.at` counts every repetition of an index, plain indexing only the last.
     np.maximum.at(largest, copies, np.abs(values))
     return np.where(np.abs(means) <= ROUNDING * largest[copies], 0.0, means)
 

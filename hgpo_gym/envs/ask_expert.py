@@ -159,7 +159,7 @@ def _inner_options(of: str, options: Mapping[str, Any], split: str | Sequence[st
     if of not in ENVIRONMENTS:
         suggestion = next((record.id for record in ENVIRONMENTS.values() if record.name == of), None)
         raise ValueError(unknown_name("environment of", of, sorted(ENVIRONMENTS), meant=suggestion))
-    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+    if not all(isinstance(name, str) for name in options):
         raise ValueError(f"of_options={options!r}: give options of {of} by name, such as {{'split': 'test'}}.")
     if "expert" not in option_defaults(of):
         raise ValueError(f"of={of!r} has no expert (no option `expert`): choose another environment.")

@@ -35,6 +35,7 @@ from gymnasium.error import ResetNeeded
 
 from hgpo_gym.envs.spaces import UnicodeText
 from hgpo_gym.envs.spec import PortableSpec
+from hgpo_gym.option_checks import check_option
 from hgpo_gym.suggest import unknown_name
 
 _BOOL_TYPES = (bool, np.bool_)
@@ -149,12 +150,15 @@ class TextEnv(gymnasium.Env[str, str]):
     _init_arguments: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *_arguments: Any, **options: Any) -> Self:
-        """Raise TypeError for an option that the class does not have; the message names the nearest that it has."""
+        """Raise TypeError for an option that the class does not have, and ValueError for a value that its annotation
+        excludes, see `option_checks`; messages name the nearest."""
         known = _parameters(cls)  # type: ignore[arg-type]  # a class is hashable
         # A class that takes **options checks their names itself.
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
             for name in options.keys() - known.keys():
                 raise TypeError(unknown_name(f"option of {cls.__name__}", name, list(known)[1:]))
+        for name in options.keys() & known.keys():
+            check_option(name, options[name], known[name].annotation, f"option of {cls.__name__}")
         env = super().__new__(cls)
         # Copies and pickles are made anew with these arguments, see `_Recipe`.
         env._init_arguments = (_arguments, options)

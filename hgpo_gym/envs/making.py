@@ -2,20 +2,17 @@
 
 import functools
 import inspect
-import math
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Real
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import load_env_creator
 
 from hgpo_gym.envs.base import TextEnv, check_tasks
+from hgpo_gym.option_checks import check_option
 from hgpo_gym.suggest import unknown_name
 
 
@@ -87,13 +84,9 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
                     f"{id} {LACKED[name]}. An environment of your own has it if its class takes the option {name}."
                 )
             raise ValueError(unknown_name(f"option of {id}", name, option_names))
-    kinds: dict[str, Any] = {name: parameter.annotation for name, parameter in parameters.items()}
-    kinds["max_episode_steps"] = int | None
-    # NumPy scalars become Python's, so that the type check below accepts them.
+    # NumPy scalars become Python's, which the checks of types accept.
     options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
-    for name, value in options.items():
-        if not _fits(value, kind := kinds.get(name)):
-            raise ValueError(f"{name}={value!r}: this option of {id} is {getattr(kind, '__name__', kind)}.")
+    check_option("max_episode_steps", options.get("max_episode_steps"), int | None, f"option of {id}")
     given = {**gymnasium.spec(id).kwargs, **options}
     for name, default in option_defaults(id).items():
         if default is inspect.Parameter.empty and name not in given:
@@ -103,17 +96,3 @@ def make(id: str, **options: Any) -> gymnasium.Env[str, str]:
         raise ValueError(f"{id} is no text environment: its class is no hgpo_gym.envs.TextEnv.")
     check_tasks(env.unwrapped)
     return env
-
-
-def _fits(value: Any, annotation: Any) -> bool:
-    """Return whether a value matches the annotation of a signature. Complex types are not checked."""
-    kind, parts = get_origin(annotation) or annotation, get_args(annotation)
-    if kind in (Union, UnionType):
-        return any(_fits(value, part) for part in parts)
-    if kind is int:
-        return isinstance(value, Integral) and not isinstance(value, bool)
-    if kind is float:
-        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    if kind is Sequence:
-        return isinstance(value, Sequence) and all(_fits(entry, part) for part in parts for entry in value)
-    return kind not in (bool, str, NoneType, Path, os.PathLike) or isinstance(value, kind)

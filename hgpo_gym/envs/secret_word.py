@@ -13,9 +13,11 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from typing import Annotated
 
 from hgpo_gym.envs.base import TextEnv, Turn
-from hgpo_gym.envs.splits import SUCCESS_REWARD, check_number_of_tasks, check_split, in_split
+from hgpo_gym.envs.splits import SUCCESS_REWARD, Split, check_number_of_tasks, in_split
+from hgpo_gym.option_checks import AtLeastOne, Range
 
 CONSONANTS = "bdklmnrst"
 VOWELS = "aeiou"
@@ -151,22 +153,15 @@ class SecretWordEnv(TextEnv):
     def __init__(
         self,
         *,
-        split: str = "train",
-        syllables: int = 2,
-        consonants: int = 4,
-        vowels: int = 3,
-        guesses: int = 5,
+        split: Split = "train",
+        syllables: AtLeastOne = 2,
+        consonants: Annotated[int, Range(2, len(CONSONANTS))] = 4,
+        vowels: Annotated[int, Range(2, len(VOWELS))] = 3,
+        guesses: AtLeastOne = 5,
         expert: bool = False,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        check_split(split)
-        for name, value in (("syllables", syllables), ("guesses", guesses)):
-            if value < 1:
-                raise ValueError(f"{name}={value}: must be at least 1.")
-        for name, value, letters in (("consonants", consonants, CONSONANTS), ("vowels", vowels, VOWELS)):
-            if not 2 <= value <= len(letters):
-                raise ValueError(f"{name}={value}: choose 2 to {len(letters)}.")
         check_number_of_tasks(
             f"syllables={syllables} with consonants={consonants} and vowels={vowels}", consonants * vowels, syllables
         )

@@ -13,10 +13,11 @@ can be computed exactly; `SignpostMazeEnv` is the Gymnasium environment around t
 
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from hgpo_gym.envs.base import TextEnv, Turn
-from hgpo_gym.envs.splits import SUCCESS_REWARD, check_number_of_tasks, check_split, in_split
+from hgpo_gym.envs.splits import SUCCESS_REWARD, Split, check_number_of_tasks, in_split
+from hgpo_gym.option_checks import AtLeastOne, Range
 from hgpo_gym.suggest import unknown_name
 
 COLOURS = ("red", "blue", "green", "white", "black", "yellow")
@@ -131,26 +132,17 @@ class SignpostMazeEnv(TextEnv):
     def __init__(
         self,
         *,
-        split: str = "train",
-        sections: int = 3,
-        colours: int = 3,
-        distance: int = 1,
+        split: Split = "train",
+        sections: AtLeastOne = 3,
+        colours: Annotated[int, Range(2, len(COLOURS))] = 3,
+        distance: Annotated[int, Range(0)] = 1,
         plates: bool = False,
-        slip: float = 0.0,
+        slip: Annotated[float, Range(0, 1)] = 0.0,
         expert: bool = False,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        check_split(split)
-        if sections < 1:
-            raise ValueError(f"sections={sections}: a maze needs at least one section.")
-        if not 2 <= colours <= len(COLOURS):
-            raise ValueError(f"colours={colours}: choose 2 to {len(COLOURS)}.")
         check_number_of_tasks(f"sections={sections} with colours={colours}", colours, sections)
-        if distance < 0:
-            raise ValueError(f"distance={distance}: choose 0 or more corridors.")
-        if not 0 <= slip <= 1:
-            raise ValueError(f"slip={slip}: choose 0 to 1.")
         self.split, self.slip = split, slip
         self._colours = COLOURS[:colours]
         self._distance = distance

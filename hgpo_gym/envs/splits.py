@@ -1,26 +1,14 @@
 """Shared parts of the environments: names of the splits, the choice of test tasks, and the reward of success."""
 
 import math
-from collections.abc import Sequence
+from typing import Literal
 
 from hgpo_gym.files import content_key
-from hgpo_gym.suggest import unknown_name
 
-SPLITS = ("train", "test", "all")
+Split = Literal["train", "test", "all"]
 SUCCESS_REWARD = 10.0
 MOST_TASKS = 1_000_000
 """Limit for an environment that lists its tasks one by one."""
-
-
-def check_split(split: str) -> None:
-    """Raise ValueError if there is no such split."""
-    check_choice("split", split, SPLITS)
-
-
-def check_choice(option: str, value: str, known: Sequence[str]) -> None:
-    """Raise ValueError, which names the nearest known value, if an option has another one."""
-    if value not in known:
-        raise ValueError(unknown_name(option, value, known))
 
 
 def check_number_of_tasks(options: str, choices: int, places: int = 1) -> None:
@@ -29,12 +17,12 @@ def check_number_of_tasks(options: str, choices: int, places: int = 1) -> None:
         raise ValueError(f"{options}: that is more than {MOST_TASKS:,} tasks; choose fewer.")
 
 
-def in_split(split: str, number: int, *, one_in: int = 3) -> bool:
+def in_split(split: Split, number: int, *, one_in: int = 3) -> bool:
     """Return whether a task is part of a split: every third number is `test`, the others are `train`, and `all` has
     both.
 
     Args:
-        split: one of `SPLITS`.
+        split: its name.
         number: of the task, made from its content alone; `hashed` makes one of a text.
         one_in: a half, a third, ... of the tasks is for testing.
     """

@@ -12,16 +12,17 @@ from contextlib import contextmanager, redirect_stdout
 from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from hgpo_gym.digests import cached_folder
 from hgpo_gym.envs.base import TextEnv, Turn
-from hgpo_gym.envs.splits import check_number_of_tasks, check_split, in_split
+from hgpo_gym.envs.splits import Split, check_number_of_tasks, in_split
 from hgpo_gym.envs.turns import ONE_AT_A_TIME
 from hgpo_gym.extras import install_command
 from hgpo_gym.files import cache_dir, content_key, source_digest
+from hgpo_gym.option_checks import Range
 from hgpo_gym.suggest import unknown_name
 
 try:
@@ -77,17 +78,14 @@ class TextArenaEnv(TextEnv):
         self,
         *,
         game: str = "Mastermind-v0",
-        split: str = "train",
-        tasks: int = 150,
+        split: Split = "train",
+        tasks: Annotated[int, Range(3)] = 150,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        check_split(split)
         if game + RAW not in ENV_REGISTRY:
             games = [id for id in ENV_REGISTRY if id + RAW in ENV_REGISTRY]
             raise ValueError(unknown_name("game of textarena", game, games))
-        if tasks < 3:
-            raise ValueError(f"tasks={tasks}: take at least 3, so that each split has one.")
         check_number_of_tasks(f"tasks={tasks}", tasks)
         if reason := UNFIT.get(game.partition("-")[0]):
             raise ValueError(f"game={game} cannot be played here: {reason}. Choose another.")
@@ -122,6 +120,7 @@ class TextArenaEnv(TextEnv):
         return Turn(shown or "It is your turn.", task=task)
 
     def take_action(self, action: str) -> Turn:
+        # Drawn before any return: a refused move uses up the same random numbers.
         seed = int(self.np_random.integers(2**32))
         if len(action) > LONGEST_MOVE:
             return Turn(f"A move has at most {LONGEST_MOVE:,} characters.", action_valid=False)

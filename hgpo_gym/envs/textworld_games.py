@@ -12,13 +12,13 @@ import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hgpo_gym.envs.base import TextEnv, Turn
-from hgpo_gym.envs.splits import SPLITS, SUCCESS_REWARD, hashed, in_split
+from hgpo_gym.envs.splits import SUCCESS_REWARD, Split, hashed, in_split
 from hgpo_gym.envs.turns import ONE_AT_A_TIME
 from hgpo_gym.extras import install_command
-from hgpo_gym.suggest import option, unknown_name
+from hgpo_gym.suggest import option
 
 try:
     import textworld
@@ -28,8 +28,8 @@ except ModuleNotFoundError as error:
         f"TextWorld's games need the package textworld ({error}): {install_command('textworld')}", name=error.name
     ) from error
 
-REWARDS = ("success", "score")
-WANTED = ("admissible_commands", "won", "lost", "score", "objective", "description")
+Reward = Literal["success", "score"]
+REQUESTED_INFOS = ("admissible_commands", "won", "lost", "score", "objective", "description")
 
 
 class TextWorldEnv(TextEnv):
@@ -55,15 +55,12 @@ class TextWorldEnv(TextEnv):
         self,
         *,
         games: str | Path | Sequence[str | Path],
-        split: str = "all",
-        reward: str = "success",
+        split: Split = "all",
+        reward: Reward = "success",
         expert: bool = False,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        for name, value, valid in (("split", split, SPLITS), ("reward", reward, REWARDS)):
-            if value not in valid:
-                raise ValueError(unknown_name(name, value, valid))
         self.split, self.texts_key = split, f"textworld {version('textworld')}"
         self._reward, self._expert = reward, expert
         found = {_task_id(file): file for file in _game_files(games)}
@@ -106,7 +103,7 @@ class TextWorldEnv(TextEnv):
             if file != self._file:
                 self.close()
                 request_infos = textworld.EnvInfos(
-                    **dict.fromkeys(WANTED, True), facts=file.suffix == ".json", policy_commands=self._expert
+                    **dict.fromkeys(REQUESTED_INFOS, True), facts=file.suffix == ".json", policy_commands=self._expert
                 )
                 self._game, self._file = _start(file, request_infos), file
             self._state: GameState = self._game.reset()

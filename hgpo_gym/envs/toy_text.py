@@ -1,14 +1,15 @@
 """Gymnasium's FrozenLake and Taxi in words: two examples of `TextFromDiscrete`."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import gymnasium
 from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 from gymnasium.envs.toy_text.taxi import TaxiEnv
 
 from hgpo_gym.envs.from_discrete import DiscreteTask, TextFromDiscrete
-from hgpo_gym.envs.splits import check_number_of_tasks, check_split, hashed, in_split
+from hgpo_gym.envs.splits import Split, check_number_of_tasks, hashed, in_split
+from hgpo_gym.option_checks import Range
 
 WAYS = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 """Offsets of FrozenLake's actions in their order: row and column."""
@@ -39,18 +40,14 @@ class FrozenLakeText(TextFromDiscrete):
     def __init__(
         self,
         *,
-        split: str = "train",
-        size: int = 4,
-        frozen: float = 0.75,
+        split: Split = "train",
+        size: Annotated[int, Range(2, 100)] = 4,
+        frozen: Annotated[float, Range(0.3, 1)] = 0.75,
         slippery: bool = False,
         maps: int = 100,
         render_mode: str | None = None,
     ):
-        if not 2 <= size <= 100:
-            raise ValueError(f"size={size}: choose 2 to 100 rows.")
         check_number_of_tasks(f"maps={maps}", maps)
-        if not 0.3 <= frozen <= 1:
-            raise ValueError(f"frozen={frozen}: choose 0.3 to 1.")
         drawn = [tuple(map(str, generate_random_map(size, frozen, seed))) for seed in range(maps)]
         super().__init__(
             "FrozenLake-v1",
@@ -93,7 +90,7 @@ class TaxiText(TextFromDiscrete):
         ValueError: a split that does not exist, or an empty one.
     """
 
-    def __init__(self, *, split: str = "train", starts: int = 300, render_mode: str | None = None):
+    def __init__(self, *, split: Split = "train", starts: int = 300, render_mode: str | None = None):
         check_number_of_tasks(f"starts={starts}", starts)
         taxi = TaxiEnv()
         seeds = {describe_taxi(taxi.reset(seed=seed)[0], taxi): seed for seed in reversed(range(starts))}
@@ -124,7 +121,8 @@ def describe_taxi(state: int, env: gymnasium.Env[Any, Any]) -> str:
     )
 
 
-def _part(tasks: dict[str, DiscreteTask], split: str, held_out: Callable[[str], str] = str) -> dict[str, DiscreteTask]:
+def _part(
+    tasks: dict[str, DiscreteTask], split: Split, held_out: Callable[[str], str] = str
+) -> dict[str, DiscreteTask]:
     """Return the tasks of a split, by a hash of the part of a task id that no two splits may share."""
-    check_split(split)
     return {task_id: task for task_id, task in tasks.items() if in_split(split, hashed(held_out(task_id)))}

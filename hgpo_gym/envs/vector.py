@@ -71,7 +71,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
         self.split: str = first.get_wrapper_attr("split")
         self.task_ids: Sequence[str] = first.get_wrapper_attr("task_ids")
         self._kind, self._options = type(first.unwrapped), options
-        self._own_texts_key: str = first.get_wrapper_attr("texts_key")
+        self._env_texts_key: str = first.get_wrapper_attr("texts_key")
         self.single_observation_space, self.single_action_space = first.observation_space, first.action_space
         self.observation_space = cast("Any", batch_space(self.single_observation_space, self.num_envs))
         self.action_space = cast("Any", batch_space(self.single_action_space, self.num_envs))
@@ -100,7 +100,7 @@ class TextVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], np.ndarray]):
     def texts_key(self) -> str:
         """Key that changes whenever the environment's texts may: see `text_sources.texts_key`."""
         assert self.spec is not None
-        return texts_key(self._kind, self.spec.id, self._options, self._own_texts_key)
+        return texts_key(self._kind, self.spec.id, self._options, self._env_texts_key)
 
     @property
     def active(self) -> np.ndarray:

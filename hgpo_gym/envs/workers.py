@@ -59,6 +59,7 @@ class _Worker:
     """
 
     def __init__(self, spec: bytes, rows: Iterable[int], timeout: float | None):
+        # A fork would copy the threads' locks of torch and BLAS in whatever state they are.
         context = multiprocessing.get_context("spawn")
         self.connection, child_end = context.Pipe()
         self.process = context.Process(

@@ -103,6 +103,7 @@ def _logged(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        # Python's buffers must be empty before their descriptors change.
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         for descriptor, duplicate in saved:

@@ -159,6 +159,7 @@ def _interrupts_held_back() -> Iterator[None]:
 def _serve(connection: Connection, train: Train) -> None:
     """Train the runs that the parent sends, until it hangs up or interrupts."""
     try:
+        # A spawned process inherits the mask of `_interrupts_held_back`.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         while True:
             run, config = connection.recv()

@@ -5,11 +5,12 @@ A response without notes keeps those before it. `memory=notes` asks for this for
 
 import string
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from hgpo_gym.memory.plans import KEEP_PROBABILITY, Prefix, PrefixReading
+from hgpo_gym.memory.plans import KEEP_PROBABILITY, PrefixReading, ResponsePrefix
 
 OPEN, CLOSE = "<memory>", "</memory>"
 NOTES_COLUMN = "notes_length"
@@ -47,7 +48,7 @@ def read_notes(response: str) -> NotesReading:
     return NotesReading(response[start + len(OPEN) : end].strip(), rest, in_form=OPEN not in rest and CLOSE not in rest)
 
 
-class NotesPrefix(Prefix):
+class NotesPrefix(ResponsePrefix):
     """Notes, which are also what it carries.
 
     Args:
@@ -55,7 +56,7 @@ class NotesPrefix(Prefix):
         beside: responses hold notes and an action; otherwise notes are responses of their own.
     """
 
-    columns = (NOTES_COLUMN,)
+    columns = MappingProxyType({NOTES_COLUMN: np.int64})
 
     def __init__(self, line: str, *, beside: bool = True):
         self._line, self._beside = line, beside
@@ -64,7 +65,7 @@ class NotesPrefix(Prefix):
     def show(self, prompt: str, carried: str) -> str:
         return self._line.format(notes=carried or "none") + prompt
 
-    def write(self, action: str, carried: str) -> list[str]:  # noqa: ARG002 - of Prefix
+    def write(self, action: str, carried: str) -> list[str]:  # noqa: ARG002 - of ResponsePrefix
         return [write_notes(carried) if self._beside else ""]
 
     def teach(self, carried: str, expert_notes: str | None) -> str:
@@ -72,7 +73,7 @@ class NotesPrefix(Prefix):
 
     def sample(
         self,
-        action: str,  # noqa: ARG002 - of Prefix
+        action: str,  # noqa: ARG002 - of ResponsePrefix
         carried: str,
         generator: np.random.Generator,
         *,

@@ -5,6 +5,7 @@ template with `subgoals` asks for this form.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -29,15 +30,15 @@ class PrefixReading(NamedTuple):
     columns: Mapping[str, int]
 
 
-class Prefix:
+class ResponsePrefix:
     """The part of a response before its action, and the text that it carries to the next response. This one is empty.
 
     Attributes:
-        columns: the names of the numbers that `read` returns.
+        columns: the names of the numbers that `read` returns, with their types.
         literal_text: its fixed text.
     """
 
-    columns: tuple[str, ...] = ()
+    columns: Mapping[str, type[np.generic]] = MappingProxyType({})
     literal_text: tuple[str, ...] = ()
 
     def show(self, prompt: str, carried: str) -> str:  # noqa: ARG002 - of prefixes that carry a text
@@ -73,7 +74,7 @@ class Prefix:
         return PrefixReading(carried, in_form=True, columns={})
 
 
-class PlanPrefix(Prefix):
+class PlanPrefix(ResponsePrefix):
     """A plan. It carries the current subgoal, which is empty before the first plan.
 
     Args:
@@ -81,7 +82,7 @@ class PlanPrefix(Prefix):
         line: the text above the prompt; may use {subgoal}.
     """
 
-    columns = ("boundary", "switch_end", "plan_end")
+    columns = MappingProxyType({"boundary": np.bool_, "switch_end": np.int64, "plan_end": np.int64})
 
     def __init__(self, subgoals: Sequence[str], line: str):
         self._subgoals, self._line = subgoals, line
@@ -100,8 +101,8 @@ class PlanPrefix(Prefix):
         carried: str,
         generator: np.random.Generator,
         *,
-        observation: str = "",  # noqa: ARG002 - of Prefix
-        expert_notes: str | None = None,  # noqa: ARG002 - of Prefix
+        observation: str = "",  # noqa: ARG002 - of ResponsePrefix
+        expert_notes: str | None = None,  # noqa: ARG002 - of ResponsePrefix
     ) -> tuple[str, str]:
         if carried and generator.random() < KEEP_PROBABILITY:
             return write_plan(carried, switches=False), carried
@@ -109,7 +110,7 @@ class PlanPrefix(Prefix):
         new = names[int(generator.integers(len(names)))]
         return write_plan(new, switches=True), new
 
-    def read(self, response: str, carried: str, *, alone: bool = False) -> PrefixReading:  # noqa: ARG002 - of Prefix
+    def read(self, response: str, carried: str, *, alone: bool = False) -> PrefixReading:  # noqa: ARG002 - of ResponsePrefix
         plan = read_plan(response, carried)
         columns = dict(zip(self.columns, (plan.switches, plan.switch_end, plan.end), strict=True))
         return PrefixReading(plan.subgoal, plan.in_form, columns)

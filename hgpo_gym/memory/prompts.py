@@ -13,7 +13,7 @@ import yaml
 
 from hgpo_gym.memory.context import Context, WholeHistory, format_step
 from hgpo_gym.memory.notes import NotesPrefix
-from hgpo_gym.memory.plans import PlanPrefix, Prefix
+from hgpo_gym.memory.plans import PlanPrefix, ResponsePrefix
 from hgpo_gym.memory.readings import READINGS, Reading
 from hgpo_gym.memory.tools import Functions, Tools
 from hgpo_gym.suggest import unknown_name
@@ -187,11 +187,11 @@ class PromptTemplate:
         return [format_step(self.past_step, past, number) for number, past in enumerate(context.history, oldest)]
 
     @cached_property
-    def prefix(self) -> Prefix:
+    def prefix(self) -> ResponsePrefix:
         """Return the form of the part of a response before its action: a plan, notes, or nothing."""
         if self.notes:
             return NotesPrefix(self.notes_line, beside=self.notes == "beside")
-        return Prefix() if self.subgoals is None else PlanPrefix(self.subgoals, self.subgoal_line)
+        return ResponsePrefix() if self.subgoals is None else PlanPrefix(self.subgoals, self.subgoal_line)
 
     def with_notes(self, notes: Literal["beside", "apart"]) -> "PromptTemplate":
         """Return the template for responses that hold notes beside the action, or for notes in responses of their own.
@@ -237,7 +237,7 @@ class PromptTemplate:
 
         Args:
             action: the action to write.
-            carried: the text that the prefix of the response before carries, see `Prefix`.
+            carried: the text that the prefix of the response before carries, see `ResponsePrefix`.
             actions: all actions in order, for responses with numbers.
 
         Raises:
@@ -251,7 +251,7 @@ class PromptTemplate:
     ) -> tuple[str, str]:
         """Return a response with a random prefix, for a warm start, and the text that its prefix carries.
 
-        `seen` are the last arguments of `Prefix.sample`.
+        `seen` are the last arguments of `ResponsePrefix.sample`.
         """
         prefix, carried = self.prefix.sample(action, carried, generator, **seen)
         return prefix + self._write_action(action, actions), carried

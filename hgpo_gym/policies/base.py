@@ -65,7 +65,7 @@ class Request:
         role: the role in a team; empty without one.
         choices: the meaning of each of `allowed_responses`: admissible actions, or the messages that a role can choose.
         step_context: the step in parts, independent of what the prompt shows.
-        said: the messages of the turn so far, in a team.
+        team_messages: the messages of the turn so far, in a team.
         literal_text: the text of the prompt template itself. Control tokens in it, such as tags of the response's
             form, are control tokens in prompt and response; all others are plain text there.
         tools: the functions that the response may call; None where it names the action itself.
@@ -84,7 +84,7 @@ class Request:
     role: str = ""
     choices: tuple[str, ...] = ()
     step_context: StepContext | None = None
-    said: tuple[str, ...] = ()
+    team_messages: tuple[str, ...] = ()
     literal_text: str = ""
     tools: Tools | None = None
     shorter: Sequence[str] = field(default=(), compare=False, repr=False)

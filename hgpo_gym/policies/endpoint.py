@@ -144,9 +144,11 @@ class EndpointPolicy:
         return Response(response.text, truncated=response.truncated)
 
     async def _close(self) -> None:
+        # A task that waits for itself would never end.
         unfinished = asyncio.all_tasks() - {asyncio.current_task()}
         for task in unfinished:
             task.cancel()
+        # A cancelled task ends at its next await: until then the client stays open.
         await asyncio.gather(*unfinished, return_exceptions=True)
         await self._client.close()
 

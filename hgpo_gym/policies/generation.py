@@ -148,7 +148,7 @@ class _Batch(NamedTuple):
     ends: np.ndarray
 
     @property
-    def going(self) -> np.ndarray:
+    def active(self) -> np.ndarray:
         """int64: the indices of responses that have not ended."""
         return np.flatnonzero([not sequence.done for sequence in self.sequences])
 
@@ -185,7 +185,7 @@ class SequenceGenerator:
                 parts.append(self._read(waiting.popleft(), sampling))
                 self._keep(parts[-1])
             # Joining copies the cache: only for new prompts, or when enough responses have ended.
-            if batch is None or len(parts) > 1 or len(batch.going) < (1 - MOST_ENDED) * len(batch.sequences):
+            if batch is None or len(parts) > 1 or len(batch.active) < (1 - MOST_ENDED) * len(batch.sequences):
                 batch = self._join(parts)
             if batch:
                 batch = self._step(batch, sampling)
@@ -222,11 +222,11 @@ class SequenceGenerator:
 
     def _fits(self, parts: Sequence[_Batch], prompts: list[_Prompt], max_new_tokens: int) -> bool:
         """Return True if these prompts can be read now: they fit beside those in progress, or there are none."""
-        going = [part.sequences[index] for part in parts for index in part.going]
-        coming = [sequence for prompt in prompts for sequence in prompt.members]
+        active = [part.sequences[index] for part in parts for index in part.active]
+        new = [sequence for prompt in prompts for sequence in prompt.members]
         # All rows of the joined cache are as wide as the longest prompt.
-        longest = max(len(sequence.prompt_ids) for sequence in (*going, *coming))
-        return not going or (len(going) + len(coming)) * (longest + max_new_tokens) <= self.max_cache_tokens
+        longest = max(len(sequence.prompt_ids) for sequence in (*active, *new))
+        return not active or (len(active) + len(new)) * (longest + max_new_tokens) <= self.max_cache_tokens
 
     def _read(self, prompts: list[_Prompt], sampling: Sampling) -> _Batch:
         """Read each prompt once, from the end of its prefix, and draw the first token of each of its responses."""
@@ -270,14 +270,14 @@ class SequenceGenerator:
 
     def _join(self, parts: Sequence[_Batch]) -> _Batch | None:
         """Return one batch of all responses in progress; None if all have ended."""
-        going = [(part, part.going) for part in parts]
-        sequences = [part.sequences[index] for part, indices in going for index in indices]
+        active = [(part, part.active) for part in parts]
+        sequences = [part.sequences[index] for part, indices in active for index in indices]
         if not sequences:
             return None
         columns = max(sequence.cached for sequence in sequences)
         rows = [
             Rows(part.cache, self._tensor(part.rows[indices]), self._tensor(part.ends[indices]))
-            for part, indices in going
+            for part, indices in active
         ]
         return _Batch(sequences, join(rows, columns), np.arange(len(sequences)), np.full(len(sequences), columns))
 
@@ -293,11 +293,11 @@ class SequenceGenerator:
             past_key_values=batch.cache,
             use_cache=True,
         )[0][:, -1]
-        going = batch.going
-        for index in going:
+        active = batch.active
+        for index in active:
             batch.sequences[index].read += 1
-        logits = head_logits(self.model, hidden[self._tensor(going)])
-        _draw([batch.sequences[index] for index in going], logits, sampling)
+        logits = head_logits(self.model, hidden[self._tensor(active)])
+        _draw([batch.sequences[index] for index in active], logits, sampling)
         return batch._replace(ends=batch.ends + 1)
 
     def _tensor(self, values: Sequence[Any] | np.ndarray) -> torch.Tensor:

@@ -196,6 +196,7 @@ class TabularPolicy:
         """Return the logits float32[N, A] of the responses in each context, -inf beyond a context's responses, and
         their ids."""
         response_ids, valid = pad(responses)
+        # Only real responses get an id: a padded one would add a row to the table.
         ids = link(np.repeat(contexts, valid.sum(axis=1)).view(np.uint64), response_ids[valid].view(np.uint64))
         logits = torch.full(valid.shape, float("-inf"))
         return logits.masked_scatter(torch.from_numpy(valid), self.model(ids)), response_ids

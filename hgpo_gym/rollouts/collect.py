@@ -132,7 +132,11 @@ def rollout_of(
             "agent": np.array([row.agent for row in rows], dtype=np.int64),
             "turn": np.array([row.turn for row in rows], dtype=np.int64),
             "truncated": np.array([players[index].truncated for index in trajectory], dtype=np.bool_),
-            **{name: _column([row.extras.get(name) for row in rows]) for name in (*record, *env.prompt.prefix.columns)},
+            **{name: _column([row.extras.get(name) for row in rows]) for name in record},
+            **{
+                name: np.array([row.extras[name] for row in rows], dtype=kind)
+                for name, kind in env.prompt.prefix.columns.items()
+            },
             **(extras or {}),
         },
         trained=trained,

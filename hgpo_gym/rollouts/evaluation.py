@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import comb
 from typing import Any
 
@@ -148,42 +149,48 @@ def evaluate(
     vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     if vector.group_size != 1:
         raise ValueError(f"An evaluation needs environments with group_size=1, not {vector.group_size}.")
-    task_ids = vector.task_ids
-    selected = spread(len(task_ids), tasks)
+    selected = spread(len(vector.task_ids), tasks)
     jobs = [(task, seed) for seed in decoding_seeds for task in selected]
-    local_jobs = processes.share(jobs)
-    outcomes: list[EpisodeOutcome] = []
-    transcripts: list[Conversation] = []
-    failed: list[FailedEpisode] = []
-    steps = ended = 0
-
-    def count_steps(more_steps: int, more_ended: int) -> None:
-        nonlocal steps, ended
-        steps, ended = steps + more_steps, ended + more_ended
-        if on_progress:
-            on_progress(ended, len(local_jobs), steps)
-
-    for start in range(0, len(local_jobs), vector.num_tasks):
-        batch = local_jobs[start : start + vector.num_tasks]
-        rollout = collect(
-            env,
-            policy,
-            sampling,
-            task_ids=[task_ids[task] for task, _ in batch],
-            seeds=[(RandomStream.EVALUATION, seed, task) for task, seed in batch],
-            team=team,
-            on_progress=count_steps,
-            max_retries=max_retries,
-        )
-        outcomes += _outcomes(rollout, len(batch))
-        failed += rollout.failures
-        transcripts += conversations(rollout, None if keep is None else max(0, keep - len(transcripts)))
+    collect_part = partial(collect, env, policy, sampling, team=team, max_retries=max_retries)
+    outcomes, failed, transcripts = _play(collect_part, vector, processes.share(jobs), on_progress, keep)
     episodes, failures = processes.gather(outcomes), processes.gather(failed)
     check_failures(
         failures, sum(episode.failed for episode in failures), len(jobs), max_failed, "episodes of an evaluation"
     )
     by_seed = (tuple(episodes[start : start + len(selected)]) for start in range(0, len(episodes), len(selected)))
     return Evaluation(vector.split, tuple(by_seed), tuple(processes.gather(transcripts)[:keep]), tuple(failures))
+
+
+def _play(
+    collect_part: Callable[..., Rollout],
+    vector: TextVectorEnv,
+    jobs: Sequence[tuple[int, int]],
+    on_progress: Callable[[int, int, int], None] | None,
+    keep: int | None,
+) -> tuple[list[EpisodeOutcome], list[FailedEpisode], list[Conversation]]:
+    """Play jobs, each the index of a task and a decoding seed, as many at a time as there are sub-environments."""
+    outcomes: list[EpisodeOutcome] = []
+    failed: list[FailedEpisode] = []
+    transcripts: list[Conversation] = []
+    steps = ended = 0
+
+    def count_steps(more_steps: int, more_ended: int) -> None:
+        nonlocal steps, ended
+        steps, ended = steps + more_steps, ended + more_ended
+        if on_progress:
+            on_progress(ended, len(jobs), steps)
+
+    for start in range(0, len(jobs), vector.num_tasks):
+        batch = jobs[start : start + vector.num_tasks]
+        rollout = collect_part(
+            task_ids=[vector.task_ids[task] for task, _ in batch],
+            seeds=[(RandomStream.EVALUATION, seed, task) for task, seed in batch],
+            on_progress=count_steps,
+        )
+        outcomes += _outcomes(rollout, len(batch))
+        failed += rollout.failures
+        transcripts += conversations(rollout, None if keep is None else max(0, keep - len(transcripts)))
+    return outcomes, failed, transcripts
 
 
 def _outcomes(rollout: Rollout, count: int) -> list[EpisodeOutcome]:

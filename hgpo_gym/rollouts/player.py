@@ -30,7 +30,7 @@ class StepRecord:
         in_form: the response has the form that the prompt asks for.
         valid: false only if it was the turn's action, and the action was not valid or not in form.
         opening: the prompt with which a conversation would begin here; empty without one.
-        carried: the text that the next prompt and response depend on, see `memory.plans.Prefix`.
+        carried: the text that the next prompt and response depend on, see `memory.plans.ResponsePrefix`.
     """
 
     step: int
@@ -188,7 +188,7 @@ class Player:
             role=role,
             choices=meanings,
             step_context=self._step_contexts[-1],
-            said=tuple(text for _, text in messages),
+            team_messages=tuple(text for _, text in messages),
             literal_text=template.literal_text,
             tools=None if role == MEMORY else template.tools,
             shorter=ShorterPrompts(template, task, context, wrap),

@@ -185,6 +185,7 @@ def _trained(batch: StepBatch) -> np.ndarray | None:
         np.stack([batch.group, batch.extras["response"]]), axis=1, return_index=True, return_inverse=True
     )
     trained = batch.trained.copy()
+    # NumPy 2.0 returns an inverse of another shape with axis: ravel serves all versions.
     trained[first[np.bincount(step.ravel(), weights=trained) == 0]] = True
     return trained
 

@@ -70,6 +70,7 @@ def keep(
 
     batch = shaped or rollout.batch
     final_keys = batch.context_keys[:0] if batch.final_keys is None else batch.final_keys[batch.first_rows]
+    # Each key is stored once; rows refer to it by its index.
     distinct_keys, keys = np.unique(np.concatenate([batch.context_keys, final_keys]), return_inverse=True)
     keys = keys.reshape(-1, batch.history_length + 1)
     texts = batch.texts or {}

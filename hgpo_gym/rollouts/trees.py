@@ -5,19 +5,19 @@ response. That copy is trained with the mean advantage of all copies (`mean_over
 `hgpo_gym.advantages.statistics`), so no token is trained twice.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from hgpo_gym.envs.sub_envs import EpisodeStart
-from hgpo_gym.envs.vector import TextVectorEnv
 from hgpo_gym.memory.wrapper import ContextWrapper
 from hgpo_gym.policies.base import Policy, Sampling
 from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.collect import LeftOut, rollout_of, rows_in_order
 from hgpo_gym.rollouts.player import Player
-from hgpo_gym.rollouts.playing import EpisodeSpec, failed_groups_of, group_seed, play
+from hgpo_gym.rollouts.playing import EpisodeSpec, PlayedEpisodes, failed_groups_of, group_seed, play
 from hgpo_gym.rollouts.rollout import FailedEpisode, Rollout, response_tokens
 from hgpo_gym.rollouts.teams.base import Solo, Team
 from hgpo_gym.suggest import unknown_name
@@ -70,6 +70,47 @@ class _Path:
         return EpisodeSpec(self.group, start, self.member, seed, origin, self.turn)
 
 
+class _Forest:
+    """The trees of all groups.
+
+    Args:
+        play_part: plays episodes, by sub-environment.
+        num_envs: how many episodes are played at a time.
+        seeds: of the groups.
+
+    Attributes:
+        groups: the paths of each group without a failed episode.
+        failed: the attempts whose environment failed.
+        dropped: the players of the other groups.
+    """
+
+    def __init__(
+        self,
+        play_part: Callable[[dict[int, EpisodeSpec]], PlayedEpisodes],
+        num_envs: int,
+        seeds: Sequence[tuple[int, ...]],
+    ):
+        self._play_part, self._num_envs, self._seeds = play_part, num_envs, seeds
+        self.groups: dict[int, list[_Path]] = {}
+        self.failed: list[FailedEpisode] = []
+        self.dropped: list[Player] = []
+
+    def grow(self, new_paths: Iterable[_Path]) -> None:
+        """Play new paths to their end and add them to their groups."""
+        new = list(new_paths)
+        # Any sub-environment can play any path: a path's seed does not depend on its row.
+        for first in range(0, len(new), self._num_envs):
+            batch = dict(enumerate(new[first : first + self._num_envs]))
+            result = self._play_part({row: path.spec(self._seeds) for row, path in batch.items()})
+            self.failed += result.failed
+            for row, player in result.players.items():
+                batch[row].player, batch[row].start = player, result.starts[row]
+        for path in new:
+            self.groups.setdefault(path.group, []).append(path)
+        for group in sorted(failed_groups_of(self.failed) & self.groups.keys()):
+            self.dropped += [path.player for path in self.groups.pop(group) if path.player]
+
+
 def collect_tree(
     env: ContextWrapper,
     policy: Policy,
@@ -115,49 +156,27 @@ def collect_tree(
     """
     check_shape(trees, nodes, rounds, leaves, branch_at)
     check_level(level, env.history_length)
-    vector: TextVectorEnv = env.unwrapped  # type: ignore[assignment]
     level = env.history_length if level is None else level
-    paths: list[list[_Path]] = [[_Path(group, tree, tree) for tree in range(trees)] for group in range(len(task_ids))]
-    for path in _flat(paths):
-        path.start = EpisodeStart(task_ids[path.group], group_seed(seeds[path.group]), path.member)
-    failed: list[FailedEpisode] = []
-    dropped: list[Player] = []
-
-    def play_all(new: Sequence[_Path]) -> None:
-        # Any sub-environment can play any path: a path's seed does not depend on its row.
-        for first in range(0, len(new), vector.num_envs):
-            batch = dict(enumerate(new[first : first + vector.num_envs]))
-            specs = {row: path.spec(seeds) for row, path in batch.items()}
-            result = play(env, policy, sampling, specs, team or Solo(), record, max_retries=max_retries)
-            failed.extend(result.failed)
-            for row, player in result.players.items():
-                batch[row].player, batch[row].start = player, result.starts[row]
-
-    def whole(groups: Sequence[list[_Path]]) -> list[list[_Path]]:
-        """Return the groups without a failed episode, and move the players of the others to `dropped`."""
-        lost = failed_groups_of(failed)
-        dropped.extend(
-            path.player
-            for group_paths in groups
-            for path in group_paths
-            if group_paths[0].group in lost and path.player
-        )
-        return [group_paths for group_paths in groups if group_paths[0].group not in lost]
-
-    play_all(list(_flat(paths)))
-    paths = whole(paths)
+    play_part = partial(play, env, policy, sampling, team=team or Solo(), record=record, max_retries=max_retries)
+    forest = _Forest(play_part, env.unwrapped.num_envs, seeds)
+    starts = [(task_id, group_seed(seed)) for task_id, seed in zip(task_ids, seeds, strict=True)]
+    forest.grow(
+        _Path(group, tree, tree, start=EpisodeStart(*start, tree))
+        for group, start in enumerate(starts)
+        for tree in range(trees)
+    )
     for round in range(rounds):
-        branches = [
-            _branches(group_paths, nodes, branch_at, level, _generator(seeds[group_paths[0].group], round))
-            for group_paths in paths
-        ]
-        play_all(list(_flat(branches)))
-        paths = whole([group_paths + new for group_paths, new in zip(paths, branches, strict=True)])
-    drawn = [
-        _draw_leaves(group_paths, trees, leaves, _generator(seeds[group_paths[0].group], rounds))
-        for group_paths in paths
+        forest.grow(
+            path
+            for group, paths in forest.groups.items()
+            for path in _branches(paths, nodes, branch_at, level, _generator(seeds[group], round))
+        )
+    leaf_paths = [
+        path
+        for group, paths in forest.groups.items()
+        for path in _draw_leaves(paths, trees, leaves, _generator(seeds[group], rounds))
     ]
-    leaf_paths, all_paths = list(_flat(drawn)), list(_flat(paths))
+    all_paths = [path for paths in forest.groups.values() for path in paths]
     extras, trained, left_out = _tree_columns(leaf_paths, all_paths)
     return rollout_of(
         [path.finished for path in leaf_paths],
@@ -169,8 +188,8 @@ def collect_tree(
         trained=trained if rounds else None,
         chains=[path.finished.outcome for path in all_paths if path.origin is None] if rounds else None,
         left_out=left_out,
-        failed=failed,
-        dropped=dropped,
+        failed=forest.failed,
+        dropped=forest.dropped,
     )
 
 
@@ -264,7 +283,3 @@ def _tree_columns(drawn: Sequence[_Path], paths: Sequence[_Path]) -> tuple[dict[
 
 def _generator(seed: tuple[int, ...], round: int) -> np.random.Generator:
     return np.random.default_rng((RandomStream.TREE, *seed[1:], round))
-
-
-def _flat(groups: Sequence[Sequence[_Path]]) -> Iterator[_Path]:
-    return (path for group in groups for path in group)

@@ -221,8 +221,8 @@ class Checkpoints:
             _delete(path)
         for path in [self._path(later) for later in self._iterations() if later > iteration]:
             names = (path.with_name(f"unsound_{path.name}_{number}") for number in count(1))
-            aside = path.rename(next(name for name in names if not name.exists()))
-            say(f"{path} is now {aside}: delete it when you have seen what happened to it.")
+            renamed = path.rename(next(name for name in names if not name.exists()))
+            say(f"{path} is now {renamed}: delete it when you have seen what happened to it.")
 
     def _path(self, iteration: int) -> Path:
         return self.folder / f"iteration_{iteration:04d}"

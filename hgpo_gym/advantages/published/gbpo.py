@@ -50,6 +50,7 @@ def gbpo(batch: StepBatch, *, norm: str = "mean_std_norm", temperature: float = 
 
 def _median(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return the median of each group, float64[groups], by label."""
+    # By group, then by value: the middle of each group's part is its median.
     ordered = values[np.lexsort((values, groups))]
     size = np.bincount(groups)
     begin = np.cumsum(size) - size

@@ -26,6 +26,7 @@ def improved(policy: np.ndarray, processes: Sequence[DecisionProcess], gamma: fl
     for process in processes:
         values = solve(process, policy, gamma, horizon)
         weighted = (values.visits[:, :, None] * values.advantage).sum(axis=0)
+        # Several states share a situation: `.at` adds them up.
         np.add.at(advantage[:, : weighted.shape[1]], process.situation, weighted)
         np.add.at(visits, process.situation, values.visits.sum(axis=0))
     # A situation without visits has advantage 0; the guard avoids 0 / 0.

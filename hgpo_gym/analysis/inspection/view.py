@@ -11,6 +11,7 @@ from hgpo_gym.analysis.inspection.group import Group, group_task_ids
 from hgpo_gym.analysis.inspection.hierarchy import KeyLevel, levels_of
 from hgpo_gym.analysis.report.blocks import Block, Column, Items, Outline, Paragraph, Picture, Section, Table, Value
 from hgpo_gym.analysis.transcripts import conversation, exchanged
+from hgpo_gym.plain_text import counted
 from hgpo_gym.rollouts.saved import SavedRollout
 
 LINE = 90
@@ -77,7 +78,7 @@ def _episodes(group: Group) -> Section:
 
 def _graph(group: Group, graph: Graph) -> Section:
     start = graph.nodes[1]
-    tree = Outline(f"[1] {_one_line(start.observation)} ({_count(start.visits, 'step')})", _branches(graph, 1))
+    tree = Outline(f"[1] {_one_line(start.observation)} ({counted(start.visits, 'step')})", _branches(graph, 1))
     return Section(
         "Observations and actions",
         [
@@ -101,13 +102,13 @@ def _branches(graph: Graph, number: int) -> tuple[Outline, ...]:
     paths = shortest_paths(graph)
 
     def branch(edge: Edge) -> Outline:
-        action = f"{edge.action or NO_ACTION} ({_count(edge.count, 'time')}, return {edge.mean_return:.2f}) → "
+        action = f"{edge.action or NO_ACTION} ({counted(edge.count, 'time')}, return {edge.mean_return:.2f}) → "
         if edge.target in END_NAMES:
             return Outline(action + END_NAMES[edge.target])
         node = graph.nodes[edge.target]
         if paths.get(edge.target) is not edge:
             return Outline(f"{action}[{node.number}]")
-        text = f"{action}[{node.number}] {_one_line(node.observation)} ({_count(node.visits, 'step')})"
+        text = f"{action}[{node.number}] {_one_line(node.observation)} ({counted(node.visits, 'step')})"
         return Outline(text, _branches(graph, node.number))
 
     return tuple(branch(edge) for edge in graph.edges_from(number))
@@ -288,7 +289,3 @@ def _place(group: Group, row: int) -> tuple[int, int]:
 def _one_line(text: str, length: int = LINE) -> str:
     line = " ".join(text.split())
     return line if len(line) <= length else f"{line[: length - 3]}..."
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"

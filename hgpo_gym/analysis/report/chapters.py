@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from hgpo_gym.analysis.report import health, outcome, standings, training
+from hgpo_gym.analysis.report import contests, health, outcome, standings, summary, training
 from hgpo_gym.analysis.report.blocks import Chapter, Paragraph, Section
 from hgpo_gym.analysis.report.figures import Styles
 from hgpo_gym.analysis.report.load import Comparison
@@ -34,14 +34,14 @@ NOTES = (
 
 def comparison_chapter(comparison: Comparison, style: Styles, *, title: str, slug: str, threshold: float) -> Chapter:
     """Return the chapter of one comparison."""
-    contests = outcome.contests_of(comparison)
+    all_contests = contests.contests_of(comparison)
     sections = [
         health.warnings(comparison),
-        outcome.summary_section(comparison, contests),
-        outcome.differences(comparison),
+        summary.summary_section(comparison, all_contests),
+        summary.differences(comparison),
         outcome.learning_curves(comparison, style),
         outcome.final_success(comparison, style),
-        outcome.pairs(comparison, contests),
+        outcome.pairs(comparison, all_contests),
         outcome.at_equal_cost(comparison),
         outcome.two_kinds_of_seeds(comparison),
         outcome.time_to_threshold(comparison, threshold),

@@ -324,6 +324,11 @@ class Comparison:
         return [run for runs in self.runs.values() for run in runs]
 
     @property
+    def has_several_runs(self) -> bool:
+        """Return True if a label has more than one run."""
+        return any(len(runs) > 1 for runs in self.runs.values())
+
+    @property
     def evaluated_iterations(self) -> list[int]:
         """The iterations after which every run has an evaluation."""
         return sorted(

@@ -1,206 +1,22 @@
-"""The outcome of a comparison: the better algorithm, its significance, and the cost of reaching a threshold."""
+"""The results of a comparison: success, its spread, and the cost of reaching it."""
 
-import json
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import combinations
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import numpy as np
 
 from hgpo_gym.analysis.report import figures
-from hgpo_gym.analysis.report.blocks import Block, Column, Items, Paragraph, Picture, Section, Table, Value, write
+from hgpo_gym.analysis.report.blocks import Block, Column, Picture, Section, Table, Value
+from hgpo_gym.analysis.report.contests import SCORES, SIGNIFICANCE, Contests
 from hgpo_gym.analysis.report.figures import Styles
-from hgpo_gym.analysis.report.intervals import (
-    Estimate,
-    corrected_p_values,
-    improvement,
-    mean,
-    median,
-    permutation_p_value,
-    sign_flip_p_value,
-    spread,
-    typical,
-)
-from hgpo_gym.analysis.report.load import COSTS, Comparison, FinishedRun
-from hgpo_gym.runs.directory import COMPARED_GROUPS
-from hgpo_gym.trainers.code_used import places
-
-SIGNIFICANCE = 0.05
-UNEQUAL = 1.25
-"""If costs differ by this factor, success at equal cost is a headline; if optimiser steps do, a paragraph says so."""
-WHY_UNEQUAL = {
-    True: " A mini-batch without a sample that has an advantage makes no step. With trainer.zero_advantage=mask and "
-    "trainer.mini_batch_size=null, all algorithms make equally many.",
-    False: " No sample was left out: the algorithms learned from different numbers of responses.",
-}
-"""Explanations by whether samples with an advantage of 0 were dropped."""
-MOST_IN_SHORT = 4
-"""The most algorithms for which the summary has every pair."""
-OPTIMIZER_STEPS = "optimizer_steps"
-EACH_AGAINST_EACH = "Each against each"
-SCORES: dict[str, Callable[[FinishedRun], float]] = {
-    "final": lambda run: run.final_success,
-    "training": lambda run: run.success_while_training,
-}
-"""The scores that algorithms are compared by."""
-
-
-class Contest(NamedTuple):
-    """One algorithm against another. Both p values are corrected for the number of pairs.
-
-    Attributes:
-        improvement: probability of improvement.
-        p: p value of the permutation test of ranks; None if either algorithm has one run.
-        difference: the mean difference at the same seed; None without common seeds.
-        paired_p: p value of the differences at the same seed; None with fewer than two.
-    """
-
-    improvement: Estimate
-    p: float | None
-    difference: Estimate | None
-    paired_p: float | None
-
-
-Contests = Mapping[str, Mapping[tuple[str, str], Contest]]
-"""By score and pair: the later algorithm against the earlier one."""
-
-
-def contests_of(comparison: Comparison) -> Contests:
-    """Return the contests of every two algorithms, by score."""
-    pairs = [(later, earlier) for earlier, later in combinations(comparison.runs, 2)]
-    by_score: dict[str, dict[tuple[str, str], Contest]] = {}
-    for name, score in SCORES.items():
-        uncorrected = [_contest(comparison, *pair, score) for pair in pairs]
-        p_values = zip(
-            _corrected([contest.p for contest in uncorrected]),
-            _corrected([contest.paired_p for contest in uncorrected]),
-            strict=True,
-        )
-        by_score[name] = {
-            pair: contest._replace(p=p, paired_p=paired_p)
-            for pair, contest, (p, paired_p) in zip(pairs, uncorrected, p_values, strict=True)
-        }
-    return by_score
-
-
-def summary_section(comparison: Comparison, contests: Contests) -> Section:
-    """Return the section that says what was compared, and which algorithm is better."""
-    settings, final = comparison.settings, comparison.all_runs[0].final
-    setup = (
-        f"{_and(comparison.runs)}, {_seeds(comparison)}, {settings['trainer.iterations']} iterations of "
-        f"{_count(settings['rollout.num_tasks'], 'task')} with {_count(settings['rollout.group_size'], 'episode')} "
-        f"each. The final evaluation plays {_count(final['tasks'], 'task')} of {comparison.split} under "
-        f"{_count(len(final['success_by_decoding_seed']), 'decoding seed')}."
-    )
-    ends = ", ".join(
-        f"{label} {write(typical([run.final_success for run in runs]), 'share')}"
-        for label, runs in comparison.runs.items()
-    )
-    reported_pairs = list(contests[next(iter(SCORES))])
-    blocks: list[Block] = [
-        Paragraph(setup),
-        *_of_baselines(comparison),
-        *_of_steps(comparison),
-        *_of_code(comparison),
-        Paragraph(f"Final success: {ends}."),
-    ]
-    if len(comparison.runs) > MOST_IN_SHORT:
-        baseline = next(iter(comparison.runs))
-        reported_pairs = [pair for pair in reported_pairs if baseline in pair]
-        below = f"; every pair stands below, under {EACH_AGAINST_EACH}" if _several(comparison) else ""
-        blocks.append(Paragraph(f"Each against {baseline}{below}:"))
-    verdicts = tuple(
-        f"{left} and {right}: {_verdict(left, right, {name: pairs[left, right] for name, pairs in contests.items()})}"
-        for left, right in reported_pairs
-    )
-    return Section("In short", [*blocks, Items(verdicts)], headline=True)
-
-
-def differences(comparison: Comparison) -> Section:
-    """Return the settings beside the algorithm that differ, such as parts of a recipe; an empty section without any."""
-    label_settings = comparison.distinguishing_settings
-    if not any(label_settings.values()):
-        return Section("What differs", [])
-    items = tuple(
-        f"{label}: "
-        + (", ".join(f"{key}={json.dumps(value)}" for key, value in settings.items()) or "no other setting")
-        for label, settings in label_settings.items()
-    )
-    introduction = "Beside the algorithm's name and its options; every other setting is the same."
-    return Section("What differs", [Paragraph(introduction), Items(items)], headline=True)
-
-
-def _of_baselines(comparison: Comparison) -> list[Block]:
-    """Return paragraphs that say how baselines differ from the others beside the algorithm."""
-    by_learner: dict[str, list[str]] = defaultdict(list)
-    for label in comparison.baselines:
-        by_learner[comparison.runs[label][0].settings["learner.name"]].append(label)
-    return [
-        Paragraph(
-            f"{_and(labels)}: by Stable-Baselines3, with a network of its own, from random weights, that "
-            "reads hashed words; not with the others' model and update. An iteration plays the same tasks, in every "
-            "environment for as many steps as an episode may have: compare by environment steps."
-            if learner == "sb3"
-            else f"{_and(labels)}: by the learner {learner}, whose update is its own; not with the others' credit and "
-            "update."
-        )
-        for learner, labels in by_learner.items()
-    ]
-
-
-def mean_total(runs: Sequence[FinishedRun], metric: str) -> Estimate | None:
-    """Return the mean over runs of a metric's total.
-
-    None if any run lacks the metric, as runs of another library do.
-    """
-    return mean([run.curve(metric).sum() for run in runs]) if all(run.has(metric) for run in runs) else None
-
-
-def _of_steps(comparison: Comparison) -> list[Block]:
-    """Return a paragraph if algorithms made unequal numbers of optimiser steps, with the likely reason."""
-    counted = {
-        label: steps.value for label, runs in comparison.runs.items() if (steps := mean_total(runs, OPTIMIZER_STEPS))
-    }
-    if len(counted) < 2:
-        return []
-    fewest, most = min(counted, key=counted.__getitem__), max(counted, key=counted.__getitem__)
-    if counted[most] <= UNEQUAL * counted[fewest]:
-        return []
-    settings = comparison.settings
-    dropped = settings.get("trainer.zero_advantage") == "drop" and not settings.get("trainer.kl_coef")
-    return [
-        Paragraph(
-            f"Optimiser steps differ, from {counted[fewest]:,.0f} a run of {fewest} to {counted[most]:,.0f} of {most}: "
-            f"this may explain part of the difference between the two.{WHY_UNEQUAL[dropped]}"
-        )
-    ]
-
-
-def _of_code(comparison: Comparison) -> list[Block]:
-    """Return paragraphs if registered code changed between runs of the same kind, or while a run was trained."""
-    blocks: list[Block] = []
-    states: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for label, runs in comparison.runs.items():
-        for launch in (launch for run in runs for launch in run.launches):
-            for group, code in launch.get("code", {}).items():
-                states[group, label if group in COMPARED_GROUPS else ""].add(code)
-    for (group, label), codes in states.items():
-        if len(codes) > 1:
-            owner = f"The runs of {label}" if label else "The runs"
-            blocks.append(
-                Paragraph(
-                    f"{owner} were not all trained by the same {places(min(codes))} ({group}): it was changed between "
-                    "runs, or during one. This may explain part of a difference."
-                )
-            )
-    return blocks
+from hgpo_gym.analysis.report.intervals import median, spread, typical
+from hgpo_gym.analysis.report.load import COSTS, Comparison
+from hgpo_gym.analysis.report.summary import EACH_AGAINST_EACH, UNEQUAL
 
 
 def learning_curves(comparison: Comparison, style: Styles) -> Section:
     band = (
         "Line: interquartile mean over training seeds; band: its 95 % interval."
-        if _several(comparison)
+        if comparison.has_several_runs
         else "One run each."
     )
     return Section(
@@ -273,7 +89,7 @@ def final_success(comparison: Comparison, style: Styles) -> Section:
 
 def pairs(comparison: Comparison, contests: Contests) -> Section:
     """Return every two algorithms against each other; an empty section if each has one run."""
-    if len(comparison.runs) < 2 or not _several(comparison):
+    if len(comparison.runs) < 2 or not comparison.has_several_runs:
         return Section(EACH_AGAINST_EACH, [])
     named_contests = {
         name: {f"{first} over {second}": contest for (first, second), contest in by_pair.items()}
@@ -408,92 +224,3 @@ def _pass_at_k(comparison: Comparison) -> list[Block]:
     columns = (Column("algorithm"), *(Column(f"pass@{k}", "share") for k in numbers))
     caption = "In the final evaluation: the chance that one of k episodes of a task, by as many decoding seeds, is won."
     return [Table("pass_at_k", caption, columns, tuple(rows))]
-
-
-def _contest(comparison: Comparison, first: str, second: str, score: Callable[[FinishedRun], float]) -> Contest:
-    """Return a contest with uncorrected p values."""
-    scores, other_scores = comparison.scores(first, score), comparison.scores(second, score)
-    differences = comparison.differences(first, second, score)
-    return Contest(
-        improvement=improvement(scores, other_scores),
-        p=permutation_p_value(scores, other_scores) if min(len(scores), len(other_scores)) > 1 else None,
-        difference=mean(differences) if len(differences) else None,
-        paired_p=sign_flip_p_value(differences) if len(differences) > 1 else None,
-    )
-
-
-def _corrected(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return the p values corrected; None stays None."""
-    corrected = iter(corrected_p_values([p for p in p_values if p is not None]).tolist())
-    return [None if p is None else next(corrected) for p in p_values]
-
-
-def is_significant(estimate: Estimate, p: float, alike: float = 0.5) -> bool:
-    """Return True if two kinds of runs differ significantly, by p and by the interval of their difference.
-
-    Args:
-        estimate: the probability of improvement, or the mean difference at the same seed.
-        p: the p value of the same.
-        alike: the estimate for runs that do not differ: 0.5, or 0 for a difference.
-    """
-    return p < SIGNIFICANCE and not estimate.low <= alike <= estimate.high
-
-
-def _verdict(first: str, second: str, contests: Mapping[str, Contest]) -> str:
-    """Return which of two is better by each score, if the difference is significant."""
-    if any(contest.p is None for contest in contests.values()):
-        return "not comparable with one training seed."
-    return "; ".join(f"{name}, {who_is_better(first, second, contest)}" for name, contest in contests.items()) + "."
-
-
-def who_is_better(first: str, second: str, contest: Contest) -> str:
-    """Return which of two is significantly better, if either is, with the numbers.
-
-    Args:
-        first, second: the labels of the two, with more than a run each.
-        contest: of the first against the second.
-    """
-    estimate, p, difference, paired_p = contest
-    assert p is not None
-    significant = is_significant(estimate, p)
-    result = f"{first if estimate.value > 0.5 else second} is better" if significant else "no significant difference"
-    numbers = f"probability {write(estimate, 'probability')}, p = {write(p, 'number')}"
-    if not significant and is_significant(estimate, p=0):
-        reason = "with few runs or many pairs, an interval that excludes one half is not enough"
-        numbers += f", which is not below {SIGNIFICANCE:g}: {reason}"
-    if not significant and difference and paired_p is not None and is_significant(difference, paired_p, alike=0):
-        numbers += f"; at the same seed {ahead(first, second, difference)}, p = {write(paired_p, 'number')}"
-    return f"{result} ({numbers})"
-
-
-def ahead(first: str, second: str, difference: Estimate) -> str:
-    """Return which of two has more, and how much more.
-
-    Args:
-        first, second: the labels of the two.
-        difference: the success of the first minus that of the second, with its interval.
-    """
-    if difference.value < 0:
-        # The ends of the interval change places with the sign.
-        first, difference = second, Estimate(-difference.value, -difference.high, -difference.low, difference.runs)
-    return f"{first} is ahead by {write(difference, 'points')} points"
-
-
-def _several(comparison: Comparison) -> bool:
-    return any(len(runs) > 1 for runs in comparison.runs.values())
-
-
-def _seeds(comparison: Comparison) -> str:
-    counts = {label: len(runs) for label, runs in comparison.runs.items()}
-    if len(set(counts.values())) == 1:
-        return _count(next(iter(counts.values())), "training seed") + (" each" if len(counts) > 1 else "")
-    return ", ".join(f"{label} {_count(count, 'training seed')}" for label, count in counts.items())
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
-
-
-def _and(names: Iterable[str]) -> str:
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last

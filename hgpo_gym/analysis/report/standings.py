@@ -7,6 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from hgpo_gym.analysis.report.blocks import Column, Items, Section, Table, Value, write
+from hgpo_gym.analysis.report.contests import SCORES, SIGNIFICANCE, ahead, is_significant
 from hgpo_gym.analysis.report.intervals import (
     Estimate,
     at_shared_seeds,
@@ -24,7 +25,7 @@ from hgpo_gym.analysis.report.intervals import (
     typical_of_strata,
 )
 from hgpo_gym.analysis.report.load import DECIMALS, PARTS, Comparison, FinishedRun
-from hgpo_gym.analysis.report.outcome import OPTIMIZER_STEPS, SCORES, SIGNIFICANCE, ahead, is_significant, mean_total
+from hgpo_gym.analysis.report.summary import OPTIMIZER_STEPS, mean_total
 
 Label = TypeVar("Label")
 MOST_SEEDS = 10_000

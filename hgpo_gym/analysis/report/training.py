@@ -29,7 +29,7 @@ CREDIT_METRICS = {
 """The name of the picture of each metric."""
 
 
-KEPT = {"rounds": "rounds, an iteration", "groups_kept": "groups kept, an iteration"}
+SELECTED = {"rounds": "rounds, an iteration", "groups_kept": "groups kept, an iteration"}
 """Titles of the metrics of a sampler's selection."""
 
 
@@ -39,7 +39,7 @@ def rollout_costs(comparison: Comparison) -> Section:
         (
             label,
             *(_mean(runs, cost, lambda curve: float(curve.sum())) for cost in COSTS),
-            *(_mean(runs, metric, lambda curve: float(curve.mean())) for metric in KEPT),
+            *(_mean(runs, metric, lambda curve: float(curve.mean())) for metric in SELECTED),
             _mean(runs, "group_sizes", lambda sizes: float(sizes[:, 0].sum())),
             _mean(runs, "optimizer_steps", lambda curve: float(curve.sum())),
         )
@@ -48,7 +48,7 @@ def rollout_costs(comparison: Comparison) -> Section:
     columns = (
         Column("algorithm"),
         *(Column(f"{title}, a run", "whole") for title in COSTS.values()),
-        *(Column(title, "number") for title in KEPT.values()),
+        *(Column(title, "number") for title in SELECTED.values()),
         Column("steps kept, a run", "whole"),
         Column("optimiser steps, a run", "whole"),
     )

@@ -4,7 +4,7 @@ import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from hgpo_gym.envs.alfworld.engine import GameEngine, GameState
 from hgpo_gym.envs.alfworld.experts.explorer import Explorer
@@ -14,7 +14,8 @@ from hgpo_gym.envs.alfworld.native.fingerprint import UnknownGameRules
 from hgpo_gym.envs.alfworld.splits import Game, find_games, game_of
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.splits import SUCCESS_REWARD
-from hgpo_gym.suggest import option, unknown_name
+from hgpo_gym.option_checks import OneOf
+from hgpo_gym.suggest import option
 
 
 def _textworld(hand_coded: bool) -> GameEngine:
@@ -83,17 +84,13 @@ class ALFWorldEnv(TextEnv):
         data: str | os.PathLike[str] | None = None,
         split: str | Sequence[str] = "train",
         task_types: Sequence[str] | None = None,
-        engine: str = "native",
+        engine: Annotated[str, OneOf(ENGINES)] = "native",
         expert: bool = False,
-        expert_policy: str = "explorer",
+        expert_policy: Annotated[str, OneOf(EXPERT_POLICIES)] = "explorer",
         milestones: bool = False,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        if engine not in ENGINES:
-            raise ValueError(unknown_name("ALFWorld engine", engine, ENGINES))
-        if expert_policy not in EXPERT_POLICIES:
-            raise ValueError(unknown_name("ALFWorld expert", expert_policy, EXPERT_POLICIES))
         if expert and engine not in EXPERT_POLICIES[expert_policy]:
             needed = " or ".join(EXPERT_POLICIES[expert_policy])
             raise ValueError(

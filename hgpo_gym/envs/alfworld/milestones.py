@@ -17,13 +17,13 @@ class Milestones(NamedTuple):
     """Milestones of a task and the number reached. Immutable.
 
     Attributes:
-        errand: the task.
+        task: the task.
         order: its milestones.
         reached: how many of them.
         put: of two, the name of the one that was put down first.
     """
 
-    errand: HouseholdTask
+    task: HouseholdTask
     order: tuple[str, ...]
     reached: int = 0
     put: str = ""
@@ -32,10 +32,10 @@ class Milestones(NamedTuple):
     def of(cls, sentence: str) -> "Milestones":
         """Return the milestones of a task sentence, none reached. Raises ValueError if the sentence is none of
         ALFWorld's."""
-        errand = read_task(sentence)
-        if errand.two:
-            return cls(errand, (TAKE, PUT, TAKE, DONE))
-        return cls(errand, (TAKE, TREAT, DONE) if errand.treatment else (TAKE, DONE))
+        task = read_task(sentence)
+        if task.two:
+            return cls(task, (TAKE, PUT, TAKE, DONE))
+        return cls(task, (TAKE, TREAT, DONE) if task.treatment else (TAKE, DONE))
 
     def after(self, feedback: str, won: bool) -> "Milestones":
         """Return the milestones after an answer to a command: with the next one reached, or the last, if the answer
@@ -49,11 +49,11 @@ class Milestones(NamedTuple):
 
     def _event(self, feedback: str) -> tuple[str, str]:
         """Return the event and its object from an answer; two empty texts for any other answer."""
-        errand = self.errand
+        task = self.task
         events = {
-            TAKE: rf"You pick up the ({errand.thing} \d+) from ",
-            TREAT: rf"You {errand.treatment} the ({errand.thing} \d+) ",
-            PUT: rf"You move the ({errand.thing} \d+) to the {errand.target} \d+",
+            TAKE: rf"You pick up the ({task.thing} \d+) from ",
+            TREAT: rf"You {task.treatment} the ({task.thing} \d+) ",
+            PUT: rf"You move the ({task.thing} \d+) to the {task.target} \d+",
         }
         found = ((event, re.match(text, feedback)) for event, text in events.items())
         return next(((event, match[1]) for event, match in found if match), ("", ""))

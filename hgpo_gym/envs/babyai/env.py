@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from minigrid.core.world_object import Box, Door
 from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
@@ -10,9 +10,10 @@ from minigrid.utils.baby_ai_bot import BabyAIBot
 
 from hgpo_gym.envs.babyai.levels import check_level, find_starts, make_start
 from hgpo_gym.envs.babyai.milestones import locked_doors, reached
-from hgpo_gym.envs.babyai.texts import STYLES, Style, describe, name, write
+from hgpo_gym.envs.babyai.texts import Style, describe, name, write
 from hgpo_gym.envs.base import TextEnv, Turn
-from hgpo_gym.envs.splits import SUCCESS_REWARD, check_choice, check_number_of_tasks, check_split, hashed, in_split
+from hgpo_gym.envs.splits import SUCCESS_REWARD, Split, check_number_of_tasks, hashed, in_split
+from hgpo_gym.option_checks import AtLeastOne, Range
 
 ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle")
 """In the order of minigrid's numbers."""
@@ -35,7 +36,7 @@ class BabyAIEnv(TextEnv):
             alone, so that no mission of one split is one of the other.
         tasks: how many seeds of each level are drawn, both splits together.
         num_dists: objects in a level of MixedTrainLocal beside those of its mission: 8 in Carta et al. (2023), 0 in
-            BALROG.
+            BALROG, at most 12. With more, hardly a draw leaves a way to all.
         style: `babyai_text` or `balrog`: sentences joined by commas, or lines without `You see`.
         admissible: `all` six actions, as published, or the `effective` ones, which change something.
         reward: `success` (10 or 0), or `discounted`: minigrid's 1 - 0.9 n / limit after n steps, by the level's own
@@ -57,10 +58,10 @@ class BabyAIEnv(TextEnv):
         self,
         *,
         level: str | Sequence[str] = "GoToLocal",
-        split: str = "train",
+        split: Split = "train",
         held_out: HeldOut = "starts",
-        tasks: int = 1000,
-        num_dists: int = 8,
+        tasks: AtLeastOne = 1000,
+        num_dists: Annotated[int, Range(0, 12)] = 8,
         style: Style = "babyai_text",
         admissible: Admissible = "all",
         reward: Reward = "success",
@@ -71,15 +72,6 @@ class BabyAIEnv(TextEnv):
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        check_split(split)
-        check_choice("held_out", held_out, get_args(HeldOut))
-        check_choice("style", style, STYLES)
-        check_choice("admissible", admissible, get_args(Admissible))
-        check_choice("reward", reward, get_args(Reward))
-        if tasks < 1:
-            raise ValueError(f"tasks={tasks}: draw at least 1 seed.")
-        if not 0 <= num_dists <= 12:
-            raise ValueError(f"num_dists={num_dists}: choose 0 to 12. With more, hardly a draw leaves a way to all.")
         levels = [level] if isinstance(level, str) else list(dict.fromkeys(level))
         for level_name in levels:
             check_level(level_name)
@@ -117,7 +109,7 @@ class BabyAIEnv(TextEnv):
     def save_state(self) -> tuple[str, tuple[str, ...]]:
         """Return the task and the actions taken. `load_state` takes them again, which costs 10 us each, and with the
         expert 300 us."""
-        return self.task_id, tuple(self._taken)
+        return self.task_id, tuple(self._actions)
 
     def load_state(self, state: tuple[str, tuple[str, ...]]) -> None:
         task_id, actions = state
@@ -129,7 +121,7 @@ class BabyAIEnv(TextEnv):
         level, _, seed = task_id.rpartition("-")
         self._level: RoomGridLevel = make_start(level, int(seed), self._num_dists)
         self._level._reward = lambda: 1.0  # type: ignore[method-assign]  # minigrid's may be 0 on success
-        self._taken: list[str] = []
+        self._actions: list[str] = []
         self._locked = locked_doors(self._level)
         self._reached: frozenset[Any] = frozenset()
         self._bot = BabyAIBot(self._level) if self._with_expert else None
@@ -140,7 +132,7 @@ class BabyAIEnv(TextEnv):
         number = ACTIONS.index(action)
         # minigrid's own limit, its fourth value, is not used: the limit is Gymnasium's, or `level_limit`.
         _, success, terminated, _, _ = self._level.step(number)
-        self._taken.append(action)
+        self._actions.append(action)
         out_of_time = self._level_limit and self._level.step_count >= self._level.max_steps
         over = terminated or out_of_time
         self._advice = "" if over else self._ask_bot(number)

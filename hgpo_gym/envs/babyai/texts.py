@@ -2,13 +2,12 @@
 (Paglieri et al., 2025)."""
 
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Literal
 
 from minigrid.core.world_object import Door, WorldObj
 from minigrid.minigrid_env import MiniGridEnv
 
 Style = Literal["babyai_text", "balrog"]
-STYLES = get_args(Style)
 
 SIZE = 7
 """Columns and rows of the view. The agent stands in the middle of the last row and looks to the first."""
@@ -86,8 +85,8 @@ def name(thing: WorldObj) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _sentence(thing: str, column: int, row: int) -> str:
-    aside, ahead = column - COLUMN, ROW - row
-    parts = [_steps(abs(aside), "right" if aside > 0 else "left")] if aside else []
+    sideways, ahead = column - COLUMN, ROW - row
+    parts = [_steps(abs(sideways), "right" if sideways > 0 else "left")] if sideways else []
     parts += [_steps(ahead, "forward")] if ahead else []
     # "a open", as in the original.
     return f"You see a {thing} {' and '.join(parts)}"

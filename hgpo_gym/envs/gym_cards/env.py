@@ -8,18 +8,17 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate, combinations_with_replacement, permutations, product
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.gym_cards.blackjack import FACES, Blackjack
-from hgpo_gym.envs.gym_cards.formulas import ARITHMETICS, OPERATORS, Arithmetic, can_make
+from hgpo_gym.envs.gym_cards.formulas import OPERATORS, Arithmetic, can_make
 from hgpo_gym.envs.gym_cards.games import CardGame, NumberLine
 from hgpo_gym.envs.gym_cards.points import Points
-from hgpo_gym.envs.splits import check_split, hashed, in_split
-from hgpo_gym.suggest import unknown_name
+from hgpo_gym.envs.splits import Split, hashed, in_split
 
+Game = Literal["NumberLine", "EZPoints", "Points24", "Blackjack"]
 Reward = Literal["success", "original"]
-REWARDS = get_args(Reward)
 LAST = 5
 """The largest number of NumberLine."""
 RANKS = {1: "A", 10: "TJQK"}
@@ -56,8 +55,8 @@ class GymCardsEnv(TextEnv):
     def __init__(
         self,
         *,
-        game: str = "Points24",
-        split: str = "train",
+        game: Game = "Points24",
+        split: Split = "train",
         reward: Reward = "success",
         arithmetic: Arithmetic = "exact",
         solvable: bool = True,
@@ -67,14 +66,6 @@ class GymCardsEnv(TextEnv):
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        check_split(split)
-        for name, given, valid in (
-            ("game", game, GAMES),
-            ("reward", reward, REWARDS),
-            ("arithmetic", arithmetic, ARITHMETICS),
-        ):
-            if given not in valid:
-                raise ValueError(unknown_name(name, given, valid))
         self.split = split
         self._name, self._original, self._arithmetic = game, reward == "original", arithmetic
         self._expert, self._milestones, self._describes = expert, milestones, describe_actions
@@ -204,7 +195,7 @@ def _deal(task_id: str, original: bool, _: Arithmetic) -> Blackjack:
     return Blackjack(dealer=dealer, faces=tuple(faces), original=original)
 
 
-GAMES: dict[str, tuple[Callable[[], list[str]], Callable[[str, bool, Arithmetic], CardGame]]] = {
+GAMES: dict[Game, tuple[Callable[[], list[str]], Callable[[str, bool, Arithmetic], CardGame]]] = {
     "NumberLine": (_number_lines, _number_line),
     "EZPoints": (_ez_points_hands, _points),
     "Points24": (_points24_hands, _points),

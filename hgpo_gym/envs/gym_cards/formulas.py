@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 Arithmetic = Literal["exact", "original"]
-ARITHMETICS = get_args(Arithmetic)
 KINDS: dict[str, Callable[[int], Any]] = {"exact": Fraction, "original": int}
 """The kind of number that a card becomes. Dividing two `int` gives a `float`, as in the original's `eval`."""
 Number = Any
@@ -40,18 +39,18 @@ class PartialValue(NamedTuple):
         return self.factor is None or bool(self.pending)
 
 
-class Prefix(NamedTuple):
+class FormulaPrefix(NamedTuple):
     """Beginning of a formula: the levels, innermost last, and the numbers that are left, ascending."""
 
     levels: tuple[PartialValue, ...]
     left: tuple[int, ...]
 
     @classmethod
-    def start(cls, numbers: Iterable[int]) -> "Prefix":
+    def start(cls, numbers: Iterable[int]) -> "FormulaPrefix":
         return cls((PartialValue(),), tuple(sorted(numbers)))
 
 
-def tokens_after(prefix: Prefix, operators: Iterable[str]) -> list[str]:
+def tokens_after(prefix: FormulaPrefix, operators: Iterable[str]) -> list[str]:
     """Return the tokens after which a formula is still possible: numbers first, `=` last."""
     levels, left = prefix
     # Each level without an operator needs one more number.
@@ -67,18 +66,18 @@ def tokens_after(prefix: Prefix, operators: Iterable[str]) -> list[str]:
     return [*tokens, EQUALS] if len(levels) == 1 and not left else tokens
 
 
-def advance(prefix: Prefix, token: str) -> Prefix:
+def advance(prefix: FormulaPrefix, token: str) -> FormulaPrefix:
     """Return the prefix after one of `tokens_after`, other than `=`."""
     (*outer, level), left = prefix
     if token == "(":
-        return Prefix((*prefix.levels, PartialValue()), left)
+        return FormulaPrefix((*prefix.levels, PartialValue()), left)
     if token == ")":
         *outer, around = outer
-        return Prefix((*outer, _with_operand(around, level.total + level.factor)), left)
+        return FormulaPrefix((*outer, _with_operand(around, level.total + level.factor)), left)
     if token in OPERATORS:
-        return Prefix((*outer, PartialValue(level.total, level.factor, token, True)), left)
+        return FormulaPrefix((*outer, PartialValue(level.total, level.factor, token, True)), left)
     index = left.index(int(token))
-    return Prefix((*outer, _with_operand(level, left[index])), left[:index] + left[index + 1 :])
+    return FormulaPrefix((*outer, _with_operand(level, left[index])), left[:index] + left[index + 1 :])
 
 
 def _with_operand(level: PartialValue, operand: Number) -> PartialValue:
@@ -99,14 +98,14 @@ def _quotient(a: Number, b: Number) -> Number:
         return math.nan
 
 
-def value(prefix: Prefix) -> Number:
+def value(prefix: FormulaPrefix) -> Number:
     """Return the exact value of a whole formula; not a number if it divides by zero."""
     return prefix.levels[0].total + prefix.levels[0].factor
 
 
 @lru_cache(maxsize=100_000)
 def completion(
-    tokens: tuple[str, ...], prefix: Prefix, target: int, operators: tuple[str, ...], arithmetic: Arithmetic
+    tokens: tuple[str, ...], prefix: FormulaPrefix, target: int, operators: tuple[str, ...], arithmetic: Arithmetic
 ) -> tuple[str, ...] | None:
     """Return the fewest tokens that make a formula with the target as its value of these, `=` included; None if there
     are none.
@@ -122,7 +121,7 @@ def completion(
     def is_right(formula: tuple[str, ...]) -> bool:
         return arithmetic == "exact" or python_value("".join(formula), arithmetic) == target
 
-    def search(tokens: tuple[str, ...], prefix: Prefix, pairs: int) -> tuple[str, ...] | None:
+    def search(tokens: tuple[str, ...], prefix: FormulaPrefix, pairs: int) -> tuple[str, ...] | None:
         for token in tokens_after(prefix, operators):
             if token == EQUALS:
                 return tokens if value(prefix) == target and is_right(tokens) else None
@@ -140,7 +139,7 @@ def completion(
     return None
 
 
-def _may_reach(prefix: Prefix, target: int) -> bool:
+def _may_reach(prefix: FormulaPrefix, target: int) -> bool:
     """Return False if no formula of the values so far and the numbers left has the target as its value."""
     # A total of 0 changes nothing that is added to it; a factor of 0 does.
     parts = [level.total for level in prefix.levels if level.total]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hgpo_gym.envs.gym_cards.formulas import (
     EQUALS,
     Arithmetic,
-    Prefix,
+    FormulaPrefix,
     advance,
     completion,
     python_value,
@@ -28,7 +28,7 @@ class Formula(NamedTuple):
     """State: the tokens, the prefix that they make (None where they make none), the original's reward, the end."""
 
     tokens: tuple[str, ...]
-    prefix: Prefix | None
+    prefix: FormulaPrefix | None
     reward: float = 0.0
     is_over: bool = False
 
@@ -62,7 +62,7 @@ class Points(CardGame):
 
     @cached_property
     def start(self) -> Formula:
-        return Formula((), Prefix.start(self.numbers))
+        return Formula((), FormulaPrefix.start(self.numbers))
 
     @cached_property
     def all_tokens(self) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def normalized(name: str) -> str:
     return " ".join(word for word in name.lower().split() if word not in _ARTICLES)
 
 
-def seen_actions(actions: Iterable[str], room: str, wanted: str, *, electrical: bool) -> tuple[str, ...]:
+def seen_actions(actions: Iterable[str], room: str, goal: str, *, electrical: bool) -> tuple[str, ...]:
     """Return the actions whose objects are named in what the agent has read: all words of a name occur there.
 
     Actions without an object come first, then those with one. Of those with two objects, the more of them the task or
@@ -79,10 +79,10 @@ def seen_actions(actions: Iterable[str], room: str, wanted: str, *, electrical: 
     Args:
         actions: the valid ones.
         room: the answer and the room.
-        wanted: the task and the inventory.
+        goal: the task and the inventory.
         electrical: keep `connect` and `disconnect`.
     """
-    needed = _words(wanted)
+    needed = _words(goal)
     read = needed | _words(room) | _LINKS
     chosen: list[tuple[int, int, str]] = []
     named: dict[str, tuple[bool, bool]] = {}

@@ -2,15 +2,22 @@
 
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.scienceworld import actions as grammar
 from hgpo_gym.envs.scienceworld.expert import Expert, translated
-from hgpo_gym.envs.scienceworld.game import Game, GameState, Questions, SimulatorError, State, Task, gold_path
-from hgpo_gym.envs.scienceworld.tasks import check_simplifications, is_electrical, parse_task_id, task_ids
+from hgpo_gym.envs.scienceworld.game import (
+    Questions,
+    Simulation,
+    SimulationState,
+    SimulatorError,
+    SimulatorState,
+    TaskVariation,
+    gold_path,
+)
+from hgpo_gym.envs.scienceworld.tasks import Split, check_simplifications, is_electrical, parse_task_id, task_ids
 from hgpo_gym.envs.splits import SUCCESS_REWARD
-from hgpo_gym.suggest import unknown_name
 
 Actions = Literal["free", "valid", "seen"]
 Observation = Literal["feedback", "full"]
@@ -24,7 +31,7 @@ WON = 100
 class _Episode(NamedTuple):
     """State of an episode, beside the game's."""
 
-    simulator: State
+    simulator: SimulatorState
     best: int
     expert: Expert | None
     advice: str
@@ -66,7 +73,7 @@ class ScienceWorldEnv(TextEnv):
     def __init__(
         self,
         *,
-        split: str = "train",
+        split: Split = "train",
         tasks: str | Sequence[str] | None = None,
         simplifications: str | Sequence[str] = "",
         actions: Actions = "free",
@@ -79,17 +86,13 @@ class ScienceWorldEnv(TextEnv):
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        named = {"actions": (actions, Actions), "observation": (observation, Observation), "reward": (reward, Reward)}
-        for name, (value, kind) in named.items():
-            if value not in get_args(kind):
-                raise ValueError(unknown_name(name, value, get_args(kind)))
         self.split, self.task_ids = split, task_ids(split, tasks)
         self._simplifications = check_simplifications(simplifications, sorted(map(self.task_type, self.task_ids)))
         self.texts_key = f"scienceworld {version('scienceworld')}"
         self._actions, self._observation, self._reward = actions, observation, reward
         self._parity, self._describes = parity, describe_actions
         self._has_expert, self._has_milestones = expert, milestones
-        self._game = Game(
+        self._game = Simulation(
             Questions(
                 surroundings=actions == "seen" or observation == "full",
                 actions=parity or actions != "free",
@@ -102,7 +105,7 @@ class ScienceWorldEnv(TextEnv):
         return parse_task_id(task_id)[0]
 
     def begin_episode(self, task_id: str) -> Turn:
-        task = Task(*parse_task_id(task_id), self._simplifications)
+        task = TaskVariation(*parse_task_id(task_id), self._simplifications)
         expert = Expert(gold_path(task)) if self._has_expert else None
         state = self._game.begin(task, references=self._translates(expert))
         self._description = self._game.description()
@@ -129,11 +132,11 @@ class ScienceWorldEnv(TextEnv):
             milestone=state.score > before.best,
         )
 
-    def save_state(self) -> tuple[GameState, str, _Episode]:
+    def save_state(self) -> tuple[SimulationState, str, _Episode]:
         """Return the actions that were sent, and the latest turn. The first action after `load_state` replays them."""
         return self._game.save(), self._description, self._episode
 
-    def load_state(self, state: tuple[GameState, str, _Episode]) -> None:
+    def load_state(self, state: tuple[SimulationState, str, _Episode]) -> None:
         game, self._description, self._episode = state
         self._game.load(game)
 
@@ -142,17 +145,17 @@ class ScienceWorldEnv(TextEnv):
 
     def _translates(self, expert: Expert | None) -> bool:
         """Return whether the expert's next action has to be found among the admissible ones."""
-        return self._actions != "free" and expert is not None and bool(expert.wanted)
+        return self._actions != "free" and expert is not None and bool(expert.next_action)
 
-    def _after(self, state: State, best: int, expert: Expert | None) -> _Episode:
+    def _after(self, state: SimulatorState, best: int, expert: Expert | None) -> _Episode:
         admissible: tuple[str, ...] = ()
         if self._actions != "free":
             admissible = tuple(dict.fromkeys(state.actions))
         if self._actions == "seen" and not state.text.startswith(grammar.AMBIGUOUS):
-            room, wanted = f"{state.text}\n{state.look}", f"{self._description}\n{state.inventory}"
+            room, goal = f"{state.text}\n{state.look}", f"{self._description}\n{state.inventory}"
             name, _ = parse_task_id(self.task_id)
-            admissible = grammar.seen_actions(admissible, room, wanted, electrical=is_electrical(name))
-        advice = expert.wanted if expert else ""
+            admissible = grammar.seen_actions(admissible, room, goal, electrical=is_electrical(name))
+        advice = expert.next_action if expert else ""
         if expert and self._actions != "free":
             expert, advice = translated(expert, state, admissible)
         return _Episode(state, max(best, state.score), expert, advice, admissible)
@@ -183,7 +186,7 @@ class ScienceWorldEnv(TextEnv):
             **turn_fields,
         )
 
-    def _text(self, state: State) -> str:
+    def _text(self, state: SimulatorState) -> str:
         parts = [state.text]
         if self._observation == "full":
             parts += [part for part in (state.look, state.inventory) if part != state.text]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from hgpo_gym.envs.scienceworld.actions import FREE, normalized, parse
-from hgpo_gym.envs.scienceworld.game import References, State
+from hgpo_gym.envs.scienceworld.game import References, SimulatorState
 
 
 @dataclass(frozen=True)
@@ -21,34 +21,34 @@ class Expert:
     lost: bool = False
 
     @property
-    def wanted(self) -> str:
+    def next_action(self) -> str:
         """The next action in the simulator's words; empty if there is none."""
         return "" if self.lost or self.done == len(self.path) else self.path[self.done]
 
     def after(self, action: str, advice: str) -> "Expert":
         """Return the place after an action that was understood, where `advice` was advised."""
-        if self.wanted and action in (advice, self.wanted):
+        if self.next_action and action in (advice, self.next_action):
             return replace(self, done=self.done + 1)
         return replace(self, lost=self.lost or action not in FREE)
 
 
-def translated(expert: Expert, state: State, admissible: tuple[str, ...]) -> tuple[Expert, str]:
+def translated(expert: Expert, state: SimulatorState, admissible: tuple[str, ...]) -> tuple[Expert, str]:
     """Return the place on the path, and the admissible action that does what the simulator's solution names there: the
     same template, and objects that have these names. Empty if there is none.
 
     Opening what is open already is left out: simplifications open doors, and the solution does not know it.
     """
-    action = _translated(expert.wanted, state, admissible)
-    while not action and expert.wanted.startswith("open "):
+    action = _translated(expert.next_action, state, admissible)
+    while not action and expert.next_action.startswith("open "):
         expert = replace(expert, done=expert.done + 1)
-        action = _translated(expert.wanted, state, admissible)
+        action = _translated(expert.next_action, state, admissible)
     return expert, action
 
 
-def _translated(wanted: str, state: State, admissible: tuple[str, ...]) -> str:
-    if not wanted or wanted in admissible or state.references is None:
-        return wanted if wanted in admissible else ""
-    template, names = parse(wanted)
+def _translated(action: str, state: SimulatorState, admissible: tuple[str, ...]) -> str:
+    if not action or action in admissible or state.references is None:
+        return action if action in admissible else ""
+    template, names = parse(action)
     return next((action for action in admissible if _means(action, template, names, state.references)), "")
 
 

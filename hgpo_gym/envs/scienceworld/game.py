@@ -12,7 +12,7 @@ from hgpo_gym.envs.scienceworld.jvm import Course, Jvm, register_game, release_g
 from hgpo_gym.envs.scienceworld.tasks import expanded
 
 
-class State(NamedTuple):
+class SimulatorState(NamedTuple):
     """The simulator after an action.
 
     Attributes:
@@ -47,7 +47,7 @@ class References(NamedTuple):
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked after each action.
+    """Questions that are asked after each action.
 
     Attributes:
         surroundings: `look` and `inventory`.
@@ -60,7 +60,7 @@ class Questions:
     vocabulary: bool
 
 
-class Task(NamedTuple):
+class TaskVariation(NamedTuple):
     """A task type, a variation, and simplifications, joined by commas."""
 
     name: str
@@ -68,10 +68,10 @@ class Task(NamedTuple):
     simplifications: str
 
 
-class GameState(NamedTuple):
+class SimulationState(NamedTuple):
     """A task and the actions that were sent, each with whether references were asked for."""
 
-    task: Task
+    task: TaskVariation
     sent: tuple[tuple[str, bool], ...]
 
 
@@ -79,7 +79,7 @@ class SimulatorError(RuntimeError):
     """Error for an action at which the simulator raised an exception. The game is as it was before."""
 
 
-class Game:
+class Simulation:
     """An episode at a time.
 
     Args:
@@ -95,26 +95,26 @@ class Game:
         weakref.finalize(self, release_game, self._token)
         self._sent: list[tuple[str, bool]] = []
 
-    def begin(self, task: Task, *, references: bool = False) -> State:
+    def begin(self, task: TaskVariation, *, references: bool = False) -> SimulatorState:
         """Load a task, and return what `look around` answers."""
-        self.load(GameState(task, ()))
+        self.load(SimulationState(task, ()))
         return self.act("look around", references=references)
 
-    def save(self) -> GameState:
+    def save(self) -> SimulationState:
         """Return the state, which `load` accepts in any game with the same questions."""
-        return GameState(self._task, tuple(self._sent))
+        return SimulationState(self._task, tuple(self._sent))
 
-    def load(self, state: GameState) -> None:
+    def load(self, state: SimulationState) -> None:
         """Go on from a state. The next call replays it."""
         self._task, self._sent = state.task, list(state.sent)
         self._jvm = None
 
-    def act(self, action: str, *, references: bool = False) -> State:
+    def act(self, action: str, *, references: bool = False) -> SimulatorState:
         """Take an action.
 
         Args:
             action: any text.
-            references: return `State.references`, too.
+            references: return `SimulatorState.references`, too.
 
         Raises:
             SimulatorError: the simulator cannot read it.
@@ -155,15 +155,15 @@ class Game:
         self._simulator = jvm.new_simulator()
         self._course = _load(jvm, self._simulator, self._task)
 
-    def _act(self, jvm: Jvm, request: tuple[str, bool]) -> State:
+    def _act(self, jvm: Jvm, request: tuple[str, bool]) -> SimulatorState:
         self._current(jvm)
         return self._ask(jvm, *request)
 
-    def _ask(self, jvm: Jvm, action: str, references: bool) -> State:
+    def _ask(self, jvm: Jvm, action: str, references: bool) -> SimulatorState:
         """Take an action and ask the questions, always in the same order, since some draw numbers."""
         simulator, questions = self._simulator, self._questions
         text = simulator.step(action)
-        state = State(text, round(100 * simulator.getScore()), simulator.getCompleted())
+        state = SimulatorState(text, round(100 * simulator.getScore()), simulator.getCompleted())
         if questions.surroundings:
             state = state._replace(look=simulator.freeActionLook(), inventory=simulator.freeActionInventory())
         if questions.actions and references:
@@ -171,7 +171,7 @@ class Game:
         elif questions.actions:
             state = state._replace(actions=tuple(jvm.texts(simulator.getValidActionObjectCombinations())))
         if questions.vocabulary:
-            with jvm.aside(self._course):
+            with jvm.without_side_effects(self._course):
                 templates, objects = (
                     jvm.texts(simulator.getPossibleActions()),
                     jvm.texts(simulator.getPossibleObjects()),
@@ -179,10 +179,10 @@ class Game:
             state = state._replace(templates=tuple(templates), objects=tuple(objects))
         return state
 
-    def _with_references(self, jvm: Jvm, state: State) -> State:
+    def _with_references(self, jvm: Jvm, state: SimulatorState) -> SimulatorState:
         # Draws the same numbers as the list without references, and has the same actions in another order.
         listed = json.loads(self._simulator.getValidActionObjectCombinationsJSON())["validActions"]
-        with jvm.aside(self._course):
+        with jvm.without_side_effects(self._course):
             named = json.loads(self._simulator.getAllObjectIdsTypesReferentsLUTJSON())
         objects_of = {item["action"]: tuple(item["obj_ids"]) for item in listed}
         names_of = {int(id): frozenset(item["referents"]) for id, item in named.items()}
@@ -191,7 +191,7 @@ class Game:
 
 
 @functools.lru_cache(maxsize=10_000)
-def gold_path(task: Task) -> tuple[str, ...]:
+def gold_path(task: TaskVariation) -> tuple[str, ...]:
     """Return the simulator's solution of a task from its beginning."""
 
     def work(jvm: Jvm) -> tuple[str, ...]:
@@ -202,7 +202,7 @@ def gold_path(task: Task) -> tuple[str, ...]:
     return run_in_jvm(work)
 
 
-def _load(jvm: Jvm, simulator: Any, task: Task, *, gold: bool = False) -> Course:
+def _load(jvm: Jvm, simulator: Any, task: TaskVariation, *, gold: bool = False) -> Course:
     """Load a task into a simulator and return the course that has begun."""
     simplifications = expanded(task.simplifications, task.name)
     course = jvm.new_course(simplifications)

@@ -108,6 +108,7 @@ class Jvm:
         try:
             self._connect()
             self._find_shared_state()
+        # Ctrl-C too: no Java virtual machine may outlive a failed start.
         except BaseException:
             self.kill()
             raise
@@ -168,7 +169,7 @@ class Jvm:
         self._course = course
 
     @contextmanager
-    def aside(self, course: Course) -> Iterator[None]:
+    def without_side_effects(self, course: Course) -> Iterator[None]:
         """Let questions draw from another generator, so that they change nothing in a game."""
         self.enter(self.new_course(course.simplifications))
         try:

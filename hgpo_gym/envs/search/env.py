@@ -5,21 +5,20 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.search.questions import Question, read_questions
 from hgpo_gym.envs.search.retrievers import Passage, Retriever, ask_server, open_corpus, search_passages
 from hgpo_gym.envs.search.scoring import exact_match, token_f1
 from hgpo_gym.envs.search.world import make_questions, make_world
-from hgpo_gym.envs.splits import SUCCESS_REWARD, check_number_of_tasks, check_split, hashed, in_split
+from hgpo_gym.envs.splits import SUCCESS_REWARD, Split, check_number_of_tasks, hashed, in_split
 from hgpo_gym.files import expand_home
-from hgpo_gym.suggest import option, unknown_name
+from hgpo_gym.option_checks import AtLeastOne, Range
+from hgpo_gym.suggest import option
 
 Reward = Literal["success", "f1"]
-REWARDS = get_args(Reward)
 Queries = Literal["free", "suggested"]
-QUERIES = get_args(Queries)
 HOPS = (1, 2, 3)
 SEARCH, ANSWER = "search", "answer"
 LONGEST_QUERY = 1000
@@ -108,17 +107,17 @@ class SearchEnv(TextEnv):
     def __init__(
         self,
         *,
-        split: str = "train",
+        split: Split = "train",
         data: str | Path | None = None,
         corpus: str | Path | None = None,
         index: str | Path | None = None,
         retriever: str | None = None,
         hops: Sequence[int] = HOPS,
-        questions: int = 600,
-        passages: int = 1_000,
+        questions: AtLeastOne = 600,
+        passages: Annotated[int, Range(100, 100_000)] = 1_000,
         world_seed: int = 0,
-        topk: int = 3,
-        passage_words: int = 120,
+        topk: AtLeastOne = 3,
+        passage_words: AtLeastOne = 120,
         queries: Queries = "free",
         reward: Reward = "success",
         expert: bool = False,
@@ -126,17 +125,8 @@ class SearchEnv(TextEnv):
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        check_split(split)
-        for name, value, valid in (("queries", queries, QUERIES), ("reward", reward, REWARDS)):
-            if value not in valid:
-                raise ValueError(unknown_name(name, value, valid))
-        for name, number in (("questions", questions), ("topk", topk), ("passage_words", passage_words)):
-            if number < 1:
-                raise ValueError(f"{name}={number}: must be at least 1.")
         if not hops or not set(hops) <= set(HOPS):
             raise ValueError(f"hops={list(hops)}: choose some of {list(HOPS)}.")
-        if not 100 <= passages <= 100_000:
-            raise ValueError(f"passages={passages}: choose 100 to 100,000.")
         check_number_of_tasks(f"questions={questions}", questions)
         self.split = split
         self._topk, self._words = topk, passage_words
@@ -271,7 +261,7 @@ def _names(*texts: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=16)
-def _generated(split: str, hops: tuple[int, ...], questions: int, passages: int, seed: int) -> dict[str, Question]:
+def _generated(split: Split, hops: tuple[int, ...], questions: int, passages: int, seed: int) -> dict[str, Question]:
     """Return questions of the made-up world, shared by all environments of the process."""
     return make_questions(make_world(passages, seed), split, hops, questions, seed)
 

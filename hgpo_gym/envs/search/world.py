@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from hgpo_gym.envs.search.questions import Question
 from hgpo_gym.envs.search.retrievers import Passage
-from hgpo_gym.envs.splits import SPLITS, hashed, in_split
+from hgpo_gym.envs.splits import hashed, in_split
 
 BEGINNINGS, MIDDLES, ENDS = map(
     str.split,
@@ -149,7 +149,7 @@ def _value(kind: str, names: Mapping[str, list[str]], name: str, generator: rand
 def make_questions(world: World, split: str, hops: Sequence[int], count: int, seed: int) -> dict[str, Question]:
     """Return about `count` questions of a split by id, as many of each number of hops, or all if there are fewer."""
     chosen: dict[str, Question] = {}
-    for part in SPLITS[:2] if split == "all" else (split,):
+    for part in ("train", "test") if split == "all" else (split,):
         inside = {name for name in world.entities if in_split(part, hashed(name))}
         share = count / (1.5 if part == "train" else 3)  # of three entities one is for testing
         for number in hops:

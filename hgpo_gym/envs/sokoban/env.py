@@ -2,19 +2,18 @@
 
 import math
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.sokoban.generator import generate_levels, map_of
 from hgpo_gym.envs.sokoban.rules import LEGEND, Level, State
 from hgpo_gym.envs.sokoban.solver import Solver
-from hgpo_gym.envs.splits import SUCCESS_REWARD, check_number_of_tasks, check_split, hashed, in_split
-from hgpo_gym.suggest import unknown_name
+from hgpo_gym.envs.splits import SUCCESS_REWARD, Split, check_number_of_tasks, hashed, in_split
+from hgpo_gym.option_checks import AtLeastOne, Range
 
 TASK = f"Push every box onto a goal. You cannot pull. The map: {LEGEND}."
 
 HeldOut = Literal["maps", "levels"]
-HELD_OUT = get_args(HeldOut)
 
 _solver = lru_cache(maxsize=1_000)(Solver)
 
@@ -29,7 +28,7 @@ class SokobanEnv(TextEnv):
         held_out: what the hash is of. `maps`: walls and goals, which play does not change, so that no level of one
             split is, turned or mirrored, what a level of the other can become. `levels`: the whole level, so that most
             of `test` are other positions of maps that are trained on.
-        size: rows and columns, the walls around included, at most 100.
+        size: rows and columns, the walls around included, 3 to 100.
         boxes: boxes, and goals.
         inner_walls: wall cells inside.
         min_moves: the shortest solution has at least as many moves.
@@ -47,30 +46,21 @@ class SokobanEnv(TextEnv):
     def __init__(
         self,
         *,
-        split: str = "train",
+        split: Split = "train",
         held_out: HeldOut = "maps",
-        size: int = 6,
-        boxes: int = 1,
-        inner_walls: int = 2,
-        min_moves: int = 4,
-        levels: int = 300,
-        levels_seed: int = 0,
+        size: Annotated[int, Range(3, 100)] = 6,
+        boxes: AtLeastOne = 1,
+        inner_walls: Annotated[int, Range(0)] = 2,
+        min_moves: AtLeastOne = 4,
+        levels: AtLeastOne = 300,
+        levels_seed: Annotated[int, Range(0)] = 0,
         expert: bool = False,
         milestones: bool = False,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        check_split(split)
-        if held_out not in HELD_OUT:
-            raise ValueError(unknown_name("held_out", held_out, HELD_OUT))
-        least = {"boxes": (boxes, 1), "inner_walls": (inner_walls, 0), "min_moves": (min_moves, 1)}
-        for name, (value, bound) in {**least, "levels": (levels, 1), "levels_seed": (levels_seed, 0)}.items():
-            if value < bound:
-                raise ValueError(f"{name}={value}: must be at least {bound}.")
         check_number_of_tasks(f"levels={levels}", levels)
-        if size > 100:
-            raise ValueError(f"size={size}: choose at most 100 rows.")
-        if (room := (size - 2) ** 2) < inner_walls + 2 * boxes + 1 or size < 3:
+        if (room := (size - 2) ** 2) < inner_walls + 2 * boxes + 1:
             raise ValueError(
                 f"size={size}: {room} cells inside are too few for the walls, boxes, goals and the player."
             )

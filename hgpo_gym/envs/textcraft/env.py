@@ -8,10 +8,10 @@ from functools import cache
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from hgpo_gym.envs.base import TextEnv, Turn
-from hgpo_gym.envs.splits import SUCCESS_REWARD, check_choice, check_split, hashed, in_split
+from hgpo_gym.envs.splits import SUCCESS_REWARD, Split, hashed, in_split
 from hgpo_gym.envs.textcraft.game import Answer, Inventory, answer, list_inventory
 from hgpo_gym.envs.textcraft.generated import DEEPEST, generate_recipes
 from hgpo_gym.envs.textcraft.planner import plan
@@ -65,7 +65,7 @@ class TextCraftEnv(TextEnv):
         recipes: Recipes = "auto",
         depth: int | Sequence[int] | None = None,
         recipes_seed: int = 0,
-        split: str = "train",
+        split: Split = "train",
         observation: Observation = "feedback",
         actions: Actions = "listed",
         expert: bool = False,
@@ -73,10 +73,6 @@ class TextCraftEnv(TextEnv):
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        check_split(split)
-        check_choice("recipes", recipes, get_args(Recipes))
-        check_choice("observation", observation, get_args(Observation))
-        check_choice("actions", actions, get_args(Actions))
         if recipes == "auto":
             recipes = _found()
         is_generated = recipes == "generated"
@@ -226,7 +222,7 @@ def _known_recipes(book: RecipeBook, commands: Sequence[str]) -> list[Recipe]:
 
 
 @cache
-def _split_goals(book: RecipeBook, depth: int, split: str) -> tuple[str, ...]:
+def _split_goals(book: RecipeBook, depth: int, split: Split) -> tuple[str, ...]:
     goals = sorted((goal for goal in book.by_item if book.depths[goal] == depth), key=hashed)
     return tuple(sorted(goal for number, goal in enumerate(goals) if in_split(split, number)))
 

@@ -3,17 +3,17 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from gymnasium.error import ResetNeeded
 
 from hgpo_gym.envs.base import TextEnv, Turn
 from hgpo_gym.envs.splits import SUCCESS_REWARD
 from hgpo_gym.extras import install_command
-from hgpo_gym.suggest import unknown_name
+from hgpo_gym.option_checks import OneOf
 
 try:
-    from hgpo_gym.envs.webshop.experts import ERRANDS, Notes, advise
+    from hgpo_gym.envs.webshop.experts import SHOPPING_TASKS, Notes, advise
     from hgpo_gym.envs.webshop.goals.goal import Goal, complete_goal
     from hgpo_gym.envs.webshop.goals.goal_list import GoalIds
     from hgpo_gym.envs.webshop.goals.queries import suggested_queries
@@ -76,7 +76,7 @@ class WebShopEnv(TextEnv):
         observation_mode: `text`, the page's texts with [SEP] between them, or `text_rich`, lines and marked buttons.
         show_attributes: whether a product has a page with the attributes that decide on the score.
         reward: `success`, 10 if the score is 1, else 0; or `score`, the score itself.
-        option_matching: `original`, or `corrected`; see `scoring.wanted_as_in_original`.
+        option_matching: `original`, or `corrected`; see `scoring.goal_option_original`.
         queries: admissible actions of the search page: `free`, the template `search[<your query>]`; or `suggested`, a
             few searches made from the instruction, for models that can only choose. Any search is possible with both.
         describe_actions: put a description of each admissible action into `info["action_descriptions"]`: title and
@@ -109,30 +109,19 @@ class WebShopEnv(TextEnv):
         split: str | Sequence[str] = ("train", "generated"),
         goals: str = "human",
         catalogue_seed: int = 0,
-        observation_mode: str = "text",
+        observation_mode: Annotated[str, OneOf(OBSERVATION_MODES)] = "text",
         show_attributes: bool = False,
-        reward: str = "success",
-        option_matching: str = "original",
-        nouns: str = "words",
-        queries: str = "free",
+        reward: Annotated[str, OneOf(REWARDS)] = "success",
+        option_matching: Annotated[str, OneOf(OPTION_MATCHING)] = "original",
+        nouns: Annotated[str, OneOf(NOUNS)] = "words",
+        queries: Annotated[str, OneOf(QUERIES)] = "free",
         describe_actions: bool = False,
         expert: bool = False,
-        expert_policy: str = "informed",
+        expert_policy: Annotated[str, OneOf(SHOPPING_TASKS)] = "informed",
         milestones: bool = False,
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        named: dict[str, tuple[str, Mapping[str, Any]]] = {
-            "observation_mode": (observation_mode, OBSERVATION_MODES),
-            "reward": (reward, REWARDS),
-            "option_matching": (option_matching, OPTION_MATCHING),
-            "nouns": (nouns, NOUNS),
-            "queries": (queries, QUERIES),
-            "expert_policy": (expert_policy, ERRANDS),
-        }
-        for name, (value, valid) in named.items():
-            if value not in valid:
-                raise ValueError(unknown_name(f"WebShop {name}", value, valid))
         self.split, self.catalogue, self.goals, self._positions = open_split(data, split, goals, catalogue_seed)
         self.task_ids: Sequence[str] = GoalIds(self.goals, self._positions)
         self.texts_key = self.catalogue.key
@@ -142,7 +131,7 @@ class WebShopEnv(TextEnv):
         self._nouns = nouns
         NOUNS[nouns]("")  # what is missing is missed now, not at the first purchase
         self._searches = QUERIES[queries]
-        self._make_errand = ERRANDS[expert_policy] if expert else None
+        self._make_task = SHOPPING_TASKS[expert_policy] if expert else None
         self._notes = Notes()
         self._milestones, self._phase = milestones, 0
         self._goal: Goal | None = None
@@ -219,7 +208,7 @@ class WebShopEnv(TextEnv):
         if self._milestones:
             extras["milestone"] = state.phase > self._phase
             self._phase = max(self._phase, state.phase)
-        if self._make_errand:
+        if self._make_task:
             extras["expert_action"] = self._advice(state)
         return Turn(
             # The longest product descriptions go beyond what the observation space holds.
@@ -247,6 +236,6 @@ class WebShopEnv(TextEnv):
 
     def _advice(self, state: ShopState) -> str:
         """Return the expert's next action; an empty text after the purchase."""
-        assert self._make_errand
+        assert self._make_task
         self._notes = self._notes.after(state)
-        return "" if state.score else advise(self._make_errand(state.goal), self._notes, state, self.catalogue)
+        return "" if state.score else advise(self._make_task(state.goal), self._notes, state, self.catalogue)

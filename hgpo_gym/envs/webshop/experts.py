@@ -60,7 +60,7 @@ class ShoppingTask:
     patience: int
 
 
-def informed_errand(goal: Goal) -> ShoppingTask:
+def informed_task(goal: Goal) -> ShoppingTask:
     """Return the task from the goal that the score uses."""
 
     def choices(product: Product) -> Choices:
@@ -70,7 +70,7 @@ def informed_errand(goal: Goal) -> ShoppingTask:
     return ShoppingTask(_query(goal), wishes, goal.price_limit, choices, tolerance=0, patience=5)
 
 
-def reader_errand(goal: Goal) -> ShoppingTask:
+def reader_task(goal: Goal) -> ShoppingTask:
     """Return the task from the instruction alone."""
     limit = PRICE_LIMIT.search(goal.instruction)
     text = PRICE_LIMIT.sub("", goal.instruction).lower()
@@ -85,7 +85,7 @@ def reader_errand(goal: Goal) -> ShoppingTask:
     )
 
 
-ERRANDS: dict[str, Callable[[Goal], ShoppingTask]] = {"reader": reader_errand, "informed": informed_errand}
+SHOPPING_TASKS: dict[str, Callable[[Goal], ShoppingTask]] = {"reader": reader_task, "informed": informed_task}
 """Tasks from a goal, by the name of the expert."""
 
 
@@ -138,69 +138,69 @@ class Notes(NamedTuple):
         return self.seen.get(product, frozenset())
 
 
-def advise(errand: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catalogue) -> str:
+def advise(task: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catalogue) -> str:
     """Return the next action, possible in this state. `notes` include this state."""
     if state.page == SEARCH:
-        return f"search[{errand.query}]"
-    return f"click[{_click(errand, notes, state, catalogue)}]"
+        return f"search[{task.query}]"
+    return f"click[{_click(task, notes, state, catalogue)}]"
 
 
-def _click(errand: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catalogue) -> str:
+def _click(task: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catalogue) -> str:
     if state.page == RESULTS:
-        if not state.results or state.query != errand.query:
+        if not state.results or state.query != task.query:
             return "back to search"
         if state.results_page > 1:
             return "< prev"
-        return catalogue.product(_next(errand, notes, state, catalogue)).asin.lower()
+        return catalogue.product(_next(task, notes, state, catalogue)).asin.lower()
     if state.page != ITEM:
         return "< prev"
     product = catalogue.product(state.product)
-    step = _judge(errand, product, notes.of(state.product))
-    if step == _REJECT and state.product == _next(errand, notes, state, catalogue):
+    step = _judge(task, product, notes.of(state.product))
+    if step == _REJECT and state.product == _next(task, notes, state, catalogue):
         step = _BUY
     if step == _BUY:
         options = dict(state.options)
-        chosen = errand.choices(product).chosen
+        chosen = task.choices(product).chosen
         step = next((value for name, value in chosen.items() if options.get(name) != value), _BUY)
     return step
 
 
-def _judge(errand: ShoppingTask, product: Product, seen: frozenset[str]) -> str:
+def _judge(task: ShoppingTask, product: Product, seen: frozenset[str]) -> str:
     """Return the link to click on the page of a product of which these pages were seen."""
-    if product.prices[0] > errand.limit or errand.choices(product).lacking:
+    if product.prices[0] > task.limit or task.choices(product).lacking:
         return _REJECT
-    missing = _missing(errand, product, seen)
-    if missing <= errand.tolerance:
+    missing = _missing(task, product, seen)
+    if missing <= task.tolerance:
         return _BUY
     if FEATURES not in seen:
         return FEATURES
-    return DESCRIPTION if DESCRIPTION not in seen and missing <= errand.tolerance + 1 else _REJECT
+    return DESCRIPTION if DESCRIPTION not in seen and missing <= task.tolerance + 1 else _REJECT
 
 
-def _next(errand: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catalogue) -> int:
+def _next(task: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catalogue) -> int:
     """Return the product to open among the results shown: the first that was not rejected, or the best after `patience`
     products."""
     opened = [number for number in state.products_shown if notes.of(number)]
 
     def order(number: int) -> tuple[int, int]:
         product, seen = catalogue.product(number), notes.of(number)
-        if seen and _judge(errand, product, seen) != _REJECT:
+        if seen and _judge(task, product, seen) != _REJECT:
             return (0, 0)
         if seen:
-            return (2, _missing(errand, product, seen) + 3 * errand.choices(product).lacking)
-        return (3 if product.prices[0] > errand.limit or len(opened) >= errand.patience else 1, 0)
+            return (2, _missing(task, product, seen) + 3 * task.choices(product).lacking)
+        return (3 if product.prices[0] > task.limit or len(opened) >= task.patience else 1, 0)
 
     return min(state.products_shown, key=order)
 
 
-def _missing(errand: ShoppingTask, product: Product, seen: frozenset[str]) -> int:
+def _missing(task: ShoppingTask, product: Product, seen: frozenset[str]) -> int:
     """Return the number of wishes that the pages seen do not meet."""
     shown_terms = _terms(product.title).union(
         *(_terms(f"{name} {' '.join(values)}") for name, values in product.options.items()),
         _terms(" ".join(product.bullets)) if FEATURES in seen else (),
         _terms(product.description) if DESCRIPTION in seen else (),
     )
-    return sum(not wish <= shown_terms for wish in errand.wishes)
+    return sum(not wish <= shown_terms for wish in task.wishes)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -33,7 +33,7 @@ class Episode:
     Attributes:
         step: the number of actions so far.
         times, last_time: the count of each action, and the step at which it was last taken.
-        here: the count of each action, by page: a list of admissible actions.
+        by_page: the count of each action, by page: a list of admissible actions.
         chosen: the count of each description's actions, by page.
         status: the kind of the last action on each thing, and the thing's position in it.
         visits: the number of actions on each thing.
@@ -57,7 +57,7 @@ class Episode:
         self.step = 0
         self.times: Counter[str] = Counter()
         self.last_time: dict[str, int] = {}
-        self.here: dict[tuple[str, ...], Counter[str]] = {}
+        self.by_page: dict[tuple[str, ...], Counter[str]] = {}
         self.chosen: dict[tuple[str, ...], Counter[str]] = {}
         self.status: dict[str, str] = {}
         self.visits: Counter[str] = Counter()
@@ -83,7 +83,7 @@ class Episode:
         self.step += 1
         self.times[action] += 1
         self.last_time[action] = self.step
-        self.here.setdefault(page, Counter())[action] += 1
+        self.by_page.setdefault(page, Counter())[action] += 1
         if step_context.before.descriptions and action in page:
             self.chosen.setdefault(page, Counter())[step_context.before.descriptions[page.index(action)]] += 1
         parts = read_action(action)
@@ -119,13 +119,13 @@ class Episode:
         )
 
     def _read(self, step_context: StepContext) -> float:
-        text = told(step_context.observation, step_context.task)
+        text = without_task(step_context.observation, step_context.task)
         self.seen[text] += 1
         if step_context.descriptions:
             self.places.see(step_context, text)
         for word in content_of(text):
             self.mentioned[word] = self.step
-        for name, role in wanted_things(text, self.task):
+        for name, role in task_things(text, self.task):
             sources = self.touched - {name}
             # An action on the thing itself does not show where it was found.
             if name in self.found and not sources:
@@ -153,21 +153,21 @@ class Episodes:
     """The memories of steps that are in use. A memory lives no longer than its step."""
 
     def __init__(self) -> None:
-        self._kept: WeakKeyDictionary[StepContext, Episode] = WeakKeyDictionary()
+        self._episodes: WeakKeyDictionary[StepContext, Episode] = WeakKeyDictionary()
 
     def at(self, step_context: StepContext) -> Episode:
         """Return the memory at a step: that of an earlier step is advanced, or one is made from the first step on."""
-        if (episode := self._kept.get(step_context)) is not None:
+        if (episode := self._episodes.get(step_context)) is not None:
             return episode
         chain = [step_context]
         # Walk back to the latest step with a memory. It is popped, because advancing changes it.
-        while (before := chain[-1].before) is not None and (episode := self._kept.pop(before, None)) is None:
+        while (before := chain[-1].before) is not None and (episode := self._episodes.pop(before, None)) is None:
             chain.append(before)
         if episode is None:
             episode = Episode(chain.pop())
         for later in reversed(chain):
             episode.advance(later)
-        self._kept[step_context] = episode
+        self._episodes[step_context] = episode
         return episode
 
 
@@ -177,7 +177,7 @@ def keys_of_things(states: Sequence[str], abouts: Sequence[str]) -> tuple[int, i
 
 
 @lru_cache(maxsize=1 << 14)
-def told(observation: str, task: str) -> str:
+def without_task(observation: str, task: str) -> str:
     """Return an observation without the instruction, which many observations repeat."""
     return observation.replace(task, " ") if task else observation
 
@@ -189,7 +189,7 @@ def covered(text: str, task: Task) -> float:
 
 
 @lru_cache(maxsize=1 << 16)
-def wanted_things(text: str, task: Task) -> tuple[tuple[str, str], ...]:
+def task_things(text: str, task: Task) -> tuple[tuple[str, str], ...]:
     """Return the things in a text that have a word of the task: names (with the next number, if any) and roles."""
     found, words = {}, tokens(text)
     for word, after in zip(words, [*words, ""][1:], strict=True):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hgpo_gym.policies.base import Request, StepContext
-from hgpo_gym.policies.features.episode import Episode, Episodes, keys_of_things, told
+from hgpo_gym.policies.features.episode import Episode, Episodes, keys_of_things, without_task
 from hgpo_gym.policies.features.hashing import crossed, mix, padded, places_of, slots
 from hgpo_gym.policies.features.page import ParsedPage, page_of, task_keys
 from hgpo_gym.policies.features.places import nowhere, standing_of
@@ -110,7 +110,7 @@ class Extractor:
         )
         rows, row = _rows(episode, step_context, page, standing.row)
         context, state = _context(episode, step_context, request, page)
-        return _Seen(rows, row, page.static, page.near, context, state, standing.own, standing.place)
+        return _Seen(rows, row, page.static, page.near, context, state, standing.distinct, standing.place)
 
 
 class _Seen(NamedTuple):
@@ -132,7 +132,7 @@ def _rows(
     episode: Episode, step_context: StepContext, page: ParsedPage, standing: Sequence[int]
 ) -> tuple[Sequence[tuple[int, ...]], list[int]]:
     """Return the numbers of the rows, and the row of each choice."""
-    here = episode.here.get(step_context.actions, _NONE)
+    page_counts = episode.by_page.get(step_context.actions, _NONE)
     chosen = episode.chosen.get(step_context.actions, _NONE)
     times, last_time = episode.times, episode.last_time
     ages = _ages(episode, page)
@@ -149,7 +149,7 @@ def _rows(
         count = age = 0
         if text in times:
             count, age = _bucket(times[text]), _bucket(episode.step - last_time[text] + 1)
-            on_page += 4 * min(here[text], 2)
+            on_page += 4 * min(page_counts[text], 2)
         state, about = _of_things(episode, page.names[choice])
         row[choice] = rows.setdefault((kind, state, about, ages[kind], count, age, on_page, place), len(rows))
     return list(rows), row
@@ -161,7 +161,7 @@ def _row_features(static: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     Args:
         static: uint64[R, 5], as in `ParsedPage`.
         numbers: uint64[R, 8]: class, actions on the arguments, knowledge about them, age of the words, count and age of
-            the action, actions on this page, and the row in `Standing.own`.
+            the action, actions on this page, and the row in `Standing.distinct`.
     """
     kind, fine, frame, match, _ = static.T
     _, state, about, age, times_taken, since, on_page, _ = numbers.T
@@ -235,15 +235,15 @@ def _context(episode: Episode, step_context: StepContext, request: Request, page
     for name, status in episode.status.items():
         if name in episode.found:
             statuses[status] += 1
-    here = episode.here.get(step_context.actions, _NONE)
+    page_counts = episode.by_page.get(step_context.actions, _NONE)
     rest = {
-        key("last", episode.last, min(episode.seen[told(step_context.observation, step_context.task)], 2)),
+        key("last", episode.last, min(episode.seen[without_task(step_context.observation, step_context.task)], 2)),
         key("step", _bucket(episode.step)),
         key("covered", int(8 * episode.best)),
         key("now", int(6 * episode.now), int(episode.now == episode.best)),
     }
     if episode.task.amount is not None and (
-        observed_amounts := amounts(told(step_context.observation, step_context.task))
+        observed_amounts := amounts(without_task(step_context.observation, step_context.task))
     ):
         rest.add(
             key(
@@ -254,10 +254,10 @@ def _context(episode: Episode, step_context: StepContext, request: Request, page
         )
     rest.update([key("done", kind, min(count, 3)) for kind, count in episode.done.items()])
     rest.update([key("status", status, min(count, 2)) for status, count in statuses.items()])
-    rest.update([key("can", kind, int(text in here)) for text, kind in page.matching])
+    rest.update([key("can", kind, int(text in page_counts)) for text, kind in page.matching])
     if request.role:
         rest.add(key("role", request.role))
-    rest.update([key("said", text) for text in request.said])
+    rest.update([key("said", text) for text in request.team_messages])
     state = key("context", *sorted([f"{status} {min(count, 2)}" for status, count in statuses.items()]))
     context = np.array([*sorted(rest), state], dtype=np.uint64)
     return np.concatenate([task_keys(episode.task), context]), state

@@ -33,6 +33,7 @@ class Network(torch.nn.Module):
         scores = (weights * (wide > 0)).sum(1) + leaning @ self.leaning
         if self.hidden_size:
             present = deep > 0
+            # embedding_bag takes the start of each bag in one flat list.
             ends = present.sum(1, dtype=torch.int32).cumsum(0, dtype=torch.int32)
             starts = torch.nn.functional.pad(ends[:-1], (1, 0))
             hidden = torch.nn.functional.embedding_bag(deep[present], self.vectors, starts, mode="sum")

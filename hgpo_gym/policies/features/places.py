@@ -46,13 +46,13 @@ class Place:
         page: its admissible actions.
         choices: their features.
         thing: the action by which it was entered, if that is a thing; or empty.
-        taken: the actions on it since, with their counts.
+        actions_since: the actions on it since, with their counts.
     """
 
     page: tuple[str, ...]
     choices: tuple[PlaceChoice, ...]
     thing: str
-    taken: Counter[str] = field(default_factory=Counter)
+    actions_since: Counter[str] = field(default_factory=Counter)
 
 
 class PlaceOffer(NamedTuple):
@@ -93,7 +93,7 @@ class Places:
         page, action = step_context.actions, step_context.action
         self.step += 1
         if self.stack and step_context.before is not None:
-            self.stack[-1].taken[action] += 1
+            self.stack[-1].actions_since[action] += 1
         depth = next((depth for depth, place in enumerate(self.stack) if place.page == page), None)
         choices = choices_of(page, step_context.descriptions, self.task)
         if depth is not None:
@@ -167,13 +167,13 @@ class Standing(NamedTuple):
     """The features of choices at the present place.
 
     Attributes:
-        row: the row of each choice in `own`; choices with equal features share one.
-        own: uint64[R, N], features of the choices: names and relations to the task, 0 for none.
+        row: the row of each choice in `distinct`; choices with equal features share one.
+        distinct: uint64[R, N], features of the choices: names and relations to the task, 0 for none.
         place: uint64[P], features of the place.
     """
 
     row: tuple[int, ...]
-    own: np.ndarray
+    distinct: np.ndarray
     place: np.ndarray
 
 
@@ -185,7 +185,7 @@ def nowhere(choices: Sequence[str]) -> Standing:
 
 def standing_of(places: Places, step_context: StepContext) -> Standing:
     """Return the features at the step that `places` saw last."""
-    action_counts = places.stack[-1].taken
+    action_counts = places.stack[-1].actions_since
     choices = choices_of(step_context.actions, step_context.descriptions, places.task)
     used = {
         choice.kind for action, choice in zip(step_context.actions, choices, strict=True) if action in action_counts
@@ -214,7 +214,7 @@ def left_to_choose(place: Place) -> int:
     """Return the number of kinds of which the task names an action, and none was taken."""
     pairs = list(zip(place.page, place.choices, strict=True))
     named = {choice.kind for _, choice in pairs if choice.kind and choice.named}
-    chosen = {choice.kind for action, choice in pairs if action in place.taken}
+    chosen = {choice.kind for action, choice in pairs if action in place.actions_since}
     return len(named - chosen)
 
 

@@ -31,6 +31,7 @@ class FeaturesPolicy(ScoringPolicy):
     def logits(self, features: Sequence[Features]) -> torch.Tensor:
         scores = self.model(*(_stacked(parts) for parts in list(zip(*features, strict=True))[:3]))
         counts = np.array([len(item.row) for item in features])
+        # The rows of all steps are stacked: a step's row numbers move by the rows before it.
         firsts = np.cumsum([0, *(len(item.wide) for item in features[:-1])])
         valid = np.arange(counts.max()) < counts[:, None]
         rows = np.concatenate([item.row + first for item, first in zip(features, firsts, strict=True)])

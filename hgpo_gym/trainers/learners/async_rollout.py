@@ -157,6 +157,7 @@ def _serve(
 ) -> None:
     """Run the child process: collect on request until the parent closes the connection or stops it."""
     for number in SIGNALS:
+        # A terminal sends Ctrl-C to the whole process group. The parent decides when this process ends.
         signal.signal(number, _leave_to_parent)
     with ExitStack() as stack, suppress(EOFError, ConnectionError, NotWantedError):
         try:

@@ -134,7 +134,7 @@ def test_the_page_lists_what_runs():
         (["gpu=8"], "Unknown config key 'gpu'. Did you mean 'gpus'"),
         (["gpus=0"], "gpus=0: must be at least 1"),
         (["mode=async"], "Unknown mode 'async'"),
-        (["env.sections=0"], "sections=0: a maze needs at least one section"),
+        (["env.sections=0"], "sections=0: must be at least 1"),
         (["evaluation.split=nowhere"], "nowhere"),
         (["prompt=plan_instruct"], "responses with a plan"),
     ],

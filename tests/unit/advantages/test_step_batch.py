@@ -257,7 +257,7 @@ def test_options_may_be_numpy_scalars():
     plain = {"history_length": 1, "gamma": 0.5, "base_group": True}
     np.testing.assert_array_equal(estimate("hgpo", batch, **as_numpy), estimate("hgpo", batch, **plain))
     for option, value in [("history_length", np.bool_(True)), ("gamma", np.nan), ("base_group", np.int64(1))]:
-        with pytest.raises(ValueError, match=f"option {option} of estimator hgpo: .* cannot be"):
+        with pytest.raises(ValueError, match=f"{option}=.* .option of estimator hgpo.: expected"):
             estimate("hgpo", batch, **{option: value})
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hgpo_gym.analysis.report import figures, intervals
+from hgpo_gym.analysis.report.contests import Contest, contests_of, who_is_better
 from hgpo_gym.analysis.report.load import Comparison
-from hgpo_gym.analysis.report.outcome import Contest, contests_of, who_is_better
 
 
 def test_the_interquartile_mean_leaves_out_a_quarter_at_either_end():

@@ -147,7 +147,7 @@ def test_the_limit_of_the_level_ends_an_episode_that_is_not_won():
         ({"level": "GotoLocal"}, "Did you mean 'GoToLocal'"),
         ({"level": ["GoToLocal", "mixed/open", "mixed/shut"]}, "Unknown level of BabyAI 'mixed/shut'"),
         ({"style": "balrogs"}, "Did you mean 'balrog'"),
-        ({"tasks": 0}, "tasks=0: draw at least 1 seed"),
+        ({"tasks": 0}, "tasks=0: must be at least 1"),
         ({"level": "UnlockLocal", "tasks": 9, "held_out": "missions", "split": "test"}, "is empty. Set split=all"),
     ],
 )

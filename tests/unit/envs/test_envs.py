@@ -189,7 +189,7 @@ def test_options_may_be_numpy_scalars():
     plain = {"sections": 2, "slip": 0.5, "plates": True, "max_episode_steps": 9}
     one, other = (make(MAZE, **options).reset(seed=0) for options in (as_numpy, plain))
     assert one == other
-    with pytest.raises(ValueError, match="sections=True: this option of hgpo_gym/SignpostMaze-v0 is int"):
+    with pytest.raises(ValueError, match=r"sections=True .*: expected a whole number"):
         make(MAZE, sections=np.bool_(True))
     register("hgpo_gym_tests/Nine-v0", Echo, max_episode_steps=np.int64(9), description="for tests")
 

@@ -11,7 +11,7 @@ from hgpo_gym.analysis.estimator_bias.exact import solve, success_rate
 from hgpo_gym.analysis.estimator_bias.policies import uniform_policy
 from hgpo_gym.envs.gym_cards.blackjack import FACES, Blackjack, Total, dealer_scores
 from hgpo_gym.envs.gym_cards.env import GymCardsEnv
-from hgpo_gym.envs.gym_cards.formulas import Prefix, advance, completion, python_value, values
+from hgpo_gym.envs.gym_cards.formulas import FormulaPrefix, advance, completion, python_value, values
 from hgpo_gym.envs.registration import make
 from tests.support import golden
 
@@ -104,7 +104,7 @@ def test_the_expert_writes_a_shortest_formula_where_one_is_right(numbers, arithm
 
 
 def test_a_product_with_zero_can_use_up_a_number():
-    prefix = Prefix.start((5, 5, 8, 24))
+    prefix = FormulaPrefix.start((5, 5, 8, 24))
     for token in "(5-5)":
         prefix = advance(prefix, token)
     assert completion(tuple("(5-5)"), prefix, 24, ("+", "*"), "exact") == ("*", "8", "+", "24", "=")

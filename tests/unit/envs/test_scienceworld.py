@@ -19,7 +19,7 @@ from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.scienceworld import jvm
 from hgpo_gym.envs.scienceworld.actions import choices, parse, seen_actions
 from hgpo_gym.envs.scienceworld.expert import Expert, translated
-from hgpo_gym.envs.scienceworld.game import References, State
+from hgpo_gym.envs.scienceworld.game import References, SimulatorState
 from hgpo_gym.envs.scienceworld.tasks import VARIATIONS, expanded, task_ids
 from tests.support.golden import load
 
@@ -279,8 +279,8 @@ def test_actions_are_read_and_those_with_seen_objects_chosen():
 
 def test_the_expert_is_lost_after_another_action_that_takes_time():
     expert = Expert(("open door", "go kitchen"))
-    assert expert.after("open door to hall", advice="open door to hall").wanted == "go kitchen"
-    assert expert.after("inventory", advice="open door").wanted == "open door"
-    assert expert.after("eat apple", advice="open door").wanted == ""
-    state = State("", 0, False, references=References({}, {}))
+    assert expert.after("open door to hall", advice="open door to hall").next_action == "go kitchen"
+    assert expert.after("inventory", advice="open door").next_action == "open door"
+    assert expert.after("eat apple", advice="open door").next_action == ""
+    state = SimulatorState("", 0, False, references=References({}, {}))
     assert translated(expert, state, ("go kitchen",))[1] == "go kitchen"  # the door is open

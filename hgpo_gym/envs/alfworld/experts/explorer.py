@@ -74,12 +74,12 @@ class Explorer:
 
     def begin(self, opening: str, admissible: Sequence[str]) -> None:
         """Start a game from its opening text. Raises ValueError if the task cannot be read."""
-        self._errand = read_task(opening.partition(TASK_MARKER)[2])
+        self._task = read_task(opening.partition(TASK_MARKER)[2])
         self._receptacles: set[str] = set()
         self._seen_in: dict[str, str] = {}  # object: the receptacle where it was last seen
         self._treated: set[str] = set()
         self._held = ""
-        self._here = ""  # the receptacle that was gone to or opened last
+        self._place = ""  # the receptacle that was gone to or opened last
         self._start_tour()
         self._admit(admissible)
 
@@ -97,11 +97,11 @@ class Explorer:
     def _ideas(self) -> Iterator[str]:
         if not self._held:
             return self._fetch()
-        if _type(self._held) != self._errand.thing:
+        if _type(self._held) != self._task.thing:
             return self._get_rid()
-        if self._errand.lamp:
+        if self._task.lamp:
             return self._light()
-        if self._errand.treatment and self._held not in self._treated:
+        if self._task.treatment and self._held not in self._treated:
             return self._treat()
         return self._deliver()
 
@@ -110,7 +110,7 @@ class Explorer:
         candidates = [
             (thing, place)
             for thing, place in self._seen_in.items()
-            if _type(thing) == self._errand.thing and place != self._target_begun()
+            if _type(thing) == self._task.thing and place != self._target_begun()
         ]
         candidates.sort(key=lambda pair: (pair[0] not in self._treated, _by_number(pair[0])))
         for thing, place in candidates:
@@ -125,27 +125,27 @@ class Explorer:
         yield from self._search()
 
     def _light(self) -> Iterator[str]:
-        yield from self._possible_with(f"use {self._errand.lamp} ")
+        yield from self._possible_with(f"use {self._task.lamp} ")
         for thing, place in self._seen_in.items():
-            if _type(thing) == self._errand.lamp:
+            if _type(thing) == self._task.lamp:
                 yield from self._approach(place)
         yield from self._search()
 
     def _treat(self) -> Iterator[str]:
-        yield from self._possible_with(f"{self._errand.treatment} {self._held} with ")
-        for place in self._of_types(APPLIANCES[self._errand.treatment]):
+        yield from self._possible_with(f"{self._task.treatment} {self._held} with ")
+        for place in self._of_types(APPLIANCES[self._task.treatment]):
             yield from self._approach(place)
 
     def _deliver(self) -> Iterator[str]:
         begun = self._target_begun()
-        targets = [begun] if begun else self._of_types([self._errand.target])
+        targets = [begun] if begun else self._of_types([self._task.target])
         for place in targets:
             yield from self._possible(f"move {self._held} to {place}")
         for place in targets:
             yield from self._approach(place)
 
     def _search(self) -> Iterator[str]:
-        yield from self._possible(f"open {self._here}")
+        yield from self._possible(f"open {self._place}")
         for place in self._ahead():
             yield from self._approach(place)
 
@@ -166,13 +166,13 @@ class Explorer:
 
         A target comes last, for what lies there need not be moved, unless it lacks treatment.
         """
-        errand = self._errand
-        sought = errand.lamp if errand.lamp and _type(self._held) == errand.thing else errand.thing
+        task = self._task
+        sought = task.lamp if task.lamp and _type(self._held) == task.thing else task.thing
         types = dict.fromkeys(f"{LIKELY_PLACES.get(sought, '')} {EVERY_PLACE}".split())
         rank = {kind: number for number, kind in enumerate(types)}
 
         def order(place: str) -> tuple[bool, int, tuple[str, int]]:
-            needless = _type(place) == errand.target and not errand.treatment
+            needless = _type(place) == task.target and not task.treatment
             return needless, rank.get(_type(place), len(rank)), _by_number(place)
 
         stops = sorted(self._receptacles, key=order)
@@ -181,12 +181,12 @@ class Explorer:
 
     def _target_begun(self) -> str:
         """Return the target that has one of two objects already, else an empty text."""
-        if not self._errand.two:
+        if not self._task.two:
             return ""
         places = [
             place
             for thing, place in self._seen_in.items()
-            if _type(thing) == self._errand.thing and _type(place) == self._errand.target
+            if _type(thing) == self._task.thing and _type(place) == self._task.target
         ]
         return min(places, key=lambda place: (-places.count(place), _by_number(place)), default="")
 
@@ -208,7 +208,7 @@ class Explorer:
 
     def _read(self, feedback: str) -> None:
         if found := re.match(f"You (?:arrive at|open the) ({_NAME})", feedback):
-            self._here = found[1]
+            self._place = found[1]
         if found := re.search(f"(?:On the|The) ({_NAME})(?: is open. In it)?, you see (.+)\\.", feedback):
             self._see(found[1], re.findall(_NAME, found[2]))
         elif found := re.match(f"You pick up the ({_NAME}) from the ({_NAME})", feedback):
@@ -230,9 +230,9 @@ class Explorer:
         self._seen_in.update(dict.fromkeys(things, place))
 
     def _note_treatment(self, verb: str, thing: str) -> None:
-        if verb == self._errand.treatment:
+        if verb == self._task.treatment:
             self._treated.add(thing)
-        elif {verb, self._errand.treatment} == {"heat", "cool"}:
+        elif {verb, self._task.treatment} == {"heat", "cool"}:
             self._treated.discard(thing)  # what is cooled is hot no more
 
     def _start_tour(self) -> None:
@@ -240,9 +240,9 @@ class Explorer:
         self._astray = 0
 
     def _follow_tour(self) -> None:
-        if self._here == self._due:
-            self._stop = self._here
-        self._astray = 0 if self._here == self._stop else self._astray + 1
+        if self._place == self._due:
+            self._stop = self._place
+        self._astray = 0 if self._place == self._stop else self._astray + 1
         if self._astray > PATIENCE:
             self._start_tour()
 

@@ -73,16 +73,16 @@ def feedback(game: CompiledGame, state: WorldState, action: GroundAction) -> str
 
 def look(game: CompiledGame, state: WorldState) -> str:
     """Return the answer to `look`."""
-    here = game.receptacles_at[state.location]
-    if not here:
+    receptacles = game.receptacles_at[state.location]
+    if not receptacles:
         # Unlike the opening text, `look` asks for the receptacles at the agent's own location: there are none.
         return _middle_of_room("nothing")
-    facing = _join([game.receptacles[receptacle] for receptacle in here])
+    facing = _join([game.receptacles[receptacle] for receptacle in receptacles])
     # Not what lies on the floor, but what was taken from one receptacle here and moved to another one here.
     beside = [
         game.objects[number]
         for number in sorted(state.objects_at[state.location])
-        for receptacle in here
+        for receptacle in receptacles
         if (number, receptacle) in state.taken
     ]
     return f"You are facing the {facing}. Next to it, you see {_list(beside)}."

@@ -112,6 +112,7 @@ class IndexWriter:
         free = starts[:-1].copy()
         for begin, end in chunks:
             rows = row_of[self._read_terms(begin, end)]
+            # Stable: the products of a term stay in ascending order.
             by_row = np.argsort(rows, kind="stable")
             rows = rows[by_row]
             # `rows` is sorted, so the difference counts the postings of the same term within this chunk.

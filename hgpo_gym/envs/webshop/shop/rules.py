@@ -7,7 +7,7 @@ import numpy as np
 from hgpo_gym.envs.webshop.catalogue import Catalogue
 from hgpo_gym.envs.webshop.shop.nouns import Nouns
 from hgpo_gym.envs.webshop.shop.pages import DONE, ITEM, RESULTS, SEARCH, SUB_PAGES, ShopPage, ShopState
-from hgpo_gym.envs.webshop.shop.scoring import WantedOption, score_purchase
+from hgpo_gym.envs.webshop.shop.scoring import GoalOption, score_purchase
 
 SEARCH_TEMPLATE = "search[<your query>]"
 """Entry of the search action in the admissible actions of the search page."""
@@ -21,13 +21,13 @@ class Shop:
         catalogue: the products.
         prices: float64[products], what they cost.
         nouns: finds the nouns of a title.
-        wanted_option: text of a goal's option for the comparison with chosen ones.
+        goal_option: text of a goal's option for the comparison with chosen ones.
     """
 
     catalogue: Catalogue
     prices: np.ndarray
     nouns: Nouns
-    wanted_option: WantedOption
+    goal_option: GoalOption
 
     def act(self, state: ShopState, page: ShopPage, action: str) -> ShopState | None:
         """Return the next state of an action on this page; None if it is not understood, or not possible there."""
@@ -74,7 +74,7 @@ class Shop:
 
     def _buy(self, state: ShopState) -> ShopState:
         product, price = self.catalogue.product(state.product), float(self.prices[state.product])
-        score = score_purchase(product, price, dict(state.options), state.goal, self.nouns, self.wanted_option)
+        score = score_purchase(product, price, dict(state.options), state.goal, self.nouns, self.goal_option)
         return state._replace(page=DONE, score=score)
 
 

@@ -39,7 +39,7 @@ class Score(NamedTuple):
 
 
 def score_purchase(
-    product: Product, price: float, chosen: Mapping[str, str], goal: Goal, nouns: Nouns, wanted_option: "WantedOption"
+    product: Product, price: float, chosen: Mapping[str, str], goal: Goal, nouns: Nouns, goal_option: "GoalOption"
 ) -> Score:
     """Return the score of buying a product with the chosen options.
 
@@ -49,11 +49,11 @@ def score_purchase(
         chosen: option values by name.
         goal: what was wanted.
         nouns: finds the nouns of a title.
-        wanted_option: one of `OPTION_MATCHING`.
+        goal_option: one of `OPTION_MATCHING`.
     """
     size = len(goal.attributes) + len(goal.options) + 1
     attributes = sum(_has_attribute(product, attribute) for attribute in goal.attributes)
-    options = sum(_has_option(chosen, wanted_option(name, value)) for name, value in goal.options)
+    options = sum(_has_option(chosen, goal_option(name, value)) for name, value in goal.options)
     within_limit = price <= goal.price_limit
     parts = _kind_parts(product, goal, nouns)
     if goal.attributes:
@@ -103,11 +103,11 @@ def _has_option(chosen: Mapping[str, str], goal_option: str) -> bool:
     return any(alike(colour_of(value), goal_option) for value in chosen.values())
 
 
-WantedOption = Callable[[str | None, str], str]
+GoalOption = Callable[[str | None, str], str]
 """Function from the name and value of a goal's option to the text for comparison."""
 
 
-def wanted_as_in_original(name: str | None, value: str) -> str:
+def goal_option_original(name: str | None, value: str) -> str:
     """Return the text for comparison of a goal's option, as the original does. For a goal with named options it
     compares the pair of name and value, written as a Python tuple, with the chosen value. So it recognises a colour
     only if the value is exactly that colour's name: wanted `deep-red` is compared as it is, chosen `deep-red` as `red`.
@@ -117,12 +117,12 @@ def wanted_as_in_original(name: str | None, value: str) -> str:
     return min({name, value} & _COLOUR_SET, default=str((name, value)))  # the first of the list, which is in order
 
 
-def wanted_corrected(name: str | None, value: str) -> str:  # noqa: ARG001 - the signature of WantedOption
+def goal_option_corrected(name: str | None, value: str) -> str:  # noqa: ARG001 - the signature of GoalOption
     """Return the value alone, with its colour found in the same way as for a chosen value."""
     return colour_of(value)
 
 
-OPTION_MATCHING: dict[str, WantedOption] = {"original": wanted_as_in_original, "corrected": wanted_corrected}
+OPTION_MATCHING: dict[str, GoalOption] = {"original": goal_option_original, "corrected": goal_option_corrected}
 """Functions for the comparison of goal options, by name."""
 
 

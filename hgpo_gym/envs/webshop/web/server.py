@@ -34,7 +34,7 @@ class Part(NamedTuple):
     """Part of a score: the goal, the share of it that was met, and its weight."""
 
     name: str
-    wanted: str
+    target: str
     met: float
     weight: str
 

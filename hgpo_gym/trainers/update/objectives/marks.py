@@ -31,12 +31,12 @@ class Preparation(NamedTuple):
     function: Callable[..., Prepared]
     reads: "tuple[str | TokenReading, ...]"
     objective_options: frozenset[str]
-    own_options: frozenset[str]
+    prepare_options: frozenset[str]
 
     def split(self, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the options of the objective, and those of the pre-pass."""
         objective = {name: value for name, value in options.items() if name in self.objective_options}
-        return objective, {name: value for name, value in options.items() if name in self.own_options}
+        return objective, {name: value for name, value in options.items() if name in self.prepare_options}
 
 
 def prefers(aggregation: str) -> Callable[[Function], Function]:

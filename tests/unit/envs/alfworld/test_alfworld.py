@@ -262,7 +262,7 @@ def test_engine_without_expert_or_game_says_so() -> None:
 
 
 def test_unknown_engine_names_the_nearest(make_env: MakeEnv) -> None:
-    with pytest.raises(ValueError, match=r"Unknown ALFWorld engine 'textwrld'\. Did you mean 'textworld'\?"):
+    with pytest.raises(ValueError, match=r"Unknown engine 'textwrld'\. Did you mean 'textworld'\?"):
         make_env(engine="textwrld")
 
 

@@ -246,7 +246,7 @@ def test_expert_policies_need_their_engine(alfworld_data):
         ALFWorldEnv(engine="textworld", expert_policy="planner", **options)
     with pytest.raises(ValueError, match=r"'hand_coded' needs engine='textworld', not 'native'"):
         ALFWorldEnv(engine="native", expert_policy="hand_coded", **options)
-    with pytest.raises(ValueError, match=r"Unknown ALFWorld expert 'explore'.*'explorer'"):
+    with pytest.raises(ValueError, match=r"Unknown expert_policy 'explore'.*'explorer'"):
         ALFWorldEnv(expert_policy="explore", **options)
 
 

@@ -10,7 +10,7 @@ from hgpo_gym.config.compose import load_run
 from hgpo_gym.envs.checker import check_text_env
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.webshop.env import WebShopEnv
-from hgpo_gym.envs.webshop.experts import ERRANDS, Notes, advise
+from hgpo_gym.envs.webshop.experts import SHOPPING_TASKS, Notes, advise
 from hgpo_gym.envs.webshop.goals.queries import suggested_queries
 from hgpo_gym.envs.webshop.shop.pages import ShopState
 from hgpo_gym.policies.huggingface import train_tokenizer
@@ -67,7 +67,7 @@ def test_a_split_that_no_catalogue_has_is_unknown(no_data):
         WebShopEnv(split=["validaton", "generated"])
 
 
-EXPERTS = sorted(ERRANDS)
+EXPERTS = sorted(SHOPPING_TASKS)
 
 
 def shop_with(expert, **options):
@@ -213,7 +213,7 @@ def test_an_expert_knows_of_products_only_what_pages_show(expert):
             state = env.save_state().state
             notes = notes.after(state)
             goal = state.goal if expert == "informed" else instruction_alone(state)
-            action = advise(ERRANDS[expert](goal), notes, state._replace(goal=goal), Disguised(env.catalogue))
+            action = advise(SHOPPING_TASKS[expert](goal), notes, state._replace(goal=goal), Disguised(env.catalogue))
             assert action == info["expert_action"]
             _, _, terminated, _, info = env.step(action)
 
@@ -232,8 +232,8 @@ def test_text_of_unread_pages_does_not_matter(expert):
     while not terminated:
         state = env.save_state().state
         notes = notes.after(state)
-        errand = ERRANDS[expert](state.goal)
-        assert advise(errand, notes, state, Torn(env.catalogue, notes)) == info["expert_action"]
+        task = SHOPPING_TASKS[expert](state.goal)
+        assert advise(task, notes, state, Torn(env.catalogue, notes)) == info["expert_action"]
         _, _, terminated, _, info = env.step(info["expert_action"])
 
 
