@@ -1,6 +1,6 @@
 """Does an agent that writes notes learn a maze that no window of two steps solves, and what does each form cost?
 
-    python -m benchmarks.memory_forms [--seeds 3] [--out runs/memory_forms]
+    python -m benchmarks.memory_forms [--seeds 3] [--forms notes] [--out runs/memory_forms]
 
 The signposts of this maze are four observations before their halls, and the step limit leaves no time for a wrong
 door. All forms imitate the same episodes of an expert that takes a fifth of its actions at random, and learn by HGPO.
@@ -16,10 +16,12 @@ import hgpo_gym as hg
 from hgpo_gym.runs.directory import read_metrics, read_summary
 
 MAZE = (
-    "env=signpost_maze", "env.sections=2", "env.distance=3", "env.max_episode_steps=14", "model=tiny", "algo=hgpo",
-    "engine.constrain=none", "warmstart.source=expert", "warmstart.random_actions=0.2", "warmstart.episodes=150",
-    "warmstart.epochs=5", "warmstart.batch_size=32", "rollout.max_new_tokens=16", "rollout.num_tasks=4",
-    "trainer.iterations=12", "evaluation.every=0", "evaluation.decoding_seeds=8",
+    "env=signpost_maze", "env.sections=2", "env.distance=3", "env.max_episode_steps=12", "env.split=all",
+    "evaluation.split=all", "model=tiny", "algo=hgpo", "engine.constrain=none", "warmstart.source=expert",
+    "warmstart.random_actions=0.2", "warmstart.episodes=150", "warmstart.epochs=3", "warmstart.batch_size=32",
+    "rollout.max_new_tokens=12", "rollout.num_tasks=4", "trainer.mini_batch_episodes=4", "trainer.iterations=10",
+    "trainer.learning_rate=1e-3", "tiny.entropy_coef=0", "evaluation.every=0", "evaluation.decoding_seeds=8",
+    "evaluation.temperature=1",
 )  # fmt: skip
 FORMS = {
     "window of 2": ["memory=window", "memory.window=2"],
@@ -32,9 +34,10 @@ FORMS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
     parser.add_argument("--out", type=Path, default=Path("runs/memory_forms"))
     args = parser.parse_args()
-    rows = {form: [played(form, seed, args.out) for seed in range(args.seeds)] for form in FORMS}
+    rows = {form: [played(form, seed, args.out) for seed in range(args.seeds)] for form in args.forms}
     print(f"{'':<22}{'imitation, %':>14}{'trained, %':>12}{'prompt tokens':>15}{'response tokens':>17}")
     for form, numbers in rows.items():
         before, after, prompts, responses = np.mean(numbers, axis=0)

@@ -84,6 +84,7 @@ class Player:
         self._first_info, self._seed, self._team, self._record = info, seed, team, record
         self._carried_messages: list[tuple[Message, ...]] = []
         self._step_contexts: list[StepContext] = []
+        self._info: dict[str, Any]
         self._messages: tuple[Message, ...]
         self._role: str
         self._prompt_of_role = self._opening = ""

@@ -10,8 +10,8 @@ NOTES = ["memory=notes", "engine.constrain=none", "warmstart.source=expert", "me
 FAR = [
     "env.sections=1", "env.distance=3", "env.max_episode_steps=5", "rollout.num_tasks=2", "rollout.group_size=4",
     "model=tiny", "warmstart.source=expert", "warmstart.episodes=150", "warmstart.epochs=8", "warmstart.batch_size=16",
-    "rollout.max_new_tokens=16", "engine.constrain=none", "evaluation.split=train", "evaluation.decoding_seeds=8",
-    "trainer.iterations=2",
+    "rollout.max_new_tokens=16", "engine.constrain=none", "evaluation.split=all", "evaluation.decoding_seeds=8",
+    "env.split=all", "trainer.iterations=2",
 ]  # fmt: skip
 """A maze with one hall, four observations after its signpost, and no time for a wrong door."""
 
