@@ -1,11 +1,14 @@
 """Notes: written beside the action, shown in the next prompt, and compared by context keys."""
 
+import asyncio
 from contextlib import closing
 
 import numpy as np
 import pytest
 
 from hgpo_gym.adapters.single_episode import SingleEpisode
+from hgpo_gym.adapters.verl.episode import EpisodePlan, LocalEpisodes
+from hgpo_gym.adapters.verl.loop_settings import LoopSettings, Source
 from hgpo_gym.config.compose import load_run
 from hgpo_gym.envs import make_vec
 from hgpo_gym.memory import ContextWrapper, KeyFunction, PromptTemplate, make_memory
@@ -22,13 +25,15 @@ FAR = {"sections": 2, "distance": 3, "expert": True}
 """A maze whose signposts are four observations before their halls."""
 
 
+def make_env_with_notes(num_tasks=1, group_size=1, **options):
+    vector = make_vec("hgpo_gym/SignpostMaze-v0", num_tasks=num_tasks, group_size=group_size, **FAR)
+    return ContextWrapper(vector, "brief", memory="notes", **options)
+
+
 @pytest.fixture
 def far_maze():
-    env = ContextWrapper(
-        make_vec("hgpo_gym/SignpostMaze-v0", num_tasks=2, group_size=2, **FAR), "brief", memory="notes", key="notes"
-    )
-    yield env
-    env.close()
+    with closing(make_env_with_notes(2, 2, key="notes")) as env:
+        yield env
 
 
 def test_notes_are_read_apart_from_the_action():
@@ -107,9 +112,8 @@ def test_a_single_episode_shows_what_its_memory_does():
 
 
 def test_compaction_replaces_the_history_by_notes_of_the_role_memory():
-    vector = make_vec("hgpo_gym/SignpostMaze-v0", num_tasks=2, group_size=2, **FAR)
-    with closing(ContextWrapper(vector, "brief", memory="notes", every=3)) as env:
-        tasks = vector.task_ids[:2]
+    with closing(make_env_with_notes(2, 2, every=3)) as env:
+        tasks = env.unwrapped.task_ids[:2]
         rollout = collect(env, ExpertPolicy(), Sampling(), task_ids=tasks, seeds=[(0, 0), (0, 1)])
     batch = rollout.batch
     rows = np.flatnonzero(batch.trajectory == 0)
@@ -142,6 +146,25 @@ def test_compaction_replaces_the_history_by_notes_of_the_role_memory():
     assert len(by_notes) == 2
     assert len(set(batch.context_keys[by_notes, 0])) == 1
     assert not set(batch.context_keys[by_notes, 0]) & set(batch.context_keys[batch.extras["agent"] == 0, 0])
+
+
+def test_the_episodes_of_verls_agent_loop_are_those_of_the_trainer():
+    memory = {"name": "notes", "every": 3, "history_length": 1, "key": "observation+notes"}
+    maze = {"id": "hgpo_gym/SignpostMaze-v0", **FAR}
+    settings = LoopSettings.parse({"envs": {"maze": maze}, "memory": memory, "prompt": "brief"})
+
+    async def ask(request):
+        return ExpertPolicy().generate([request], Sampling())[0]
+
+    env = make_env_with_notes(every=3, history_length=1, key="observation+notes")
+    with closing(env):
+        task = env.unwrapped.task_ids[1]
+        rollout = collect(env, ExpertPolicy(), Sampling(), task_ids=[task], seeds=[(0, 0)])
+    plan = EpisodePlan(Source("maze", None, None), task, (0, 0), 0)
+    player = asyncio.run(LocalEpisodes(settings).play(plan, lambda _attempt: ask))
+    assert [row.text for row in player.rows] == list(rollout.steps)
+    np.testing.assert_array_equal([row.keys for row in player.rows], rollout.batch.context_keys)
+    assert player.outcome.won
 
 
 def test_notes_are_due_at_a_number_of_tokens():
