@@ -197,7 +197,8 @@ class SequenceGenerator:
         by_prompt: dict[bytes, list[GeneratedSequence]] = defaultdict(list)
         for sequence in sequences:
             by_prompt[sequence.prompt_ids.tobytes()].append(sequence)
-        kept, whole = [], []
+        kept: list[_Prompt] = []
+        whole: list[_Prompt] = []
         for members in by_prompt.values():
             first = members[0]
             prefix = self.prefixes.take(first.prompt_ids, first.adapter, first.begins_with)

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from transformers.cache_utils import Cache
@@ -44,10 +44,10 @@ class PrefixCache:
         if length > self.max_tokens or key in self._kept:
             return
         columns = slice(end - length, end)
-        layers = [
-            GrowingLayer(*(states[row : row + 1, :, columns].clone() for states in states_of(layer)), length)
-            for layer in cache.layers
-        ]
+        layers: list[Any] = []  # Cache takes a list of several kinds of layers
+        for layer in cache.layers:
+            keys, values = (states[row : row + 1, :, columns].clone() for states in states_of(layer))
+            layers.append(GrowingLayer(keys, values, length))
         self._kept[key] = Prefix(Cache(layers=layers), length)
         self._tokens += length
         while self._tokens > self.max_tokens:

@@ -152,7 +152,8 @@ class TabularPolicy:
         """See `DistributionReader`."""
         contexts = np.concatenate([record.prompt_ids for record in records])
         tokens = np.concatenate([record.token_ids for record in records])
-        logits, allowed = self._logits(contexts, [record.allowed[0] for record in records if record.allowed])
+        allowed_ids = [ids for record in records for ids in (record.allowed or ())[:1] if ids is not None]
+        logits, allowed = self._logits(contexts, allowed_ids)
         columns = torch.from_numpy((allowed == tokens[:, None]).argmax(axis=1))
         # Each logit is one parameter: linear in 1.
         return read(Distributions(logits / temperature, columns, torch.ones(len(records), 1), temperature))

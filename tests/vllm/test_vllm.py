@@ -4,6 +4,7 @@ import copy
 import os
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 from hgpo_gym.envs import TextVectorEnv
 from hgpo_gym.memory import ContextWrapper
-from hgpo_gym.policies import Request, Sampling
+from hgpo_gym.policies import Request, Response, Sampling
 from hgpo_gym.policies.huggingface import make_tiny_model, train_tokenizer
 from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.policies.likelihood import score
@@ -22,6 +23,7 @@ from hgpo_gym.rollouts.collect import collect
 from hgpo_gym.runs.directory import read_metrics
 from hgpo_gym.trainers.learners.async_rollout import NotWantedError
 from hgpo_gym.trainers.run import Run
+from hgpo_gym.trainers.update.conversations import continues
 from tests.support import small_runs
 
 ACTIONS = ("walk on", "walk off", "open red door", "open blue door", "go back", "go back again")
@@ -314,6 +316,20 @@ def test_a_rollout_is_the_same_in_step(policy):
     assert free.steps == in_step.steps
     for record, other in zip(free.tokens, in_step.tokens, strict=True):
         np.testing.assert_array_equal(record.token_ids, other.token_ids)
+
+
+def test_a_conversation_is_what_the_other_engine_plays_and_its_prefixes_are_read_once(policy, tiny):
+    vector = TextVectorEnv("hgpo_gym/SignpostMaze-v0", 2, 3, sections=2, max_episode_steps=12, split="all")
+    env = ContextWrapper(vector, "bare", memory="conversation")
+    rollout = collect(env, policy, Sampling(), task_ids=vector.task_ids[:2], seeds=[(0,), (1,)])
+    assert gap(policy, [Response("", record) for record in rollout.tokens if len(record.choices)]) < 1e-4
+    by_episode = {}
+    for row in rollout.batch.in_order:
+        by_episode.setdefault(rollout.batch.trajectory[row], []).append(rollout.tokens[row])
+    assert max(map(len, by_episode.values())) > 3
+    for records in by_episode.values():
+        assert all(continues(later, record) for record, later in pairwise(records))
+    assert sum(record.prompt_cached for record in rollout.tokens) > 0.2 * sum(map(len, rollout.tokens))
 
 
 class InStep:

@@ -137,6 +137,10 @@ def _check(run: RunSettings) -> None:
             trainer.off_policy_limit is not None,
             "verl has no such limit: set it to null",
         ),
+        f"trainer.rows={trainer.rows}": (
+            trainer.rows == "episode",
+            "the agent loop returns an output for every response: set trainer.rows=step",
+        ),
         "trainer.mini_batch_size=null": (
             trainer.mini_batch_size is None,
             "verl divides rows by their number: set trainer.mini_batch_size, as published to 256",
