@@ -1,6 +1,6 @@
 """The cost of a whole conversation in the prompt, beside a window of two steps: an iteration of ALFWorld, in its parts.
 
-    python -m benchmarks.conversation --turns 40 --episodes 8
+    python -m benchmarks.conversation --turns 40 --episodes 2
 
 A model with random weights plays each task for all turns. Each line is a process of its own: seconds of the rollout and
 of the update, response tokens a second, and the memory that the update adds. Ratios are to window=2.
@@ -35,11 +35,10 @@ from hgpo_gym.trainers.update.settings import TrainerSettings
 
 KINDS: dict[str, tuple[str, bool, str]] = {
     "window=2": ("window", False, "step"),
-    "conversation, rows=step": ("conversation", False, "step"),
-    "the same, prefixes kept": ("conversation", True, "step"),
-    "and rows=episode": ("conversation", True, "episode"),
+    "conversation, rows=step, nothing kept": ("conversation", False, "step"),
+    "conversation, rows=episode, prefixes kept": ("conversation", True, "episode"),
 }
-"""By name: form of memory, whether prefixes are kept, and the rows of the update."""
+"""By name: form of memory, whether prefixes are kept in the rollout, and the rows of the update."""
 LONGEST = 32_768
 
 
@@ -47,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Prints a line a kind."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=40)
-    parser.add_argument("--episodes", type=int, default=8)
+    parser.add_argument("--episodes", type=int, default=2)
     parser.add_argument("--hidden-size", type=int, default=128)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--kind", choices=KINDS, help="measure this alone, and print it as JSON")
@@ -56,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps(measure(parsed)))
         return
     print(
-        f"{'':26}{'prompt':>8}{'kept':>6}{'rollout':>9}{'update':>8}{'both':>7}{'tokens/s':>10}{'MiB':>7}{'ratio':>7}"
+        f"{'':42}{'prompt':>8}{'kept':>6}{'rollout':>9}{'update':>8}{'both':>7}{'tokens/s':>10}{'MiB':>7}{'ratio':>7}"
     )
     first = None
     for kind in KINDS:
@@ -66,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         both = found["rollout"] + found["update"]
         first = first or both
         print(
-            f"{kind:26}{found['prompt']:8.0f}{found['kept']:6.0%}{found['rollout']:9.1f}{found['update']:8.1f}{both:7.1f}"
+            f"{kind:42}{found['prompt']:8.0f}{found['kept']:6.0%}{found['rollout']:9.1f}{found['update']:8.1f}{both:7.1f}"
             f"{found['tokens'] / both:10.0f}{found['mib']:7.0f}{both / first:7.1f}",
             flush=True,
         )
@@ -77,13 +76,11 @@ def measure(parsed: argparse.Namespace) -> dict[str, Any]:
     form, keeps, rows = KINDS[parsed.kind]
     quiet_libraries(threads=1)
     env = ContextWrapper(
-        TextVectorEnv(
-            "hgpo_gym/ALFWorld-v0", parsed.episodes // 4, 4, split="generated", max_episode_steps=parsed.turns
-        ),
+        TextVectorEnv("hgpo_gym/ALFWorld-v0", parsed.episodes, 1, split="generated", max_episode_steps=parsed.turns),
         "bare",
         memory=form,
     )
-    tasks = env.unwrapped.task_ids[: parsed.episodes // 4]
+    tasks = env.unwrapped.task_ids[: parsed.episodes]
     seeds = [(0, number) for number in range(len(tasks))]
     seen = collect(env, RandomPolicy(), Sampling(), task_ids=tasks, seeds=seeds)
     tokenizer = train_tokenizer([step.prompt for step in seen.steps], 1024)
