@@ -185,6 +185,7 @@ class LanguageModelPolicy(TextTokens):
         Raises:
             ValueError: records of several adapters.
         """
+        self._generator.prefixes.forget()  # an update begins, which needs the memory
         self._activate_adapter(records)
         return likelihood(self.model, records, temperature=temperature)
 

@@ -221,6 +221,7 @@ def setup_of(
     engine_choice: Choice,
     *,
     scores_old: bool,
+    conversations: bool = False,
     size: ModelSize,
     processes: Processes,
     device: torch.device,
@@ -229,8 +230,10 @@ def setup_of(
 
     Args:
         scores_old: the loss needs log-probabilities by the trainer before the update.
+        conversations: prompts continue one another, so that the engine keeps their prefixes.
     """
     engine = engine_choice.options
+    prefix_tokens = engine.get("prefix_cache_tokens", 0) if conversations else 0
     setup = Setup(
         precision=trainer.precision,
         checkpointing=trainer.gradient_checkpointing,
@@ -241,7 +244,7 @@ def setup_of(
         scores_old=scores_old,
         past=rollout.staleness,
         prompt_tokens=engine.get("max_batch_tokens", 0),
-        cache_tokens=engine.get("max_cache_tokens", 0),
+        cache_tokens=engine.get("max_cache_tokens", 0) + prefix_tokens,
         overlaps=rollout.overlap,
     )
     if engine_choice.name != "vllm":
@@ -275,13 +278,15 @@ def memory_lines(
     engine: Choice,
     *,
     scores_old: bool,
+    conversations: bool,
     model: Any,
     processes: Processes,
 ) -> Iterator[str]:
     """Yield lines about the memory that the run needs and that the device has. If it is too little, also yield the
     settings that lower the need."""
     size, device = ModelSize.of(model), model.device
-    setup = setup_of(trainer, rollout, engine, scores_old=scores_old, size=size, processes=processes, device=device)
+    needs = {"scores_old": scores_old, "conversations": conversations}
+    setup = setup_of(trainer, rollout, engine, **needs, size=size, processes=processes, device=device)
     sharing = processes.count if device.type == "cpu" else 1  # which share the memory of the machine
     yield from lines(size, setup, memory_of(device) / sharing, device, processes.count)
 

@@ -133,6 +133,7 @@ class PolicyGradientLearner:
                 self.run.rollout,
                 self.run.engine,
                 scores_old=Loss(self.run.trainer, self.run.objective, correction=self.run.correction).recomputes,
+                conversations=self.run.memory.name == "conversation",
                 model=self.policy.model,
                 processes=self.processes,
             ):
