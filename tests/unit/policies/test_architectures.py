@@ -14,6 +14,7 @@ from hgpo_gym.policies.language_model import LanguageModelPolicy
 from hgpo_gym.policies.language_part import towers
 from hgpo_gym.policies.lora import LoraSettings, add_adapters, merge
 from tests.checks.architectures import ARCHITECTURES, OPTIONS, gap, make_model, make_tokenizer, update
+from tests.support.conversations import play
 from tests.support.small_models import responses, updated, weights
 
 VISION = "Gemma 3 with vision"
@@ -113,3 +114,17 @@ def test_an_engine_that_computes_something_else_is_refused():
         check_engine([-1.0, float("nan"), 0.0], trainers, exact=True, **about)
     with pytest.raises(ValueError, match="was given all of its weights"):
         check_engine(found, trainers + 1, exact=False, architecture="A", missing=[])
+
+
+@pytest.mark.slow
+def test_kept_prefixes_change_nothing_in_any_architecture(tokenizer):
+    for name in ARCHITECTURES:
+        model = make_model(name)
+        plain, keeping = (
+            play(LanguageModelPolicy(model, tokenizer, prefix_cache_tokens=most, **OPTIONS)) for most in (0, 10_000)
+        )
+        for theirs, ours in zip(plain, keeping, strict=True):
+            for expected, record in zip(theirs, ours, strict=True):
+                np.testing.assert_array_equal(record.token_ids, expected.token_ids, err_msg=name)
+                np.testing.assert_allclose(record.logprobs, expected.logprobs, atol=1e-5, err_msg=name)
+        assert all(record.prompt_cached > 0 for record in keeping[3]), name
