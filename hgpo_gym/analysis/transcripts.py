@@ -5,13 +5,13 @@ from pathlib import Path
 
 from hgpo_gym.analysis.report.blocks import Block, Chapter, Code, Column, Paragraph, Section, Table, Value
 from hgpo_gym.analysis.report.write import write_html
-from hgpo_gym.rollouts.conversations import Conversation, Exchange, write
+from hgpo_gym.rollouts.conversations import Exchange, RecordedEpisode, write
 from hgpo_gym.rollouts.failures import SavedFailure
 
 NO_ACTION = "no action was found in it"
 
 
-def write_transcripts(conversations: Sequence[Conversation], folder: Path, title: str) -> Path:
+def write_transcripts(conversations: Sequence[RecordedEpisode], folder: Path, title: str) -> Path:
     """Write `transcripts.jsonl`, a line for each episode, and `transcripts.html` into a folder, created if missing.
 
     Returns the page. Raises NotWrittenError if the disk is full.
@@ -27,7 +27,7 @@ def write_transcripts(conversations: Sequence[Conversation], folder: Path, title
     return page
 
 
-def transcript_sections(conversations: Sequence[Conversation]) -> list[Section]:
+def transcript_sections(conversations: Sequence[RecordedEpisode]) -> list[Section]:
     """Return a table of the episodes, and a folded section for each of them."""
     return [
         episodes(conversations),
@@ -35,7 +35,7 @@ def transcript_sections(conversations: Sequence[Conversation]) -> list[Section]:
     ]
 
 
-def episodes(conversations: Sequence[Conversation]) -> Section:
+def episodes(conversations: Sequence[RecordedEpisode]) -> Section:
     """Return a table of the episodes, a line each."""
     rows: list[tuple[Value, ...]] = [
         (
@@ -60,7 +60,7 @@ def episodes(conversations: Sequence[Conversation]) -> Section:
     return Section("Episodes", [Table("episodes", caption, columns, tuple(rows))])
 
 
-def conversation(episode: Conversation, number: int, *, folded: bool = True) -> Section:
+def conversation(episode: RecordedEpisode, number: int, *, folded: bool = True) -> Section:
     """Return all prompts and responses of an episode."""
     blocks: list[Block] = [Paragraph(f"Task: {episode.task}")]
     for step, exchange in enumerate(episode.exchanges, start=1):

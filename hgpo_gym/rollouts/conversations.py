@@ -33,7 +33,7 @@ class Exchange(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Conversation:
+class RecordedEpisode:
     """An episode: its task, whether it was won, and all prompts and responses."""
 
     task_id: str
@@ -42,10 +42,10 @@ class Conversation:
     exchanges: tuple[Annotated[Exchange, BeforeValidator(with_new_fields)], ...]
 
 
-_CONVERSATION = TypeAdapter(Conversation)
+_CONVERSATION = TypeAdapter(RecordedEpisode)
 
 
-def conversations(rollout: Rollout, most: int | None = None) -> list[Conversation]:
+def conversations(rollout: Rollout, most: int | None = None) -> list[RecordedEpisode]:
     """Return the first `most` episodes of a rollout, in order; None returns all."""
     count = len(rollout.episodes) if most is None else min(most, len(rollout.episodes))
     rows: list[list[int]] = [[] for _ in range(count)]
@@ -53,7 +53,7 @@ def conversations(rollout: Rollout, most: int | None = None) -> list[Conversatio
         if (episode := int(rollout.batch.trajectory[row])) < count:
             rows[episode].append(row)
     return [
-        Conversation(
+        RecordedEpisode(
             episode.task_id,
             rollout.steps[row_indices[0]].task,
             episode.won,
@@ -68,7 +68,7 @@ def _exchange(rollout: Rollout, row: int) -> Exchange:
     return Exchange(step.prompt, step.response, step.action, step.truncated, float(rollout.batch.reward[row]))
 
 
-def write(episodes: Sequence[Conversation], path: Path) -> None:
+def write(episodes: Sequence[RecordedEpisode], path: Path) -> None:
     """Write one line of JSON per episode, gzipped if the file name ends with .gz."""
     lines = [
         {**asdict(conversation), "exchanges": [exchange._asdict() for exchange in conversation.exchanges]}
@@ -81,7 +81,7 @@ def write(episodes: Sequence[Conversation], path: Path) -> None:
     write_whole(path, gzip.compress(text, compresslevel=5, mtime=0) if path.suffix == ".gz" else text)
 
 
-def read(path: Path) -> list[Conversation]:
+def read(path: Path) -> list[RecordedEpisode]:
     """Read a gzipped file of `write`. Raises FileNotFoundError, DamagedError."""
     content = read_gzip(path)
     with damage_named(path):

@@ -16,7 +16,7 @@ from hgpo_gym.policies.base import Policy, Sampling
 from hgpo_gym.processes import ALONE, Processes
 from hgpo_gym.randomness import RandomStream
 from hgpo_gym.rollouts.collect import collect
-from hgpo_gym.rollouts.conversations import Conversation, conversations
+from hgpo_gym.rollouts.conversations import RecordedEpisode, conversations
 from hgpo_gym.rollouts.failures import check_failures, last_error
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, FailedEpisode, Rollout
 from hgpo_gym.rollouts.samplers import spread
@@ -37,7 +37,7 @@ class Evaluation:
 
     split: str
     episodes: tuple[tuple[EpisodeOutcome, ...], ...]
-    conversations: tuple[Conversation, ...] = ()
+    conversations: tuple[RecordedEpisode, ...] = ()
     failures: tuple[FailedEpisode, ...] = ()
 
     @property
@@ -167,11 +167,11 @@ def _play(
     jobs: Sequence[tuple[int, int]],
     on_progress: Callable[[int, int, int], None] | None,
     keep: int | None,
-) -> tuple[list[EpisodeOutcome], list[FailedEpisode], list[Conversation]]:
+) -> tuple[list[EpisodeOutcome], list[FailedEpisode], list[RecordedEpisode]]:
     """Play jobs, each the index of a task and a decoding seed, as many at a time as there are sub-environments."""
     outcomes: list[EpisodeOutcome] = []
     failed: list[FailedEpisode] = []
-    transcripts: list[Conversation] = []
+    transcripts: list[RecordedEpisode] = []
     steps = ended = 0
 
     def count_steps(more_steps: int, more_ended: int) -> None:

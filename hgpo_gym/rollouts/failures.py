@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from hgpo_gym.files import write_whole
-from hgpo_gym.rollouts.conversations import Conversation, Exchange
+from hgpo_gym.rollouts.conversations import Exchange, RecordedEpisode
 from hgpo_gym.rollouts.rollout import FailedEpisode
 from hgpo_gym.runs.run_files import damage_named, read_gzip
 
@@ -83,7 +83,7 @@ class SavedFailure:
     failed: bool
     error: str
     traceback: str
-    conversation: Conversation
+    conversation: RecordedEpisode
 
 
 _FAILURE = TypeAdapter(SavedFailure)
@@ -109,7 +109,7 @@ def _as_json(episode: FailedEpisode) -> dict[str, object]:
         for text, reward in zip(episode.texts, episode.rewards, strict=True)
     )
     task = episode.texts[0].task if episode.texts else ""
-    conversation = Conversation(episode.outcome.task_id, task, won=False, exchanges=exchanges)
+    conversation = RecordedEpisode(episode.outcome.task_id, task, won=False, exchanges=exchanges)
     record = SavedFailure(episode.attempt, episode.failed, episode.error, episode.traceback, conversation)
     content = asdict(record)
     content["conversation"]["exchanges"] = [exchange._asdict() for exchange in exchanges]

@@ -15,7 +15,7 @@ from hgpo_gym.advantages.batch import StepBatch
 from hgpo_gym.files import write_whole
 from hgpo_gym.memory.keys import hash_text
 from hgpo_gym.memory.notes import NOTES_COLUMN
-from hgpo_gym.rollouts.conversations import Conversation, conversations, read, write
+from hgpo_gym.rollouts.conversations import RecordedEpisode, conversations, read, write
 from hgpo_gym.rollouts.rollout import EpisodeOutcome, Rollout
 from hgpo_gym.runs.renamed import with_new_fields
 from hgpo_gym.runs.run_files import damage_named, read_json
@@ -46,7 +46,7 @@ class SavedRollout:
     actions: tuple[str, ...]
     environment_reward: np.ndarray | None = None
     environment_penalty: np.ndarray | None = None
-    conversations: tuple[Conversation, ...] = ()
+    conversations: tuple[RecordedEpisode, ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -13,7 +13,7 @@ from hgpo_gym.extras import install_command
 from hgpo_gym.option_checks import OneOf
 
 try:
-    from hgpo_gym.envs.webshop.experts import SHOPPING_TASKS, Notes, advise
+    from hgpo_gym.envs.webshop.experts import SHOPPING_TASKS, SeenPages, advise
     from hgpo_gym.envs.webshop.goals.goal import Goal, complete_goal
     from hgpo_gym.envs.webshop.goals.goal_list import GoalIds
     from hgpo_gym.envs.webshop.goals.queries import suggested_queries
@@ -50,7 +50,7 @@ class _ShopState(NamedTuple):
     """State of an episode, the expert's notes, and the number of phases reached."""
 
     state: ShopState
-    notes: Notes
+    notes: SeenPages
     phase: int
 
 
@@ -132,7 +132,7 @@ class WebShopEnv(TextEnv):
         NOUNS[nouns]("")  # what is missing is missed now, not at the first purchase
         self._searches = QUERIES[queries]
         self._make_task = SHOPPING_TASKS[expert_policy] if expert else None
-        self._notes = Notes()
+        self._notes = SeenPages()
         self._milestones, self._phase = milestones, 0
         self._goal: Goal | None = None
         self._state: ShopState | None = None
@@ -165,7 +165,7 @@ class WebShopEnv(TextEnv):
 
     def begin_episode(self, task_id: str) -> Turn:  # noqa: ARG002 - choose_task has the goal
         assert self._goal is not None
-        self._notes, self._phase = Notes(), 0
+        self._notes, self._phase = SeenPages(), 0
         return self._show(ShopState(self._goal))
 
     def take_action(self, action: str) -> Turn:

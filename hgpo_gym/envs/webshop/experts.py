@@ -123,29 +123,29 @@ def _stands_in(text: str, words: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(words)}(?!\w|\.\d)", text) is not None
 
 
-class Notes(NamedTuple):
+class SeenPages(NamedTuple):
     """Memory of an expert in an episode: the pages that it saw of each product, by the product's number."""
 
     seen: Mapping[int, frozenset[str]] = {}
 
-    def after(self, state: ShopState) -> "Notes":
+    def after(self, state: ShopState) -> "SeenPages":
         """Return the notes with the page of this state."""
         if state.page not in (ITEM, FEATURES, DESCRIPTION):
             return self
-        return Notes({**self.seen, state.product: self.of(state.product) | {state.page}})
+        return SeenPages({**self.seen, state.product: self.of(state.product) | {state.page}})
 
     def of(self, product: int) -> frozenset[str]:
         return self.seen.get(product, frozenset())
 
 
-def advise(task: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catalogue) -> str:
+def advise(task: ShoppingTask, notes: SeenPages, state: ShopState, catalogue: Catalogue) -> str:
     """Return the next action, possible in this state. `notes` include this state."""
     if state.page == SEARCH:
         return f"search[{task.query}]"
     return f"click[{_click(task, notes, state, catalogue)}]"
 
 
-def _click(task: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catalogue) -> str:
+def _click(task: ShoppingTask, notes: SeenPages, state: ShopState, catalogue: Catalogue) -> str:
     if state.page == RESULTS:
         if not state.results or state.query != task.query:
             return "back to search"
@@ -177,7 +177,7 @@ def _judge(task: ShoppingTask, product: Product, seen: frozenset[str]) -> str:
     return DESCRIPTION if DESCRIPTION not in seen and missing <= task.tolerance + 1 else _REJECT
 
 
-def _next(task: ShoppingTask, notes: Notes, state: ShopState, catalogue: Catalogue) -> int:
+def _next(task: ShoppingTask, notes: SeenPages, state: ShopState, catalogue: Catalogue) -> int:
     """Return the product to open among the results shown: the first that was not rejected, or the best after `patience`
     products."""
     opened = [number for number in state.products_shown if notes.of(number)]

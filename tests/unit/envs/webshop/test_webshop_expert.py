@@ -10,7 +10,7 @@ from hgpo_gym.config.compose import load_run
 from hgpo_gym.envs.checker import check_text_env
 from hgpo_gym.envs.registration import make
 from hgpo_gym.envs.webshop.env import WebShopEnv
-from hgpo_gym.envs.webshop.experts import SHOPPING_TASKS, Notes, advise
+from hgpo_gym.envs.webshop.experts import SHOPPING_TASKS, SeenPages, advise
 from hgpo_gym.envs.webshop.goals.queries import suggested_queries
 from hgpo_gym.envs.webshop.shop.pages import ShopState
 from hgpo_gym.policies.huggingface import train_tokenizer
@@ -208,7 +208,7 @@ def test_an_expert_knows_of_products_only_what_pages_show(expert):
     env = shop_with(expert, split="generated_test")
     for task_id in env.task_ids[:10]:
         _, info = env.reset(options={"task_id": task_id})
-        notes, terminated = Notes(), False
+        notes, terminated = SeenPages(), False
         while not terminated:
             state = env.save_state().state
             notes = notes.after(state)
@@ -228,7 +228,7 @@ def test_text_of_unread_pages_does_not_matter(expert):
     """Bullets and descriptions of products that were not read can be anything."""
     env = shop_with(expert)
     _, info = env.reset(options={"task_id": env.task_ids[1]})
-    notes, terminated = Notes(), False
+    notes, terminated = SeenPages(), False
     while not terminated:
         state = env.save_state().state
         notes = notes.after(state)
