@@ -1,6 +1,6 @@
 """Similarity of observations: texts of a task group that are close to one another count as one for context keys."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 
@@ -45,29 +45,55 @@ def leaders(texts: Sequence[str], threshold: float, kind: str = "words") -> np.n
         matcher = SequenceMatcher(None, autojunk=kind == "difflib")
         matcher.set_seq2(units[leader])  # difflib indexes the second text; the first may change at little cost
         for other in rest[highest_possible(leader)[rest] >= threshold]:
-            matcher.set_seq1(units[other])
-            if matcher.ratio() >= threshold:
+            if _reaches(threshold, matcher, units[other], units[leader]):
                 leader_of[other] = leader
         rest = rest[leader_of[rest] != leader]
     return leader_of
 
 
+def _reaches(threshold: float, matcher: "SequenceMatcher[str]", text: Sequence[str], leader: Sequence[str]) -> bool:
+    """Return `matcher.ratio() >= threshold`, as soon as it is certain; `leader` is the matcher's second text."""
+    matcher.set_seq1(text)
+    total = len(text) + len(leader)
+    if not total:
+        return True
+    # difflib takes the longest common block, then those on either side: `left` bounds what they can add.
+    matched, left, regions = 0, min(len(text), len(leader)), [(0, len(text), 0, len(leader))]
+    while 2 * matched / total < threshold <= 2 * (matched + left) / total and regions:
+        low, high, leader_low, leader_high = regions.pop()
+        left -= min(high - low, leader_high - leader_low)
+        start, leader_start, size = matcher.find_longest_match(low, high, leader_low, leader_high)
+        matched += size
+        sides = [
+            (low, start, leader_low, leader_start),
+            (start + size, high, leader_start + size, leader_high),
+        ]
+        for side in sides if size else ():
+            if (most := min(side[1] - side[0], side[3] - side[2])) > 0:
+                regions.append(side)
+                left += most
+    return 2 * matched / total >= threshold
+
+
 def _highest_ratios(units: Sequence[Sequence[str]]) -> Callable[[int], np.ndarray]:
     """Return a function from a text to an upper bound float64[N] of its ratio to each: by shared units in any order."""
-    lengths = np.array([len(text) for text in units])
-    counts = [Counter(text) for text in units]
-    holders: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for index, count in enumerate(counts):
-        for unit, times in count.items():
-            holders[unit][0].append(index)
-            holders[unit][1].append(times)
-    arrays = {unit: (np.array(indices), np.array(times)) for unit, (indices, times) in holders.items()}
+    lengths, counts = np.array([len(text) for text in units]), [Counter(text) for text in units]
+    numbers: dict[str, int] = {}
+    # An entry for each unit of each text, text after text; then the same entries unit after unit.
+    unit = np.array([numbers.setdefault(unit, len(numbers)) for count in counts for unit in count], dtype=np.int64)
+    times = np.array([times for count in counts for times in count.values()], dtype=np.int64)
+    first_of_text = np.cumsum([0, *map(len, counts)])
+    order = np.argsort(unit, kind="stable")
+    holders, held = np.repeat(np.arange(len(units)), np.diff(first_of_text))[order], times[order]
+    first_of_unit = np.searchsorted(unit[order], np.arange(len(numbers) + 1))
 
     def bound(text: int) -> np.ndarray:
-        shared, total = np.zeros(len(units)), lengths + lengths[text]
-        for unit, times in counts[text].items():
-            indices, times_there = arrays[unit]
-            shared[indices] += np.minimum(times_there, times)
+        own = slice(first_of_text[text], first_of_text[text + 1])
+        starts = first_of_unit[unit[own]]
+        sizes = first_of_unit[unit[own] + 1] - starts
+        entries = np.arange(sizes.sum()) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+        common = np.minimum(held[entries], np.repeat(times[own], sizes))
+        shared, total = np.bincount(holders[entries], common, minlength=len(units)), lengths + lengths[text]
         return np.divide(2 * shared, total, out=np.ones(len(units)), where=total > 0)
 
     return bound
