@@ -73,7 +73,8 @@ def explanation(file: ConfigFile, key: Key) -> str:
 
     A file that sets a key of another group may say why; that comes after what the key is.
     """
-    others = (other for other in (*_below(file), *config_files().values()) if other.name != file.name)
+    by_group = sorted(config_files().values(), key=lambda other: other.group != key.path.partition(".")[0])
+    others = (other for other in (*_below(file), *by_group) if other.name != file.name)
     there = [(other, same) for other in others for same in other.keys if same.path == key.path]
     meant = [_comment(*pair) for pair in there] + [_title(*pair) for pair in there]
     own = _comment(file, key) or _title(file, key)

@@ -14,7 +14,7 @@ from hgpo_gym.adapters.single_episode import SingleEpisode
 from hgpo_gym.memory.prompts import PromptTemplate
 from hgpo_gym.memory.tools import Functions
 
-FUNCTIONS = Functions(PromptTemplate.named("tools").functions or {})
+FUNCTIONS = Functions(PromptTemplate.named("tools").functions or [])
 TOOL = "act"
 NO_CALL = f"You did not act. Call {TOOL} with an action."
 

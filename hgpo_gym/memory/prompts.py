@@ -81,7 +81,7 @@ class PromptTemplate:
     response_reading: str = "strict"
     subgoals: list[str] | None = None
     subgoal_line: str = ""
-    functions: dict[str, dict[str, Any]] | None = None
+    functions: list[dict[str, Any]] | None = None
     tool_format: str = "hermes"
     turn: str = "{observation}\n({admissible_actions})"
     notes_line: str = "Notes: {notes}\n"

@@ -8,7 +8,7 @@ Qwen and Hermes write a call as `<tool_call>{"name": ..., "arguments": {...}}</t
 import json
 import re
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -65,7 +65,7 @@ class Functions:
     """The functions by which a model acts. Their arguments are texts.
 
     Args:
-        functions: by name, its `action`, the text of the action with an {argument} for each argument; its
+        functions: of each its `name`; its `action`, the text of the action with an {argument} for each argument; its
             `description`; and optionally the descriptions of its `arguments`, by name.
         format: the name of the format in which calls are written, see `FORMATS`.
 
@@ -76,14 +76,14 @@ class Functions:
         ValueError: no function, a function without an action, an unknown field, argument or format.
     """
 
-    def __init__(self, functions: Mapping[str, Mapping[str, Any]], format: str = "hermes"):
+    def __init__(self, functions: Sequence[Mapping[str, Any]], format: str = "hermes"):
         if format not in FORMATS:
             raise ValueError(unknown_name("prompt.tool_format", format, FORMATS))
         if not functions:
             raise ValueError("prompt.functions is empty: a response with a {call} needs a function to call.")
         self._format = FORMATS[format]
         self.tags = " ".join([*_TAGS, *_TAGS.values()])
-        self._functions = {name: _Function(name, **_checked(name, fields)) for name, fields in functions.items()}
+        self._functions = {fields["name"]: _Function(**fields) for fields in map(_checked, functions)}
 
     @cached_property
     def schemas(self) -> list[dict[str, Any]]:
@@ -160,9 +160,9 @@ class _Function:
         self.placeholders = [field for _, field, *_ in string.Formatter().parse(action) if field is not None]
         self._arguments = arguments or {}
         if wrong := [field for field in self.placeholders if not field.isidentifier()]:
-            raise ValueError(f"prompt.functions.{name}: {{{wrong[0]}}} is no name of an argument.")
+            raise ValueError(f"prompt.functions, {name}: {{{wrong[0]}}} is no name of an argument.")
         if unknown := sorted(self._arguments.keys() - set(self.placeholders)):
-            raise ValueError(f"prompt.functions.{name}: {action!r} has no argument {{{unknown[0]}}}.")
+            raise ValueError(f"prompt.functions, {name}: {action!r} has no argument {{{unknown[0]}}}.")
         parts = [
             re.escape(text) + ("" if field is None else "(.+?)" if field not in self.placeholders[:index] else ".+?")
             for index, (text, field, *_) in enumerate(string.Formatter().parse(action))
@@ -183,13 +183,14 @@ class _Function:
         return None if match is None else dict(zip(self.placeholders, match.groups(), strict=True))
 
 
-def _checked(name: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    known = ("action", "description", "arguments")
+def _checked(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = ("name", "action", "description", "arguments")
     for field in fields:
         if field not in known:
-            raise ValueError(unknown_name(f"field of prompt.functions.{name}", field, known))
-    if not isinstance(fields.get("action"), str):
-        raise ValueError(f"prompt.functions.{name} has no action: write its text, such as 'search[{{query}}]'.")
+            raise ValueError(unknown_name(f"field of prompt.functions {dict(fields)}", field, known))
+    for field, example in (("name", "search"), ("action", "search[{query}]")):
+        if not isinstance(fields.get(field), str):
+            raise ValueError(f"prompt.functions {dict(fields)} has no {field}: write a text, such as {example!r}.")
     return fields
 
 

@@ -15,11 +15,16 @@ from hgpo_gym.rollouts.collect import collect
 
 TOOLS = PromptTemplate.named("tools")
 SHOP = Functions(
-    {
-        "search": {"action": "search[{query}]", "description": "Search.", "arguments": {"query": "Words."}},
-        "move": {"action": "move {object} to {place}"},
-        "look": {"action": "look"},
-    }
+    [
+        {
+            "name": "search",
+            "action": "search[{query}]",
+            "description": "Search.",
+            "arguments": {"query": "Words."},
+        },
+        {"name": "move", "action": "move {object} to {place}"},
+        {"name": "look", "action": "look"},
+    ]
 )
 
 
@@ -107,11 +112,11 @@ def test_a_malformed_call_is_an_invalid_action_and_the_next_observation_has_the_
 
 def test_wrong_functions_are_refused():
     for functions, message in [
-        ({}, "prompt.functions is empty"),
-        ({"go": {}}, "prompt.functions.go has no action"),
-        ({"go": {"action": "go {0}"}}, "{0} is no name of an argument"),
-        ({"go": {"action": "go", "argument": {}}}, "Did you mean 'arguments'"),
-        ({"go": {"action": "go", "arguments": {"place": "Where."}}}, "'go' has no argument {place}"),
+        ([], "prompt.functions is empty"),
+        ([{"name": "go"}], "prompt.functions .*go.* has no action"),
+        ([{"name": "go", "action": "go {0}"}], "{0} is no name of an argument"),
+        ([{"name": "go", "action": "go", "argument": {}}], "Did you mean 'arguments'"),
+        ([{"name": "go", "action": "go", "arguments": {"place": "Where."}}], "'go' has no argument {place}"),
     ]:
         with pytest.raises(ValueError, match=message.replace("{", r"\{")):
             replace(TOOLS, functions=functions)
